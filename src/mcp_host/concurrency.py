@@ -1,0 +1,101 @@
+"""Tasks that no caller owns, and the one place that meets exception groups."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from contextvars import copy_context
+from typing import Generic, TypeVar
+
+import anyio
+from anyio import CancelScope, Event
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_running: set[asyncio.Task[None]] = set()  # asyncio itself keeps only weak references to tasks
+
+
+def spawn(run: Callable[[], Awaitable[None]]) -> None:
+    """Run *run* in a task of its own, which ends with the event loop at the latest.
+
+    *run* must let no exception out but cancellation: there is nobody to take it.
+    """
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_task():
+        trio.lowlevel.spawn_system_task(run, name=run, context=copy_context())
+        return
+    task = asyncio.ensure_future(run())
+    _running.add(task)  # type: ignore[arg-type]  # ensure_future says Future; of a coroutine it makes a Task
+    task.add_done_callback(_running.discard)  # type: ignore[arg-type]
+
+
+class Held(Generic[T]):
+    """An async context manager entered and left by a task of its own.
+
+    A task group must be left by the task that entered it, and in reverse order of
+    entering. People connect in one task and close in another, in any order. So
+    each connection lives in a task that belongs to nobody, and callers only signal it.
+    """
+
+    def __init__(self, manager: AbstractAsyncContextManager[T]) -> None:
+        self._manager = manager
+        self._scope = CancelScope()
+        self._entered = Event()
+        self._stop = Event()
+        self._ended = Event()
+        self._value: T
+        self._error: BaseException | None = None
+
+    async def enter(self) -> T:
+        """Enter the context manager; raise what entering raised, bare.
+
+        If the caller is cancelled while it waits, everything is undone before this returns.
+        """
+        spawn(self._hold)
+        try:
+            await self._entered.wait()
+        except BaseException:
+            self._scope.cancel()
+            with CancelScope(shield=True):  # bounded: whoever wrote the manager bounds its clean-up
+                await self._ended.wait()
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    async def leave(self) -> None:
+        """Leave the context manager and wait until that is done. Never raises what leaving raised."""
+        self._stop.set()
+        await self._ended.wait()
+
+    def cancel(self) -> None:
+        """Leave at once: whatever the manager awaits is cancelled."""
+        self._scope.cancel()
+
+    async def _hold(self) -> None:
+        try:
+            with self._scope:
+                async with self._manager as self._value:
+                    self._entered.set()
+                    await self._stop.wait()
+        except Exception as exc:
+            self._error = bare(exc)
+            if self._entered.is_set():
+                logger.debug("closing a connection failed", exc_info=exc)
+        finally:
+            if not self._entered.is_set() and self._error is None:
+                self._error = anyio.get_cancelled_exc_class()()
+            self._entered.set()
+            self._ended.set()
+
+
+def bare(exc: BaseException) -> BaseException:
+    """The error itself, out of however many groups of one it was wrapped in."""
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc

@@ -1,0 +1,189 @@
+"""Every exception this package raises, named by whose fault it is.
+
+    McpError
+    ├── CallerError                 the call was wrong; nothing was sent
+    │   ├── NotConnected            the client is not connected (yet, or any more)
+    │   └── NotAdvertised           the server never offered what was called
+    ├── ConnectionClosed            the link to the server is gone
+    │   └── ConnectFailed           it never came up
+    ├── McpTimeout                  somebody waited too long (also a TimeoutError)
+    │   ├── ConnectTimeout          spawning or reaching the server, and shaking hands
+    │   └── RequestTimeout          one call
+    ├── ServerError                 the server answered, and the answer is an error
+    │   ├── HttpStatusError         by an HTTP status
+    │   │   └── Unauthorized        401 or 403
+    │   ├── ResourceNotFound        no such resource
+    │   └── UrlElicitationRequired  the user has to visit a URL first
+    ├── ProtocolError               the server broke the protocol
+    │   ├── MessageTooLarge         a message past the size limit
+    │   ├── UnsupportedVersion      no protocol version in common
+    │   └── InvalidToolOutput       a result that contradicts the tool's outputSchema
+    ├── InputRefused                our side refused what a server asked for
+    └── SamplingError               a model could not produce a usable message
+
+A value of the wrong Python type raises TypeError or ValueError instead, as anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcp_host.types import CallToolResult, ElicitRequestURLParams
+
+EXCERPT = 300  # characters of a stranger's text that an error message repeats
+
+
+def excerpt(text: str, limit: int = EXCERPT) -> str:
+    """A stranger's text, short and harmless enough for a terminal or a log line.
+
+    Control characters and lone surrogates are escaped: "\\x1b[2J" stays visible
+    instead of clearing the screen.
+    """
+    cut = text[:limit]
+    clean = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut)
+    return clean if len(text) <= limit else f"{clean}… ({len(text)} characters)"
+
+
+class McpError(Exception):
+    """Base class: catch this to catch everything the package raises."""
+
+
+class CallerError(McpError):
+    """The call itself was wrong; nothing was sent."""
+
+
+class NotConnected(CallerError):
+    """The client is not connected: not yet, or not any more."""
+
+
+class NotAdvertised(CallerError):
+    """The server did not advertise this in its handshake, so it was not asked."""
+
+
+class ConnectionClosed(McpError):
+    """The link to the server is gone; no response will arrive.
+
+    *may_have_run* is false only when the request certainly never left.
+    *exit_code* and *stderr* (its last lines) are there for a child process that ended.
+    """
+
+    def __init__(
+        self, message: str, *, may_have_run: bool = True, exit_code: int | None = None, stderr: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.may_have_run = may_have_run
+        self.exit_code = exit_code
+        self.stderr = stderr
+
+    def again(self) -> ConnectionClosed:
+        """An equal error to raise for another caller: one exception object holds one traceback."""
+        return type(self)(str(self), may_have_run=self.may_have_run, exit_code=self.exit_code, stderr=self.stderr)
+
+
+class ConnectFailed(ConnectionClosed):
+    """The connection never came up: no such command, connection refused, a server that exits at once."""
+
+
+class McpTimeout(McpError, TimeoutError):
+    """Somebody waited longer than was allowed."""
+
+
+class ConnectTimeout(McpTimeout):
+    """Reaching the server and shaking hands took longer than `Limits.connect_timeout`."""
+
+
+class RequestTimeout(McpTimeout):
+    """One call took longer than its caller allowed; the server was told that it is cancelled."""
+
+
+class ServerError(McpError):
+    """The server answered with an error.
+
+    *code* and *data* are the JSON-RPC error's; *message* is its text, whole
+    (`str()` of the exception is cut and cleaned for display).
+    """
+
+    def __init__(self, code: int | None, message: str, data: object = None) -> None:
+        super().__init__(f"{excerpt(message)} ({code})" if code is not None else excerpt(message))
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class HttpStatusError(ServerError):
+    """The server answered a POST or GET with an HTTP status that is not a success.
+
+    *status* is the HTTP status, *retry_after* the Retry-After header in seconds,
+    *body* the beginning of the response's text. *code* and *data* are there when
+    the body was a JSON-RPC error.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        body: str = "",
+        code: int | None = None,
+        data: object = None,
+    ) -> None:
+        super().__init__(code, message, data)
+        self.status = status
+        self.retry_after = retry_after
+        self.body = body
+
+
+class Unauthorized(HttpStatusError):
+    """The server wants (401) or refuses (403) credentials."""
+
+
+class ResourceNotFound(ServerError):
+    """The server has no resource under that URI (-32002 until 2025-11-25)."""
+
+
+class UrlElicitationRequired(ServerError):
+    """The request cannot go on until the user has visited a URL (-32042, revision 2025-11-25)."""
+
+    def __init__(
+        self, code: int, message: str, data: object, elicitations: list[ElicitRequestURLParams]
+    ) -> None:
+        super().__init__(code, message, data)
+        self.elicitations = elicitations
+
+
+class ProtocolError(McpError):
+    """The server broke the protocol: malformed JSON, a wrong shape, a reply to nothing."""
+
+
+class MessageTooLarge(ProtocolError):
+    """A message was larger than `Limits.max_message`."""
+
+
+class UnsupportedVersion(ProtocolError):
+    """The server speaks no protocol version that this client speaks."""
+
+
+class InvalidToolOutput(ProtocolError):
+    """A tool's structured content contradicts the outputSchema that the server listed.
+
+    *result* is what the tool returned, whole: the tool has run.
+    """
+
+    def __init__(self, message: str, result: CallToolResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class InputRefused(McpError):
+    """Our side refused what a server asked for. The server is told *code*, the message and *data*."""
+
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+class SamplingError(McpError):
+    """A model could not produce a usable message. The server is never told the text."""

@@ -1,0 +1,43 @@
+"""What one connection may take: times in seconds, sizes in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MiB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The bounds of one client's connection. Sampling has its own: `SamplingLimits`."""
+
+    connect_timeout: float = 30.0
+    """Spawning or reaching the server, and the handshake, together."""
+
+    timeout: float = 120.0
+    """How long a server may be silent about one call. Progress starts it anew; it
+    stands still while our side answers something that the server asked."""
+
+    total_timeout: float = 3600.0
+    """One call from beginning to end, whatever the server reports meanwhile."""
+
+    close_timeout: float = 10.0
+    """Closing; what is left then is killed."""
+
+    max_message: int = 64 * MiB
+    """One message: a line, a JSON body or an event, after decompression. Past it that request fails."""
+
+    max_outbox: int = 64 * MiB
+    """What may wait to be written to a pipe; past it, writers wait."""
+
+    stall_timeout: float = 60.0
+    """A server that reads nothing for this long, while something waits to be written, is given up."""
+
+    max_answers: int = 1024
+    """Requests of the server that may be in our hands at once; past it they are dropped and counted."""
+
+    max_notifications: int = 1024
+    """Notifications that may wait for a callback; past it the oldest are dropped and counted."""
+
+    max_pages: int = 1000
+    """Pages of one list; a server that never ends its list ends here."""

@@ -1,0 +1,183 @@
+"""JSON-RPC 2.0 messages, and the bytes they travel as."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from mcp_host.errors import CallerError, ProtocolError, excerpt
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+Id: TypeAlias = int | str
+Params: TypeAlias = dict[str, Any]  # JSON, before anyone has looked at it
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    id: Id
+    method: str
+    params: Params
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    method: str
+    params: Params
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    id: Id
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error response. Its id is None when the peer could not read ours."""
+
+    id: Id | None
+    code: int
+    message: str
+    data: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """Something that is no message. With an *id*, whoever waits for it need not wait any longer.
+
+    *method* is there when it was meant as a request, which then deserves an error in return.
+    """
+
+    reason: str
+    id: Id | None = None
+    method: str | None = None
+
+
+Response: TypeAlias = Success | Failure
+Message: TypeAlias = Request | Notification | Success | Failure
+Incoming: TypeAlias = Message | Malformed
+
+
+def decode(raw: bytes) -> Sequence[Incoming]:
+    """Read what one line, body or event carries: one message, or the members of a batch.
+
+    Never raises: what cannot be read is `Malformed`, and its neighbours are still delivered.
+    """
+    try:
+        body = from_json(raw, allow_inf_nan=False)
+    except ValueError as exc:
+        return (Malformed(f"not JSON ({exc}): {_shown(raw)}", recover_id(raw, raw[-ID_WINDOW:])),)
+    if isinstance(body, list):
+        # Revision 2025-03-26: implementations "MUST support receiving JSON-RPC batches".
+        return [_read(member) for member in body] or (Malformed("an empty batch"),)
+    return (_read(body),)
+
+
+def encode(message: Message) -> bytes:
+    """Write one message as a single line of UTF-8, without the newline.
+
+    Raises:
+        CallerError: The message holds something that JSON cannot say.
+    """
+    match message:
+        case Request(id, method, params):
+            body: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+        case Notification(method, params):
+            body = {"jsonrpc": "2.0", "method": method, "params": params}
+        case Success(id, result):
+            body = {"jsonrpc": "2.0", "id": id, "result": result}
+        case Failure(id, code, text, data):
+            error = {"code": code, "message": text} | ({} if data is None else {"data": data})
+            body = {"jsonrpc": "2.0", "id": id, "error": error}
+    try:
+        raw = to_json(body)
+        if b"NaN" in raw or b"Infinity" in raw:
+            json.dumps(json.loads(raw), allow_nan=False)  # raises unless the words stand in a string
+    except (PydanticSerializationError, ValueError) as exc:
+        raise CallerError(f"not expressible in JSON: {excerpt(str(exc))}") from exc
+    return raw
+
+
+ID_WINDOW = 256  # a serializer writes the id among the first two members, or last
+_ID = rb'"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{1,128})")'
+_ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*[,}]")
+_ID_LAST = re.compile(rb"[}\]\"\w]\s*,\s*" + _ID + rb"\s*\}\s*\Z")
+
+
+def recover_id(head: bytes, tail: bytes) -> Id | None:
+    """The id of an unreadable message, where it stands in plain sight at one of its ends."""
+    found = _ID_FIRST.match(head[:ID_WINDOW]) or _ID_LAST.search(tail[-ID_WINDOW:])
+    if not found:
+        return None
+    number, text = found.groups()
+    return int(number) if number else str(text, errors="replace")
+
+
+def _read(body: Any) -> Incoming:
+    if not isinstance(body, dict):
+        return Malformed(f"not an object: {excerpt(repr(body), 80)}")
+    id, method = body.get("id"), body.get("method")
+    if body.get("jsonrpc") != "2.0":
+        return _malformed("jsonrpc is not \"2.0\"", id, method)
+    if isinstance(method, str):
+        return _read_call(body, id, method)
+    if "error" in body:
+        return _read_failure(body["error"], id)
+    if not _is_id(id):
+        return _malformed("a response without a usable id", id, method)
+    if not isinstance(result := body.get("result"), dict):
+        return _malformed("result is not an object" if "result" in body else "neither result nor error", id, method)
+    return Success(_whole(id), result)
+
+
+def _read_call(body: dict[str, Any], id: Any, method: str) -> Incoming:
+    params = body.get("params")
+    if params is None:
+        params = {}
+    elif not isinstance(params, dict):
+        return _malformed("params is not an object", id, method)
+    if "id" not in body:
+        return Notification(method, params)
+    return Request(_whole(id), method, params) if _is_id(id) else _malformed("an unusable request id", id, method)
+
+
+def _read_failure(error: Any, id: Any) -> Incoming:
+    if id is not None and not _is_id(id):
+        return Malformed("an error response without a usable id")
+    id = None if id is None else _whole(id)
+    match error:
+        case {"code": int() as code, "message": str() as message} if not isinstance(code, bool):
+            return Failure(id, code, message, error.get("data"))
+    return _malformed("error is not an error object", id, None)
+
+
+def _malformed(reason: str, id: Any, method: Any) -> Malformed:
+    return Malformed(reason, _whole(id) if _is_id(id) else None, method if isinstance(method, str) else None)
+
+
+def _is_id(id: Any) -> bool:
+    """Strings and numbers; some servers turn our 3 into 3.0, which names the same request."""
+    return isinstance(id, str | int | float) and not isinstance(id, bool) and (isinstance(id, str) or id == id // 1)
+
+
+def _whole(id: Any) -> Id:
+    return int(id) if isinstance(id, float) else id  # type: ignore[no-any-return]  # _is_id has looked
+
+
+def _shown(raw: bytes) -> str:
+    return excerpt(raw[:100].decode(errors="replace"), 80)
+
+
+def failed(reason: Malformed) -> ProtocolError:
+    """The error for whoever waited for what turned out to be malformed."""
+    return ProtocolError(f"the server's answer is no JSON-RPC response: {reason.reason}")

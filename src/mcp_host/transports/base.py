@@ -1,0 +1,87 @@
+"""What a transport is: how to open a connection, and what an open one can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, TypeAlias
+
+from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, Response, Success
+
+Headers: TypeAlias = Mapping[str, str]
+Receive: TypeAlias = Callable[[Incoming], None]
+"""Takes what a server said. Returns at once: no reader ever waits for a handler."""
+
+
+class Transport(Protocol):
+    """How to reach one server: a value that can be opened any number of times."""
+
+    @property
+    def name(self) -> str:
+        """What to call the server in messages, before it has introduced itself. Holds no secret."""
+        ...
+
+    def open(self, limits: Limits) -> AbstractAsyncContextManager[Channel]:
+        """Reach the server. Entered and left in one task, which outlives every call.
+
+        Leaving ends the connection for good, within `limits.close_timeout`, even when cancelled.
+
+        Raises:
+            ConnectFailed: The server cannot be reached.
+        """
+        ...
+
+
+class Exchange(Protocol):
+    """A request under way, as its channel sees it."""
+
+    receive: Receive
+    """For everything that arrives on a stream which belongs to this request."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the response is there, from whichever stream: nothing more to wait for."""
+        ...
+
+    async def progress(self) -> None:
+        """Await the caller's own callbacks for what has arrived. To be called between messages."""
+        ...
+
+    async def response(self) -> None:
+        """Wait until the exchange is answered, awaiting the caller's callbacks meanwhile."""
+        ...
+
+    withdrawn: bool
+    """To be set when the request was taken back before any of it was sent."""
+
+
+class Channel(Protocol):
+    """One open connection. Carries messages; knows framing, and no rule of the protocol's.
+
+    Write these three methods and state the one fact, and you have a transport.
+    Each reports a dead link by raising `ConnectionClosed`. Only `listen` may
+    be running at most once; the others run in any number of tasks at a time.
+    """
+
+    stream_per_request: bool
+    """Whether each request has a stream of its own, so that leaving `request` can tell the server."""
+
+    async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
+        """Send *request* and stay until *exchange* is answered.
+
+        Runs in the caller's task and is cancelled at its deadline. Raises
+        `CallerError` for what cannot be written.
+        """
+        ...
+
+    async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        """Send a message that has no response."""
+        ...
+
+    async def listen(self, receive: Receive) -> None:
+        """Deliver everything that arrives outside of a request's own stream, for as long as the link lives.
+
+        Returns when nothing more can come this way though the link goes on.
+        """
+        ...
