@@ -10,8 +10,9 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
-import anyio
 from anyio import CancelScope, Event
+
+from mcp_host.errors import ConnectionClosed
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class Held(Generic[T]):
                 logger.debug("closing a connection failed", exc_info=exc)
         finally:
             if not self._entered.is_set() and self._error is None:
-                self._error = anyio.get_cancelled_exc_class()()
+                self._error = ConnectionClosed("closed while it was being opened", may_have_run=False)
             self._entered.set()
             self._ended.set()
 

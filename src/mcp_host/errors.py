@@ -5,7 +5,8 @@
     │   ├── NotConnected            the client is not connected (yet, or any more)
     │   └── NotAdvertised           the server never offered what was called
     ├── ConnectionClosed            the link to the server is gone
-    │   └── ConnectFailed           it never came up
+    │   ├── ConnectFailed           it never came up
+    │   └── SessionLost             the server forgot our session (HTTP)
     ├── McpTimeout                  somebody waited too long (also a TimeoutError)
     │   ├── ConnectTimeout          spawning or reaching the server, and shaking hands
     │   └── RequestTimeout          one call
@@ -85,6 +86,13 @@ class ConnectFailed(ConnectionClosed):
     """The connection never came up: no such command, connection refused, a server that exits at once."""
 
 
+class SessionLost(ConnectionClosed):
+    """The server no longer knows our HTTP session, and a new one did not help.
+
+    *may_have_run* is false when this was the request's own answer (a 404 to its POST).
+    """
+
+
 class McpTimeout(McpError, TimeoutError):
     """Somebody waited longer than was allowed."""
 
@@ -146,9 +154,7 @@ class ResourceNotFound(ServerError):
 class UrlElicitationRequired(ServerError):
     """The request cannot go on until the user has visited a URL (-32042, revision 2025-11-25)."""
 
-    def __init__(
-        self, code: int, message: str, data: object, elicitations: list[ElicitRequestURLParams]
-    ) -> None:
+    def __init__(self, code: int, message: str, data: object, elicitations: list[ElicitRequestURLParams]) -> None:
         super().__init__(code, message, data)
         self.elicitations = elicitations
 

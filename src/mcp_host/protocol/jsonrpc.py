@@ -128,7 +128,7 @@ def _read(body: Any) -> Incoming:
         return Malformed(f"not an object: {excerpt(repr(body), 80)}")
     id, method = body.get("id"), body.get("method")
     if body.get("jsonrpc") != "2.0":
-        return _malformed("jsonrpc is not \"2.0\"", id, method)
+        return _malformed('jsonrpc is not "2.0"', id, method)
     if isinstance(method, str):
         return _read_call(body, id, method)
     if "error" in body:
