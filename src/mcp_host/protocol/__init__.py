@@ -1,0 +1,1 @@
+"""The rules of the protocol: pure code, no I/O."""

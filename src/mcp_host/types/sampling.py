@@ -1,0 +1,206 @@
+"""Sampling: what a server asks of the host's model, with or without tools, and what the model answers.
+
+The shapes are those SEP-1577 settled on. Its earlier drafts are still spoken by servers
+that were written against them; what differs there is understood on reading and never written:
+
+    ================================================  ==============================================
+    in a draft                                        read as
+    ================================================  ==============================================
+    ``tool_choice``                                   ``toolChoice``, which wins if both are there
+    ``disable_parallel_tool_use``, in the tool        an extension field, kept; see
+    choice or beside it                               ``CreateMessageRequestParams``
+    a ``tool_result`` whose ``content`` is an object  ``structuredContent``, and its JSON as text
+    ``stopReason`` of ``refusal`` or ``other``        themselves: the field is an open string
+    ================================================  ==============================================
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer, model_validator
+from pydantic_core import to_json
+
+from mcp_host.types.base import (
+    FIRST_ERROR_ONLY,
+    NOT_AN_OBJECT,
+    SINCE_2025_11_25,
+    Array,
+    JSONObject,
+    Meta,
+    Model,
+    Number,
+    ShapeSince,
+)
+from mcp_host.types.content import KNOWN_TYPES, AudioContent, ContentBlock, ImageContent, Role, TextContent
+from mcp_host.types.messages import InputCall
+from mcp_host.types.tasks import TaskAugmentedRequestParams
+from mcp_host.types.tools import Tool
+
+END_TURN = "endTurn"
+STOP_SEQUENCE = "stopSequence"
+MAX_TOKENS = "maxTokens"
+TOOL_USE = "toolUse"
+
+
+class ToolUseContent(Model, since="2025-11-25"):
+    """The model asks for a tool; a `ToolResultContent` answers it under the same id."""
+
+    type: Literal["tool_use"] = "tool_use"
+    id: str
+    name: str
+    input: JSONObject
+    meta: Meta = None
+
+
+class ToolResultContent(Model, since="2025-11-25"):
+    """What a tool returned, as the server tells the model.
+
+    Unlike a `CallToolResult` it takes no unknown blocks: a model could not be told what they say.
+    """
+
+    type: Literal["tool_result"] = "tool_result"
+    tool_use_id: str
+    content: Array[ContentBlock]
+    structured_content: Annotated[object, NOT_AN_OBJECT] = None
+    is_error: bool | None = None
+    meta: Meta = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_draft(cls, value: object) -> object:
+        """SEP-1577 had ``content: object`` until October 2025."""
+        if not isinstance(value, dict) or not isinstance(content := value.get("content"), dict):
+            return value
+        if content.get("type") in KNOWN_TYPES:
+            return {**value, "content": [content]}
+        text = {"type": "text", "text": to_json(content).decode()}
+        return {"structuredContent": content, **value, "content": [text]}
+
+
+SamplingMessageContentBlock: TypeAlias = Annotated[
+    TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent, Field(discriminator="type")
+]
+"""The blocks of a sampling message. An unknown one is refused: the model would answer half a question."""
+
+
+def _as_list(content: object) -> object:
+    return content if isinstance(content, list) else [content]
+
+
+def _bare_if_alone(blocks: list[Model], write: SerializerFunctionWrapHandler) -> object:
+    wire = write(blocks)
+    return wire[0] if len(wire) == 1 else wire
+
+
+# One block or several: in Python always several, on the wire one travels bare,
+# because revisions before 2025-11-25 know nothing else.
+OneOrMore: TypeAlias = Annotated[
+    list[SamplingMessageContentBlock],
+    FIRST_ERROR_ONLY,
+    BeforeValidator(_as_list),
+    WrapSerializer(_bare_if_alone),
+    ShapeSince("2025-11-25", "a list of blocks", lambda blocks: isinstance(blocks, list) and len(blocks) != 1),
+]
+
+
+class SamplingMessage(Model):
+    """One turn of a sampling conversation; a lone block may be given bare."""
+
+    role: Role
+    content: OneOrMore
+    meta: Annotated[Meta, SINCE_2025_11_25] = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            role: Role,
+            content: SamplingMessageContentBlock | Sequence[SamplingMessageContentBlock],
+            meta: Meta = None,
+        ) -> None: ...
+
+
+class ModelHint(Model):
+    """A model's name or a part of it, "claude-3-5-sonnet" or "claude"."""
+
+    name: str | None = None
+
+
+class ModelPreferences(Model):
+    """Which model the server would like: *hints*, best first, then how much each of three things matters (0 to 1)."""
+
+    hints: Array[ModelHint] | None = None
+    cost_priority: Number | None = None
+    speed_priority: Number | None = None
+    intelligence_priority: Number | None = None
+
+
+class ToolChoice(Model, since="2025-11-25"):
+    """Whether the model may (``auto``, also where *mode* is absent), must or must not use tools."""
+
+    mode: Literal["auto", "required", "none"] | None = None
+
+
+class CreateMessageRequestParams(TaskAugmentedRequestParams):
+    """A server asks the host's model for a completion."""
+
+    messages: Array[SamplingMessage]
+    max_tokens: int
+    model_preferences: ModelPreferences | None = None
+    system_prompt: str | None = None
+    include_context: Literal["none", "thisServer", "allServers"] | None = None
+    temperature: Number | None = None
+    stop_sequences: Array[str] | None = None
+    metadata: JSONObject | None = None
+    tools: Annotated[Array[Tool] | None, SINCE_2025_11_25] = None
+    tool_choice: Annotated[ToolChoice | None, SINCE_2025_11_25] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_draft(cls, value: object) -> object:
+        """SEP-1577 spelled it ``tool_choice`` until October 2025."""
+        if not isinstance(value, dict) or "tool_choice" not in value:
+            return value
+        rest = {key: field for key, field in value.items() if key != "tool_choice"}
+        return {"toolChoice": value["tool_choice"], **rest}
+
+    @property
+    def disable_parallel_tool_use(self) -> bool:
+        """Whether the server wants one tool call at a time: a draft's extension, in the tool choice or beside it."""
+        choice = self.tool_choice.model_extra if self.tool_choice else None
+        places = (choice or {}, self.model_extra or {})
+        return any(place.get("disable_parallel_tool_use") is True for place in places)
+
+
+class CreateMessageRequest(InputCall):
+    """The request ``sampling/createMessage``."""
+
+    method: Literal["sampling/createMessage"] = "sampling/createMessage"
+    params: CreateMessageRequestParams
+
+
+class CreateMessageResult(Model):
+    """What the model answered; a lone block may be given bare.
+
+    *stop_reason* is any string; the specification names ``endTurn``, ``stopSequence``,
+    ``maxTokens`` and ``toolUse``.
+    """
+
+    role: Role = "assistant"
+    content: OneOrMore
+    model: str
+    stop_reason: str | None = None
+    meta: Meta = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            content: SamplingMessageContentBlock | Sequence[SamplingMessageContentBlock],
+            model: str,
+            role: Role = "assistant",
+            stop_reason: str | None = None,
+            meta: Meta = None,
+        ) -> None: ...

@@ -1,0 +1,68 @@
+"""Tools: what a server offers, and what calling one returns."""
+
+from typing import Annotated, Literal
+
+from mcp_host.types.base import (
+    NOT_AN_OBJECT,
+    SINCE_2025_03_26,
+    SINCE_2025_06_18,
+    SINCE_2025_11_25,
+    Array,
+    JSONObject,
+    Meta,
+    Model,
+)
+from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent
+from mcp_host.types.messages import CacheableResult, NotificationParams, PaginatedResult, Result, TypedNotification
+
+
+class ToolAnnotations(Model, since="2025-03-26"):
+    """What a tool says of itself: hints, which a host must not trust unless it trusts the server."""
+
+    title: str | None = None
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+
+class ToolExecution(Model, since="2025-11-25", until="2025-11-25"):
+    """Whether a tool must, may or cannot be called as a task (the default)."""
+
+    task_support: Literal["forbidden", "optional", "required"] | None = None
+
+
+class Tool(BaseMetadata, Icons):
+    """A tool. Its two JSON Schemas are plain dicts, exactly as the server wrote them."""
+
+    description: str | None = None
+    input_schema: JSONObject
+    output_schema: Annotated[JSONObject | None, SINCE_2025_06_18] = None
+    annotations: Annotated[ToolAnnotations | None, SINCE_2025_03_26] = None
+    execution: Annotated[ToolExecution | None, SINCE_2025_11_25] = None
+    meta: Annotated[Meta, SINCE_2025_06_18] = None
+
+
+class CallToolResult(Result):
+    """What a tool returned. One that ran and failed has *is_error* set, and says why in *content*.
+
+    *structured_content* is what the tool's output schema describes: an object,
+    or, from revision 2026-07-28, any JSON value.
+    """
+
+    content: Array[ReceivedContent]
+    structured_content: Annotated[object, SINCE_2025_06_18, NOT_AN_OBJECT] = None
+    is_error: bool | None = None
+
+
+class ListToolsResult(PaginatedResult, CacheableResult):
+    """One page of tools."""
+
+    tools: Array[Tool]
+
+
+class ToolListChangedNotification(TypedNotification):
+    """The server offers other tools now."""
+
+    method: Literal["notifications/tools/list_changed"] = "notifications/tools/list_changed"
+    params: NotificationParams | None = None
