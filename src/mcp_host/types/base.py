@@ -44,7 +44,7 @@ class _FirstErrorOnly:
     """A hostile list may hold a million wrong items, and an error for each of them would take gigabytes."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return {**handler(source), "fail_fast": True}  # type: ignore[typeddict-unknown-key, misc]  # a list's schema
+        return {**handler(source), "fail_fast": True}
 
 
 FIRST_ERROR_ONLY = _FirstErrorOnly()  # pydantic's own FailFast cannot be hashed, and so not stand in a union
@@ -145,9 +145,12 @@ def _path(error: ErrorDetails, value: object) -> list[str]:
     path = []
     loc = error["loc"]
     for depth, step in enumerate(loc, start=1):
-        if (isinstance(value, dict) and step in value) or (isinstance(value, list) and isinstance(step, int)):
-            value = value[step]
-        elif error["type"] != "missing" or depth < len(loc):
-            continue
+        match value, step:
+            case dict(), _ if step in value:
+                value = value[step]
+            case list(), int():
+                value = value[step]
+            case _ if error["type"] != "missing" or depth < len(loc):
+                continue
         path.append(str(step))
     return path

@@ -1,0 +1,246 @@
+"""Elicitation: what a server asks of the user, by a form or by sending them to a URL."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Discriminator, Field, Tag
+
+from mcp_host.types.base import SINCE_2025_11_25, Array, JSONObject, Meta, Model, Number, ShapeSince
+from mcp_host.types.messages import InputCall, NotificationParams, TypedNotification
+from mcp_host.types.tasks import TaskAugmentedRequestParams
+
+
+class StringSchema(Model, since="2025-06-18"):
+    """A text field."""
+
+    type: Literal["string"] = "string"
+    title: str | None = None
+    description: str | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    format: Literal["email", "uri", "date", "date-time"] | None = None
+    default: Annotated[str | None, SINCE_2025_11_25] = None
+
+
+class NumberSchema(Model, since="2025-06-18"):
+    """A number field; *type* says whether fractions are welcome."""
+
+    type: Literal["number", "integer"]
+    title: str | None = None
+    description: str | None = None
+    minimum: Number | None = None
+    maximum: Number | None = None
+    default: Annotated[Number | None, SINCE_2025_11_25] = None
+
+
+class BooleanSchema(Model, since="2025-06-18"):
+    """A checkbox."""
+
+    type: Literal["boolean"] = "boolean"
+    title: str | None = None
+    description: str | None = None
+    default: bool | None = None
+
+
+class LegacyTitledEnumSchema(Model, since="2025-06-18"):
+    """A choice of one, with the titles in a list of their own: all there was before 2025-11-25."""
+
+    type: Literal["string"] = "string"
+    title: str | None = None
+    description: str | None = None
+    enum: Array[str]
+    enum_names: Array[str] | None = None
+    default: Annotated[str | None, SINCE_2025_11_25] = None
+
+
+class UntitledSingleSelectEnumSchema(Model, since="2025-11-25"):
+    """A choice of one."""
+
+    type: Literal["string"] = "string"
+    title: str | None = None
+    description: str | None = None
+    enum: Array[str]
+    default: str | None = None
+
+
+class EnumOption(Model, since="2025-11-25"):
+    """A value and the title to show for it."""
+
+    const: str
+    title: str
+
+
+class TitledSingleSelectEnumSchema(Model, since="2025-11-25"):
+    """A choice of one, each with a title."""
+
+    type: Literal["string"] = "string"
+    title: str | None = None
+    description: str | None = None
+    one_of: Array[EnumOption]
+    default: str | None = None
+
+
+class UntitledItems(Model, since="2025-11-25"):
+    """What can be chosen."""
+
+    type: Literal["string"] = "string"
+    enum: Array[str]
+
+
+class TitledItems(Model, since="2025-11-25"):
+    """What can be chosen, each with a title."""
+
+    any_of: Array[EnumOption]
+
+
+class UntitledMultiSelectEnumSchema(Model, since="2025-11-25"):
+    """A choice of several."""
+
+    type: Literal["array"] = "array"
+    title: str | None = None
+    description: str | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    items: UntitledItems
+    default: Array[str] | None = None
+
+
+class TitledMultiSelectEnumSchema(Model, since="2025-11-25"):
+    """A choice of several, each with a title."""
+
+    type: Literal["array"] = "array"
+    title: str | None = None
+    description: str | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    items: TitledItems
+    default: Array[str] | None = None
+
+
+SingleSelectEnumSchema: TypeAlias = Annotated[
+    TitledSingleSelectEnumSchema | UntitledSingleSelectEnumSchema, Field(union_mode="left_to_right")
+]
+MultiSelectEnumSchema: TypeAlias = Annotated[
+    TitledMultiSelectEnumSchema | UntitledMultiSelectEnumSchema, Field(union_mode="left_to_right")
+]
+
+
+def _kind(schema: object) -> str:
+    """Which of the nine a field's schema is meant as: by its type, then by the keyword that lists the choices."""
+    if isinstance(schema, Model):
+        return type(schema).__name__
+    if not isinstance(schema, dict):
+        return "StringSchema"
+    match schema.get("type"):
+        case "number" | "integer":
+            return "NumberSchema"
+        case "boolean":
+            return "BooleanSchema"
+        case "array":
+            titled = "anyOf" in schema["items"] if isinstance(schema.get("items"), dict) else False
+            return "TitledMultiSelectEnumSchema" if titled else "UntitledMultiSelectEnumSchema"
+    if "oneOf" in schema:
+        return "TitledSingleSelectEnumSchema"
+    if "enumNames" in schema:
+        return "LegacyTitledEnumSchema"
+    return "UntitledSingleSelectEnumSchema" if "enum" in schema else "StringSchema"
+
+
+EnumSchema: TypeAlias = Annotated[
+    Annotated[UntitledSingleSelectEnumSchema, Tag("UntitledSingleSelectEnumSchema")]
+    | Annotated[TitledSingleSelectEnumSchema, Tag("TitledSingleSelectEnumSchema")]
+    | Annotated[UntitledMultiSelectEnumSchema, Tag("UntitledMultiSelectEnumSchema")]
+    | Annotated[TitledMultiSelectEnumSchema, Tag("TitledMultiSelectEnumSchema")]
+    | Annotated[LegacyTitledEnumSchema, Tag("LegacyTitledEnumSchema")],
+    Discriminator(_kind),
+]
+PrimitiveSchemaDefinition: TypeAlias = Annotated[
+    Annotated[StringSchema, Tag("StringSchema")]
+    | Annotated[NumberSchema, Tag("NumberSchema")]
+    | Annotated[BooleanSchema, Tag("BooleanSchema")]
+    | Annotated[UntitledSingleSelectEnumSchema, Tag("UntitledSingleSelectEnumSchema")]
+    | Annotated[TitledSingleSelectEnumSchema, Tag("TitledSingleSelectEnumSchema")]
+    | Annotated[UntitledMultiSelectEnumSchema, Tag("UntitledMultiSelectEnumSchema")]
+    | Annotated[TitledMultiSelectEnumSchema, Tag("TitledMultiSelectEnumSchema")]
+    | Annotated[LegacyTitledEnumSchema, Tag("LegacyTitledEnumSchema")],
+    Discriminator(_kind),
+]
+
+
+class ElicitationForm(Model, since="2025-06-18"):
+    """The fields of a form, by name: a typed reading of ``requested_schema``."""
+
+    type: Literal["object"] = "object"
+    properties: dict[str, PrimitiveSchemaDefinition]
+    required: Array[str] | None = None
+
+
+def _has_multiple_choice(schema: object) -> bool:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    fields = properties.values() if isinstance(properties, dict) else ()
+    return any(isinstance(field, dict) and field.get("type") == "array" for field in fields)
+
+
+class ElicitRequestFormParams(TaskAugmentedRequestParams, since="2025-06-18"):
+    """Ask the user to fill in a form; *requested_schema* is a plain dict, exactly as the server wrote it.
+
+    ``ElicitationForm.from_wire(params.requested_schema)`` reads it field by field.
+    """
+
+    mode: Annotated[Literal["form"] | None, SINCE_2025_11_25] = None
+    message: str
+    requested_schema: Annotated[JSONObject, ShapeSince("2025-11-25", "a choice of several", _has_multiple_choice)]
+
+
+class ElicitRequestURLParams(TaskAugmentedRequestParams, since="2025-11-25"):
+    """Ask the user to visit a URL; *elicitation_id* is how 2025-11-25 says later that they are done."""
+
+    mode: Literal["url"] = "url"
+    message: str
+    url: str
+    elicitation_id: str | None = None
+
+
+def _mode(params: object) -> str:
+    """A mode that is absent means a form; so does an unknown one, and the form then says what is wrong with it."""
+    mode = params.get("mode") if isinstance(params, dict) else getattr(params, "mode", None)
+    return "url" if mode == "url" else "form"
+
+
+ElicitRequestParams: TypeAlias = Annotated[
+    Annotated[ElicitRequestFormParams, Tag("form")] | Annotated[ElicitRequestURLParams, Tag("url")],
+    Discriminator(_mode),
+]
+
+
+class ElicitRequest(InputCall, since="2025-06-18"):
+    """The request ``elicitation/create``."""
+
+    method: Literal["elicitation/create"] = "elicitation/create"
+    params: ElicitRequestParams
+
+
+def _has_lists(content: object) -> bool:
+    return isinstance(content, dict) and any(isinstance(value, list) for value in content.values())
+
+
+class ElicitResult(Model, since="2025-06-18"):
+    """What the user did; *content* is what they filled in, if they accepted a form."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Annotated[
+        dict[str, str | bool | Number | list[str]] | None, ShapeSince("2025-11-25", "a choice of several", _has_lists)
+    ] = None
+    meta: Meta = None
+
+
+class ElicitationCompleteParams(NotificationParams, since="2025-11-25", until="2025-11-25"):
+    """Names an elicitation; the schema spells these params out in the notification."""
+
+    elicitation_id: str
+
+
+class ElicitationCompleteNotification(TypedNotification, since="2025-11-25", until="2025-11-25"):
+    """The user is done at the URL they were sent to."""
+
+    method: Literal["notifications/elicitation/complete"] = "notifications/elicitation/complete"
+    params: ElicitationCompleteParams
