@@ -5,8 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Discriminator, Field, Tag
 
 from mcp_host.types.base import SINCE_2025_11_25, Array, JSONObject, Meta, Model, Number, ShapeSince
-from mcp_host.types.messages import InputCall, NotificationParams, TypedNotification
-from mcp_host.types.tasks import TaskAugmentedRequestParams
+from mcp_host.types.messages import InputCall, NotificationParams, TaskAugmentedRequestParams, TypedNotification
 
 
 class StringSchema(Model, since="2025-06-18"):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from mcp_host.types.base import SINCE_2025_03_26, SINCE_2026_07_28, JSONObject, Meta, Model, Number
+from mcp_host.types.base import SINCE_2025_03_26, SINCE_2025_11_25, SINCE_2026_07_28, JSONObject, Meta, Model, Number
 
 RequestId: TypeAlias = str | int
 ProgressToken: TypeAlias = str | int
@@ -108,6 +108,18 @@ class RequestParams(Model):
     """What every request may carry; *meta* holds a ``progressToken``, and `RequestMetaObject` from 2026-07-28."""
 
     meta: Meta = None
+
+
+class TaskMetadata(Model, since="2025-11-25", until="2025-11-25"):
+    """Asks for a task, and to keep its result for *ttl* milliseconds."""
+
+    ttl: int | None = None
+
+
+class TaskAugmentedRequestParams(RequestParams, since="2025-11-25", until="2025-11-25"):
+    """Params of a request that may be made a task."""
+
+    task: Annotated[TaskMetadata | None, SINCE_2025_11_25] = None
 
 
 class NotificationParams(Model):

@@ -4,8 +4,7 @@ from typing import Literal
 
 from mcp_host.types.base import JSONObject
 from mcp_host.types.inputs import InputResponseRequestParams
-from mcp_host.types.messages import PaginatedRequest, RequestParams, TypedRequest
-from mcp_host.types.tasks import TaskAugmentedRequestParams
+from mcp_host.types.messages import PaginatedRequest, RequestParams, TaskAugmentedRequestParams, TypedRequest
 
 
 class ListToolsRequest(PaginatedRequest):

@@ -32,8 +32,7 @@ from mcp_host.types.base import (
     ShapeSince,
 )
 from mcp_host.types.content import KNOWN_TYPES, AudioContent, ContentBlock, ImageContent, Role, TextContent
-from mcp_host.types.messages import InputCall
-from mcp_host.types.tasks import TaskAugmentedRequestParams
+from mcp_host.types.messages import InputCall, TaskAugmentedRequestParams
 from mcp_host.types.tools import Tool
 
 END_TURN = "endTurn"

@@ -1,8 +1,8 @@
 """Tasks of revision 2025-11-25: requests that are answered later. This library reads them and declares none."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from mcp_host.types.base import SINCE_2025_11_25, Array, Model
+from mcp_host.types.base import Array, Model
 from mcp_host.types.messages import (
     NotificationParams,
     PaginatedRequestParams,
@@ -16,22 +16,10 @@ from mcp_host.types.messages import (
 TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
 
 
-class TaskMetadata(Model, since="2025-11-25", until="2025-11-25"):
-    """Asks for a task, and to keep its result for *ttl* milliseconds."""
-
-    ttl: int | None = None
-
-
 class RelatedTaskMetadata(Model, since="2025-11-25", until="2025-11-25"):
     """Ties a message to a task, in ``_meta`` under ``io.modelcontextprotocol/related-task``."""
 
     task_id: str
-
-
-class TaskAugmentedRequestParams(RequestParams, since="2025-11-25", until="2025-11-25"):
-    """Params of a request that may be made a task."""
-
-    task: Annotated[TaskMetadata | None, SINCE_2025_11_25] = None
 
 
 class Task(Model, since="2025-11-25", until="2025-11-25"):
