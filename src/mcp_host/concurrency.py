@@ -70,8 +70,13 @@ class Held(Generic[T]):
         return self._value
 
     async def leave(self) -> None:
-        """Leave the context manager and wait until that is done. Never raises what leaving raised."""
+        """Leave the context manager and wait until that is done. Never raises what leaving raised.
+
+        One that is still being entered is cancelled instead.
+        """
         self._stop.set()
+        if not self._entered.is_set():
+            self._scope.cancel()
         await self._ended.wait()
 
     def cancel(self) -> None:

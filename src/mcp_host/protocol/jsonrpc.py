@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from mcp_host.errors import CallerError, ProtocolError, excerpt
+from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError, excerpt
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -61,6 +61,7 @@ class Malformed:
     reason: str
     id: Id | None = None
     method: str | None = None
+    oversize: bool = False
 
 
 Response: TypeAlias = Success | Failure
@@ -106,6 +107,13 @@ def encode(message: Message) -> bytes:
     except (PydanticSerializationError, ValueError) as exc:
         raise CallerError(f"not expressible in JSON: {excerpt(str(exc))}") from exc
     return raw
+
+
+def oversize(head: bytes, tail: bytes, size: int, limit: int) -> Malformed:
+    """What stands for a message that is too large to be read, of which only the two ends are known."""
+    return Malformed(
+        f"a message of {size:,} bytes, more than Limits.max_message ({limit:,})", recover_id(head, tail), oversize=True
+    )
 
 
 ID_WINDOW = 256  # a serializer writes the id among the first two members, or last
@@ -180,4 +188,6 @@ def _shown(raw: bytes) -> str:
 
 def failed(reason: Malformed) -> ProtocolError:
     """The error for whoever waited for what turned out to be malformed."""
+    if reason.oversize:
+        return MessageTooLarge(reason.reason)
     return ProtocolError(f"the server's answer is no JSON-RPC response: {reason.reason}")

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
+from mcp_host.errors import McpError
 from mcp_host.limits import Limits
-from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, Response, Success
+from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, Success
 
 Headers: TypeAlias = Mapping[str, str]
 Receive: TypeAlias = Callable[[Incoming], None]
@@ -50,6 +51,10 @@ class Exchange(Protocol):
 
     async def response(self) -> None:
         """Wait until the exchange is answered, awaiting the caller's callbacks meanwhile."""
+        ...
+
+    def fail(self, error: McpError) -> None:
+        """End the exchange from another task: its request could not be delivered."""
         ...
 
     withdrawn: bool

@@ -1,0 +1,1 @@
+"""One client's conversation with one server."""

@@ -1,0 +1,203 @@
+"""The client: what applications hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from anyio import CancelScope, Lock, move_on_after
+
+from mcp_host.client.connection import Connection, Registration
+from mcp_host.client.elicitation import Elicitation
+from mcp_host.client.inputs import Inputs
+from mcp_host.client.notices import Notices, OnChange, OnLog
+from mcp_host.client.requests import Requests
+from mcp_host.client.roots import RootLike, Roots
+from mcp_host.concurrency import Held
+from mcp_host.errors import CallerError, ConnectFailed, ConnectionClosed, ConnectTimeout, McpError
+from mcp_host.limits import Limits
+from mcp_host.sampling import Sampling, SamplingMode
+from mcp_host.transports.base import Transport
+from mcp_host.types import Implementation, ServerCapabilities
+from mcp_host.version import __version__
+
+RootsArgument: TypeAlias = "Sequence[RootLike] | Callable[[], Awaitable[Sequence[RootLike]]] | None"
+
+
+class Client(Requests):
+    """A connection to one MCP server.
+
+    >>> async with Client(Stdio(["weather-server"]), sampling=Sampling(with_tools=model, approve=always)) as client:
+    ...     result = await client.call_tool("forecast", {"city": "Oslo"})
+
+    Any task may connect, call and close, in any order. What is registered here
+    (*sampling*, *elicitation*, *roots*, the callbacks) is what the server is
+    told that we can do, and serves every session of this client.
+
+    *on_log* and *on_change* are awaited one at a time, in order, in a task of the
+    client's own; they may call the client. Progress goes to each call's *on_progress*.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        sampling: Sampling | None = None,
+        elicitation: Elicitation | None = None,
+        roots: RootsArgument = None,
+        on_log: OnLog | None = None,
+        on_change: OnChange | None = None,
+        client_info: Implementation | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__()
+        self._transport = transport
+        self._roots = None if roots is None else Roots(roots)
+        self._registration = Registration(
+            client_info or Implementation(name="mcp-host", version=__version__),
+            Inputs(sampling, elicitation, self._roots),
+            limits or Limits(),
+        )
+        self._on_log = on_log
+        self._on_change = on_change
+        self._on_elicitation_complete = None if elicitation is None else elicitation.on_complete
+        self._connecting = Lock()
+        self._held: Held[Connection] | None = None
+
+    # Coming and going
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def connect(self) -> None:
+        """Reach the server and shake hands. Does nothing when connected already.
+
+        A client that was closed, or has lost its connection, may be connected again.
+
+        Raises:
+            ConnectFailed: The server cannot be reached or started, or ended before it answered.
+            ConnectTimeout: All this took longer than `Limits.connect_timeout`.
+            ServerError: The server refused; `HttpStatusError` where it did so by HTTP status.
+            ProtocolError: The server does not speak MCP, or no revision that we speak.
+        """
+        async with self._connecting:
+            if self._connection is not None and self._connection.link.alive:
+                return
+            await self._disconnect()
+            with move_on_after(self._registration.limits.connect_timeout) as scope:
+                await self._connect()
+            if scope.cancelled_caught:
+                seconds = f"{self._registration.limits.connect_timeout:g} s"
+                raise ConnectTimeout(f"{self._transport.name} did not finish the handshake within {seconds}")
+
+    async def aclose(self) -> None:
+        """Close the connection: calls in flight end with `ConnectionClosed`, the server is shut down.
+
+        Any task may close, also while another is connecting, and more than once.
+        Takes `Limits.close_timeout` at most and raises nothing.
+        """
+        with CancelScope(shield=True):  # a cancelled caller must not leave a process behind; the transport's bound holds
+            await self._disconnect()
+
+    async def _connect(self) -> None:
+        tools = self._registration.advertises_tools
+        try:
+            self._connection = await self._open()
+        except ConnectFailed:
+            raise
+        except ConnectionClosed as ended:
+            if not tools:
+                raise
+            # A strict server may die of a capability that it does not know.
+            self._registration.advertise_tools = False
+            try:
+                self._connection = await self._open()
+            except McpError:
+                self._registration.advertise_tools = True
+                raise ended from None  # then the tools were not the reason
+            self._registration.give_up_tools(self._transport.name)
+
+    async def _open(self) -> Connection:
+        registration = self._registration
+        notices = Notices(
+            registration.limits.max_notifications,
+            registration.counters,
+            on_log=self._on_log,
+            on_change=self._on_change,
+            on_elicitation_complete=self._on_elicitation_complete,
+        )
+        self._held = Held(Connection.open(self._transport, registration, notices))
+        return await self._held.enter()
+
+    async def _disconnect(self) -> None:
+        held, self._connection = self._held, None
+        if held is None:
+            return
+        with move_on_after(self._registration.limits.close_timeout) as scope:
+            await held.leave()
+        if scope.cancelled_caught:
+            held.cancel()
+        if self._held is held:
+            self._held = None
+
+    async def set_roots(self, roots: Sequence[RootLike]) -> None:
+        """Offer other roots from now on, and tell a connected server so.
+
+        Raises:
+            CallerError: The client was made without *roots*, so the server was told there are none.
+        """
+        if self._roots is None:
+            raise CallerError("this client was made without roots: pass roots=[] to offer some later")
+        self._roots.replace(roots)
+        if self.connected:
+            await self._connected().tell("notifications/roots/list_changed", {})
+
+    # What is known about the connection
+
+    @property
+    def connected(self) -> bool:
+        """Whether a call could be sent now."""
+        return self._connection is not None and self._connection.link.alive
+
+    @property
+    def protocol_version(self) -> str:
+        """The negotiated revision, like "2025-11-25"."""
+        return self._session.era.version
+
+    @property
+    def server_info(self) -> Implementation:
+        """What the server calls itself."""
+        return self._session.result.server_info
+
+    @property
+    def server_capabilities(self) -> ServerCapabilities:
+        """What the server advertised."""
+        return self._session.result.capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server wants its users to know. A stranger's text: treat it as untrusted."""
+        return self._session.result.instructions
+
+    @property
+    def sampling_mode(self) -> SamplingMode:
+        """Which handler answers this session's sampling requests: "with_tools", "basic" or "none"."""
+        return self._session.inputs.sampling_mode
+
+    @property
+    def warnings(self) -> list[str]:
+        """What went wrong without failing anything, one sentence each, oldest first."""
+        return list(self._registration.warnings)
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """How often something that the server did was ignored, by kind."""
+        return Counter(self._registration.counters)

@@ -1,0 +1,71 @@
+"""Answering what a server asks of us, whichever way it asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp_host.client.elicitation import Elicitation
+from mcp_host.client.roots import Roots
+from mcp_host.errors import InputRefused
+from mcp_host.protocol.eras import Era
+from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
+from mcp_host.sampling import OuterCall, Sampling, SamplingMode, SamplingSession
+
+
+class Inputs:
+    """What this client answers, as registered. Lives as long as the client, through every reconnect."""
+
+    def __init__(self, sampling: Sampling | None, elicitation: Elicitation | None, roots: Roots | None) -> None:
+        self.sampling = sampling
+        self.elicitation = elicitation
+        self.roots = roots
+
+    def capabilities(self, *, sampling_tools: bool = True) -> dict[str, Any]:
+        """The client capabilities to advertise: exactly what has a handler."""
+        capabilities: dict[str, Any] = {}
+        if self.sampling is not None:
+            offered = self.sampling.capability()
+            capabilities["sampling"] = offered if sampling_tools else {k: v for k, v in offered.items() if k != "tools"}
+        if self.elicitation is not None:
+            capabilities["elicitation"] = self.elicitation.capability()
+        if self.roots is not None:
+            capabilities["roots"] = self.roots.capability()
+        return capabilities
+
+    @property
+    def offers_sampling_tools(self) -> bool:
+        return self.sampling is not None and "tools" in self.sampling.capability()
+
+    def session(self, era: Era, server: str, *, sampling_tools: bool) -> SessionInputs:
+        """Choose, once for a session, which handlers answer it."""
+        knows_tools = sampling_tools and era.samples_with_tools
+        sampling = None if self.sampling is None else self.sampling.session(server=server, knows_tools=knows_tools)
+        return SessionInputs(self, era, server, sampling)
+
+
+class SessionInputs:
+    """The handlers of one session."""
+
+    def __init__(self, inputs: Inputs, era: Era, server: str, sampling: SamplingSession | None) -> None:
+        self._inputs = inputs
+        self._era = era
+        self._server = server
+        self._sampling = sampling
+
+    @property
+    def sampling_mode(self) -> SamplingMode:
+        return "none" if self._sampling is None else self._sampling.mode
+
+    async def answer(self, method: str, params: Params, call: OuterCall | None) -> dict[str, Any]:
+        """Answer one request, as the session's revision writes it.
+
+        Raises:
+            InputRefused: There is no handler, or somebody or some rule refused.
+        """
+        if method == "sampling/createMessage" and self._sampling is not None:
+            return self._era.write(await self._sampling.answer(params, call))
+        if method == "elicitation/create" and self._inputs.elicitation is not None:
+            return self._era.write(await self._inputs.elicitation.answer(params, server=self._server))
+        if method == "roots/list" and self._inputs.roots is not None:
+            return self._era.write(await self._inputs.roots.answer())
+        raise InputRefused(METHOD_NOT_FOUND, f"this client does not offer {method}")

@@ -1,0 +1,320 @@
+"""One connection's traffic: every message finds whom it is for, and every request of ours ends."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import Counter
+
+from anyio import Event, move_on_after
+from anyio.abc import TaskGroup
+
+from mcp_host.client.answers import Answer, Answers
+from mcp_host.client.exchange import OnReport, Patience, PendingExchange
+from mcp_host.client.notices import Notices
+from mcp_host.client.session import Session
+from mcp_host.errors import (
+    CallerError,
+    ConnectionClosed,
+    InputRefused,
+    McpError,
+    NotConnected,
+    RequestTimeout,
+    ServerError,
+)
+from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Failure,
+    Id,
+    Incoming,
+    Malformed,
+    Notification,
+    Params,
+    Request,
+    Response,
+    Success,
+    failed,
+)
+from mcp_host.sampling import OuterCall
+from mcp_host.transports.base import Channel, Headers
+
+logger = logging.getLogger(__name__)
+
+ANSWER_DEADLINE = 30.0  # seconds for delivering an answer or a cancellation: short of any sensible call timeout
+CALL_ENDED = -32010  # of ours: the call on whose behalf the server asked is over
+MAX_EARLY = 64  # messages kept that a hasty server sends before the handshake is done
+
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Which parameter names the thing that a request is about."""
+
+
+class Link:
+    """Routes what arrives, sees requests through, and answers what the server asks.
+
+    Every stream of the connection feeds `route`, which never waits: a response
+    goes to the exchange whose id it bears, progress to the exchange whose token
+    it bears, a request of the server's to a task of its own.
+    """
+
+    def __init__(self, channel: Channel, tasks: TaskGroup, notices: Notices, limits: Limits, counters: Counter[str]) -> None:
+        self.session: Session | None = None
+        self.counters = counters
+        self._channel = channel
+        self._tasks = tasks
+        self._notices = notices
+        self._ids = itertools.count(1)
+        self._pending: dict[Id, PendingExchange] = {}
+        self._answers = Answers(limits.max_answers)
+        self._early: list[Request | Notification] = []
+        self._closed: ConnectionClosed | None = None
+        self._idle = Event()
+
+    # Our requests
+
+    async def ask(
+        self, method: str, params: Params, headers: Headers, patience: Patience, on_report: OnReport | None = None
+    ) -> Response:
+        """Send one request and return its response; nothing outlives this call but its cancellation.
+
+        Raises:
+            RequestTimeout: The server was silent for too long, or the call took too long in all.
+            ConnectionClosed, ProtocolError, HttpStatusError: As the channel or the answer says.
+        """
+        if self._closed is not None:
+            raise self._closed.again()
+        id = next(self._ids)
+        if on_report is not None:
+            params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
+        epoch = 0 if self.session is None else self.session.epoch
+        exchange = PendingExchange(Request(id, method, params), epoch, patience, self.route, on_report)
+        self._pending[id] = exchange
+        try:
+            return await self._see_through(exchange, headers)
+        except BaseException:
+            self._abandon(exchange, headers)
+            raise
+        finally:
+            del self._pending[id]
+            self._answers.call_ended(exchange)
+            if self._closed is not None and not self._pending:
+                self._idle.set()
+
+    async def _see_through(self, exchange: PendingExchange, headers: Headers) -> Response:
+        failure: McpError | None = None
+        with exchange.scope:
+            try:
+                await self._channel.request(exchange.request, headers, exchange)
+            except McpError as exc:
+                failure = exc
+        await exchange.progress()  # what came before the answer is delivered before the answer
+        match exchange.outcome:
+            case Success() | Failure() as response:
+                return response
+            case McpError() as error:
+                raise error
+        if failure is not None:
+            exchange.outcome = failure  # it has ended; there is nothing left to cancel
+            raise failure
+        raise RequestTimeout(f"{exchange.request.method}: {exchange.overdue()}")
+
+    async def tell(self, method: str, params: Params, headers: Headers) -> None:
+        """Send a notification."""
+        await self._channel.send(Notification(method, params), headers)
+
+    def _abandon(self, exchange: PendingExchange, headers: Headers) -> None:
+        """Tell the server that nobody waits any longer, without waiting for it to listen."""
+        if exchange.outcome is not None or exchange.withdrawn or self._closed is not None:
+            return
+        if exchange.request.method == "initialize":
+            return  # "The initialize request MUST NOT be cancelled by clients"
+        if self._channel.stream_per_request and self.session is not None and self.session.era.disconnect_cancels:
+            return  # leaving the stream has said it
+        self._deliver_soon(Notification("notifications/cancelled", {"requestId": exchange.request.id}), headers)
+
+    # What arrives
+
+    def route(self, message: Incoming, origin: PendingExchange | None = None) -> None:
+        """Take one message from any stream; *origin* is the exchange whose own stream it came on."""
+        match message:
+            case Success(id=id) | Failure(id=int() | str() as id):
+                self._settle(id, message, origin)
+            case Notification(method="notifications/progress", params=params):
+                self._report(params)
+            case Request() | Notification():
+                self._take(message, origin)
+            case Failure():
+                self._unattributed(message)
+            case Malformed():
+                self._malformed(message, origin)
+
+    def _settle(self, id: Id, outcome: Response | McpError, origin: PendingExchange | None) -> None:
+        exchange = self._find(id)
+        if exchange is None or not exchange.settle(outcome, by=origin):
+            self.counters["answers to nothing"] += 1  # late, doubled, or somebody else's
+
+    def _find(self, token: object) -> PendingExchange | None:
+        """The exchange that *token* means. Some servers turn the number 3 into "3"; ours are all numbers."""
+        if isinstance(token, str) and token.isascii() and token.isdigit() and len(token) < 19:
+            token = int(token)
+        return self._pending.get(token) if isinstance(token, int) else None
+
+    def _report(self, params: Params) -> None:
+        exchange = self._find(params.get("progressToken"))
+        if exchange is None or not isinstance(params.get("progress"), int | float):
+            self.counters["progress for nothing"] += 1
+        else:
+            exchange.report(params)
+
+    def _unattributed(self, failure: Failure) -> None:
+        """An error without an id: the server could not read ours. It is clear whose only when one is waiting."""
+        if len(self._pending) == 1:
+            (exchange,) = self._pending.values()
+            exchange.settle(ServerError(failure.code, failure.message, failure.data))
+        else:
+            self.counters["errors without an id"] += 1
+
+    def _malformed(self, message: Malformed, origin: PendingExchange | None) -> None:
+        self.counters["malformed messages"] += 1
+        if message.method is not None and message.id is not None:
+            self._reply_soon(Failure(message.id, INVALID_REQUEST, message.reason))
+        elif message.id is not None:
+            self._settle(message.id, failed(message), origin)
+        elif (count := self.counters["malformed messages"]) & (count - 1) == 0:  # a flood must not fill a disk
+            logger.warning("skipped something that is no message (%d so far): %s", count, message.reason)
+
+    # The server's own requests and notifications
+
+    def _take(self, message: Request | Notification, origin: PendingExchange | None) -> None:
+        if isinstance(message, Request) and message.method == "ping":
+            self._reply_soon(Success(message.id, {}))  # the one thing that is answered before the handshake, too
+        elif self.session is None:
+            if len(self._early) < MAX_EARLY:
+                self._early.append(message)
+        elif isinstance(message, Request):
+            self._take_request(message, self.session, origin)
+        elif message.method == "notifications/cancelled":
+            self._cancel(message.params.get("requestId"), self.session)
+        else:
+            self._notices.offer(message)
+
+    def _cancel(self, id: object, session: Session) -> None:
+        if isinstance(id, int | str):
+            self._answers.cancel((session.epoch, id))
+
+    def _take_request(self, request: Request, session: Session, origin: PendingExchange | None) -> None:
+        key = (session.epoch, request.id)
+        if key in self._answers or (self._channel.stream_per_request and self._answers.answered(key)):
+            self._repeated(request)
+        elif request.method not in session.era.server_requests:
+            self._reply_soon(Failure(request.id, METHOD_NOT_FOUND, "the client knows no such method"))
+        elif self._closed is not None or self._answers.full():
+            self.counters["dropped requests"] += 1  # a flood that does not even wait for its answers
+        else:
+            waiting = [origin] if origin is not None else list(self._pending.values())
+            answer = Answer(key, waiting[0] if len(waiting) == 1 else None, waiting)
+            self._answers.begin(answer)
+            call = _outer_call(answer.outer, inferred=origin is None)
+            self._tasks.start_soon(self._answer, answer, request, session, call)
+
+    def _repeated(self, request: Request) -> None:
+        """The same id again: over HTTP a replay after resumption, elsewhere a mistake of the server's."""
+        self.counters["repeated requests"] += 1
+        if not self._channel.stream_per_request:
+            self._reply_soon(Failure(request.id, INVALID_REQUEST, "this id is in use by a request under way"))
+
+    async def _answer(self, answer: Answer, request: Request, session: Session, call: OuterCall | None) -> None:
+        reply: Success | Failure = Failure(request.id, CALL_ENDED, "the call that this belonged to has ended")
+        try:
+            with answer.scope:
+                reply = await _reply_to(request, session, call)
+        finally:
+            self._answers.end(answer)
+        if not answer.unwanted and not self._is_over(session):
+            await self._deliver(reply, session.era.headers(request.method))
+
+    def _is_over(self, session: Session) -> bool:
+        return self.session is None or self.session.epoch != session.epoch
+
+    def _reply_soon(self, reply: Success | Failure) -> None:
+        self._deliver_soon(reply, {} if self.session is None else self.session.era.headers(""))
+
+    def _deliver_soon(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        if self._closed is None:
+            self._tasks.start_soon(self._deliver, message, headers)
+
+    async def _deliver(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        """Send what nobody here waits for. Never raises: the link may have died, and everyone knows."""
+        with move_on_after(ANSWER_DEADLINE):
+            try:
+                await self._channel.send(message, headers)
+            except CallerError:
+                logger.exception("an answer to the server was not JSON")
+                assert isinstance(message, Success)
+                await self._deliver(Failure(message.id, INTERNAL_ERROR, "the client failed to answer"), headers)
+            except McpError as exc:
+                self.counters["undelivered messages"] += 1
+                logger.debug("not delivered: %s", exc)
+
+    # Sessions
+
+    def begin(self, session: Session) -> None:
+        """A handshake has settled *session*: what came early is taken up, what belonged to the last one is dropped."""
+        self.session = session
+        self._answers.drop_before(session.epoch)
+        early, self._early = self._early, []
+        for message in early:
+            self._take(message, None)
+
+    async def listen(self) -> None:
+        """Run the channel's own stream until the link is gone, then end every call that waits on it."""
+        try:
+            await self._channel.listen(self.route)
+        except McpError as exc:
+            self.close(exc if isinstance(exc, ConnectionClosed) else ConnectionClosed(str(exc)))
+        except Exception as exc:
+            logger.exception("reading from the server failed")
+            self.close(ConnectionClosed(f"reading from the server failed: {type(exc).__name__}"))
+
+    def close(self, reason: ConnectionClosed) -> None:
+        """No answer will come any more, and no request can be sent."""
+        self._closed = self._closed or reason
+        for exchange in list(self._pending.values()):
+            exchange.settle(reason.again())
+        if not self._pending:
+            self._idle.set()
+
+    @property
+    def alive(self) -> bool:
+        return self._closed is None
+
+    async def idle(self) -> None:
+        """Wait, once closed, until every caller has let go of the channel."""
+        await self._idle.wait()
+
+    def require(self) -> Session:
+        """The session, for whoever needs one."""
+        if self._closed is not None:
+            raise self._closed.again()
+        if self.session is None:
+            raise NotConnected("the client has not finished connecting")
+        return self.session
+
+
+async def _reply_to(request: Request, session: Session, call: OuterCall | None) -> Success | Failure:
+    try:
+        return Success(request.id, await session.inputs.answer(request.method, request.params, call))
+    except InputRefused as exc:
+        return Failure(request.id, exc.code, str(exc), exc.data)
+    except Exception:  # a bug of ours or of a handler: ours to log, not the server's to read
+        logger.exception("answering %s failed", request.method)
+        return Failure(request.id, INTERNAL_ERROR, "the client failed to answer")
+
+
+def _outer_call(exchange: PendingExchange | None, *, inferred: bool) -> OuterCall | None:
+    if exchange is None:
+        return None
+    request = exchange.request
+    return OuterCall(request.method, request.params.get(NAMED_BY.get(request.method, "")), request.id, inferred=inferred)

@@ -1,0 +1,145 @@
+"""Handing what a server announces to the application's callbacks, one at a time and in order."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from anyio import Event
+
+from mcp_host.client.elicitation import OnElicitationComplete
+from mcp_host.errors import ProtocolError
+from mcp_host.protocol.jsonrpc import Notification
+from mcp_host.types import (
+    ElicitationCompleteNotification,
+    LoggingMessageNotification,
+    LoggingMessageNotificationParams,
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
+    ResourceUpdatedNotification,
+    ToolListChangedNotification,
+)
+
+logger = logging.getLogger(__name__)
+
+Change: TypeAlias = (
+    ToolListChangedNotification
+    | PromptListChangedNotification
+    | ResourceListChangedNotification
+    | ResourceUpdatedNotification
+)
+OnChange: TypeAlias = Callable[[Change], Awaitable[None]]
+OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], Awaitable[None]]
+Deliver: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+
+CHANGES: dict[str, type[Change]] = {
+    "notifications/tools/list_changed": ToolListChangedNotification,
+    "notifications/prompts/list_changed": PromptListChangedNotification,
+    "notifications/resources/list_changed": ResourceListChangedNotification,
+    "notifications/resources/updated": ResourceUpdatedNotification,
+}
+LOG = "notifications/message"
+ELICITATION_COMPLETE = "notifications/elicitation/complete"
+
+
+class Notices:
+    """A bounded queue in front of the callbacks.
+
+    A task of its own runs them, so that a callback may itself call the client. A
+    change that waits already is not queued again; past the bound the oldest log
+    message gives way, and is counted.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        counters: Counter[str],
+        *,
+        on_log: OnLog | None,
+        on_change: OnChange | None,
+        on_elicitation_complete: OnElicitationComplete | None,
+    ) -> None:
+        self._limit = limit
+        self._counters = counters
+        self._queue: deque[Notification] = deque()
+        self._wake = Event()
+        self._deliver = _deliveries(on_log, on_change, on_elicitation_complete)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any callback is registered."""
+        return bool(self._deliver)
+
+    def offer(self, notification: Notification) -> None:
+        """Queue what a callback wants; ignore the rest."""
+        if notification.method not in self._deliver:
+            return
+        if notification.method in CHANGES and notification in self._queue:
+            self._counters["coalesced notifications"] += 1
+            return
+        if len(self._queue) >= self._limit:
+            self._make_room()
+        self._queue.append(notification)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Deliver for ever."""
+        while True:
+            while self._queue:
+                await self._hand_over(self._queue.popleft())
+            self._wake = Event()
+            await self._wake.wait()
+
+    async def _hand_over(self, notification: Notification) -> None:
+        try:
+            await self._deliver[notification.method](_wire(notification))
+        except ProtocolError as exc:
+            self._counters["malformed notifications"] += 1
+            logger.debug("ignored: %s", exc)
+        except Exception:  # a callback's bug must not end the connection
+            logger.exception("the callback for %s failed", notification.method)
+
+    def _make_room(self) -> None:
+        self._counters["dropped notifications"] += 1
+        oldest = next((waiting for waiting in self._queue if waiting.method == LOG), self._queue[0])
+        self._queue.remove(oldest)
+
+
+def _deliveries(
+    on_log: OnLog | None, on_change: OnChange | None, on_elicitation_complete: OnElicitationComplete | None
+) -> dict[str, Deliver]:
+    deliveries: dict[str, Deliver] = {}
+    if on_log is not None:
+        deliveries[LOG] = _log_to(on_log)
+    if on_change is not None:
+        deliveries |= {method: _change_to(on_change, kind) for method, kind in CHANGES.items()}
+    if on_elicitation_complete is not None:
+        deliveries[ELICITATION_COMPLETE] = _completion_to(on_elicitation_complete)
+    return deliveries
+
+
+def _log_to(callback: OnLog) -> Deliver:
+    async def deliver(wire: dict[str, Any]) -> None:
+        await callback(LoggingMessageNotification.from_wire(wire).params)
+
+    return deliver
+
+
+def _change_to(callback: OnChange, kind: type[Change]) -> Deliver:
+    async def deliver(wire: dict[str, Any]) -> None:
+        await callback(kind.from_wire(wire))
+
+    return deliver
+
+
+def _completion_to(callback: OnElicitationComplete) -> Deliver:
+    async def deliver(wire: dict[str, Any]) -> None:
+        await callback(ElicitationCompleteNotification.from_wire(wire).params.elicitation_id)
+
+    return deliver
+
+
+def _wire(notification: Notification) -> dict[str, Any]:
+    return {"method": notification.method, "params": notification.params}

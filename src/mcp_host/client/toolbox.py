@@ -1,0 +1,55 @@
+"""What the last listing said of each tool, and whether calls agree with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mcp_host.errors import CallerError, InvalidToolOutput
+from mcp_host.protocol.schemas import Schema, compile_schema
+from mcp_host.types import CallToolResult, Tool
+
+
+class Toolbox:
+    """The tools of one session's last `tools/list`. Empty until somebody has listed."""
+
+    def __init__(self) -> None:
+        self._epoch = 0
+        self._tools: dict[str, Tool] = {}
+        self._schemas: dict[str, Schema] = {}
+
+    def replace(self, epoch: int, tools: Iterable[Tool]) -> None:
+        """Remember a whole new listing. Of two tools with one name the first counts."""
+        self._epoch = epoch
+        self._tools = {tool.name: tool for tool in reversed(list(tools))}
+        self._schemas = {}
+
+    def check_call(self, name: str) -> None:
+        """Refuse a call that cannot work.
+
+        Raises:
+            CallerError: The tool runs only as a task, and this client declares no tasks.
+        """
+        tool = self._tools.get(name)
+        if tool is not None and tool.execution is not None and tool.execution.task_support == "required":
+            raise CallerError(f"the tool {name!r} runs only as a task, which this client does not offer")
+
+    def check_result(self, name: str, result: CallToolResult, epoch: int) -> InvalidToolOutput | None:
+        """The error for a result that contradicts the tool's outputSchema, if it does.
+
+        "Clients SHOULD validate structured results against this schema" (2025-06-18,
+        server/tools). A tool that failed owes no structure; a listing of an earlier
+        session proves nothing.
+        """
+        tool = self._tools.get(name)
+        if tool is None or tool.output_schema is None or result.is_error or epoch != self._epoch:
+            return None
+        if "structured_content" not in result.model_fields_set:
+            problem: str | None = "it has no structuredContent, though its outputSchema promises some"
+        else:
+            problem = self._schema(name, tool.output_schema).problem(result.structured_content)
+        return None if problem is None else InvalidToolOutput(f"the result of {name!r} is not as listed: {problem}", result)
+
+    def _schema(self, name: str, written: dict[str, object]) -> Schema:
+        if name not in self._schemas:
+            self._schemas[name] = compile_schema(written)
+        return self._schemas[name]

@@ -1,0 +1,86 @@
+"""Our ends of a child's standard streams, on POSIX.
+
+We hold the file descriptors ourselves rather than through the event loop's
+subprocess streams: a line that fits is written without a task or a buffer in
+between, on both backends alike; and closing is closing, even when some
+grandchild keeps its end open for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+from anyio import ClosedResourceError, notify_closing, wait_readable, wait_writable
+
+CHUNK = 256 * 1024  # bytes read at once
+CAPACITY = 1024 * 1024  # of a pipe where the system lets us choose (Linux: 64 KiB unless asked)
+
+
+class WriteEnd:
+    """The writing end of a pipe."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+
+    def write_now(self, data: bytes | memoryview) -> int:
+        """Write what fits without waiting; return how much that was. Raises OSError when nobody reads any more."""
+        if self._fd < 0:
+            raise BrokenPipeError("closed")
+        try:
+            return os.write(self._fd, data)
+        except BlockingIOError:
+            return 0
+
+    async def write_some(self, data: memoryview) -> int:
+        """Wait until at least one byte was written; return how many were."""
+        while not (written := self.write_now(data)):
+            try:
+                await wait_writable(self._fd)
+            except ClosedResourceError:
+                raise BrokenPipeError("closed") from None
+        return written
+
+    async def close(self) -> None:
+        self._fd = _close(self._fd)
+
+
+class ReadEnd:
+    """The reading end of a pipe."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+
+    async def read(self) -> bytes:
+        """Wait for the next bytes; empty at the end of the stream, or once closed."""
+        while self._fd >= 0:
+            with suppress(ClosedResourceError):
+                await wait_readable(self._fd)  # first, so that a flood cannot keep the event loop from its other work
+            if self._fd >= 0:
+                with suppress(BlockingIOError):
+                    return os.read(self._fd, CHUNK)
+        return b""
+
+    async def close(self) -> None:
+        self._fd = _close(self._fd)
+
+
+def open_pipe() -> tuple[int, int]:
+    """A pipe's two ends, reading and writing, as large as the system makes them."""
+    reading, writing = os.pipe()
+    if sys.platform == "linux":
+        import fcntl
+
+        with suppress(OSError):  # the user's quota for pipes is used up; a small one serves, too
+            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, CAPACITY)
+    return reading, writing
+
+
+def _close(fd: int) -> int:
+    if fd >= 0:
+        notify_closing(fd)
+        os.close(fd)
+    return -1

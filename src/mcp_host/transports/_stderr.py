@@ -1,0 +1,55 @@
+"""What a server says on stderr: handed to a callback, its end kept for error messages."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from mcp_host.errors import excerpt
+
+logger = logging.getLogger(__name__)
+
+OnStderr: TypeAlias = Callable[[str], None]
+
+MAX_LINE = 8 * 1024  # bytes; a longer line is handed over in pieces
+TAIL_LINES = 20
+SHOWN = 1000  # characters of the tail that an error message repeats
+
+
+class Stderr:
+    """Cuts stderr into lines and keeps the last of them. stderr is never a sign of failure by itself."""
+
+    def __init__(self, callback: OnStderr | None) -> None:
+        self._callback = callback
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in a piece of whatever size."""
+        *lines, rest = (self._rest + chunk).split(b"\n")
+        while len(rest) > MAX_LINE:
+            lines.append(rest[:MAX_LINE])
+            rest = rest[MAX_LINE:]
+        self._rest = rest
+        for line in lines:
+            self._take(line)
+
+    def tail(self) -> str:
+        """The last lines, made harmless for a terminal."""
+        if self._rest:
+            self._take(self._rest)
+            self._rest = b""
+        shown = "\n".join(excerpt(line, SHOWN) for line in self._tail)
+        return shown[-SHOWN:]
+
+    def _take(self, line: bytes) -> None:
+        text = line[:MAX_LINE].decode(errors="replace").rstrip("\r")
+        self._tail.append(text)
+        if self._callback is None:
+            return
+        try:
+            self._callback(text)
+        except Exception:  # the application's bug must not end the connection
+            logger.exception("the stderr callback failed")

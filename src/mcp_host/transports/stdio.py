@@ -1,0 +1,149 @@
+"""A server as a child process: one JSON message per line over its stdin and stdout."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anyio import CancelScope, create_task_group, current_time
+
+from mcp_host.errors import ConnectionClosed
+from mcp_host.limits import Limits
+from mcp_host.protocol.framing import LineBuffer, Oversize
+from mcp_host.protocol.jsonrpc import Failure, Notification, Request, Success, decode, encode, oversize
+from mcp_host.transports._child import Child, start
+from mcp_host.transports._outbox import Outbox
+from mcp_host.transports._stderr import OnStderr, Stderr
+from mcp_host.transports.base import Exchange, Headers, Receive
+
+BOM = b"\xef\xbb\xbf"
+LAST_WORDS = 1.0  # seconds, after the process has ended, for what it wrote before; a grandchild may hold the pipe open
+EXIT_CODE = 0.5  # seconds, after its output has ended, to learn how the process did
+
+
+@dataclass(frozen=True, slots=True)
+class Stdio:
+    """Start *command* (a program and its arguments; no shell) and speak to it.
+
+    The server's environment is a short safe list of ours (`_child.INHERITED`: PATH,
+    HOME, the locale and the like) and *env*. *on_stderr* gets each line that it
+    writes to stderr; the last lines are attached to connection errors anyway.
+    """
+
+    command: Sequence[str]
+    env: Mapping[str, str] | None = field(default=None, repr=False)  # where tokens are passed
+    cwd: str | Path | None = None
+    on_stderr: OnStderr | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.command, str) or not self.command:
+            raise TypeError('command is a list of program and arguments, like ["uvx", "some-server"]')
+
+    @property
+    def name(self) -> str:
+        return Path(self.command[0]).name
+
+    @asynccontextmanager
+    async def open(self, limits: Limits) -> AsyncIterator[StdioChannel]:
+        child = await start(self.command, self.env, self.cwd)
+        async with create_task_group() as tasks:
+            channel = StdioChannel(self.name, child, Stderr(self.on_stderr), limits)
+            tasks.start_soon(channel.write)
+            tasks.start_soon(channel.read_stderr)
+            try:
+                yield channel
+            finally:
+                tasks.start_soon(channel.drain)  # a server that cannot write cannot shut down
+                await child.stop(limits.close_timeout)
+                tasks.cancel_scope.cancel()
+
+
+class StdioChannel:
+    """The pipes of one running server."""
+
+    stream_per_request = False
+
+    def __init__(self, name: str, child: Child, stderr: Stderr, limits: Limits) -> None:
+        self._name = name
+        self._child = child
+        self._stderr = stderr
+        self._limits = limits
+        self._outbox = Outbox(child.stdin, limit=limits.max_outbox, stall_timeout=limits.stall_timeout)
+        self._stalled: ConnectionClosed | None = None
+
+    async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
+        line = await self._outbox.put(encode(request) + b"\n", exchange.fail)
+        try:
+            await exchange.response()
+        finally:
+            if line is not None:
+                exchange.withdrawn = self._outbox.withdraw(line)
+
+    async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        await self._outbox.put(encode(message) + b"\n")
+
+    async def listen(self, receive: Receive) -> None:
+        lines = LineBuffer(self._limits.max_message)
+        async with create_task_group() as tasks:
+            tasks.start_soon(self._watch, tasks.cancel_scope)
+            await self._read(lines, receive)
+            tasks.cancel_scope.cancel()
+        if (rest := lines.rest()) is not None:
+            self._take(rest, receive)  # a last line needs no line end
+        raise await self._end()
+
+    async def write(self) -> None:
+        """Write what waits; end the process when it takes nothing."""
+        try:
+            await self._outbox.run()
+        except ConnectionClosed as exc:
+            self._stalled = exc
+            await self._child.stop(0)
+
+    async def read_stderr(self) -> None:
+        while chunk := await self._child.stderr.read():
+            self._stderr.feed(chunk)
+
+    async def _read(self, lines: LineBuffer, receive: Receive) -> None:
+        first = True
+        while chunk := await self._child.stdout.read():
+            if first:
+                chunk, first = chunk.removeprefix(BOM), False
+            for line in lines.feed(chunk):
+                self._take(line, receive)
+
+    def _take(self, line: bytes | Oversize, receive: Receive) -> None:
+        if isinstance(line, Oversize):
+            receive(oversize(line.head, line.tail, line.size, self._limits.max_message))
+        elif line and not line.isspace():
+            for message in decode(line):
+                receive(message)
+
+    async def drain(self) -> None:
+        """Let go of whatever the server still writes."""
+        while await self._child.stdout.read():
+            pass
+
+    async def _watch(self, reading: CancelScope) -> None:
+        """Bound the reading once the process has ended, for something else may keep its output open."""
+        await self._child.process.wait()
+        reading.deadline = current_time() + LAST_WORDS
+
+    async def _end(self) -> ConnectionClosed:
+        """What to tell everyone who waits."""
+        exited = await self._child.exits_within(EXIT_CODE)
+        tail = self._stderr.tail()
+        code = self._child.process.returncode
+        if self._stalled is not None:
+            what = str(self._stalled)
+        elif not exited:
+            what = f"{self._name} has closed its output"
+        else:
+            what = f"{self._name} {_ended(code)}"
+        return ConnectionClosed(f"{what}; its stderr ends:\n{tail}" if tail else what, exit_code=code, stderr=tail)
+
+
+def _ended(code: int | None) -> str:
+    return f"was ended by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
