@@ -1,0 +1,113 @@
+"""The rules of a sampling conversation, which a server has to keep before a model is asked.
+
+They come from "Message Content Constraints" in the specification's client/sampling
+(revision 2025-11-25, SEP-1577) and from what every provider's API demands, so that
+a broken conversation costs no tokens and its author learns which message is wrong:
+
+    tool use        in assistant messages only, each under an id of its own
+    tool results    in user messages only, and nothing else beside them
+    balance         "every assistant message containing ToolUseContent blocks MUST be
+                    followed by a user message that consists entirely of
+                    ToolResultContent blocks", each tool use answered exactly once
+    content         no message is empty, and there is at least one
+    tools           each with a name of its own, and some where one is required
+
+Roles need not alternate: the specification does not ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mcp_host.errors import ProtocolError, excerpt
+from mcp_host.types import SamplingMessage, Tool, ToolChoice, ToolResultContent, ToolUseContent
+
+SHOWN = 80  # characters of a stranger's id or name that a message repeats
+
+
+def check(messages: Sequence[SamplingMessage]) -> None:
+    """Check a conversation from its first message to its last.
+
+    Raises:
+        ProtocolError: One sentence on the first broken rule, which names the message:
+            ``messages[2]: tool_result 'call_9' answers no tool_use of the message before it``.
+    """
+    if not messages:
+        raise ProtocolError("messages: there is none, and a model needs at least one")
+    asked: list[str] = []  # the tool uses of the message before, which this one has to answer
+    used: set[str] = set()
+    for index, message in enumerate(messages):
+        uses = tool_use_ids(message)
+        results = [block.tool_use_id for block in message.content if isinstance(block, ToolResultContent)]
+        problem = (
+            _misplaced(message, uses, results)
+            or _unbalanced(results, asked, before=f"messages[{index - 1}]")
+            or _reused(uses, used)
+        )
+        if problem is not None:
+            raise ProtocolError(f"messages[{index}]: {problem}")
+        asked = uses
+    if asked:
+        raise ProtocolError(
+            f"messages[{len(messages) - 1}]: tool_use {_quoted(asked[0])} has no tool_result in a message after it"
+        )
+
+
+def tool_use_ids(message: SamplingMessage) -> list[str]:
+    """The ids of a message's tool uses, in order."""
+    return [block.id for block in message.content if isinstance(block, ToolUseContent)]
+
+
+def check_tools(tools: Sequence[Tool], choice: ToolChoice | None) -> None:
+    """Check what a request offers the model: an answer must be able to say which tool it means.
+
+    Raises:
+        ProtocolError: One sentence on the first broken rule, which names the tool by its place.
+    """
+    first: dict[str, int] = {}
+    for index, tool in enumerate(tools):
+        if not tool.name or not tool.name.isprintable():
+            raise ProtocolError(f"tools[{index}]: {_quoted(tool.name)} is no name: it is empty or cannot be printed")
+        if first.setdefault(tool.name, index) != index:
+            raise ProtocolError(f"tools[{index}]: tools[{first[tool.name]}] has the name {_quoted(tool.name)} already")
+    if not tools and choice is not None and choice.mode == "required":
+        raise ProtocolError("toolChoice: a tool is required, and the request offers none")
+
+
+def _misplaced(message: SamplingMessage, uses: list[str], results: list[str]) -> str | None:
+    if not message.content:
+        return "it has no content"
+    if uses and message.role != "assistant":
+        return f"tool_use {_quoted(uses[0])} is in a user message; only the assistant asks for tools"
+    if results and message.role != "user":
+        return f"tool_result {_quoted(results[0])} is in an assistant message; results come from the user"
+    if results and len(results) < len(message.content):
+        return "tool results are mixed with other content; a message with tool results holds nothing else"
+    return None
+
+
+def _unbalanced(results: list[str], asked: list[str], *, before: str) -> str | None:
+    if asked and not results:
+        return f"tool_use {_quoted(asked[0])} of {before} has to be answered here, before anything else is said"
+    wanted = set(asked)
+    answered: set[str] = set()
+    for result in results:
+        if result in answered:
+            return f"tool_use {_quoted(result)} has more than one tool_result"
+        if result not in wanted:
+            return f"tool_result {_quoted(result)} answers no tool_use of the message before it"
+        answered.add(result)
+    missing = [use for use in asked if use not in answered]
+    return f"tool_use {_quoted(missing[0])} of {before} has no tool_result here" if missing else None
+
+
+def _reused(uses: list[str], used: set[str]) -> str | None:
+    for use in uses:
+        if use in used:
+            return f"the id {_quoted(use)} belongs to an earlier tool_use; each needs an id of its own"
+        used.add(use)
+    return None
+
+
+def _quoted(name: str) -> str:
+    return f"'{excerpt(name, SHOWN)}'"

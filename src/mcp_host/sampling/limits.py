@@ -1,0 +1,195 @@
+"""How much of the host's model one server may take, and the checks that hold it to that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple, assert_never
+
+from pydantic_core import to_json
+
+from mcp_host.errors import ProtocolError
+from mcp_host.types import (
+    AudioContent,
+    BlobResourceContents,
+    CreateMessageRequestParams,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.content import ContentBlock
+from mcp_host.types.sampling import SamplingMessageContentBlock
+
+KiB = 1024
+MiB = 1024 * KiB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingLimits:
+    """The bounds of sampling: counts, sizes in bytes, times in seconds.
+
+    A request past a bound on its size or counts is refused with -32602 and a message
+    that names the bound, before anybody is asked and any token is spent.
+    """
+
+    tools: int = 64
+    """Tools in one request. docker-agent, the first host with sampling and tools, allows as many."""
+
+    tool_name: int = 128
+    """Characters in a tool's name: "Tool names SHOULD be between 1 and 128 characters"."""
+
+    tool_definition: int = 64 * KiB
+    """One tool as JSON: its name, description and schemas. The largest in common use are a tenth of that."""
+
+    tool_calls: int = 32
+    """Tool calls in one answer (docker-agent's number). An answer past it never leaves the
+    host: the server is told -32603, and the log says how many there were."""
+
+    messages: int = 256
+    """Messages in one request: a loop of 64 model turns sends 129."""
+
+    blocks: int = 4096
+    """Content blocks in one request, those inside of tool results included: 16 for each message."""
+
+    text: int = 1 * MiB
+    """Everything in one request that a model reads as text, in UTF-8: messages, system prompt,
+    stop sequences, metadata, the input and the results of tools. About 250,000 tokens."""
+
+    binary: int = 8 * MiB
+    """Images, audio and embedded files in one request, after decoding their base64."""
+
+    max_tokens: int | None = None
+    """The most tokens a server gets for one answer, if there is such a bound: handler and
+    approver see the smaller of this and what the server asked for. The server is not told:
+    "The client MAY choose to sample fewer tokens than the requested maximum"."""
+
+    at_once_per_server: int = 4
+    """Requests of one connection in the hands of approver and handler at once; more wait in order."""
+
+    at_once: int = 16
+    """The same for all connections of one `Sampling` together."""
+
+    waiting: int = 64
+    """Requests of one connection that may wait for their turn, one full round of input
+    requests; past it the server is told -32010."""
+
+    seconds: float = 600.0
+    """One answer, from the request's arrival: waiting for its turn, approval and the model
+    together. Past it everything is cancelled and the server is told -32011. `math.inf` is no bound."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            least = 0 if field.name in MAY_BE_ZERO else 1
+            if value is not None and value < least:
+                raise ValueError(f"SamplingLimits.{field.name} must be at least {least}, not {value}")
+
+
+MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting", "seconds"})
+
+
+def check_counts(wire: Mapping[str, object], limits: SamplingLimits) -> None:
+    """Count what the request lists, before any of it is parsed: a million blocks would hold up the event loop.
+
+    Says nothing about what has the wrong shape; parsing does.
+
+    Raises:
+        ProtocolError: There is more than *limits* allows.
+    """
+    messages = _list(wire.get("messages"))
+    _hold("messages", len(messages), limits.messages)
+    _hold("tools", len(_list(wire.get("tools"))), limits.tools)
+    _hold("blocks", sum(_count_blocks(message) for message in messages), limits.blocks)
+
+
+def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits) -> None:
+    """Weigh what a model would have to read.
+
+    Raises:
+        ProtocolError: It is more than *limits* allows, or no tokens are asked for.
+    """
+    if params.max_tokens < 1:
+        raise ProtocolError(f"maxTokens: must be at least 1, not {params.max_tokens}")
+    for index, tool in enumerate(params.tools or ()):
+        _hold("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
+        _hold("tool_definition", _json_size(tool), limits.tool_definition, where=f"tools[{index}]: ")
+    text = sum(map(_utf8, [params.system_prompt or "", *(params.stop_sequences or ())])) + _json_size(params.metadata)
+    binary = 0
+    for message in params.messages:
+        for block in message.content:
+            weight = _weigh(block)
+            text += weight.text
+            binary += weight.binary
+    _hold("text", text, limits.text)
+    _hold("binary", binary, limits.binary)
+
+
+def clamp(params: CreateMessageRequestParams, limits: SamplingLimits) -> CreateMessageRequestParams:
+    """The request with no more tokens than `SamplingLimits.max_tokens`."""
+    if limits.max_tokens is None or params.max_tokens <= limits.max_tokens:
+        return params
+    return params.model_copy(update={"max_tokens": limits.max_tokens})
+
+
+def _hold(name: str, found: int, limit: int, *, where: str = "") -> None:
+    if found > limit:
+        raise ProtocolError(f"{where}this client's limit {name} is {limit}, and the request has {found}")
+
+
+def _list(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
+
+
+def _count_blocks(message: object) -> int:
+    content = message.get("content") if isinstance(message, dict) else None
+    blocks = content if isinstance(content, list) else [content]
+    return len(blocks) + sum(len(_list(block.get("content"))) for block in blocks if isinstance(block, dict))
+
+
+class Weight(NamedTuple):
+    text: int = 0
+    binary: int = 0
+
+
+def _weigh(block: SamplingMessageContentBlock | ContentBlock) -> Weight:
+    match block:
+        case TextContent(text=text):
+            return Weight(text=_utf8(text))
+        case ImageContent(data=data) | AudioContent(data=data):
+            return Weight(binary=_decoded(data))
+        case ToolUseContent(input=arguments):
+            return Weight(text=_json_size(arguments))
+        case ToolResultContent(content=blocks, structured_content=structured):
+            inside = [_weigh(part) for part in blocks]
+            return Weight(
+                text=sum(part.text for part in inside) + _json_size(structured),
+                binary=sum(part.binary for part in inside),
+            )
+        case EmbeddedResource(resource=resource):
+            if isinstance(resource, BlobResourceContents):
+                return Weight(binary=_decoded(resource.blob))
+            return Weight(text=_utf8(resource.text))
+        case ResourceLink():
+            return Weight(text=_json_size(block))
+    assert_never(block)
+
+
+def _utf8(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _decoded(base64: str) -> int:
+    """The size of what base64 stands for, without decoding it."""
+    return len(base64) * 3 // 4 - base64.count("=", -2)
+
+
+def _json_size(value: object) -> int:
+    if value is None:
+        return 0
+    try:
+        return len(to_json(value, by_alias=True))
+    except ValueError as exc:  # too deep, or a lone surrogate: no provider could be sent it
+        raise ProtocolError("the request holds something that cannot be written as JSON") from exc

@@ -1,0 +1,165 @@
+"""What a sampling handler is given, and the answers it can build from it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NoReturn, TypeAlias
+
+from mcp_host.errors import InputRefused
+from mcp_host.protocol.jsonrpc import Id
+from mcp_host.types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ModelPreferences,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolChoice,
+    ToolUseContent,
+)
+from mcp_host.types.sampling import END_TURN, TOOL_USE
+
+SamplingMode: TypeAlias = Literal["with_tools", "basic", "none"]
+"""Which kind of sampling request a session takes: with tools, plain ones only, none."""
+
+REJECTED = -1  # "User rejected sampling request: -1" (client/sampling, Error Handling)
+REJECTION = "User rejected sampling request"
+
+UNKNOWN_MODEL = "unknown"  # the schema requires a model's name, and a handler may have none to tell
+
+
+@dataclass(frozen=True, slots=True)
+class OuterCall:
+    """The call of ours that a server was working on when it asked.
+
+    *name* is the tool, prompt or URI of the call, where it has one. *inferred*
+    means that the server did not say so: it was the only call in flight.
+    """
+
+    method: str
+    name: str | None
+    id: Id
+    inferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One tool that the model wants called, for `SamplingRequest.calls`."""
+
+    name: str
+    arguments: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingRequest:
+    """One request of a server for a completion, checked and within the limits.
+
+    *params* is the whole of it, *server* the name of who asks, *outer* the call
+    it belongs to where that is known. In *mode* ``basic`` it holds no tools and
+    no trace of them.
+
+    Everything in *params* is a stranger's text, the system prompt included:
+    "The client MAY modify or omit this prompt". Nothing here asks for any
+    context to be added, whatever `include_context` says: no client of this
+    library declares ``sampling.context``.
+    """
+
+    params: CreateMessageRequestParams
+    server: str
+    outer: OuterCall | None = None
+    mode: SamplingMode = "with_tools"
+
+    @property
+    def messages(self) -> list[SamplingMessage]:
+        return self.params.messages
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The tools on offer; the server runs them, after the answer. Empty for a plain request."""
+        return self.params.tools or []
+
+    @property
+    def tool_choice(self) -> ToolChoice | None:
+        return self.params.tool_choice
+
+    @property
+    def system_prompt(self) -> str | None:
+        return self.params.system_prompt
+
+    @property
+    def max_tokens(self) -> int:
+        """How many tokens the answer may have, already within `SamplingLimits.max_tokens`."""
+        return self.params.max_tokens
+
+    @property
+    def temperature(self) -> float | None:
+        return self.params.temperature
+
+    @property
+    def stop_sequences(self) -> list[str] | None:
+        return self.params.stop_sequences
+
+    @property
+    def model_preferences(self) -> ModelPreferences | None:
+        return self.params.model_preferences
+
+    @property
+    def include_context(self) -> Literal["none", "thisServer", "allServers"] | None:
+        return self.params.include_context
+
+    @property
+    def metadata(self) -> dict[str, object] | None:
+        return self.params.metadata
+
+    @property
+    def may_use_tools(self) -> bool:
+        """Whether an answer may call tools: some are on offer, and the server did not choose ``none``."""
+        return bool(self.tools) and not (self.tool_choice is not None and self.tool_choice.mode == "none")
+
+    @property
+    def must_use_tools(self) -> bool:
+        """Whether "Model MUST use at least one tool before completing"."""
+        return self.tool_choice is not None and self.tool_choice.mode == "required"
+
+    def reply(self, text: str, *, model: str = UNKNOWN_MODEL, stop_reason: str = END_TURN) -> CreateMessageResult:
+        """Answer with text. *model* is the name of the model that wrote it."""
+        return CreateMessageResult(content=TextContent(text=text), model=model, stop_reason=stop_reason)
+
+    def call(self, tool: str, /, **arguments: object) -> CreateMessageResult:
+        """Ask the server to run one of its tools.
+
+        Raises:
+            ValueError: The server did not offer that tool.
+        """
+        return self.calls(ToolCall(tool, arguments))
+
+    def calls(self, *calls: ToolCall, model: str = UNKNOWN_MODEL) -> CreateMessageResult:
+        """Ask the server to run several of its tools, each under a fresh id.
+
+        Raises:
+            ValueError: The server did not offer one of them, or there is none.
+        """
+        if not calls:
+            raise ValueError("no tool calls given")
+        content = [self._tool_use(call) for call in calls]
+        return CreateMessageResult(content=content, model=model, stop_reason=TOOL_USE)
+
+    def refuse(self, reason: str = REJECTION) -> NoReturn:
+        """Refuse on the user's behalf. The server is told *reason*, with the code -1.
+
+        Raises:
+            InputRefused: Always.
+        """
+        raise InputRefused(REJECTED, reason)
+
+    def _tool_use(self, call: ToolCall) -> ToolUseContent:
+        offered = [tool.name for tool in self.tools]
+        if call.name not in offered:
+            raise ValueError(f"no tool {call.name!r} among those on offer: {', '.join(offered) or 'none'}")
+        return ToolUseContent(id=f"call_{secrets.token_hex(8)}", name=call.name, input=dict(call.arguments))
+
+
+Handler: TypeAlias = Callable[[SamplingRequest], Awaitable[CreateMessageResult]]
+"""Calls a model. Whatever it raises stays here, except `InputRefused`, which the server is told."""

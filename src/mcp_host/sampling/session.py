@@ -1,0 +1,211 @@
+"""Answering sampling requests: one registration, and one session of it for each connection."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from anyio import move_on_after
+
+from mcp_host.errors import InputRefused, ProtocolError, SamplingError, excerpt
+from mcp_host.protocol import conversation
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_host.sampling.approval import Approve, require_approval
+from mcp_host.sampling.callbacks import call_host
+from mcp_host.sampling.firewall import check_answer
+from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp
+from mcp_host.sampling.places import NoPlace, Places, Share
+from mcp_host.sampling.request import Handler, OuterCall, SamplingMode, SamplingRequest
+from mcp_host.types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    SamplingMessage,
+    ToolResultContent,
+    ToolUseContent,
+)
+
+logger = logging.getLogger(__name__)
+
+# Codes of ours, from the range that JSON-RPC leaves to implementations and MCP does not claim
+# (it keeps -32020 to -32099). Below -32009, for the SDKs of others use the first few.
+TOO_MANY_WAITING = -32010
+TOOK_TOO_LONG = -32011
+
+MODEL_FAILED = "this client's model failed"  # what a server is told, and nothing of the reason
+ILLEGAL_ANSWER = "this client's model gave an answer that the request does not allow"
+
+TOOL_FIELDS = ("tools", "toolChoice", "tool_choice")  # the last is how drafts of SEP-1577 spelled it
+
+SamplingCallback: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class Sampling:
+    """A host's readiness to answer ``sampling/createMessage``: handlers, approval and limits.
+
+    *with_tools* is a handler for requests that may offer tools; registering it is
+    the only way to advertise ``sampling.tools``. *basic* is one for plain requests.
+    Which of the two answers a connection is chosen once: *with_tools* where the
+    protocol revision knows tools, else *basic*, else *with_tools* for plain requests only.
+
+    *approve* decides on each request before it reaches a handler: `always`,
+    `ask_in_terminal`, or an async function that returns `Allow` or `Deny`.
+
+    One object may serve any number of connections, and `anyio.run` calls one
+    after another: its limits hold for all of them together.
+    """
+
+    def __init__(
+        self,
+        *,
+        with_tools: Handler | None = None,
+        basic: Handler | None = None,
+        approve: Approve,
+        limits: SamplingLimits | None = None,
+    ) -> None:
+        if with_tools is None and basic is None:
+            raise ValueError("Sampling needs a handler: with_tools=..., basic=... or both")
+        self._with_tools = with_tools
+        self._basic = basic
+        self._approve = approve
+        self._limits = limits or SamplingLimits()
+        self._places = Places(self._limits.at_once)
+
+    def capability(self) -> dict[str, Any]:
+        """What to advertise as the client capability ``sampling``: ``{"tools": {}}`` with tools, else ``{}``."""
+        return {} if self._with_tools is None else {"tools": {}}
+
+    def session(self, server: str, knows_tools: bool) -> SamplingSession:
+        """Choose the handler of one connection, for as long as it lasts.
+
+        *server* is the name to show for it. *knows_tools* says whether
+        ``sampling.tools`` was advertised to it, in a revision that has it.
+        """
+        handler, mode = self._choose(knows_tools)
+        share = self._places.share(at_once=self._limits.at_once_per_server, waiting=self._limits.waiting)
+        return SamplingSession(handler, mode, server, self._approve, self._limits, share)
+
+    def callback(self, *, server: str, knows_tools: bool = True) -> SamplingCallback:
+        """A sampling callback for a host with another client: wire parameters in, wire result or error out.
+
+        Give each connection a callback of its own. The client has to advertise
+        `capability()`, and to say with *knows_tools* whether it did so with ``tools``.
+        """
+        return self.session(server, knows_tools).respond
+
+    def _choose(self, knows_tools: bool) -> tuple[Handler, SamplingMode]:
+        if self._with_tools is not None and knows_tools:
+            return self._with_tools, "with_tools"
+        handler = self._basic or self._with_tools
+        assert handler is not None, "the constructor saw to that"
+        return handler, "basic"
+
+
+class SamplingSession:
+    """One connection's sampling, with the handler that was chosen for it. Made by `Sampling.session`."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        mode: SamplingMode,
+        server: str,
+        approve: Approve,
+        limits: SamplingLimits,
+        share: Share,
+    ) -> None:
+        self._handler = handler
+        self._mode = mode
+        self._server = server
+        self._approve = approve
+        self._limits = limits
+        self._share = share
+
+    @property
+    def mode(self) -> SamplingMode:
+        """``with_tools``, or ``basic``: then a request that mentions tools is refused, never stripped."""
+        return self._mode
+
+    async def answer(self, params: dict[str, Any], call: OuterCall | None = None) -> CreateMessageResult:
+        """Answer one request, given as the wire's parameters. *call* is the call of ours it belongs to.
+
+        Raises:
+            InputRefused: Its code, message and data are for the server: -32602 broken
+                rules and limits, -1 denied, -32603 a failure or an illegal answer of
+                the host's, -32010 too many waiting, -32011 out of time.
+        """
+        request = self._read(params, call)
+        with move_on_after(self._limits.seconds):
+            return await self._in_turn(request)
+        logger.warning("sampling for %s took longer than %s s", excerpt(self._server), self._limits.seconds)
+        raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {self._limits.seconds} seconds")
+
+    async def respond(self, params: dict[str, Any], call: OuterCall | None = None) -> dict[str, Any]:
+        """Answer as the wire does: ``{"result": …}`` or ``{"error": {"code": …, "message": …}}``, perhaps with data."""
+        try:
+            answer = await self.answer(params, call)
+        except InputRefused as exc:
+            error = {"code": exc.code, "message": str(exc)}
+            return {"error": error if exc.data is None else {**error, "data": exc.data}}
+        return {"result": answer.to_wire()}
+
+    def _read(self, wire: dict[str, Any], call: OuterCall | None) -> SamplingRequest:
+        try:
+            params = read_params(wire, self._mode, self._limits)
+        except ProtocolError as exc:
+            raise InputRefused(INVALID_PARAMS, str(exc)) from exc
+        return SamplingRequest(params=params, server=self._server, outer=call, mode=self._mode)
+
+    async def _in_turn(self, request: SamplingRequest) -> CreateMessageResult:
+        try:
+            await self._share.enter()
+        except NoPlace:
+            limit = self._limits.waiting
+            raise InputRefused(TOO_MANY_WAITING, f"this client's limit waiting is {limit} requests") from None
+        try:
+            await require_approval(self._approve, request)
+            return await self._ask_model(request)
+        finally:
+            self._share.leave()
+
+    async def _ask_model(self, request: SamplingRequest) -> CreateMessageResult:
+        answer = await call_host(self._handler, request, failed=MODEL_FAILED)
+        try:
+            return check_answer(answer, request, self._limits)
+        except SamplingError as exc:
+            logger.error("sampling for %s: the handler's answer is not legal: %s", excerpt(self._server), exc)
+            raise InputRefused(INTERNAL_ERROR, ILLEGAL_ANSWER) from exc
+
+
+def read_params(wire: dict[str, Any], mode: SamplingMode, limits: SamplingLimits) -> CreateMessageRequestParams:
+    """The request that *wire* holds, if a session of that *mode* takes it.
+
+    Raises:
+        ProtocolError: It is malformed, breaks a rule of the conversation or exceeds a limit.
+    """
+    if mode == "basic":
+        _refuse_tools(wire)
+    check_counts(wire, limits)
+    params = CreateMessageRequestParams.from_wire(wire)
+    conversation.check(params.messages)
+    if mode == "basic":
+        _refuse_tool_blocks(params.messages)
+    conversation.check_tools(params.tools or [], params.tool_choice)
+    check_sizes(params, limits)
+    return clamp(params, limits)
+
+
+def _refuse_tools(wire: dict[str, Any]) -> None:
+    """ "The client MUST return an error if this field is provided but ClientCapabilities.sampling.tools is
+    not declared" (the schema, of tools and toolChoice): an empty list is provided, too.
+    """
+    for name in TOOL_FIELDS:
+        if wire.get(name) is not None:  # null stands for absent: some servers write every field
+            raise ProtocolError(f"{name}: this client did not declare sampling.tools")
+
+
+def _refuse_tool_blocks(messages: list[SamplingMessage]) -> None:
+    """What a loop with tools leaves behind would mean nothing to a handler of plain requests."""
+    for index, message in enumerate(messages):
+        for block in message.content:
+            if isinstance(block, ToolUseContent | ToolResultContent):
+                raise ProtocolError(f"messages[{index}]: {block.type}: this client did not declare sampling.tools")

@@ -1,0 +1,124 @@
+"""Asking a person in the terminal whether a server may use the model."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sys
+from contextlib import suppress
+
+from anyio import wait_readable, wait_writable
+
+from mcp_host.sampling.approval import Allow, Deny
+from mcp_host.sampling.display import describe
+from mcp_host.sampling.places import Places
+from mcp_host.sampling.request import SamplingRequest
+
+logger = logging.getLogger(__name__)
+
+YES = frozenset({b"y", b"yes"})
+LONGEST_ANSWER = 1024  # bytes; somebody who pastes a page has not said yes
+NO_TERMINAL = "this client has no terminal to ask its user in"
+IN_BACKGROUND = "this client runs in the background, where it cannot ask its user"
+QUESTION = "May your model answer this? [y/N] "
+WITHDRAWN = b"\n(the question was withdrawn)\n"
+
+# One question at a time, whichever server and whichever Sampling it comes from:
+# there is one person, and a "y" must not answer the wrong question.
+_one_at_a_time = Places(1)
+
+
+async def ask_in_terminal(request: SamplingRequest, /) -> Allow | Deny:
+    """Show the request in the terminal and ask whether the model may answer it: "y" allows, all else denies.
+
+    It asks in the terminal of the standard streams, else in the one that controls
+    the process, as ssh and sudo do. Where there is none (a service, CI), and where
+    the host runs in the background, the answer is `Deny`. Keys that were pressed
+    before the question was on the screen do not count; the host must not read from
+    the same terminal meanwhile. A deadline or a cancellation ends the question at
+    once, with nothing left behind that reads from the terminal.
+
+    POSIX only. A console of Windows cannot be waited for in a way that can be
+    cancelled, so there the answer is `Deny`, and a host brings an approver of its own.
+    """
+    turn = _one_at_a_time.share(at_once=1, waiting=math.inf)
+    await turn.enter()
+    try:
+        path = terminal_path()
+        return Deny(NO_TERMINAL) if path is None else await ask(request, path)
+    finally:
+        turn.leave()
+
+
+def terminal_path() -> str | None:
+    """The terminal to ask in, if this platform has such a thing."""
+    if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
+        return None
+    for stream in (0, 2, 1):  # the device itself where it is known: macOS cannot wait for /dev/tty
+        with suppress(OSError):  # this stream is no terminal, or closed
+            return os.ttyname(stream)
+    return os.ctermid()
+
+
+async def ask(request: SamplingRequest, path: str) -> Allow | Deny:
+    """Ask in the terminal at *path*."""
+    try:
+        # Opened anew, so that O_NONBLOCK does not change the host's own streams.
+        fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError as exc:
+        logger.debug("no terminal to ask in: %s", exc)
+        return Deny(NO_TERMINAL)
+    try:
+        return await _ask(request, fd)
+    except OSError as exc:
+        logger.warning("asking in the terminal failed: %s", exc)
+        return Deny(NO_TERMINAL)
+    finally:
+        os.close(fd)
+
+
+async def _ask(request: SamplingRequest, fd: int) -> Allow | Deny:
+    import termios  # not on Windows
+
+    if _in_background(fd):
+        return Deny(IN_BACKGROUND)
+    await _write(fd, f"\n{describe(request, columns=os.get_terminal_size(fd).columns or 80)}\n")
+    termios.tcflush(fd, termios.TCIFLUSH)
+    await _write(fd, QUESTION)
+    answer: bytes | None = None
+    try:
+        answer = await _read_line(fd)
+    finally:
+        if answer is None:
+            with suppress(OSError):  # the terminal may be what is gone
+                os.write(fd, WITHDRAWN)
+    return Allow() if answer.strip().lower() in YES else Deny()
+
+
+def _in_background(fd: int) -> bool:
+    """Whether reading would stop the whole process (SIGTTIN) instead of returning."""
+    try:
+        return os.tcgetpgrp(fd) != os.getpgrp()
+    except OSError:  # not the terminal that controls us: it has no say over our process
+        return False
+
+
+async def _write(fd: int, text: str) -> None:
+    left = text.encode(errors="replace")
+    while left:
+        await wait_writable(fd)
+        with suppress(BlockingIOError):  # the terminal was held (Ctrl-S) in between
+            left = left[os.write(fd, left) :]
+
+
+async def _read_line(fd: int) -> bytes:
+    line = b""
+    while b"\n" not in line and len(line) < LONGEST_ANSWER:
+        await wait_readable(fd)
+        with suppress(BlockingIOError):  # somebody else read it
+            chunk = os.read(fd, LONGEST_ANSWER)
+            if not chunk:  # Ctrl-D
+                break
+            line += chunk
+    return line
