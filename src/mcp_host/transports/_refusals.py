@@ -1,0 +1,82 @@
+"""What an answer that is no success means: from an HTTP status to an exception."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from mcp_host.errors import HttpStatusError, Unauthorized, excerpt
+from mcp_host.protocol.jsonrpc import Failure, Id, decode
+from mcp_host.transports._headers import JSON
+from mcp_host.transports._reply import Reply
+
+MAX_RETRY_AFTER = 86_400.0  # seconds; a longer one says "not today", whatever it says
+SENTENCE = 1024  # characters in which a server says what it has to say about a session
+
+_FORGOTTEN = re.compile(
+    r"(no valid|no active|no such|invalid|unknown|unrecognized|expired)( or missing| mcp)*[ -]session"
+    r"|session( id| with id [^ ]{1,128})?( is| was| has)?"
+    r" (not found|not valid|invalid|unknown|expired|terminated|does not exist|no longer exists|not initialized)",
+    re.IGNORECASE,
+)
+
+
+def retry_after(value: str | None, now: datetime) -> float | None:
+    """The Retry-After header in seconds from *now*, at most a day; None if there is no usable one.
+
+    RFC 9110, section 10.2.3: a number of seconds or a date.
+    """
+    if value is None:
+        return None
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return min(float(value), MAX_RETRY_AFTER)
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    seconds = (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds()
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER)
+
+
+async def refusal(reply: Reply, id: Id | None = None) -> HttpStatusError:
+    """The error for *reply* to the request *id*, with whatever its body has to say."""
+    body = await reply.beginning()
+    text = body.decode(errors="replace")
+    error = _rpc_error(body, id) if reply.kind == JSON else None
+    quoted = reply.kind in (JSON, "text/plain")  # a page of HTML is no sentence
+    detail = error.message if error else excerpt(text.strip()) if quoted else ""
+    kind = Unauthorized if reply.status in (401, 403) else HttpStatusError
+    return kind(
+        reply.status,
+        f"HTTP {reply.reason}: {detail}" if detail else f"HTTP {reply.reason}",
+        retry_after=retry_after(reply.headers.get("retry-after"), datetime.now(UTC)),
+        body=text,
+        code=error.code if error else None,
+        data=error.data if error else None,
+    )
+
+
+def forgets_session(error: HttpStatusError) -> bool:
+    """Whether this refusal of a request that bore a session id means that the session is gone.
+
+    "The server [...] MUST respond to requests containing that session ID with HTTP
+    404 Not Found"; many say it in words under another status.
+    """
+    if error.status == 401:  # "session expired" is about a login there
+        return "session not found" in error.body[:SENTENCE].lower()
+    return error.status in (404, 410) or (error.status == 400 and names_lost_session(error.body))
+
+
+def names_lost_session(text: str) -> bool:
+    """Whether *text* is one of the sentences with which servers say that they do not know a session."""
+    return _FORGOTTEN.search(text[:SENTENCE]) is not None
+
+
+def _rpc_error(body: bytes, id: Id | None) -> Failure | None:
+    """The JSON-RPC error in *body*, if it is about the request *id* or names none."""
+    for message in decode(body):
+        if isinstance(message, Failure) and message.id in (None, id):
+            return message
+    return None

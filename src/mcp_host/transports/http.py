@@ -1,0 +1,282 @@
+"""Streamable HTTP: one POST per message, answered by JSON or by an event stream.
+
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import httpx
+from anyio import Event, create_task_group, move_on_after
+from anyio.abc import TaskGroup
+
+from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, ProtocolError, ServerError, excerpt
+from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import (
+    Failure,
+    Incoming,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Success,
+    decode,
+    encode,
+    failed,
+)
+from mcp_host.protocol.sse import BOM, Cursor
+from mcp_host.transports._headers import ALWAYS, EVENT_STREAM, JSON, POSTED, SESSION_ID, checked
+from mcp_host.transports._origin import Origin, own_client, parse, shown
+from mcp_host.transports._refusals import forgets_session, names_lost_session, refusal
+from mcp_host.transports._reply import Reply
+from mcp_host.transports._session import Session, valid_session_id
+from mcp_host.transports._stream import REMARK, MessageStream
+from mcp_host.transports.base import Exchange, Headers, Receive
+
+INITIALIZED = "notifications/initialized"
+STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before the first call; an event may never come
+PROBE_TIME = 2.0  # seconds for finding out whether a server speaks the transport of 2024
+OLD_TRANSPORT = frozenset({400, 404, 405})  # what such a server says to a POST of initialize
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class StreamableHttp:
+    """Speak to the server at *url*, by Streamable HTTP.
+
+    *headers* go with every request, and never to another origin. *client* is
+    used as it is, with its proxies, certificates, authentication and its connect,
+    write and pool timeouts; its read timeout and redirects are replaced by ours,
+    and it is never closed. It needs connections for every call at once and one
+    more. Without one, proxies and certificates come from the environment.
+
+    Raises:
+        ValueError: The URL is not http(s), or a header cannot be sent, or is one
+            that the transport writes itself.
+    """
+
+    url: str
+    headers: Mapping[str, str] | None = field(default=None, kw_only=True)
+    client: httpx.AsyncClient | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        parse(self.url)
+        object.__setattr__(self, "headers", checked(self.headers or {}))
+
+    @property
+    def name(self) -> str:
+        """The URL without user, password, query and fragment."""
+        return shown(parse(self.url))
+
+    def __repr__(self) -> str:
+        return f"StreamableHttp({self.name!r})"
+
+    @asynccontextmanager
+    async def open(self, limits: Limits) -> AsyncIterator[HttpChannel]:
+        """Open a channel. Nothing is sent until the first request is."""
+        url = parse(self.url)
+        client = self.client or own_client(url, limits)
+        try:
+            async with create_task_group() as drains:
+                drain = Drain(drains)
+                origin = Origin(client, url, drain, own=client is not self.client)
+                channel = HttpChannel(origin, {**(self.headers or {}), **ALWAYS}, limits.max_message)
+                try:
+                    yield channel
+                finally:
+                    drain.closed = True
+                    with move_on_after(limits.close_timeout / 2, shield=True):
+                        await channel.close()
+                    drains.cancel_scope.cancel()
+        finally:
+            if client is not self.client:
+                with move_on_after(limits.close_timeout / 2, shield=True):
+                    await client.aclose()
+
+
+class Drain:
+    """Takes what is left of bodies that nobody waits for, so that their connections are kept."""
+
+    def __init__(self, tasks: TaskGroup) -> None:
+        self.closed = False
+        self._tasks = tasks
+
+    def __call__(self, reply: Reply) -> bool:
+        if not self.closed:
+            self._tasks.start_soon(reply.drain)
+        return not self.closed
+
+
+class HttpChannel:
+    """The live side: a client, and the session that a legacy server began."""
+
+    stream_per_request = True
+
+    def __init__(self, origin: Origin, headers: Headers, max_message: int) -> None:
+        self._origin = origin
+        self._headers = headers
+        self._max_message = max_message
+        self._session: Session | None = None
+        self._begun = Event()
+        self._listening = False
+
+    async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
+        """POST *request* and read until *exchange* is answered.
+
+        Raises:
+            HttpStatusError: A status that is no success (`Unauthorized` for 401 and 403).
+            SessionLost: A 404, or its like, to a request that bore a session id.
+            ConnectionClosed: The connection broke, and with it this request alone.
+            ProtocolError: A success without the response in it.
+        """
+        opening = request.method == "initialize"
+        session = None if opening else self._session
+        async with await self._post(request, headers, session) as reply:
+            if not reply.is_success:
+                raise await self._refused(reply, request, session)
+            if opening:
+                session = self._begin(reply)
+            read = self._read_stream if reply.kind == EVENT_STREAM else self._read_body
+            await read(reply, exchange, session)
+
+    async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        """POST a message that has no response, and wait until the server has accepted it.
+
+        Raises: as `request`.
+        """
+        session = self._session
+        confirming = session is not None and isinstance(message, Notification) and message.method == INITIALIZED
+        if session is not None and confirming:
+            session.shake()
+        async with await self._post(message, headers, session) as reply:
+            if not reply.is_success:
+                raise await self._refused(reply, message, session)
+        if session is not None and confirming and self._listening:
+            with move_on_after(STREAM_WAIT):
+                await session.settled.wait()
+
+    async def listen(self, receive: Receive) -> None:
+        """Deliver what arrives on the stream that a legacy server may offer; never returns.
+
+        No failure of that stream is one of the link's.
+        """
+        self._listening = True
+        while True:
+            await self._begun.wait()
+            self._begun = Event()
+            if self._session is not None:
+                await self._session.listen(receive)
+
+    async def close(self) -> None:
+        """End the session, if there is one. Bounded, and never raises for what the server does."""
+        if self._session is not None:
+            self._session.end()
+            await self._session.terminate()
+
+    async def _post(self, message: Message, headers: Headers, session: Session | None) -> Reply:
+        body = encode(message)
+        if session is None:
+            always = self._headers
+        else:
+            session.touch(headers)
+            always = session.headers
+        return await self._origin.send("POST", {**always, **POSTED, **headers}, body)
+
+    def _begin(self, reply: Reply) -> Session:
+        """A session begins with the headers of the reply to `initialize`, not before and not elsewhere."""
+        session = Session(
+            self._origin, self._headers, valid_session_id(reply.headers.get(SESSION_ID)), self._max_message
+        )
+        if self._session is not None:
+            self._session.end()
+        self._session = session
+        self._begun.set()
+        return session
+
+    async def _read_body(self, reply: Reply, exchange: Exchange, session: Session | None) -> None:
+        if reply.kind != JSON:
+            raise ProtocolError(f"{self._origin.name}: {_no_response(reply)}")
+        body = (await reply.whole(self._max_message)).removeprefix(BOM)
+        messages = decode(body)
+        for message in messages:
+            exchange.receive(message)
+        await exchange.progress()
+        if exchange.answered:
+            return
+        self._heed(body, session)
+        raise _unanswered(messages, self._origin.name)
+
+    async def _read_stream(self, reply: Reply, exchange: Exchange, session: Session | None) -> None:
+        cursor = Cursor()
+        stream = MessageStream(reply, cursor, self._max_message)
+        while (messages := await stream.next()) is not None:
+            for message in messages:
+                exchange.receive(message)
+            await exchange.progress()
+            if exchange.answered:
+                return
+        self._heed(stream.remark, session)
+        if session is None or not cursor.last_id:
+            raise ConnectionClosed(f"{self._origin.name}: the stream ended before the response") from stream.failure
+        await session.resume(cursor, exchange)
+
+    def _heed(self, remark: bytes, session: Session | None) -> None:
+        """Some servers say in a 200 what deserves a 404."""
+        if (
+            session is not None
+            and session.id is not None
+            and names_lost_session(remark[:REMARK].decode(errors="replace"))
+        ):
+            raise session.lose(excerpt(remark[:REMARK].decode(errors="replace")), may_have_run=False)
+
+    async def _refused(self, reply: Reply, message: Message, session: Session | None) -> McpError:
+        id = message.id if isinstance(message, Request) else None
+        error = await refusal(reply, id)
+        if session is not None and session.id is not None and forgets_session(error):
+            return session.lose(error, may_have_run=False)
+        if isinstance(message, Request) and message.method == "initialize" and error.status in OLD_TRANSPORT:
+            return await self._explained(error)
+        return error
+
+    async def _explained(self, error: HttpStatusError) -> HttpStatusError:
+        """*error*, or one that says what the server is, if it speaks the transport of 2024.
+
+        "If it fails with [...] '400 Bad Request', '404 Not Found' or '405 Method Not
+        Allowed': Issue a GET request to the server URL, expecting that this will open
+        an SSE stream and return an `endpoint` event as the first event."
+        """
+        first = None
+        with move_on_after(PROBE_TIME):
+            try:
+                async with await self._origin.send("GET", {**self._headers, "Accept": EVENT_STREAM}) as reply:
+                    if reply.is_success and reply.kind == EVENT_STREAM:
+                        first = await MessageStream(reply, Cursor(), self._max_message).next_event()
+            except (ConnectionClosed, HttpStatusError, ProtocolError):
+                pass  # the answer to the POST is the error to report
+        if first is None or first.type != "endpoint":
+            return error
+        return HttpStatusError(
+            error.status,
+            f"{self._origin.name} speaks only the HTTP+SSE transport of 2024-11-05, which Streamable HTTP"
+            f" replaced and mcp-host does not speak ({error.message})",
+            body=error.body,
+        )
+
+
+def _no_response(reply: Reply) -> str:
+    if reply.status in (202, 204):
+        return f"HTTP {reply.reason} for a request: no response can follow"
+    kind = f"the content type {excerpt(reply.kind)}" if reply.kind else "no content type"
+    return f"HTTP {reply.reason} with {kind}, neither {JSON} nor {EVENT_STREAM}"
+
+
+def _unanswered(messages: Sequence[Incoming], name: str) -> McpError:
+    """The error for a JSON body, read to its end, in which the response was not."""
+    for message in messages:
+        if isinstance(message, Failure) and message.id is None:
+            return ServerError(message.code, message.message, message.data)
+        if isinstance(message, Malformed):
+            return failed(message)
+    return ProtocolError(f"{name}: the body holds no response to this request")

@@ -1,0 +1,201 @@
+"""Peers for the tests of Streamable HTTP: a recording exchange, and servers down to the bytes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import anyio
+import httpx
+from anyio.abc import SocketAttribute, SocketStream
+
+from mcp_host.errors import McpError
+from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, Success
+from mcp_host.transports.http import HttpChannel, StreamableHttp
+
+VERSION = {"MCP-Protocol-Version": "2025-11-25"}
+CALL = Request(7, "tools/call", {"name": "tides"})
+DONE = Success(7, {"content": []})
+DONE_JSON = b'{"jsonrpc":"2.0","id":7,"result":{"content":[]}}'
+NOTE = Notification("notifications/message", {"level": "info"})
+NOTE_JSON = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}'
+INITIALIZE = Request(0, "initialize", {})
+WELCOME = b'{"jsonrpc":"2.0","id":0,"result":{}}'
+INITIALIZED = Notification("notifications/initialized", {})
+
+JSON = {"content-type": "application/json"}
+EVENTS = {"content-type": "text/event-stream"}
+
+
+@dataclass
+class RecordedExchange:
+    """What a link would be to a channel, for the request with *id*: it only notes what comes."""
+
+    id: int = 7
+    received: list[Incoming] = field(default_factory=list)
+    progressed: int = 0
+    withdrawn: bool = False
+    on_progress: Callable[[], Awaitable[None]] | None = None
+
+    @property
+    def answered(self) -> bool:
+        return any(isinstance(message, Success | Failure) and message.id == self.id for message in self.received)
+
+    def receive(self, message: Incoming) -> None:
+        self.received.append(message)
+
+    async def progress(self) -> None:
+        self.progressed += 1
+        if self.on_progress is not None:
+            await self.on_progress()
+
+    async def response(self) -> None:
+        raise NotImplementedError  # a request over HTTP waits on its own stream
+
+    def fail(self, error: McpError) -> None:
+        raise NotImplementedError  # likewise
+
+
+@dataclass
+class Heard:
+    """One HTTP request as a server heard it; header names in lower case."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def rpc(self) -> Any:
+        return json.loads(self.body)
+
+
+class Wire:
+    """The server's end of one connection, with nothing between the script and the socket."""
+
+    def __init__(self, stream: SocketStream, log: list[Heard]) -> None:
+        self._stream = stream
+        self._buffer = b""
+        self._log = log
+
+    async def hear(self) -> Heard:
+        """The next request; ends the script (anyio.EndOfStream) when the client has hung up."""
+        head = await self._until(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+        size = int(headers.get("content-length", "0"))
+        while len(self._buffer) < size:
+            self._buffer += await self._stream.receive()
+        body, self._buffer = self._buffer[:size], self._buffer[size:]
+        method, path, _ = first.split(" ")
+        heard = Heard(method, path, headers, body)
+        self._log.append(heard)
+        return heard
+
+    async def say(self, raw: bytes) -> None:
+        await self._stream.send(raw)
+
+    async def reply(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
+        await self.say(head(status, {"content-length": str(len(body)), **(headers or {})}) + body)
+
+    async def events(self, *parts: bytes, **headers: str) -> None:
+        """The head of an event stream that ends with the connection, and its beginning."""
+        await self.say(head(200, {**EVENTS, "connection": "close", **headers}))
+        for part in parts:
+            await self.say(part)
+
+    async def hung_up(self) -> None:
+        """Wait until the client has closed the connection."""
+        try:
+            while True:
+                await self._stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            pass
+
+    async def reset(self) -> None:
+        """Close with a RST instead of a FIN."""
+        raw = self._stream.extra(SocketAttribute.raw_socket)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await self._stream.aclose()
+
+    async def _until(self, mark: bytes) -> bytes:
+        while mark not in self._buffer:
+            self._buffer += await self._stream.receive()
+        found, _, self._buffer = self._buffer.partition(mark)
+        return found
+
+
+Script: TypeAlias = Callable[[Wire], Awaitable[None]]
+
+
+@dataclass
+class Peer:
+    """A server at *url* that has *heard* some requests, over some *connections*."""
+
+    url: str
+    heard: list[Heard] = field(default_factory=list)
+    connections: int = 0
+
+    def methods(self) -> list[str]:
+        return [heard.method for heard in self.heard]
+
+
+@asynccontextmanager
+async def serving(script: Script) -> AsyncIterator[Peer]:
+    """Run *script* for each connection to a socket of its own."""
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        host, port = listener.extra(SocketAttribute.local_address)[:2]
+        peer = Peer(f"http://{host}:{port}/mcp")
+
+        async def handle(stream: SocketStream) -> None:
+            peer.connections += 1
+            async with stream:
+                try:
+                    await script(Wire(stream, peer.heard))
+                except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    pass  # the client has hung up
+
+        tasks.start_soon(listener.serve, handle)
+        yield peer
+        tasks.cancel_scope.cancel()
+
+
+def head(status: int, headers: dict[str, str]) -> bytes:
+    lines = [f"HTTP/1.1 {status} Whatever", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+
+
+def event(data: bytes, *, id: str = "") -> bytes:
+    return (f"id: {id}\n".encode() if id else b"") + b"data: " + data + b"\n\n"
+
+
+@asynccontextmanager
+async def opened(url: str, **options: Any) -> AsyncIterator[HttpChannel]:
+    """An open channel, which nothing can keep longer than ten seconds."""
+    limits = options.pop("limits", Limits())
+    with anyio.fail_after(10):
+        async with StreamableHttp(url, **options).open(limits) as channel:
+            yield channel
+
+
+@asynccontextmanager
+async def mocked(answer: Callable[[httpx.Request], httpx.Response], **options: Any) -> AsyncIterator[HttpChannel]:
+    """A channel whose server is one function."""
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
+        opened("http://server.test/mcp", client=client, **options) as channel,
+    ):
+        yield channel
+
+
+async def ask(channel: HttpChannel, request: Request = CALL) -> list[Incoming]:
+    """Send one request and return what came on its stream."""
+    exchange = RecordedExchange(request.id if isinstance(request.id, int) else 0)
+    await channel.request(request, VERSION, exchange)
+    return exchange.received
