@@ -1,0 +1,64 @@
+"""What a revision does not know yet must not be sent to it.
+
+The types are the union of all revisions. Each class and each field carries the revision
+it came with (`mcp_host.types.base.Since`), and that is all the knowledge there is: this
+module only walks a message. It refuses what the older schema would refuse, and nothing
+else. Every object of every schema is open, so a field that is merely newer goes through;
+a content block, a message or a shape of value that the revision does not list does not.
+"""
+
+from __future__ import annotations
+
+from mcp_host.types.base import Model, ShapeSince, Since
+
+
+def first_unknown(message: Model, revision: str) -> str | None:
+    """The first thing in *message* that *revision* has no place for, in words; None if it may be sent.
+
+    ``ToolUseContent at content[1] came with revision 2025-11-25``
+    """
+    if revision > message.until:
+        return f"{type(message).__name__} left after revision {message.until}"
+    return _in_model(message, revision, "")
+
+
+def _in_model(model: Model, revision: str, path: str) -> str | None:
+    if model.since > revision:
+        return _sentence(type(model).__name__, path, model.since)
+    for name, field in type(model).model_fields.items():
+        if name not in model.model_fields_set:
+            continue
+        at = f"{path}.{name}" if path else name
+        found = _in_field(getattr(model, name), field.metadata, revision, at)
+        if found is not None:
+            return found
+    return None
+
+
+def _in_field(value: object, marks: list[object], revision: str, path: str) -> str | None:
+    for mark in marks:
+        if isinstance(mark, Since) and mark.revision > revision:
+            return None  # an additional property there, and whatever it holds is nobody's business
+        if isinstance(mark, ShapeSince) and mark.revision > revision and mark.has_shape(value):
+            return _sentence(mark.what, path, mark.revision)
+    return _in_value(value, revision, path)
+
+
+def _in_value(value: object, revision: str, path: str) -> str | None:
+    """Containers of models hold nothing else, so the first item tells whether to look at the others."""
+    match value:
+        case Model():
+            return _in_model(value, revision, path)
+        case [Model(), *_]:
+            members = [(f"{path}[{index}]", item) for index, item in enumerate(value)]
+        case dict() if isinstance(next(iter(value.values()), None), Model):
+            members = [(f"{path}[{key!r}]", item) for key, item in value.items()]
+        case _:
+            return None
+    found = (_in_model(item, revision, at) for at, item in members)
+    return next(filter(None, found), None)
+
+
+def _sentence(what: str, path: str, since: str) -> str:
+    place = f" at {path}" if path else ""
+    return f"{what}{place} came with revision {since}"

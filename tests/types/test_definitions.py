@@ -1,0 +1,59 @@
+"""The classes against the definitions of the five official schemas: all of them, all fields, and since when."""
+
+from __future__ import annotations
+
+import pytest
+
+import mcp_host.types
+from mcp_host.types.base import Model, Since
+from tests import spec
+from tests.types.places import properties_of
+
+pytestmark = spec.needs_spec
+
+# Annotated held nothing but annotations, and is gone since 2025-03-26; Python needs the name for itself.
+RENAMED = {"Annotated": "Annotations"}
+
+# Ours alone: the bases of the others, and the stand-in for blocks that no schema has.
+NOT_IN_THE_SCHEMA = {"InputCall", "Model", "ResultResponse", "TypedNotification", "TypedRequest", "UnknownContent"}
+
+
+def classes() -> list[type[Model]]:
+    exported = [getattr(mcp_host.types, name) for name in mcp_host.types.__all__]
+    models = [kind for kind in exported if isinstance(kind, type) and issubclass(kind, Model)]
+    return [model for model in models if model.__name__ not in NOT_IN_THE_SCHEMA]
+
+
+def revisions_of(cls: type[Model]) -> list[str]:
+    return [revision for revision in spec.REVISIONS if properties_of(cls, revision) is not None]
+
+
+def first_with(cls: type[Model], wire_name: str) -> str | None:
+    having = [revision for revision in spec.REVISIONS if wire_name in (properties_of(cls, revision) or ())]
+    return having[0] if having else None
+
+
+@pytest.mark.parametrize("revision", spec.REVISIONS)
+def test_every_definition_of_a_revision_can_be_imported(revision: str) -> None:
+    names = {RENAMED.get(name, name) for name in spec.definitions(revision)}
+
+    assert names - set(mcp_host.types.__all__) == set()
+
+
+@pytest.mark.parametrize("cls", classes(), ids=lambda cls: cls.__name__)
+def test_a_class_says_truthfully_from_when_until_when_it_exists(cls: type[Model]) -> None:
+    revisions = revisions_of(cls)
+
+    assert (cls.since, cls.until) == (revisions[0], revisions[-1])
+
+
+@pytest.mark.parametrize("cls", classes(), ids=lambda cls: cls.__name__)
+def test_a_class_has_the_fields_of_all_revisions_and_says_truthfully_since_when(cls: type[Model]) -> None:
+    ours = {}
+    for field in cls.model_fields.values():
+        marks = [mark.revision for mark in field.metadata if isinstance(mark, Since)]
+        ours[field.alias] = max([cls.since, *marks])
+    ours = {name: since for name, since in ours.items() if since <= cls.until}  # inherited, but too late for this one
+    theirs = set().union(*(properties_of(cls, revision) or () for revision in spec.REVISIONS)) - {"$schema"}
+
+    assert ours == {name: first_with(cls, name) for name in theirs}
