@@ -1,0 +1,272 @@
+"""Asking the user on a server's behalf: by a form, or by sending them to a URL."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from mcp_host.errors import InputRefused, ProtocolError, excerpt
+from mcp_host.handlers import call_handler
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.protocol.schemas import Schema, UncheckableSchema, compile_schema
+from mcp_host.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+
+logger = logging.getLogger(__name__)
+
+HOST = re.compile(r"[a-z0-9._:-]+")  # a name or an address, and no %-escapes that only a browser would read
+
+
+@dataclass(frozen=True)
+class _ElicitationRequest:
+    """What both modes have. *server* is the name under which the host knows the server: show it to the user."""
+
+    server: str
+    params: ElicitRequestFormParams | ElicitRequestURLParams
+
+    @property
+    def message(self) -> str:
+        """Why the server asks, in its own words."""
+        return self.params.message
+
+    def decline(self) -> ElicitResult:
+        """The user said no."""
+        return ElicitResult(action="decline")
+
+    def cancel(self) -> ElicitResult:
+        """The user made no choice: closed the dialog, went away."""
+        return ElicitResult(action="cancel")
+
+
+@dataclass(frozen=True)
+class FormRequest(_ElicitationRequest):
+    """A form to fill in (spec 2025-11-25, client/elicitation: Form Mode)."""
+
+    params: ElicitRequestFormParams
+
+    @property
+    def requested_schema(self) -> dict[str, object]:
+        """The fields, as a JSON Schema of one flat object, exactly as the server wrote it.
+
+        ``ElicitationForm.from_wire(request.requested_schema)`` reads it field by field.
+        """
+        return self.params.requested_schema
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The values to begin with, by field; only fields that have one (SEP-1034)."""
+        fields = _fields(self.requested_schema)
+        return {name: field["default"] for name, field in fields.items() if field.get("default") is not None}
+
+    def accept(self, content: Mapping[str, object] | None = None, /, **more: object) -> ElicitResult:
+        """What the user filled in, as a mapping, as keywords, or both. Fields not given get their defaults.
+
+        To leave a field out in spite of its default, return ``ElicitResult(action="accept", content=…)``.
+
+        Raises:
+            ValueError: It is not what *requested_schema* asks for; the text names the field.
+        """
+        filled: dict[str, Any] = {**self.defaults, **(content or {}), **more}
+        with suppress(UncheckableSchema):  # `check` will say so
+            self._check_content(filled)
+        return ElicitResult(action="accept", content=filled)
+
+    def check(self, result: ElicitResult) -> None:
+        """Make sure that a result may be sent.
+
+        Raises:
+            ValueError: It is accepted, and its content is not what *requested_schema* asks for.
+        """
+        if result.action != "accept":
+            return
+        try:
+            self._check_content(result.content or {})
+        except UncheckableSchema as exc:
+            # The server wrote the schema and will look at the answer itself: the user's work is not thrown away.
+            logger.warning("an answer for %s goes out unchecked: %s", excerpt(self.server), exc)
+
+    def _check_content(self, content: Mapping[str, object]) -> None:
+        problem = self._schema.mismatch(content)
+        if problem is not None:
+            raise ValueError(f"not what the server asked for: {problem}")
+
+    @cached_property
+    def _schema(self) -> Schema:
+        return compile_schema(self.requested_schema)
+
+
+@dataclass(frozen=True)
+class UrlRequest(_ElicitationRequest):
+    """A URL to send the user to (spec 2025-11-25, client/elicitation: URL Mode).
+
+    Show them the whole URL, with *host* made prominent, and open it only with their
+    consent. Nothing in this package fetches or opens it.
+    """
+
+    params: ElicitRequestURLParams
+
+    @property
+    def url(self) -> str:
+        """Where to send them: http or https, anything else has been refused."""
+        return self.params.url
+
+    @property
+    def host(self) -> str:
+        """The host in *url*, in lower case, without user, password and port.
+
+        International names are in Punycode (``xn--…``) as far as the server wrote them so.
+        """
+        return _host(self.url)
+
+    @property
+    def elicitation_id(self) -> str | None:
+        """What the server calls this later, when it says that the user is done. Absent from revision 2026-07-28."""
+        return self.params.elicitation_id
+
+    def accept(self) -> ElicitResult:
+        """The user agreed to go there. It does not mean that they are done."""
+        return ElicitResult(action="accept")
+
+    def check(self, result: ElicitResult) -> None:
+        """Make sure that a result may be sent.
+
+        Raises:
+            ValueError: It has content: "For URL mode: The content field is omitted".
+        """
+        if result.content is not None:
+            raise ValueError("an answer to a URL has no content")
+
+
+FormHandler: TypeAlias = Callable[[FormRequest], Awaitable[ElicitResult]]
+UrlHandler: TypeAlias = Callable[[UrlRequest], Awaitable[ElicitResult]]
+OnElicitationComplete: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elicitation:
+    """A host's readiness to ask its user. A mode that has a handler is advertised, and no other.
+
+    *on_complete* is awaited with the id of each elicitation that the server says is done
+    (URL mode, revision 2025-11-25). Ignore ids that you do not know.
+
+    Raises:
+        ValueError: There is no handler: "Clients [...] MUST support at least one mode".
+    """
+
+    form: FormHandler | None = None
+    url: UrlHandler | None = None
+    on_complete: OnElicitationComplete | None = None
+
+    def __post_init__(self) -> None:
+        if self.form is None and self.url is None:
+            raise ValueError("Elicitation needs a handler: form, url or both")
+
+    def capability(self) -> dict[str, Any]:
+        """What to advertise under ``elicitation``: ``{"form": {}}``, ``{"url": {}}`` or both."""
+        offered = {"form": self.form, "url": self.url}
+        return {mode: {} for mode, handler in offered.items() if handler is not None}
+
+    async def answer(self, params: dict[str, Any], *, server: str) -> ElicitResult:
+        """Answer one ``elicitation/create``.
+
+        Raises:
+            InputRefused: -32602 for a mode that was not advertised and for malformed *params*,
+                -32603 for a handler that failed, or whatever the handler itself refused with.
+        """
+        # "Clients MUST treat requests without a mode field as form mode."
+        mode = params.get("mode") or "form"
+        if mode == "form" and self.form is not None:
+            return await _ask(self.form, FormRequest(server, read_form(params)))
+        if mode == "url" and self.url is not None:
+            return await _ask(self.url, UrlRequest(server, read_url(params)))
+        offered = " and ".join(self.capability())
+        raise InputRefused(
+            INVALID_PARAMS, f"this client offers elicitation by {offered}, not {excerpt(repr(mode), 40)}"
+        )
+
+
+async def _ask(handler: Callable[[Any], Awaitable[ElicitResult]], request: FormRequest | UrlRequest) -> ElicitResult:
+    async def checked() -> ElicitResult:
+        result = await handler(request)
+        if not isinstance(result, ElicitResult):
+            raise TypeError(f"an elicitation handler returns an ElicitResult, not {type(result).__name__}")
+        request.check(result)
+        return result
+
+    subject = f"elicitation for {excerpt(request.server)}"
+    return await call_handler(checked, subject=subject, failed="this client could not ask its user")
+
+
+def read_form(params: dict[str, Any]) -> ElicitRequestFormParams:
+    """The parameters of a form.
+
+    Raises:
+        InputRefused: They are malformed (-32602).
+    """
+    try:
+        form = ElicitRequestFormParams.from_wire(params)
+    except ProtocolError as exc:
+        raise InputRefused(INVALID_PARAMS, str(exc)) from exc
+    schema = form.requested_schema
+    if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
+        raise InputRefused(INVALID_PARAMS, 'requestedSchema needs "type": "object" and an object of "properties"')
+    return form
+
+
+def read_url(params: dict[str, Any]) -> ElicitRequestURLParams:
+    """The parameters of a URL to visit.
+
+    Raises:
+        InputRefused: They are malformed, or the URL is not one for a browser (-32602).
+    """
+    try:
+        visit = ElicitRequestURLParams.from_wire(params)
+    except ProtocolError as exc:
+        raise InputRefused(INVALID_PARAMS, str(exc)) from exc
+    if not is_web_url(visit.url):
+        raise InputRefused(INVALID_PARAMS, f"this client opens only http and https URLs, not {excerpt(visit.url, 80)}")
+    return visit
+
+
+def is_web_url(url: str) -> bool:
+    """Whether a browser may be sent there: http or https, a host, and nothing that only looks like part of it.
+
+    Blanks, control characters and backslashes are read in different ways by different
+    programs: the host that the user consents to would not be the one that is visited.
+    """
+    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
+        return False
+    try:
+        return urlsplit(url).scheme in ("http", "https") and HOST.fullmatch(_host(url)) is not None
+    except ValueError:
+        return False
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
+
+
+def read_elicitations(data: object) -> list[ElicitRequestURLParams]:
+    """The URLs to visit that an error -32042 names in its `data`; those that cannot be read are left out."""
+    listed = data.get("elicitations") if isinstance(data, dict) else None
+    if not isinstance(listed, list):
+        return []
+    read = []
+    for item in listed:
+        try:
+            read.append(read_url(item))
+        except InputRefused as exc:
+            logger.warning("a URL elicitation that cannot be read: %s", exc)
+    return read
+
+
+def _fields(schema: dict[str, object]) -> dict[str, dict[str, Any]]:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return {}
+    return {name: field for name, field in properties.items() if isinstance(field, dict)}

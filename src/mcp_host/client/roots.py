@@ -1,0 +1,78 @@
+"""The folders that a host lets its servers work in. Deprecated by the specification from 2026-07-28."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import PurePath
+from typing import Any, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from mcp_host.handlers import call_handler
+from mcp_host.types import ListRootsResult, Root
+
+RootLike: TypeAlias = Root | PurePath | str
+RootsHandler: TypeAlias = Callable[[], Awaitable[Sequence[RootLike]]]
+
+
+class Roots:
+    """The list of roots, which can be replaced at any time.
+
+    Each root is a `Root`, an absolute path, or a ``file://`` URI. Instead of a list
+    *roots* may be an async function, called whenever a server asks.
+
+    Raises:
+        ValueError: A root is a relative path, another kind of URI, or climbs through "..".
+    """
+
+    def __init__(self, roots: Sequence[RootLike] | RootsHandler) -> None:
+        self._source: tuple[Root, ...] | RootsHandler = roots if callable(roots) else _snapshot(roots)
+
+    def capability(self) -> dict[str, Any]:
+        """What to advertise under ``roots``."""
+        return {"listChanged": True}
+
+    def replace(self, roots: Sequence[RootLike]) -> None:
+        """Answer with these roots from now on. Telling the servers is the caller's part.
+
+        Raises:
+            ValueError: As for `Roots`; the old list then stays.
+        """
+        self._source = _snapshot(roots)
+
+    async def answer(self) -> ListRootsResult:
+        """The roots as they are now.
+
+        Raises:
+            InputRefused: The function that lists them failed (-32603, spec 2025-11-25, client/roots: Error Handling).
+        """
+        return ListRootsResult(roots=list(await self._current()))
+
+    async def _current(self) -> tuple[Root, ...]:
+        source = self._source
+        if isinstance(source, tuple):
+            return source
+
+        async def listed() -> tuple[Root, ...]:
+            return _snapshot(await source())
+
+        return await call_handler(listed, subject="roots", failed="this client could not list its roots")
+
+
+def _snapshot(roots: Sequence[RootLike]) -> tuple[Root, ...]:
+    if isinstance(roots, str):
+        raise ValueError(f"a list of roots, not the one root {roots!r}")
+    return tuple([_root(root) for root in roots])
+
+
+def _root(root: RootLike) -> Root:
+    if isinstance(root, str) and "://" in root:
+        root = Root(uri=root)
+    if not isinstance(root, Root):
+        root = Root(uri=PurePath(root).as_uri())  # a ValueError for what is relative
+    url = urlsplit(root.uri)
+    if url.scheme != "file" or not root.uri.lower().startswith("file://"):
+        raise ValueError(f'a root "MUST be a file:// URI", not {root.uri!r}')
+    if ".." in unquote(url.path).split("/"):
+        # "Clients MUST [...] validate all root URIs to prevent path traversal" (2025-11-25, client/roots)
+        raise ValueError(f"a root must not climb through '..': {root.uri!r}")
+    return root

@@ -1,0 +1,50 @@
+"""Calling the application's handlers: nothing of what they raise reaches a server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from anyio import get_cancelled_exc_class
+
+from mcp_host.errors import InputRefused
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, failed: str) -> T:
+    """Await a handler in place. What it raises is logged here in full, under *subject*.
+
+    Raises:
+        InputRefused: The handler raised it itself, or anything else: then the server is
+            told -32603 and *failed*, and `__cause__` is what was raised.
+    """
+    try:
+        return await handler()
+    except InputRefused:
+        raise
+    except Exception as exc:
+        raise _hidden(exc, subject, failed) from exc
+    except get_cancelled_exc_class() as exc:
+        if _cancelled_us(exc):
+            raise
+        raise _hidden(exc, subject, failed) from exc
+
+
+def _hidden(exc: BaseException, subject: str, failed: str) -> InputRefused:
+    logger.error("%s: %s", subject, failed, exc_info=exc)
+    return InputRefused(INTERNAL_ERROR, failed)
+
+
+def _cancelled_us(exc: BaseException) -> bool:
+    """Whether *exc* is our own cancellation, and not that of a task which the handler awaited.
+
+    Only asyncio mixes the two up. Passed on, the latter would end our task in silence, with no answer sent.
+    """
+    task = asyncio.current_task() if isinstance(exc, asyncio.CancelledError) else None
+    return task is None or task.cancelling() > 0
