@@ -50,16 +50,17 @@ def definitions(revision: str) -> dict[str, Any]:
 @cache
 def validator(revision: str, name: str) -> Validator:
     """Checks a value against one named type of one revision."""
+    return validator_of(revision, definitions(revision)[name])
+
+
+def validator_of(revision: str, part: dict[str, Any]) -> Validator:
+    """Checks a value against any part of a revision's schema."""
     if "$defs" in schema(revision):
-        return Draft202012Validator({"$defs": definitions(revision), "$ref": f"#/$defs/{name}"})
-    return Draft7Validator({"definitions": definitions(revision), "$ref": f"#/definitions/{name}"})
+        return Draft202012Validator({"$defs": definitions(revision), "allOf": [part]})
+    return Draft7Validator({"definitions": definitions(revision), "allOf": [part]})
 
 
-def is_valid(revision: str, name: str, value: object) -> bool:
-    return validator(revision, name).is_valid(value)
-
-
-def assert_valid(revision: str, name: str, value: object) -> None:
+def assert_valid(revision: str, name: str, value: Any) -> None:
     errors = [f"{error.json_path}: {error.message}" for error in validator(revision, name).iter_errors(value)]
     assert not errors, f"not a {name} of {revision}: {errors}"
 

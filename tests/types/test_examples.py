@@ -28,7 +28,9 @@ def read_and_write(type_name: str, value: object) -> object:
     if isinstance(kind, type) and issubclass(kind, Model):
         return kind.from_wire(value).to_wire()
     adapter: TypeAdapter[object] = TypeAdapter(kind)
-    return adapter.dump_python(adapter.validate_python(value, by_alias=True, by_name=False), by_alias=True, exclude_unset=True)
+    return adapter.dump_python(
+        adapter.validate_python(value, by_alias=True, by_name=False), by_alias=True, exclude_unset=True
+    )
 
 
 @pytest.mark.parametrize("name", spec.example_names())

@@ -9,6 +9,8 @@ a content block, a message or a shape of value that the revision does not list d
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mcp_host.types.base import Model, ShapeSince, Since
 
 
@@ -46,16 +48,15 @@ def _in_field(value: object, marks: list[object], revision: str, path: str) -> s
 
 def _in_value(value: object, revision: str, path: str) -> str | None:
     """Containers of models hold nothing else, so the first item tells whether to look at the others."""
+    members: Iterable[tuple[object, object]] = ()
     match value:
         case Model():
             return _in_model(value, revision, path)
         case [Model(), *_]:
-            members = [(f"{path}[{index}]", item) for index, item in enumerate(value)]
+            members = enumerate(value)
         case dict() if isinstance(next(iter(value.values()), None), Model):
-            members = [(f"{path}[{key!r}]", item) for key, item in value.items()]
-        case _:
-            return None
-    found = (_in_model(item, revision, at) for at, item in members)
+            members = value.items()
+    found = (_in_value(item, revision, f"{path}[{key!r}]") for key, item in members)
     return next(filter(None, found), None)
 
 

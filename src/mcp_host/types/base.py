@@ -1,7 +1,7 @@
 """How every type reads and writes JSON, and since which revision of the protocol it exists."""
 
 from collections.abc import Callable
-from typing import Annotated, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, PydanticUndefined
@@ -49,10 +49,11 @@ class _FirstErrorOnly:
 
 FIRST_ERROR_ONLY = _FirstErrorOnly()  # pydantic's own FailFast cannot be hashed, and so not stand in a union
 Array: TypeAlias = Annotated[list[Item], FIRST_ERROR_ONLY]
-JSONObject: TypeAlias = dict[str, object]
-JSONArray: TypeAlias = list[object]
+# Any, not object: a dict[str, str] of the caller's is a dict[str, Any] to a type checker, but no dict[str, object].
+JSONObject: TypeAlias = dict[str, Any]
+JSONArray: TypeAlias = list[Any]
 JSONValue: TypeAlias = object  # whatever the JSON decoder returns
-Meta: TypeAlias = dict[str, object] | None
+Meta: TypeAlias = JSONObject | None
 Number: TypeAlias = int | float  # the kind is kept: 50 stays 50 and is never written as 50.0
 
 

@@ -83,7 +83,7 @@ SamplingMessageContentBlock: TypeAlias = Annotated[
 
 
 def _as_list(content: object) -> object:
-    return content if isinstance(content, list) else [content]
+    return list(content) if isinstance(content, list | tuple) else [content]
 
 
 def _bare_if_alone(blocks: list[Model], write: SerializerFunctionWrapHandler) -> object:

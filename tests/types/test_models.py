@@ -1,0 +1,358 @@
+"""How the types read, write, refuse and keep."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+import mcp_host.types
+from mcp_host.errors import ProtocolError
+from mcp_host.types import (
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    CallToolResultResponse,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitationForm,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    EmbeddedResource,
+    GetPromptResult,
+    ImageContent,
+    InputRequiredResult,
+    LegacyTitledEnumSchema,
+    ListToolsResult,
+    NumberSchema,
+    ProgressNotificationParams,
+    PromptMessage,
+    RequestMetaObject,
+    SamplingMessage,
+    StringSchema,
+    TextContent,
+    TextResourceContents,
+    TitledMultiSelectEnumSchema,
+    TitledSingleSelectEnumSchema,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+    UnknownContent,
+    UntitledMultiSelectEnumSchema,
+    UntitledSingleSelectEnumSchema,
+)
+from mcp_host.types.base import Model
+
+# --- writing ----------------------------------------------------------------------
+
+
+def test_constants_are_written_though_nobody_gave_them() -> None:
+    request = CallToolRequest(id=7, params=CallToolRequestParams(name="add", arguments={"a_b": 1}))
+
+    assert request.to_wire() == {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "tools/call",
+        "params": {"name": "add", "arguments": {"a_b": 1}},
+    }
+
+
+def test_what_was_not_given_is_not_written_and_an_explicit_none_is_null() -> None:
+    assert Tool(name="a", input_schema={}, description=None).to_wire() == {
+        "name": "a",
+        "inputSchema": {},
+        "description": None,
+    }
+
+
+def test_meta_is_written_with_its_underscore() -> None:
+    assert TextContent(text="hi", meta={"some_key": 1}).to_wire() == {
+        "type": "text",
+        "text": "hi",
+        "_meta": {"some_key": 1},
+    }
+
+
+def test_reserved_meta_keys_are_written_with_their_prefix() -> None:
+    meta = RequestMetaObject(protocol_version="2026-07-28", client_capabilities={}, progress_token=3)  # type: ignore[arg-type]  # a dict is taken for a model
+
+    assert meta.to_wire() == {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "progressToken": 3,
+    }
+
+
+def test_one_sampling_block_is_written_bare_and_several_as_a_list() -> None:
+    text, use = TextContent(text="hi"), ToolUseContent(id="1", name="add", input={"a": 1})
+    bare = {"type": "text", "text": "hi"}
+
+    assert SamplingMessage(role="user", content=[text]).to_wire() == {"role": "user", "content": bare}
+    assert SamplingMessage(role="user", content=text).content == [text]
+    assert SamplingMessage(role="user", content=(text,)).content == [text]
+    assert CreateMessageResult(content=[text, use], model="m", stop_reason="toolUse").to_wire() == {
+        "role": "assistant",
+        "content": [bare, {"type": "tool_use", "id": "1", "name": "add", "input": {"a": 1}}],
+        "model": "m",
+        "stopReason": "toolUse",
+    }
+
+
+def test_a_dict_is_taken_for_a_model_in_either_spelling() -> None:
+    snake = ImageContent(data="", mime_type="image/png")
+
+    assert SamplingMessage.model_validate(
+        {"role": "user", "content": {"type": "image", "data": "", "mime_type": "image/png"}}
+    ) == (SamplingMessage(role="user", content=snake))
+    assert ImageContent.from_wire({"type": "image", "data": "", "mimeType": "image/png"}) == snake
+
+
+# --- reading ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [50, 50.0, 0.5, -(2**70), 1e300])
+def test_numbers_keep_their_kind(value: float) -> None:
+    params = ProgressNotificationParams.from_wire({"progressToken": "t", "progress": value})
+
+    assert (type(params.progress), params.progress) == (type(value), value)
+
+
+def test_unknown_fields_are_kept_at_every_depth() -> None:
+    wire = {
+        "content": [{"type": "text", "text": "hi", "x": {"y": None}, "to_wire": 1, "mime_type": "kept, not read"}],
+        "isError": None,
+        "vendor": [1, {"a": 2}],
+        "is_error": "kept, not read",
+    }
+    result = CallToolResult.from_wire(wire)
+
+    assert result.to_wire() == wire
+    assert result.is_error is None
+    assert result.model_extra == {"vendor": [1, {"a": 2}], "is_error": "kept, not read"}
+
+
+@pytest.mark.parametrize("block", [{"type": "hologram", "data": [1, None]}, {"type": "tool_use", "id": 5}])
+def test_a_block_of_an_unknown_type_is_kept_whole(block: dict[str, object]) -> None:
+    """Sampling's own block types are as unknown in a tool's result as any other."""
+    result = CallToolResult.from_wire({"content": [{"type": "text", "text": "hi"}, block]})
+    prompt = GetPromptResult.from_wire({"messages": [{"role": "user", "content": block}]})
+
+    assert isinstance(result.content[1], UnknownContent)
+    assert result.to_wire() == {"content": [{"type": "text", "text": "hi"}, block]}
+    assert prompt.to_wire() == {"messages": [{"role": "user", "content": block}]}
+
+
+def test_a_response_is_told_apart_by_its_result_type() -> None:
+    def result_of(result: dict[str, object]) -> object:
+        return CallToolResultResponse.from_wire({"jsonrpc": "2.0", "id": 1, "result": result}).result
+
+    assert result_of({"resultType": "input_required", "content": []}) == InputRequiredResult(content=[])  # type: ignore[call-arg]  # an unknown field
+    assert result_of({"resultType": "complete", "content": []}) == CallToolResult(content=[], result_type="complete")
+    assert result_of({"content": []}) == CallToolResult(content=[])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "problem"),
+    [
+        (TextContent, {"text": "hi"}, "type: Field required"),
+        (TextContent, {"type": "text", "text": 5}, "text: Input should be a valid string"),
+        (TextContent, {"type": "text", "text": b"hi"}, "text: Input should be a valid string"),
+        (TextContent, [], "Input should be a valid dictionary or instance of TextContent"),
+        (CallToolResult, {}, "content: Field required"),
+        (CallToolResult, {"content": {"type": "text"}}, "content: Input should be a valid list"),
+        (CallToolResult, {"content": [{"type": "text", "text": 5}]}, "content.0.text: Input should be a valid string"),
+        (CallToolResult, {"content": [{"type": "text"}]}, "content.0.text: Field required"),
+        (CallToolResult, {"content": [{}]}, "content.0: Unable to extract tag using discriminator 'type'"),
+        (CallToolResult, {"content": [], "isError": 1}, "isError: Input should be a valid boolean"),
+        (
+            EmbeddedResource,
+            {"type": "resource", "resource": {"uri": "a", "text": 5}},
+            "resource.text: Input should be a valid string",
+        ),
+        (
+            CallToolResult,
+            {"content": [{"type": "resource", "resource": {"uri": 5, "text": ""}}]},
+            "content.0.resource.uri: Input should be a valid string",
+        ),
+        (PromptMessage, {"role": "user", "content": {"type": "image"}}, "content.data: Field required"),
+        (ListToolsResult, {"tools": [{"name": "a"}]}, "tools.0.inputSchema: Field required"),
+        (ListToolsResult, {"tools": [], "ttlMs": 1.0}, "ttlMs: Input should be a valid integer"),
+        (CreateMessageRequestParams, {"messages": [], "max_tokens": 5}, "maxTokens: Field required"),
+        (CreateMessageRequestParams, {"messages": [], "maxTokens": "5"}, "maxTokens: Input should be a valid integer"),
+        (CreateMessageRequestParams, {"messages": [], "maxTokens": True}, "maxTokens: Input should be a valid integer"),
+        (
+            CreateMessageRequestParams,
+            {"messages": [], "maxTokens": 5, "temperature": "hot"},
+            "temperature: Input should be a valid integer",
+        ),
+        (
+            SamplingMessage,
+            {"role": "user", "content": {"type": "resource_link"}},
+            "content: Input tag 'resource_link' found using 'type' does not match any of the expected tags: "
+            "'text', 'image', 'audio', 'tool_use', 'tool_result'",
+        ),
+        (
+            ToolResultContent,
+            {"type": "tool_result", "toolUseId": "1", "content": [{"type": "hologram"}]},
+            "content.0: Input tag 'hologram' found using 'type' does not match any of the expected tags: "
+            "'text', 'image', 'audio', 'resource_link', 'resource'",
+        ),
+        (SamplingMessage, {"role": "user", "content": "hi"}, "content: Input should be a valid dictionary or object"),
+        (SamplingMessage, {"role": "system", "content": []}, "role: Input should be 'user' or 'assistant'"),
+        (ElicitResult, {"action": "accept", "content": {"a": {}}}, "content.a: Input should be a valid string"),
+    ],
+)
+def test_what_is_malformed_is_refused_in_one_sentence(kind: type[Model], value: object, problem: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        kind.from_wire(value)
+
+    assert str(caught.value).startswith(f"malformed {kind.__name__}: {problem}")
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_a_refusal_repeats_little_of_what_a_stranger_wrote() -> None:
+    with pytest.raises(ProtocolError) as caught:
+        ElicitResult.from_wire({"action": "accept", "content": {"k\x1b" * 10_000: {}}})
+    assert len(str(caught.value)) < 400
+    assert "\x1b" not in str(caught.value)
+
+    with pytest.raises(ProtocolError) as caught:
+        SamplingMessage.from_wire({"role": "user", "content": {"type": "t" * 10_000}})
+    assert len(str(caught.value)) < 400
+
+
+def test_a_million_wrong_items_are_refused_at_the_first() -> None:
+    with pytest.raises(ValidationError) as caught:
+        CallToolResult.model_validate({"content": [None] * 1_000_000})
+
+    assert {error["loc"][1] for error in caught.value.errors()} == {0}
+
+
+def test_a_wrong_argument_in_python_is_a_value_error_with_the_same_sentence() -> None:
+    with pytest.raises(
+        ValueError, match=r"^malformed CreateMessageRequestParams: max_tokens: Input should be a valid in"
+    ) as caught:
+        CreateMessageRequestParams(messages=[], max_tokens="5")  # type: ignore[arg-type]  # the mistake in question
+
+    assert not isinstance(caught.value, ValidationError)
+
+
+# --- being a value ----------------------------------------------------------------
+
+
+def test_a_value_cannot_be_changed_but_copied_with_changes() -> None:
+    text = TextContent(text="hi")
+
+    with pytest.raises(ValidationError, match="frozen"):
+        text.text = "ho"
+    assert text.model_copy(update={"text": "ho"}) == TextContent(text="ho")
+    assert copy.deepcopy(text) == text
+
+
+def test_a_repr_shows_the_fields_and_those_that_are_unknown() -> None:
+    assert repr(TextContent.from_wire({"type": "text", "text": "hi", "x": 1})) == (
+        "TextContent(type='text', text='hi', annotations=None, meta=None, x=1)"
+    )
+
+
+# --- elicitation ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ({"type": "string", "format": "email"}, StringSchema),
+        ({"type": "integer", "minimum": 0, "default": 5}, NumberSchema),
+        ({"type": "string", "enum": ["a"]}, UntitledSingleSelectEnumSchema),
+        ({"type": "string", "enum": ["a"], "enumNames": ["A"]}, LegacyTitledEnumSchema),
+        ({"type": "string", "oneOf": [{"const": "a", "title": "A"}]}, TitledSingleSelectEnumSchema),
+        ({"type": "array", "items": {"type": "string", "enum": ["a"]}}, UntitledMultiSelectEnumSchema),
+        ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}, TitledMultiSelectEnumSchema),
+    ],
+)
+def test_a_form_is_read_field_by_field(schema: dict[str, object], kind: type[Model]) -> None:
+    form = ElicitationForm.from_wire({"type": "object", "properties": {"f": schema}})
+
+    assert type(form.properties["f"]) is kind
+    assert form.to_wire() == {"type": "object", "properties": {"f": schema}}
+    assert ElicitationForm(properties=form.properties) == form
+
+
+@pytest.mark.parametrize(
+    ("field", "problem"),
+    [
+        (5, "Input should be a valid dictionary"),
+        ({"type": "object"}, "type: Input should be 'string'"),
+        ({"type": "array"}, "items: Field required"),
+        ({"type": "boolean", "default": 1}, "default: Input should be a valid boolean"),
+    ],
+)
+def test_a_form_that_asks_for_something_else_is_refused(field: object, problem: str) -> None:
+    with pytest.raises(ProtocolError, match=f"malformed ElicitationForm: properties.f[.:] ?{problem}"):
+        ElicitationForm.from_wire({"type": "object", "properties": {"f": field}})
+
+
+@pytest.mark.parametrize(
+    ("params", "kind"),
+    [
+        ({"message": "m", "requestedSchema": {}}, ElicitRequestFormParams),
+        ({"message": "m", "requestedSchema": {}, "mode": "form"}, ElicitRequestFormParams),
+        ({"message": "m", "url": "https://a.example", "mode": "url"}, ElicitRequestURLParams),
+    ],
+)
+def test_an_elicitation_without_a_mode_is_a_form(params: dict[str, object], kind: type[Model]) -> None:
+    request = mcp_host.types.ElicitRequest.from_wire({"method": "elicitation/create", "params": params})
+
+    assert type(request.params) is kind
+    assert mcp_host.types.ElicitRequest(params=request.params).to_wire() == request.to_wire()
+
+
+def test_an_elicitation_of_an_unknown_mode_is_refused() -> None:
+    with pytest.raises(ProtocolError, match=r"params\.mode: Input should be 'form'"):
+        mcp_host.types.ElicitRequest.from_wire(
+            {"method": "elicitation/create", "params": {"mode": "song", "message": "m", "requestedSchema": {}}}
+        )
+
+
+# --- the package ------------------------------------------------------------------
+
+
+def test_the_package_promises_each_name_once_and_keeps_every_promise() -> None:
+    names = mcp_host.types.__all__
+
+    assert len(names) == len(set(names))
+    assert [name for name in names if not hasattr(mcp_host.types, name)] == []
+    assert dir(mcp_host.types) == sorted(names)
+
+
+def test_a_name_that_nobody_promised_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'import_modul'"):
+        _ = mcp_host.types.import_modul
+
+
+def test_every_class_is_exported_under_its_own_name() -> None:
+    def below(cls: type[Model]) -> set[type[Model]]:
+        return {cls}.union(*(below(sub) for sub in cls.__subclasses__()))
+
+    ours = {cls.__name__ for cls in below(Model) if cls.__module__.startswith("mcp_host.types.")}
+
+    assert ours - set(mcp_host.types.__all__) == set()
+
+
+def test_importing_the_types_leaves_the_rarer_ones_alone() -> None:
+    code = (
+        "import sys, mcp_host.types; print([name for name in sys.modules if name.endswith(('.tasks', '.responses'))])"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_reading_never_runs_a_constructor() -> None:
+    """A custom ``__init__`` would be called for each model on the wire, nested ones included."""
+    assert Model.__pydantic_custom_init__ is False
+    assert TextResourceContents.__pydantic_custom_init__ is False
