@@ -332,7 +332,7 @@ def test_the_package_promises_each_name_once_and_keeps_every_promise() -> None:
 
 def test_a_name_that_nobody_promised_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'import_modul'"):
-        _ = mcp_host.types.import_modul
+        _ = mcp_host.types.import_modul  # type: ignore[attr-defined]  # the mistake in question
 
 
 def test_every_class_is_exported_under_its_own_name() -> None:

@@ -309,21 +309,16 @@ __all__ = [
 ]
 # fmt: on
 
-_ON_DEMAND = (
-    "failures",
-    "requests",
-    "responses",
-    "subscriptions",
-    "tasks",
-)  # a third of the classes, which few hosts touch: not worth their start
+# A third of the classes, which few hosts touch: not worth their start.
+_ON_DEMAND = ("failures", "requests", "responses", "subscriptions", "tasks")
 
+if not TYPE_CHECKING:  # a type checker would take any misspelt name for an object
 
-def __getattr__(name: str) -> object:
-    if name in __all__:
-        for module in map(import_module, [f"{__name__}.{stem}" for stem in _ON_DEMAND]):
-            if name in vars(module):
-                return vars(module)[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name in __all__:
+            modules = (import_module(f"{__name__}.{stem}") for stem in _ON_DEMAND)
+            return next(vars(module)[name] for module in modules if name in vars(module))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
