@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_running: set[asyncio.Task[None]] = set()  # asyncio itself keeps only weak references to tasks
+_running: set[asyncio.Future[None]] = set()  # asyncio itself keeps only weak references to tasks
 
 
 def spawn(run: Callable[[], Awaitable[None]]) -> None:
@@ -31,8 +31,8 @@ def spawn(run: Callable[[], Awaitable[None]]) -> None:
         trio.lowlevel.spawn_system_task(run, name=run, context=copy_context())
         return
     task = asyncio.ensure_future(run())
-    _running.add(task)  # type: ignore[arg-type]  # ensure_future says Future; of a coroutine it makes a Task
-    task.add_done_callback(_running.discard)  # type: ignore[arg-type]
+    _running.add(task)
+    task.add_done_callback(_running.discard)
 
 
 class Held(Generic[T]):

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from collections.abc import Callable
+
+import anyio
 import httpx
 import pytest
 
+from mcp_host.errors import (
+    CallerError,
+    ConnectionClosed,
+    HttpStatusError,
+    MessageTooLarge,
+    McpError,
+    ProtocolError,
+    ServerError,
+    Unauthorized,
+)
+from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Failure, Malformed, Notification, Request, Success
 from tests.transports.http_peers import (
     CALL,
     DONE,
     DONE_JSON,
     EVENTS,
+    INITIALIZE,
     JSON,
     NOTE,
     NOTE_JSON,
     VERSION,
+    RecordedExchange,
     Wire,
     ask,
     event,
@@ -22,7 +41,25 @@ from tests.transports.http_peers import (
     opened,
     serving,
 )
-from mcp_host.errors import ConnectionClosed, ProtocolError
+
+WRONG_ID = b'{"jsonrpc":"2.0","id":8,"result":{}}'
+REFUSAL = b'{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such tool","data":{"name":"tides"}}}'
+
+
+def answering(
+    status: int, headers: dict[str, str] | None = None, content: bytes = b""
+) -> Callable[[httpx.Request], httpx.Response]:
+    return lambda request: httpx.Response(status, headers=headers, content=content)
+
+
+async def error_of(answer: Callable[[httpx.Request], httpx.Response], request: Request = CALL) -> McpError:
+    async with mocked(answer) as channel:
+        with pytest.raises(McpError) as caught:
+            await ask(channel, request)
+    return caught.value
+
+
+# A response
 
 
 async def test_a_json_body_with_the_response_answers_the_request() -> None:
@@ -36,42 +73,449 @@ async def test_a_json_body_with_the_response_answers_the_request() -> None:
         received = await ask(channel)
 
     assert received == [DONE]
-    assert heard[0].method == "POST"
-    assert heard[0].content == b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tides"}}'
-    assert {
-        name: heard[0].headers[name] for name in ("accept", "content-type", "authorization", "mcp-protocol-version")
-    } == {
+    (post,) = heard
+    assert (post.method, json.loads(post.content)) == (
+        "POST",
+        {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "tides"}},
+    )
+    names = ("accept", "accept-encoding", "content-type", "authorization", "mcp-protocol-version")
+    assert {name: post.headers[name] for name in names} == {
         "accept": "application/json, text/event-stream",
+        "accept-encoding": "gzip, deflate",
         "content-type": "application/json",
         "authorization": "Bearer secret",
         "mcp-protocol-version": "2025-11-25",
     }
+    assert "mcp-session-id" not in post.headers
 
 
-async def test_an_event_stream_delivers_its_messages_in_order_until_the_response() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.events(event(NOTE_JSON), event(NOTE_JSON), event(DONE_JSON), event(NOTE_JSON))
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "received"),
+    [
+        pytest.param(200, "application/json", b"\xef\xbb\xbf" + DONE_JSON, [DONE], id="a BOM first"),
+        pytest.param(200, "Application/JSON; charset=utf-8", DONE_JSON, [DONE], id="a content type with parameters"),
+        pytest.param(202, "application/json", DONE_JSON, [DONE], id="another success"),
+        pytest.param(200, "application/json", b"[%s,%s]" % (NOTE_JSON, DONE_JSON), [NOTE, DONE], id="a batch"),
+        pytest.param(
+            200,
+            "application/json",
+            REFUSAL,
+            [Failure(7, -32602, "no such tool", {"name": "tides"})],
+            id="an error response is a response",
+        ),
+        pytest.param(200, "text/event-stream", event(DONE_JSON), [DONE], id="an event"),
+        pytest.param(200, "text/event-stream;charset=utf-8", event(DONE_JSON), [DONE], id="a stream with parameters"),
+        pytest.param(200, "text/event-stream", event(b"[%s,%s]" % (NOTE_JSON, DONE_JSON)), [NOTE, DONE], id="an event that is a batch"),
+        pytest.param(200, "text/event-stream", b"data: " + DONE_JSON, [DONE], id="an event without a blank line"),
+        pytest.param(200, "text/event-stream", b"event: ping\ndata: {}\n\n" + event(DONE_JSON), [DONE], id="an event of another type"),
+        pytest.param(200, "text/event-stream", event(WRONG_ID) + event(DONE_JSON), [Success(8, {}), DONE], id="another's response first"),
+        pytest.param(200, "text/event-stream", event(DONE_JSON) + event(NOTE_JSON), [DONE], id="something after it"),
+    ],
+)  # fmt: skip
+async def test_a_response_is_found_in_every_shape_it_may_have(
+    status: int, kind: str, body: bytes, received: list[object]
+) -> None:
+    async with mocked(answering(status, {"content-type": kind}, body)) as channel:
+        assert await ask(channel) == received
 
-    async with serving(script) as peer, opened(peer.url) as channel:
+
+async def test_something_malformed_on_a_stream_does_not_hide_the_response() -> None:
+    async with mocked(answering(200, EVENTS, event(b"not json") + event(DONE_JSON))) as channel:
         received = await ask(channel)
 
-    assert received == [NOTE, NOTE, DONE]
+    assert isinstance(received[0], Malformed)
+    assert received[1:] == [DONE]
 
 
-async def test_requests_follow_each_other_on_one_connection_also_after_event_streams() -> None:
+@pytest.mark.parametrize("coding", ["gzip", "identity"])
+async def test_a_body_may_be_compressed(coding: str) -> None:
+    body = gzip.compress(DONE_JSON) if coding == "gzip" else DONE_JSON
+
     async def script(wire: Wire) -> None:
-        while True:
-            await wire.hear()
-            chunk = event(DONE_JSON)
-            await wire.say(head(200, {**EVENTS, "transfer-encoding": "chunked"}))
-            await wire.say(b"%x\r\n%s\r\n0\r\n\r\n" % (len(chunk), chunk))
-            await wire.hear()
-            await wire.reply(200, JSON, DONE_JSON)
+        await wire.hear()
+        await wire.reply(200, {**JSON, "content-encoding": coding}, body)
 
     async with serving(script) as peer, opened(peer.url) as channel:
-        for _ in range(10):
-            assert await ask(channel) == [DONE]
+        assert await ask(channel) == [DONE]
 
-    assert len(peer.heard) == 10
-    assert peer.connections <= 2
+
+async def test_callbacks_are_awaited_between_the_messages_of_a_stream() -> None:
+    heard_before: list[int] = []
+    exchange = RecordedExchange()
+
+    async def note() -> None:
+        heard_before.append(len(exchange.received))
+
+    exchange.on_progress = note
+    async with mocked(answering(200, EVENTS, event(NOTE_JSON) * 2 + event(DONE_JSON))) as channel:
+        await channel.request(CALL, VERSION, exchange)
+
+    assert heard_before == [1, 2, 3]
+
+
+async def test_an_error_of_a_callback_comes_out_as_it_is_and_the_channel_goes_on() -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.events(event(NOTE_JSON))
+        await wire.hung_up()
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await channel.request(CALL, VERSION, RecordedExchange(on_progress=fail))
+
+
+async def test_what_json_cannot_say_is_refused_before_anything_is_sent() -> None:
+    async with mocked(lambda request: pytest.fail("sent")) as channel:
+        with pytest.raises(CallerError):
+            await ask(channel, Request(7, "tools/call", {"value": object()}))
+
+
+# No response
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "complaint"),
+    [
+        pytest.param(200, JSON, WRONG_ID, "the body holds no response to this request", id="another id"),
+        pytest.param(200, JSON, NOTE_JSON, "the body holds no response to this request", id="a notification"),
+        pytest.param(200, JSON, b"", "no JSON-RPC response: not JSON", id="nothing"),
+        pytest.param(200, JSON, DONE_JSON[:-5], "no JSON-RPC response: not JSON", id="half of it"),
+        pytest.param(200, JSON, b'{"x": "\xff"}', "no JSON-RPC response: not JSON", id="bad UTF-8"),
+        pytest.param(200, JSON, b"[]", "no JSON-RPC response: an empty batch", id="an empty batch"),
+        pytest.param(202, {}, b"", "HTTP 202 Accepted for a request: no response can follow", id="202"),
+        pytest.param(204, {}, b"", "HTTP 204 No Content for a request: no response can follow", id="204"),
+        pytest.param(200, {"content-type": "text/html"}, b"<h1>Log in", "HTTP 200 OK with the content type text/html", id="a login page"),
+        pytest.param(200, {"content-type": "a\x1bb"}, b"", r"the content type a\\x1bb", id="an escape sequence for a type"),
+        pytest.param(200, {}, b"?", "HTTP 200 OK with no content type", id="no type"),
+    ],
+)  # fmt: skip
+async def test_a_success_without_the_response_breaks_the_protocol(
+    status: int, headers: dict[str, str], body: bytes, complaint: str
+) -> None:
+    error = await error_of(lambda request: httpx.Response(status, headers=headers, stream=httpx.ByteStream(body)))
+
+    assert type(error) is ProtocolError
+    with pytest.raises(ProtocolError, match=complaint):
+        raise error
+
+
+@pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["json", "stream"])
+async def test_an_error_that_names_no_request_is_about_the_one_whose_answer_it_is(kind: dict[str, str]) -> None:
+    body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?","data":1}}'
+    error = await error_of(answering(200, kind, event(body) if kind is EVENTS else body))
+
+    assert type(error) is ServerError
+    assert (error.code, error.message, error.data) == (-32700, "what?", 1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", event(NOTE_JSON), event(WRONG_ID), event(b"", id="1"), event(DONE_JSON)[:-9]],
+    ids=["empty", "a note", "another's response", "an id but no session", "cut inside the event"],
+)
+async def test_a_stream_that_ends_without_the_response_fails_the_request_alone(body: bytes) -> None:
+    error = await error_of(answering(200, EVENTS, body))
+
+    assert isinstance(error, ConnectionClosed)
+    assert error.may_have_run
+    assert str(error) == "http://server.test/mcp: the stream ended before the response"
+
+
+# Statuses
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 406, 409, 415, 429, 500, 502, 503, 304, 101])
+async def test_every_other_status_is_a_typed_error(status: int) -> None:
+    error = await error_of(answering(status))
+
+    assert type(error) is HttpStatusError
+    assert (error.status, error.retry_after, error.body, error.code, error.data) == (status, None, "", None, None)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_want_of_credentials_has_an_error_of_its_own(status: int) -> None:
+    error = await error_of(answering(status))
+
+    assert isinstance(error, Unauthorized)
+    assert error.status == status
+
+
+async def test_a_status_error_says_what_the_server_said_and_when_to_come_back() -> None:
+    error = await error_of(answering(503, {"content-type": "text/plain", "retry-after": "30"}, b"Back soon\n"))
+
+    assert isinstance(error, HttpStatusError)
+    assert (str(error), error.retry_after, error.body) == (
+        "HTTP 503 Service Unavailable: Back soon",
+        30.0,
+        "Back soon\n",
+    )
+
+
+async def test_a_page_of_html_is_kept_but_not_quoted() -> None:
+    error = await error_of(answering(502, {"content-type": "text/html"}, b"<h1>Bad Gateway</h1>"))
+
+    assert isinstance(error, HttpStatusError)
+    assert (str(error), error.body) == ("HTTP 502 Bad Gateway", "<h1>Bad Gateway</h1>")
+
+
+@pytest.mark.parametrize("id", [b"7", b"null", b'"server-error"'])
+async def test_a_json_rpc_error_in_the_body_comes_with_the_status(id: bytes) -> None:
+    error = await error_of(answering(400, JSON, REFUSAL.replace(b"7", id)))
+
+    assert isinstance(error, HttpStatusError)
+    assert (error.status, error.code, error.message, error.data) == (
+        400,
+        -32602,
+        "HTTP 400 Bad Request: no such tool",
+        {"name": "tides"},
+    )
+
+
+async def test_an_unknown_status_has_no_phrase() -> None:
+    assert str(await error_of(answering(599))) == "HTTP 599"
+
+
+async def test_an_endless_error_body_is_read_no_further_than_an_error_is_worth() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(head(500, {"content-type": "text/plain", "connection": "close"}))
+        while True:
+            await wire.say(b"x" * 1024)
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        with pytest.raises(HttpStatusError) as caught:
+            await ask(channel)
+
+    assert caught.value.body == "x" * 64 * 1024
+
+
+async def test_a_hanging_error_body_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_host.transports._reply.EXCERPT_TIME", 0.05)
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(head(500, {"content-type": "text/plain", "content-length": "100"}) + b"It all")
+        await wire.hung_up()
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        with pytest.raises(HttpStatusError) as caught:
+            await ask(channel)
+
+    assert caught.value.body == "It all"
+
+
+async def test_an_error_body_that_breaks_off_leaves_its_beginning() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(head(500, {"content-type": "text/plain", "content-length": "100"}) + b"It all")
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        with pytest.raises(HttpStatusError) as caught:
+            await ask(channel)
+
+    assert (caught.value.status, caught.value.body) == (500, "It all")
+
+
+# The transport of 2024
+
+
+@pytest.mark.parametrize("status", [400, 404, 405])
+async def test_a_server_of_2024_is_called_one(status: int) -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(status)
+        get = await wire.hear()
+        assert (get.method, get.headers["accept"]) == ("GET", "text/event-stream")
+        await wire.events(b"event: endpoint\ndata: /messages?session=1\n\n")
+        await wire.hung_up()
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        with pytest.raises(HttpStatusError, match=r"speaks only the HTTP\+SSE transport of 2024-11-05") as caught:
+            await ask(channel, INITIALIZE)
+
+    assert caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    "answer_to_get",
+    [
+        pytest.param(answering(200, EVENTS, b"data: {}\n\n"), id="another event first"),
+        pytest.param(answering(200, EVENTS, b""), id="no event"),
+        pytest.param(answering(200, JSON, b"{}"), id="no stream"),
+        pytest.param(answering(302, {"location": "https://other.test/"}), id="a redirect"),
+        pytest.param(answering(405), id="a refusal"),
+    ],
+)
+async def test_any_other_server_is_not(answer_to_get: Callable[[httpx.Request], httpx.Response]) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(405) if request.method == "POST" else answer_to_get(request)
+
+    error = await error_of(answer, INITIALIZE)
+
+    assert str(error) == "HTTP 405 Method Not Allowed"
+
+
+async def test_a_server_that_is_silent_about_its_transport_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_host.transports.http.PROBE_TIME", 0.05)
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(404)
+        await wire.hear()
+        await wire.hung_up()
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        with pytest.raises(HttpStatusError, match="HTTP 404 Not Found"):
+            await ask(channel, INITIALIZE)
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("encoding", [{}, {"content-encoding": "gzip"}], ids=["plain", "gzip"])
+@pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["json", "stream"])
+async def test_a_message_past_the_limit_fails_its_request(kind: dict[str, str], encoding: dict[str, str]) -> None:
+    body = b"data: " + b" " * 1_000_000
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200, {**kind, **encoding}, gzip.compress(body) if encoding else body)
+
+    async with serving(script) as peer, opened(peer.url, limits=Limits(max_message=500_000)) as channel:
+        with pytest.raises(MessageTooLarge, match="larger than 500000 bytes"):
+            await ask(channel)
+
+
+@pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["json", "stream"])
+async def test_one_cap_holds_for_bodies_and_events(kind: dict[str, str]) -> None:
+    body = DONE_JSON.replace(b"[]", b'["%s"]' % (b"x" * 4 * 1024 * 1024))
+    content = event(body) if kind is EVENTS else body
+
+    async with mocked(answering(200, kind, content), limits=Limits(max_message=len(body))) as channel:
+        (message,) = await ask(channel)
+
+    assert isinstance(message, Success)
+    assert len(message.result["content"][0]) == 4 * 1024 * 1024
+
+
+# Redirects
+
+
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_redirect_within_the_origin_is_followed_with_method_and_body(status: int) -> None:
+    heard: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        heard.append(request)
+        if request.url.path == "/mcp":
+            return httpx.Response(status, headers={"location": "http://SERVER.test:80/mcp/?a=b"})
+        return httpx.Response(200, headers=JSON, content=DONE_JSON)
+
+    async with mocked(answer, headers={"X-Key": "1"}) as channel:
+        assert await ask(channel) == [DONE]
+
+    assert [str(request.url) for request in heard] == ["http://server.test/mcp", "http://server.test/mcp/?a=b"]
+    assert heard[0].content == heard[1].content
+    assert {request.headers["x-key"] for request in heard} == {"1"}
+
+
+async def test_user_and_password_of_the_url_outlive_a_redirect_but_none_come_from_one() -> None:
+    heard: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        heard.append(request)
+        if request.url.path == "/mcp":
+            return httpx.Response(307, headers={"location": "http://eve:evil@server.test/x"})
+        return httpx.Response(200, headers=JSON, content=DONE_JSON)
+
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
+        opened("http://me:mine@server.test/mcp", client=client) as channel,
+    ):
+        await ask(channel)
+
+    assert [request.headers["authorization"] for request in heard] == ["Basic bWU6bWluZQ=="] * 2
+
+
+@pytest.mark.parametrize(
+    ("status", "location", "complaint"),
+    [
+        (307, "https://server.test/mcp", "HTTP 307 Temporary Redirect: refused to follow a redirect to https://server.test/mcp, another origin"),
+        (307, "http://evil.test/?token=1", "HTTP 307 Temporary Redirect: refused to follow a redirect to http://evil.test/, another origin"),
+        (307, "//evil.test/", "HTTP 307 Temporary Redirect: refused to follow a redirect to http://evil.test/, another origin"),
+        (308, "http://server.test:81/", "HTTP 308 Permanent Redirect: refused to follow a redirect to http://server.test:81/, another origin"),
+        (307, "file:///etc/passwd", "HTTP 307 Temporary Redirect: refused to follow a redirect to file:/etc/passwd, another origin"),
+        (301, "/other", "HTTP 301 Moved Permanently: refused to follow a redirect to http://server.test/other, which would change the method"),
+        (302, "/login", "HTTP 302 Found: refused to follow a redirect to http://server.test/login, which would change the method"),
+        (303, "/other", "HTTP 303 See Other: refused to follow a redirect to http://server.test/other, which would change the method"),
+        (307, "http://server.test:x/", "HTTP 307 Temporary Redirect: refused to follow a redirect to nowhere"),
+        (307, "", "HTTP 307 Temporary Redirect: refused to follow a redirect to nowhere"),
+        (307, "/mcp", "HTTP 307 Temporary Redirect: gave up after 5 redirects"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("follow", [True, False], ids=["a client that follows", "a client that does not"])
+async def test_no_other_redirect_is_followed_whatever_the_client_would_do(
+    status: int, location: str, complaint: str, follow: bool
+) -> None:
+    visited: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        visited.append(str(request.url))
+        return httpx.Response(status, headers={"location": location} if location else {})
+
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(answer), follow_redirects=follow) as client,
+        opened("http://server.test/mcp", client=client) as channel,
+    ):
+        with pytest.raises(HttpStatusError) as caught:
+            await ask(channel)
+
+    assert (caught.value.status, str(caught.value)) == (status, complaint)
+    assert set(visited) == {"http://server.test/mcp"}
+    assert len(visited) <= 6
+
+
+# Messages without a response
+
+
+@pytest.mark.parametrize("status", [200, 202, 204])
+async def test_a_message_without_a_response_is_delivered_when_the_server_accepts_it(status: int) -> None:
+    heard: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        heard.append(request)
+        return httpx.Response(status)
+
+    async with mocked(answer) as channel:
+        await channel.send(Success(3, {"ok": True}), VERSION)
+
+    assert json.loads(heard[0].content) == {"jsonrpc": "2.0", "id": 3, "result": {"ok": True}}
+
+
+async def test_a_message_that_is_refused_is_an_error_of_that_message() -> None:
+    async with mocked(answering(500)) as channel:
+        with pytest.raises(HttpStatusError, match="HTTP 500"):
+            await channel.send(Notification("notifications/cancelled", {"requestId": 7}), VERSION)
+
+
+async def test_messages_do_not_wait_for_each_other() -> None:
+    release = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            if heard.rpc.get("id") == 7:
+                await wire.reply(200, JSON, DONE_JSON)
+                release.set()
+            else:
+                await release.wait()
+                await wire.reply(202)
+
+    async with serving(script) as peer, opened(peer.url) as channel, anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(channel.send, NOTE, VERSION)
+        assert await ask(channel) == [DONE]

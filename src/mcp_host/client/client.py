@@ -104,7 +104,9 @@ class Client(Requests):
         Any task may close, also while another is connecting, and more than once.
         Takes `Limits.close_timeout` at most and raises nothing.
         """
-        with CancelScope(shield=True):  # a cancelled caller must not leave a process behind; the transport's bound holds
+        with CancelScope(
+            shield=True
+        ):  # a cancelled caller must not leave a process behind; the transport's bound holds
             await self._disconnect()
 
     async def _connect(self) -> None:

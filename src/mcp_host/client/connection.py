@@ -18,7 +18,16 @@ from mcp_host.client.inputs import Inputs
 from mcp_host.client.link import Link
 from mcp_host.client.notices import Notices
 from mcp_host.client.session import Session
-from mcp_host.errors import ConnectionClosed, ConnectTimeout, McpError, NotAdvertised, ProtocolError, ServerError, SessionLost, Unauthorized
+from mcp_host.errors import (
+    ConnectionClosed,
+    ConnectTimeout,
+    McpError,
+    NotAdvertised,
+    ProtocolError,
+    ServerError,
+    SessionLost,
+    Unauthorized,
+)
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Params
 from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS, accept, counter_offer

@@ -117,10 +117,7 @@ class UrlRequest(_ElicitationRequest):
 
     @property
     def host(self) -> str:
-        """The host in *url*, in lower case, without user, password and port.
-
-        International names are in Punycode (``xn--…``) as far as the server wrote them so.
-        """
+        """The host in *url*, in lower case, without user, password and port; international names in Punycode."""
         return _host(self.url)
 
     @property
@@ -229,7 +226,7 @@ def read_url(params: dict[str, Any]) -> ElicitRequestURLParams:
     except ProtocolError as exc:
         raise InputRefused(INVALID_PARAMS, str(exc)) from exc
     if not is_web_url(visit.url):
-        raise InputRefused(INVALID_PARAMS, f"this client opens only http and https URLs, not {excerpt(visit.url, 80)}")
+        raise InputRefused(INVALID_PARAMS, f"this client opens only plain http and https URLs, not {excerpt(visit.url, 80)}")
     return visit
 
 

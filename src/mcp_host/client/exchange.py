@@ -38,7 +38,9 @@ class Patience:
 class PendingExchange:
     """One request between its sending and its answer. Implements `transports.base.Exchange`."""
 
-    def __init__(self, request: Request, epoch: int, patience: Patience, route: Route, on_report: OnReport | None) -> None:
+    def __init__(
+        self, request: Request, epoch: int, patience: Patience, route: Route, on_report: OnReport | None
+    ) -> None:
         self.request = request
         self.epoch = epoch
         self.outcome: Outcome | None = None

@@ -59,7 +59,9 @@ class Link:
     it bears, a request of the server's to a task of its own.
     """
 
-    def __init__(self, channel: Channel, tasks: TaskGroup, notices: Notices, limits: Limits, counters: Counter[str]) -> None:
+    def __init__(
+        self, channel: Channel, tasks: TaskGroup, notices: Notices, limits: Limits, counters: Counter[str]
+    ) -> None:
         self.session: Session | None = None
         self.counters = counters
         self._channel = channel
@@ -317,4 +319,6 @@ def _outer_call(exchange: PendingExchange | None, *, inferred: bool) -> OuterCal
     if exchange is None:
         return None
     request = exchange.request
-    return OuterCall(request.method, request.params.get(NAMED_BY.get(request.method, "")), request.id, inferred=inferred)
+    return OuterCall(
+        request.method, request.params.get(NAMED_BY.get(request.method, "")), request.id, inferred=inferred
+    )

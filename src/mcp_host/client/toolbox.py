@@ -47,7 +47,11 @@ class Toolbox:
             problem: str | None = "it has no structuredContent, though its outputSchema promises some"
         else:
             problem = self._schema(name, tool.output_schema).problem(result.structured_content)
-        return None if problem is None else InvalidToolOutput(f"the result of {name!r} is not as listed: {problem}", result)
+        return (
+            None
+            if problem is None
+            else InvalidToolOutput(f"the result of {name!r} is not as listed: {problem}", result)
+        )
 
     def _schema(self, name: str, written: dict[str, object]) -> Schema:
         if name not in self._schemas:

@@ -179,7 +179,7 @@ def _is_id(id: Any) -> bool:
 
 
 def _whole(id: Any) -> Id:
-    return int(id) if isinstance(id, float) else id  # type: ignore[no-any-return]  # _is_id has looked
+    return int(id) if isinstance(id, float) else id
 
 
 def _shown(raw: bytes) -> str:

@@ -19,12 +19,13 @@ from mcp_host.errors import ConnectFailed
 from mcp_host.transports._outbox import Pipe
 from mcp_host.transports._pipes import ReadEnd, WriteEnd, open_pipe
 
-INHERITED = (
-    ("APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE")
-    + ("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE")
-    if sys.platform == "win32"
-    else ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-)
+if sys.platform == "win32":
+    INHERITED = (
+        *("APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE"),
+        *("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+    )
+else:
+    INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """The only variables of ours that a server gets. Any other may be a secret, and servers are other people's code."""
 
 GRACE = 2.0  # seconds for each gentle step of a shutdown
@@ -109,7 +110,7 @@ class PosixChild:
         end = current_time() + seconds
         await self.exits_within(seconds)
         while self._group_lives() and current_time() < end:
-            await sleep(GLANCE)
+            await sleep(GLANCE)  # noqa: ASYNC110  # there is no event to wait for: see GLANCE
 
     def _group_lives(self) -> bool:
         if self.process.returncode is None:

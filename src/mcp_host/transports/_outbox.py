@@ -90,10 +90,11 @@ class Outbox:
             ConnectionClosed: Nothing could be written for `stall_timeout` seconds.
         """
         while self._lost is None:
-            while self._lines:
+            if self._lines:
                 await self._write_burst()
-            self._work = Event()
-            await self._work.wait()
+            else:
+                self._work = Event()
+                await self._work.wait()
 
     def _write_now(self, data: bytes) -> int:
         try:
@@ -121,7 +122,7 @@ class Outbox:
     def _gather(self) -> memoryview:
         """The next lines, as one write. Any part of it may be written, so all of them have begun."""
         first, size = self._lines[0], 0
-        parts = []
+        parts: list[memoryview] = []
         for line in self._lines:
             size += len(line.left)
             if parts and size > BURST:
@@ -149,6 +150,7 @@ class Outbox:
         lines = list(self._lines)
         self._lines.clear()
         self._shrink(self._size)
+        self._work.set()
         for line in lines:
             if line.on_lost is not None:
                 line.on_lost(ConnectionClosed(reason, may_have_run=line.begun))

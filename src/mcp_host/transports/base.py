@@ -37,8 +37,9 @@ class Transport(Protocol):
 class Exchange(Protocol):
     """A request under way, as its channel sees it."""
 
-    receive: Receive
-    """For everything that arrives on a stream which belongs to this request."""
+    def receive(self, message: Incoming, /) -> None:
+        """Take what arrived on a stream which belongs to this request. Returns at once."""
+        ...
 
     @property
     def answered(self) -> bool:

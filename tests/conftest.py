@@ -1,0 +1,19 @@
+"""What holds for every test: both backends, and nothing left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mcp_host import concurrency
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    """A connection's own task has ended by the time its test has."""
+    yield
+
+    left = [task for task in concurrency._running if not task.done()]
+    concurrency._running.clear()
+    assert left == []

@@ -1,0 +1,65 @@
+"""Lines out of bytes, however the bytes arrive."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_host.protocol.framing import EDGE, LineBuffer, Oversize
+
+
+def cut(data: bytes, sizes: list[int]) -> list[bytes]:
+    chunks, start = [], 0
+    for size in sizes:
+        chunks.append(data[start : start + size])
+        start += size
+    return [*chunks, data[start:]]
+
+
+@given(st.lists(st.binary(max_size=20).map(lambda b: b.replace(b"\n", b""))), st.lists(st.integers(0, 9)))
+def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], sizes: list[int]) -> None:
+    buffer = LineBuffer(100)
+
+    found = [line for chunk in cut(b"".join(line + b"\n" for line in lines), sizes) for line in buffer.feed(chunk)]
+
+    assert found == lines
+    assert buffer.rest() is None
+
+
+@given(st.lists(st.integers(0, 2000)))
+def test_the_limit_is_the_lines_and_not_the_chunks(sizes: list[int]) -> None:
+    """A line of exactly the limit passes, one more byte does not, in one chunk or in many."""
+    fits, long = b"a" * 1000, b"b" * 1001
+    buffer = LineBuffer(1000)
+
+    data = fits + b"\n" + long + b"\n" + fits + b"\n"
+    found = [line for chunk in cut(data, sizes) for line in buffer.feed(chunk)]
+
+    assert found == [fits, Oversize(b"b" * EDGE, b"b" * EDGE, 1001), fits]
+
+
+def test_an_endless_line_costs_no_more_memory_than_the_limit() -> None:
+    buffer = LineBuffer(1000)
+
+    for _ in range(10_000):
+        assert list(buffer.feed(b"x" * 999)) == []
+
+    assert sum(len(part) for part in buffer._parts) + len(buffer._head) + len(buffer._tail) <= 1000
+    assert list(buffer.feed(b"end\n")) == [Oversize(b"x" * EDGE, b"x" * (EDGE - 3) + b"end", 9_990_003)]
+
+
+def test_separators_that_are_legal_in_json_strings_end_no_line() -> None:
+    line = "\u2028\u2029\x85\x0b\r".encode()
+
+    assert list(LineBuffer(100).feed(line + b"\n")) == [line]
+
+
+@pytest.mark.parametrize(
+    ("data", "rest"), [(b"a\nb", b"b"), (b"a\n", None), (b"", None)], ids=["rest", "none", "empty"]
+)
+def test_what_follows_the_last_line_end_is_kept_for_the_end(data: bytes, rest: bytes | None) -> None:
+    buffer = LineBuffer(100)
+    list(buffer.feed(data))
+
+    assert buffer.rest() == rest

@@ -1,0 +1,172 @@
+"""The codec, for every input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError
+from mcp_host.protocol.jsonrpc import (
+    Failure,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Success,
+    decode,
+    encode,
+    failed,
+    oversize,
+    recover_id,
+)
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda value: st.lists(value) | st.dictionaries(st.text(), value),
+    max_leaves=8,
+)
+objects = st.dictionaries(st.text(), json_values, max_size=4)
+ids = st.integers(-(2**53), 2**53) | st.text()
+messages: st.SearchStrategy[Message] = st.one_of(
+    st.builds(Request, ids, st.text(), objects),
+    st.builds(Notification, st.text(), objects),
+    st.builds(Success, ids, objects),
+    st.builds(Failure, ids, st.integers(-(2**31), 2**31), st.text(), json_values),
+)
+
+
+@given(messages)
+def test_every_message_survives_the_wire_as_one_line(message: Message) -> None:
+    wire = encode(message)
+
+    assert list(decode(wire)) == [message]
+    assert b"\n" not in wire
+
+
+@given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
+def test_arbitrary_bytes_are_messages_or_malformed(raw: bytes) -> None:
+    for message in decode(raw):
+        assert isinstance(message, Request | Notification | Success | Failure | Malformed)
+
+
+@given(st.lists(messages, min_size=1))
+def test_a_batch_is_its_members_in_order(members: list[Message]) -> None:
+    assert list(decode(b"[" + b",".join(encode(member) for member in members) + b"]")) == members
+
+
+def read(body: object) -> object:
+    (message,) = decode(json.dumps(body).encode())
+    return message
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"id": 3.0, "result": {}}, Success(3, {})),
+        ({"id": "3", "result": {}}, Success("3", {})),
+        ({"id": 0, "method": "ping"}, Request(0, "ping", {})),
+        ({"id": 1, "method": "ping", "params": None}, Request(1, "ping", {})),
+        ({"method": "x", "params": {"a": 1}}, Notification("x", {"a": 1})),
+        ({"id": 1, "result": {}, "error": {"code": 5, "message": "m"}}, Failure(1, 5, "m")),
+        ({"error": {"code": 5, "message": "m", "data": [1]}}, Failure(None, 5, "m", [1])),
+        ({"id": None, "error": {"code": 5, "message": "m"}}, Failure(None, 5, "m")),
+    ],
+    ids=["float-id", "text-id", "id-zero", "null-params", "note", "result-and-error", "no-id", "null-id"],
+)
+def test_what_peers_write_is_read_for_what_it_means(body: dict[str, object], message: object) -> None:
+    assert read({"jsonrpc": "2.0"} | body) == message
+
+
+@pytest.mark.parametrize(
+    ("body", "malformed"),
+    [
+        ({"jsonrpc": "1.0", "id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
+        ({"id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
+        ({"jsonrpc": "2.0", "id": 7}, Malformed("neither result nor error", 7)),
+        ({"jsonrpc": "2.0", "id": 7, "result": [1]}, Malformed("result is not an object", 7)),
+        ({"jsonrpc": "2.0", "id": 7, "error": "no"}, Malformed("error is not an error object", 7)),
+        (
+            {"jsonrpc": "2.0", "id": 7, "error": {"code": "1", "message": "m"}},
+            Malformed("error is not an error object", 7),
+        ),
+        (
+            {"jsonrpc": "2.0", "id": 7, "error": {"code": True, "message": "m"}},
+            Malformed("error is not an error object", 7),
+        ),
+        (
+            {"jsonrpc": "2.0", "id": [], "error": {"code": 1, "message": "m"}},
+            Malformed("an error response without a usable id"),
+        ),
+        ({"jsonrpc": "2.0", "id": True, "result": {}}, Malformed("a response without a usable id")),
+        ({"jsonrpc": "2.0", "id": 1.5, "result": {}}, Malformed("a response without a usable id")),
+        ({"jsonrpc": "2.0", "id": 7, "method": "m", "params": []}, Malformed("params is not an object", 7, "m")),
+        ({"jsonrpc": "2.0", "id": None, "method": "m"}, Malformed("an unusable request id", None, "m")),
+        (42, Malformed("not an object: 42")),
+        ([], Malformed("an empty batch")),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
+)
+def test_what_is_no_message_says_why_and_whose_answer_it_was(body: object, malformed: Malformed) -> None:
+    assert read(body) == malformed
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"jsonrpc":"2.0","id":5,"result":{"text":"\xff"}}',
+        b'{"result":{"text":"\xff"},"jsonrpc":"2.0","id":5}',
+        b'{"jsonrpc": "2.0", "id": 5, "result": ' + b"[" * 100_000,
+        b'{"id":5,"jsonrpc":"2.0","result":{"n":NaN}}',
+        b'{"jsonrpc":"2.0","id":5,"result":{"n":' + b"9" * 20_000 + b"}}",
+    ],
+    ids=["bad-utf8", "bad-utf8-id-last", "deep", "nan", "huge-integer"],
+)
+def test_an_unreadable_answer_still_names_its_request(raw: bytes) -> None:
+    (message,) = decode(raw)
+
+    assert isinstance(message, Malformed)
+    assert message.id == 5
+
+
+@pytest.mark.parametrize(
+    ("raw", "id"),
+    [
+        (b'{"result":{"id":9},"x":"\xff"', None),
+        (b'{"params":{"id":9}, "method":"m"}', None),
+        (b'{"jsonrpc":"2.0","id":"a b","result":1', "a b"),
+        (b"garbage", None),
+    ],
+    ids=["nested-only", "inside-params", "text", "none"],
+)
+def test_only_an_id_in_plain_sight_is_recovered(raw: bytes, id: object) -> None:
+    assert recover_id(raw, raw) == id
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), object(), "\ud800"],
+    ids=["nan", "inf", "object", "surrogate"],
+)
+def test_what_json_cannot_say_is_the_callers_error(value: object) -> None:
+    with pytest.raises(CallerError, match="not expressible"):
+        encode(Request(1, "m", {"a": value}))
+
+
+def test_the_word_nan_in_a_text_is_no_number() -> None:
+    assert b'"NaN and Infinity"' in encode(Notification("m", {"a": "NaN and Infinity"}))
+
+
+def test_a_failed_request_learns_whether_its_answer_was_broken_or_too_large() -> None:
+    broken = failed(Malformed("result is not an object", 1))
+    large = failed(oversize(b'{"jsonrpc":"2.0","id":1,', b"}", 5000, 1000))
+
+    assert type(broken) is ProtocolError
+    assert type(large) is MessageTooLarge
+    assert str(large) == "a message of 5,000 bytes, more than Limits.max_message (1,000)"

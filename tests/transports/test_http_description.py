@@ -1,0 +1,169 @@
+"""`StreamableHttp` as a value: what it accepts, what it shows, and the client it makes for itself."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+from typing import Any
+
+import httpx
+import pytest
+from anyio import to_thread
+
+from mcp_host.limits import Limits
+from mcp_host.transports import _origin
+from mcp_host.transports._origin import own_client
+from mcp_host.transports.http import StreamableHttp
+from tests.transports.http_peers import DONE, DONE_JSON, JSON, ask, opened
+
+SECRET = "https://user:hunter2@mcp.test:8443/a/b?token=hunter2#hunter2"
+
+
+def test_a_description_shows_where_it_leads_and_no_secret() -> None:
+    http = StreamableHttp(SECRET, headers={"Authorization": "Bearer hunter2"})
+
+    assert http.name == "https://mcp.test:8443/a/b"
+    assert repr(http) == "StreamableHttp('https://mcp.test:8443/a/b')"
+
+
+def test_a_description_cannot_be_changed() -> None:
+    headers = {"X-Key": "1"}
+    http = StreamableHttp("http://mcp.test/", headers=headers)
+    headers["X-Key"] = "a\r\nb"
+
+    with pytest.raises(AttributeError):
+        http.url = "http://other.test/"  # type: ignore[misc]  # the point of the test
+    assert http.headers == {"X-Key": "1"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "mcp.test",
+        "/mcp",
+        "ftp://mcp.test/",
+        "file:///etc/passwd",
+        "http://",
+        "http:///mcp",
+        "http://h:99999/",
+        "http://[::1/",
+        "http://a..b/",
+    ],
+)
+def test_only_the_url_of_an_http_server_will_do(url: str) -> None:
+    with pytest.raises(ValueError, match="not a URL|not the URL of an HTTP server"):
+        StreamableHttp(url)
+
+
+def test_a_refused_url_is_not_quoted() -> None:
+    with pytest.raises(ValueError, match="not") as caught:
+        StreamableHttp("http://user:hunter2@mcp.test:x/")
+
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "complaint"),
+    [
+        pytest.param({"X": "hunter2\r\nY: z"}, "the value of the header X is not printable ASCII", id="a line end"),
+        pytest.param({"X": "hunter2\x00"}, "the value of the header X is not printable ASCII", id="NUL"),
+        pytest.param({"X": " hunter2"}, "the value of the header X is not printable ASCII", id="space before"),
+        pytest.param({"X": "hunter2\u00e9"}, "the value of the header X is not printable ASCII", id="not ASCII"),
+        pytest.param({"X: y": "hunter2"}, "not a header name: 'X: y'", id="a colon in the name"),
+        pytest.param({"": "hunter2"}, "not a header name: ''", id="no name"),
+        pytest.param(
+            {"mcp-session-id": "hunter2"}, "the transport writes the header mcp-session-id itself", id="a session"
+        ),
+        pytest.param({"Accept": "hunter2"}, "the transport writes the header Accept itself", id="accept"),
+    ],
+)
+def test_a_header_that_cannot_be_sent_is_refused_without_being_quoted(headers: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint) as caught:
+        StreamableHttp("http://mcp.test/", headers=headers)
+
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["", "x", "a b\tc", "Bearer abc=="])
+def test_other_headers_are_kept_as_they_are(value: str) -> None:
+    assert StreamableHttp("http://mcp.test/", headers={"X": value}).headers == {"X": value}
+
+
+async def test_one_tls_context_serves_every_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+    build = httpx.create_ssl_context
+
+    def create(*args: Any, **options: Any) -> ssl.SSLContext:
+        made.append(options)
+        return build(*args, **options)
+
+    monkeypatch.setattr(_origin.httpx, "create_ssl_context", create)
+    _origin._trusting.cache_clear()
+    for _ in range(3):
+        async with own_client(httpx.URL("https://mcp.test/"), Limits()):
+            pass
+
+    assert made == [{}]
+
+
+async def test_without_tls_no_certificate_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_origin, "_trusting", lambda: pytest.fail("read the certificates"))
+
+    async with own_client(httpx.URL("http://mcp.test/"), Limits()) as client:
+        assert not client.is_closed
+
+
+async def test_a_proxy_that_is_reached_by_tls_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "https://proxy.test:3128")
+    used: list[ssl.SSLContext] = []
+    context = ssl.create_default_context()
+    monkeypatch.setattr(_origin, "_trusting", lambda: used.append(context) or context)
+
+    async with own_client(httpx.URL("http://mcp.test/"), Limits()):
+        pass
+
+    assert used == [context]
+
+
+async def test_an_own_client_waits_for_connections_no_longer_than_the_limits_say() -> None:
+    async with own_client(httpx.URL("http://mcp.test/"), Limits(connect_timeout=3.0)) as client:
+        assert client.timeout == httpx.Timeout(None, connect=3.0, write=60.0)
+
+
+async def test_the_callers_client_is_used_as_it_is_and_never_closed() -> None:
+    asked: list[dict[str, float | None]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.extensions["timeout"])
+        assert request.headers["x-of-the-client"] == "1"
+        return httpx.Response(200, headers=JSON, content=DONE_JSON)
+
+    async with httpx.AsyncClient(
+        transport=httpx.MockTransport(answer), headers={"X-Of-The-Client": "1"}, timeout=httpx.Timeout(4.0, connect=2.0)
+    ) as client:
+        for _ in range(2):
+            async with opened("http://mcp.test/", client=client) as channel:
+                assert await ask(channel) == [DONE]
+
+        assert not client.is_closed
+    assert asked == [{"connect": 2.0, "read": None, "write": 4.0, "pool": 4.0}] * 2
+
+
+async def test_an_own_client_is_closed_with_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = httpx.AsyncClient(transport=httpx.MockTransport(lambda request: httpx.Response(500)))
+    monkeypatch.setattr("mcp_host.transports.http.own_client", lambda url, limits: client)
+
+    async with opened("http://mcp.test/"):
+        pass
+
+    assert client.is_closed
+
+
+async def test_the_package_is_imported_without_httpx() -> None:
+    code = "import sys, mcp_host; sys.exit('httpx' in sys.modules)"
+    done = await to_thread.run_sync(lambda: subprocess.run([sys.executable, "-c", code], check=False))
+
+    assert done.returncode == 0

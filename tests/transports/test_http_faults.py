@@ -1,0 +1,445 @@
+"""Broken HTTP, byte by byte: each fault is an error of one request, and the next request works."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+
+import anyio
+import httpx
+import pytest
+from anyio.abc import SocketAttribute
+
+from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError, ProtocolError
+from mcp_host.limits import Limits
+from mcp_host.transports.http import StreamableHttp
+from tests.transports.http_peers import (
+    DONE,
+    DONE_JSON,
+    EVENTS,
+    JSON,
+    NOTE,
+    NOTE_JSON,
+    VERSION,
+    CALL,
+    RecordedExchange,
+    Wire,
+    ask,
+    event,
+    head,
+    opened,
+    serving,
+)
+
+LENGTH = {"content-length": "1000"}
+CHUNKED = {"transfer-encoding": "chunked"}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"", id="nothing at all"),
+        pytest.param(b"HTTP/1.1 200 O", id="half a status line"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", id="another protocol"),
+        pytest.param(head(200, {**JSON, **LENGTH}), id="no body"),
+        pytest.param(head(200, {**JSON, **LENGTH}) + DONE_JSON, id="half a body"),
+        pytest.param(head(200, {**JSON, **CHUNKED}) + b"zz\r\n" + DONE_JSON, id="a bad chunk"),
+        pytest.param(head(200, {**JSON, **CHUNKED}) + b"5\r\n{", id="half a chunk"),
+        pytest.param(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n", id="two lengths"),
+        pytest.param(head(200, {"x": "y" * 4 * 1024 * 1024}), id="a huge header"),
+        pytest.param(head(200, {**JSON, "content-encoding": "gzip"}) + b"no gzip", id="corrupt gzip"),
+        pytest.param(head(200, {**EVENTS, **CHUNKED}) + b"zz\r\n", id="a bad chunk in a stream"),
+        pytest.param(
+            head(200, {**EVENTS, **LENGTH}) + event(NOTE_JSON) + b"data: {", id="a stream cut inside an event"
+        ),
+        pytest.param(head(200, {**EVENTS, "content-encoding": "gzip"}) + b"no gzip", id="corrupt gzip in a stream"),
+    ],
+)
+@pytest.mark.parametrize("end", ["close", "reset"])
+async def test_a_broken_answer_fails_its_request_and_nothing_else(raw: bytes, end: str) -> None:
+    broken = False
+
+    async def script(wire: Wire) -> None:
+        nonlocal broken
+        await wire.hear()
+        if broken:
+            await wire.reply(200, JSON, DONE_JSON)
+            return
+        broken = True
+        await wire.say(raw)
+        if end == "reset":
+            await wire.reset()
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        with pytest.raises(ConnectionClosed) as caught:
+            await ask(channel)
+        assert await ask(channel) == [DONE]
+
+    assert type(caught.value) is ConnectionClosed
+    assert caught.value.may_have_run
+
+
+async def test_a_complete_reply_counts_although_the_connection_breaks_after_it() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(head(200, {**EVENTS, **LENGTH}) + b"data: " + DONE_JSON)
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        assert await ask(channel) == [DONE]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n" + DONE_JSON, id="HTTP/1.0"),
+        pytest.param(head(103, {"link": "</a>"}) + head(200, {**JSON, "connection": "close"}) + DONE_JSON, id="103"),
+    ],
+)
+async def test_unusual_http_is_no_fault(raw: bytes) -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(raw)
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        assert await ask(channel) == [DONE]
+
+
+async def test_an_encoding_nobody_asked_for_breaks_the_protocol() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200, {**JSON, "content-encoding": "br"}, b"...")
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        with pytest.raises(ProtocolError, match="Content-Encoding br"):
+            await ask(channel)
+
+
+async def test_a_server_that_is_not_there_certainly_did_not_run_the_request() -> None:
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(SocketAttribute.local_port)
+    await listener.aclose()
+
+    async with opened(f"http://127.0.0.1:{port}/mcp?token=secret") as channel:
+        with pytest.raises(
+            ConnectFailed,
+            match=rf"http://127.0.0.1:{port}/mcp: (?i:all connection attempts failed|all attempts to connect)",
+        ) as caught:
+            await ask(channel)
+
+    assert not caught.value.may_have_run
+
+
+async def test_a_host_without_an_address_is_a_server_that_is_not_there() -> None:
+    async with opened("http://nowhere.invalid/") as channel:
+        with pytest.raises(ConnectFailed):
+            await ask(channel)
+
+
+async def test_a_server_without_tls_cannot_be_reached_by_https() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.say(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with serving(script) as peer, opened(peer.url.replace("http", "https", 1)) as channel:
+        with pytest.raises(ConnectFailed):
+            await ask(channel)
+
+
+async def test_a_full_pool_of_the_callers_is_an_error_of_the_request_that_waited() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.hung_up()
+
+    async with (
+        httpx.AsyncClient(limits=httpx.Limits(max_connections=1), timeout=httpx.Timeout(5, pool=0.05)) as client,
+        serving(script) as peer,
+        opened(peer.url, client=client) as channel,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(channel.send, DONE, VERSION)
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(ConnectFailed, match="PoolTimeout"):
+            await ask(channel)
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_client_that_its_owner_closed_is_a_clear_error() -> None:
+    client = httpx.AsyncClient()
+    async with opened("http://127.0.0.1:1/mcp", client=client) as channel:
+        await client.aclose()
+        with pytest.raises(ConnectionClosed, match=r"the httpx.AsyncClient was closed") as caught:
+            await ask(channel)
+
+    assert not caught.value.may_have_run
+
+
+async def test_a_secret_in_a_bad_header_of_the_callers_client_is_not_quoted() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+
+    async with (
+        httpx.AsyncClient(headers={"Authorization": "Bearer secret\n"}) as client,
+        serving(script) as peer,
+        opened(peer.url, client=client) as channel,
+    ):
+        with pytest.raises(ConnectionClosed, match="LocalProtocolError") as caught:
+            await ask(channel)
+
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_kept_connection_that_the_server_has_closed_is_not_used_again() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200, JSON, DONE_JSON)  # and the connection ends, though nothing said so
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        for _ in range(3):
+            assert await ask(channel) == [DONE]
+            await anyio.wait_all_tasks_blocked()
+
+    assert peer.connections == 3
+
+
+async def test_a_kept_connection_that_breaks_under_a_request_does_not_repeat_it() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200, JSON, DONE_JSON)
+        await wire.hear()
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        assert await ask(channel) == [DONE]
+        with pytest.raises(ConnectionClosed) as caught:
+            await ask(channel)
+
+    assert caught.value.may_have_run
+    assert (len(peer.heard), peer.connections) == (2, 1)
+
+
+# Leaving
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        pytest.param(b"", id="before the headers"),
+        pytest.param(head(200, {**JSON, **LENGTH}), id="before a body"),
+        pytest.param(head(200, {**JSON, **LENGTH}) + b"{", id="inside a body"),
+        pytest.param(head(200, EVENTS), id="before an event"),
+        pytest.param(head(200, EVENTS) + event(NOTE_JSON) + b"data:", id="inside an event"),
+    ],
+)
+async def test_a_cancelled_request_hangs_up_and_leaves_nothing_behind(beginning: bytes) -> None:
+    hung_up = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(beginning)
+        await wire.hung_up()
+        hung_up.set()
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, channel)
+            while not peer.heard:
+                await anyio.wait_all_tasks_blocked()
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        await hung_up.wait()
+        gc.collect()  # an async generator that was left half-way would be a warning, which is an error
+
+
+async def test_a_request_that_is_cancelled_inside_a_callback_hangs_up() -> None:
+    hung_up = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.events(event(NOTE_JSON) * 100)
+        await wire.hung_up()
+        hung_up.set()
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        with anyio.move_on_after(0.05):
+            await channel.request(CALL, VERSION, RecordedExchange(on_progress=anyio.sleep_forever))
+        await hung_up.wait()
+        gc.collect()
+
+
+async def test_a_stream_that_stays_open_after_the_response_is_closed_without_being_waited_for() -> None:
+    hung_up = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.events(event(DONE_JSON))
+        await wire.hung_up()
+        hung_up.set()
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        assert await ask(channel) == [DONE]
+        assert not hung_up.is_set()
+        await hung_up.wait()
+        gc.collect()
+
+
+async def test_a_stream_that_babbles_after_the_response_is_closed() -> None:
+    hung_up = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.events(event(DONE_JSON))
+        try:
+            while True:
+                await wire.say(b": and another thing\n" * 1000)
+        finally:
+            hung_up.set()
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        assert await ask(channel) == [DONE]
+        await hung_up.wait()
+        gc.collect()
+
+
+async def test_a_stream_that_breaks_after_the_response_bothers_nobody() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(head(200, {**EVENTS, **CHUNKED}) + b"%x\r\n%s\r\n" % (len(event(DONE_JSON)), event(DONE_JSON)))
+        await wire.say(b"zz\r\n")
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        assert await ask(channel) == [DONE]
+        await anyio.wait_all_tasks_blocked()
+
+
+async def test_a_stream_under_way_is_closed_with_the_channel() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.events(event(DONE_JSON))
+        await wire.hung_up()
+
+    async with serving(script) as peer:
+        with anyio.fail_after(5):
+            async with StreamableHttp(peer.url).open(Limits()) as channel:
+                assert await ask(channel) == [DONE]
+        gc.collect()
+
+
+async def test_a_request_that_ends_after_the_channel_closes_its_own_connection() -> None:
+    closed = anyio.Event()
+    exchange = RecordedExchange(on_progress=closed.wait)
+    hung_up = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.events(event(DONE_JSON))
+        await wire.hung_up()
+        hung_up.set()
+
+    async with httpx.AsyncClient() as client, serving(script) as peer, anyio.create_task_group() as tasks:
+        async with opened(peer.url, client=client) as channel:
+            tasks.start_soon(channel.request, CALL, VERSION, exchange)
+            while not exchange.progressed:
+                await anyio.wait_all_tasks_blocked()
+        closed.set()
+        with anyio.fail_after(5):
+            await hung_up.wait()
+    gc.collect()
+
+
+async def test_requests_follow_each_other_on_kept_connections_after_bodies_streams_and_202s() -> None:
+    chunk = event(DONE_JSON)
+
+    async def script(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            if heard.rpc.get("id") != 7:
+                await wire.say(head(202, CHUNKED) + b"2\r\nok\r\n0\r\n\r\n")
+                continue
+            await wire.say(head(200, {**EVENTS, **CHUNKED}) + b"%x\r\n%s\r\n0\r\n\r\n" % (len(chunk), chunk))
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        for _ in range(20):
+            await ask(channel)
+            await ask(channel)
+            await channel.send(NOTE, VERSION)
+
+    assert len(peer.heard) == 60
+    assert peer.connections <= 2
+
+
+async def test_more_streams_than_any_pool_holds_stay_open_at_once() -> None:
+    waiting = 0
+    all_there = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        nonlocal waiting
+        await wire.hear()
+        waiting += 1
+        if waiting == 150:
+            all_there.set()
+        await all_there.wait()
+        await wire.events(event(DONE_JSON))
+
+    async with serving(script) as peer, opened(peer.url) as channel, anyio.create_task_group() as tasks:
+        for _ in range(150):
+            tasks.start_soon(ask, channel)
+
+    assert peer.connections == 150
+
+
+async def test_a_client_that_reads_bodies_itself_is_understood() -> None:
+    async def read(response: httpx.Response) -> None:
+        await response.aread()
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200, {**JSON, "content-encoding": "gzip"}, gzip.compress(DONE_JSON))
+
+    async with (
+        httpx.AsyncClient(event_hooks={"response": [read]}) as client,
+        serving(script) as peer,
+        opened(peer.url, client=client) as channel,
+    ):
+        assert await ask(channel) == [DONE]
+
+
+async def test_an_error_of_the_callers_own_hook_comes_out_as_it_is() -> None:
+    async def fail(response: httpx.Response) -> None:
+        raise ZeroDivisionError
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200, JSON, DONE_JSON)
+
+    async with (
+        httpx.AsyncClient(event_hooks={"response": [fail]}) as client,
+        serving(script) as peer,
+        opened(peer.url, client=client) as channel,
+    ):
+        with pytest.raises(ZeroDivisionError):
+            await ask(channel)
+
+
+async def test_no_exception_of_the_http_library_gets_out() -> None:
+    """Every error that httpx documents, wherever it strikes."""
+    kinds = [
+        httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol,
+        httpx.ReadError, httpx.ReadTimeout, httpx.WriteError, httpx.WriteTimeout, httpx.CloseError,
+        httpx.RemoteProtocolError, httpx.LocalProtocolError, httpx.DecodingError, httpx.TooManyRedirects,
+    ]  # fmt: skip
+    left = list(kinds)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise left.pop(0)("boo\x1b[2J", request=request)
+
+    outcomes: list[tuple[type[McpError], bool]] = []
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
+        opened("http://server.test/", client=client) as channel,
+    ):
+        while left:
+            with pytest.raises(
+                ConnectionClosed, match=r"http://server.test/: (boo\\x1b\[2J|LocalProtocolError)"
+            ) as caught:
+                await ask(channel)
+            outcomes.append((type(caught.value), caught.value.may_have_run))
+
+    assert outcomes == [(ConnectFailed, False)] * 5 + [(ConnectionClosed, True)] * 9

@@ -1,0 +1,191 @@
+"""The pure parts of Streamable HTTP, as tables."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_host.errors import ConnectionClosed, HttpStatusError, ProtocolError, Unauthorized
+from mcp_host.transports._inflate import PIECE, Inflater
+from mcp_host.transports._pace import RETRY_CAP, RETRY_FLOOR, listening, resuming
+from mcp_host.transports._refusals import MAX_RETRY_AFTER, forgets_session, retry_after
+from mcp_host.transports._session import valid_session_id
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+TEXT = b"the tide rises, the tide falls " * 10_000
+
+
+def raw_deflate(data: bytes) -> bytes:
+    squeezer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return squeezer.compress(data) + squeezer.flush()
+
+
+def inflated(coding: str, *chunks: bytes) -> list[bytes]:
+    inflater = Inflater(coding)
+    pieces = []
+    for chunk in chunks:
+        inflater.feed(chunk)
+        while inflater.pending:
+            pieces.append(inflater.take())
+    inflater.finish()
+    return pieces
+
+
+@pytest.mark.parametrize(
+    ("coding", "body"),
+    [
+        pytest.param("gzip", gzip.compress(TEXT), id="gzip"),
+        pytest.param("x-gzip", gzip.compress(TEXT), id="x-gzip"),
+        pytest.param("deflate", zlib.compress(TEXT), id="deflate"),
+        pytest.param("deflate", raw_deflate(TEXT), id="deflate without zlib's wrapper"),
+    ],
+)
+def test_a_compressed_body_comes_back_in_bounded_pieces_however_it_is_chunked(coding: str, body: bytes) -> None:
+    for chunks in ([body], [body[i : i + 1] for i in range(len(body))]):
+        pieces = inflated(coding, *chunks)
+
+        assert b"".join(pieces) == TEXT
+        assert max(map(len, pieces)) <= PIECE
+
+
+def test_a_bomb_inflates_one_piece_at_a_time() -> None:
+    inflater = Inflater("gzip")
+    inflater.feed(gzip.compress(bytes(64 * 1024 * 1024)))
+
+    assert len(inflater.take()) <= PIECE
+    assert inflater.pending
+
+
+def test_what_follows_the_end_of_the_compression_is_ignored() -> None:
+    assert b"".join(inflated("gzip", gzip.compress(b"tide") + b"garbage", b"more")) == b"tide"
+
+
+def test_an_empty_body_need_not_be_compressed() -> None:
+    assert inflated("gzip") == []
+
+
+@pytest.mark.parametrize("body", [b"no gzip at all", gzip.compress(TEXT)[:-10]], ids=["corrupt", "cut off"])
+def test_a_broken_compression_is_a_broken_connection(body: bytes) -> None:
+    with pytest.raises(ConnectionClosed, match="the body's gzip compression"):
+        inflated("gzip", body)
+
+
+def test_a_compression_nobody_asked_for_is_named() -> None:
+    with pytest.raises(ProtocolError, match="Content-Encoding br; asked for were gzip, deflate"):
+        Inflater("br")
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ("120", 120.0),
+        (" 0 ", 0.0),
+        ("9" * 5000, MAX_RETRY_AFTER),
+        ("-1", None),
+        ("1.5", None),
+        ("\u0663", None),
+        ("soon", None),
+        ("", None),
+        ("Thu, 01 Jan 2026 12:00:30 GMT", 30.0),
+        ("Thu, 01 Jan 2026 12:00:30 -0000", 30.0),
+        ("Thu, 01 Jan 2026 11:00:00 GMT", 0.0),
+        ("Fri, 01 Jan 2027 12:00:00 GMT", MAX_RETRY_AFTER),
+        ("Fri, 01 Jan 99999 12:00:00 GMT", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date_within_a_day(value: str | None, seconds: float | None) -> None:
+    assert retry_after(value, NOW) == seconds
+
+
+@given(st.text())
+def test_retry_after_of_any_text_is_a_sane_number_or_none(value: str) -> None:
+    seconds = retry_after(value, NOW)
+
+    assert seconds is None or 0 <= seconds <= MAX_RETRY_AFTER
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "lost"),
+    [
+        (404, "", True),
+        (410, "Gone", True),
+        (400, "Bad Request: No valid session ID provided", True),
+        (400, '{"error":{"message":"Bad Request: No valid session ID or not an initialize request"}}', True),
+        (400, "Bad Request: Unknown Mcp-Session-Id header", True),
+        (400, "Invalid or missing session ID", True),
+        (400, "No active session", True),
+        (400, "Session not found", True),
+        (400, "Session with ID 1f2e not found", True),
+        (400, "session has expired", True),
+        (400, "Bad Request: Unsupported protocol version", False),
+        (400, "the tool wants a session of 45 minutes", False),
+        (400, "x" * 2000 + "Session not found", False),
+        (401, "Unauthorized: Session not found", True),
+        (401, "Session expired, please log in", False),
+        (403, "Session not found", False),
+        (500, "Session not found", False),
+    ],
+)
+def test_a_lost_session_is_recognized_by_status_or_by_its_known_spellings(status: int, body: str, lost: bool) -> None:
+    kind = Unauthorized if status == 401 else HttpStatusError
+
+    assert forgets_session(kind(status, "refused", body=body)) is lost
+
+
+@pytest.mark.parametrize("id", [None, "1", "1f2e-~!", "x" * 1000])
+def test_a_session_id_may_be_any_visible_ascii(id: str | None) -> None:
+    assert valid_session_id(id) == id
+
+
+@pytest.mark.parametrize("id", ["", "a b", "a, b", "a\tb", "\u00e9", "a\x7f", "a\r\nX: y"])
+def test_any_other_session_id_breaks_the_protocol(id: str) -> None:
+    with pytest.raises(ProtocolError, match="the server's session id is not visible ASCII"):
+        valid_session_id(id)
+
+
+@pytest.mark.parametrize(
+    ("retry", "pause"),
+    [(None, 1.0), (0.5, 0.5), (0.0, RETRY_FLOOR), (60.0, 60.0), (math.inf, RETRY_CAP)],
+)
+def test_the_first_pause_is_the_servers_within_bounds(retry: float | None, pause: float) -> None:
+    assert resuming().pause(retry) == pause
+    assert listening().pause(retry) == pause
+
+
+def test_pauses_grow_while_nothing_comes_and_begin_anew_with_a_message() -> None:
+    pace = resuming()
+    pauses = []
+    for _ in range(9):
+        pauses.append(round(pace.pause(None), 2))
+        pace.miss()
+
+    assert pauses == [1.0, 1.0, 1.0, 1.0, 1.5, 2.25, 3.38, 5.0, 5.0]
+
+    pace.hit()
+    assert pace.pause(None) == 1.0
+
+
+def test_a_pause_that_the_server_asked_for_is_never_cut_short() -> None:
+    pace = resuming()
+    for _ in range(100):
+        pace.miss()
+
+    assert pace.pause(60.0) == 60.0
+    assert pace.pause(0.0) == 5.0
+
+
+def test_a_stream_is_given_up_after_a_bounded_number_of_attempts() -> None:
+    pace = listening()
+    for _ in range(9):
+        pace.miss()
+
+    assert not pace.exhausted
+    pace.miss()
+    assert pace.exhausted
