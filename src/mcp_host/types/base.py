@@ -136,9 +136,11 @@ class Model(BaseModel):
 
 
 def _first_problem(cls: type[Model], exc: ValidationError, value: object) -> str:
-    error = exc.errors(include_url=False, include_context=False, include_input=False)[0]
+    error = exc.errors(include_url=False, include_input=False)[0]
     path = excerpt(".".join(_path(error, value)), QUOTED)
-    return ": ".join([f"malformed {cls.__name__}", *filter(None, [path]), excerpt(error["msg"], 2 * QUOTED)])
+    tag = str(error.get("ctx", {}).get("tag", ""))
+    reason = error["msg"].replace(tag, excerpt(tag, QUOTED)) if tag else error["msg"]
+    return ": ".join([f"malformed {cls.__name__}", *filter(None, [path]), reason])
 
 
 def _path(error: ErrorDetails, value: object) -> list[str]:
