@@ -1,1 +1,68 @@
-"""An async client and host SDK for the Model Context Protocol, made for sampling with tools."""
+"""An async client and host SDK for the Model Context Protocol, made for sampling with tools.
+
+>>> async with Client(Stdio(["uvx", "some-server"]), sampling=Sampling(with_tools=model, approve=ask_in_terminal)) as c:
+...     result = await c.call_tool("research", {"topic": "tides"})
+
+This is the front door: the names that applications use. The messages and
+content blocks are in `mcp_host.types`, every exception is in `mcp_host.errors`,
+servers and models to test against are in `mcp_host.testing`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from mcp_host.client.client import Client
+from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest
+from mcp_host.client.notices import Change
+from mcp_host.errors import McpError
+from mcp_host.limits import Limits
+from mcp_host.sampling import (
+    Allow,
+    Deny,
+    OuterCall,
+    Sampling,
+    SamplingLimits,
+    SamplingRequest,
+    ToolCall,
+    always,
+    ask_in_terminal,
+)
+from mcp_host.transports.memory import InProcess
+from mcp_host.transports.stdio import Stdio
+from mcp_host.version import __version__
+
+if TYPE_CHECKING:
+    from mcp_host.transports.http import StreamableHttp
+
+__all__ = [
+    "Allow",
+    "Change",
+    "Client",
+    "Deny",
+    "Elicitation",
+    "FormRequest",
+    "InProcess",
+    "Limits",
+    "McpError",
+    "OuterCall",
+    "Sampling",
+    "SamplingLimits",
+    "SamplingRequest",
+    "Stdio",
+    "StreamableHttp",
+    "ToolCall",
+    "UrlRequest",
+    "__version__",
+    "always",
+    "ask_in_terminal",
+]
+
+_ON_DEMAND = {"StreamableHttp": "mcp_host.transports.http"}  # a stdio host never pays for importing httpx
+
+
+def __getattr__(name: str) -> object:
+    if name in _ON_DEMAND:
+        return getattr(import_module(_ON_DEMAND[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from mcp_host.errors import InputRefused
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params
-from mcp_host.protocol.revisions import newer_than
+from mcp_host.protocol.revisions import first_unknown
 from mcp_host.types import CreateMessageResult, ElicitResult, TextContent
 from mcp_host.types.base import Model
 
@@ -92,10 +92,10 @@ class Legacy:
         """
         if isinstance(answer, CreateMessageResult) and not self.samples_with_tools:
             answer = _one_block(answer)
-        if problem := newer_than(answer, self.version):
-            raise InputRefused(INTERNAL_ERROR, "the client's answer does not fit this protocol revision") from ValueError(
-                problem
-            )
+        if problem := first_unknown(answer, self.version):
+            raise InputRefused(
+                INTERNAL_ERROR, "the client's answer does not fit this protocol revision"
+            ) from ValueError(problem)
         return answer.to_wire()
 
 
