@@ -255,6 +255,16 @@ if TYPE_CHECKING:
         TaskStatusNotification,
         TaskStatusNotificationParams,
     )
+else:  # hidden, for a type checker would take any misspelt name for an object
+    # A third of the classes, which few hosts touch: not worth their start.
+    _ON_DEMAND = ("failures", "requests", "responses", "subscriptions", "tasks")
+
+    def __getattr__(name: str) -> object:
+        if name in __all__:
+            modules = (import_module(f"{__name__}.{stem}") for stem in _ON_DEMAND)
+            return next(vars(module)[name] for module in modules if name in vars(module))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 # One name to a line would take two hundred lines.
 # fmt: off
@@ -308,17 +318,6 @@ __all__ = [
     "UntitledMultiSelectEnumSchema", "UntitledSingleSelectEnumSchema", "VersionsOffered",
 ]
 # fmt: on
-
-# A third of the classes, which few hosts touch: not worth their start.
-_ON_DEMAND = ("failures", "requests", "responses", "subscriptions", "tasks")
-
-if not TYPE_CHECKING:  # a type checker would take any misspelt name for an object
-
-    def __getattr__(name: str) -> object:
-        if name in __all__:
-            modules = (import_module(f"{__name__}.{stem}") for stem in _ON_DEMAND)
-            return next(vars(module)[name] for module in modules if name in vars(module))
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
