@@ -51,8 +51,8 @@ def _asker(request: SamplingRequest, width: int) -> Iterator[str]:
     yield from _shown(_wrapped(_name(request.server), width))
     if request.outer is not None:
         yield "while it works on" if not request.outer.inferred else "probably while it works on"
-        name = "" if request.outer.name is None else f" {_name(request.outer.name)}"
-        yield from _shown(_wrapped(request.outer.method + name, width))
+        name = "" if request.outer.name is None else f" {request.outer.name}"
+        yield from _shown(_wrapped(_name(request.outer.method + name), width))
 
 
 def _prompt(request: SamplingRequest, width: int) -> Iterator[str]:

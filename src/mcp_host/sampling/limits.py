@@ -92,17 +92,20 @@ MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting", "seconds"})
 
 
 def check_counts(wire: Mapping[str, object], limits: SamplingLimits) -> None:
-    """Count what the request lists, before any of it is parsed: a million blocks would hold up the event loop.
+    """Count and measure what the request lists before it is parsed: a million blocks would hold up the event loop.
 
     Says nothing about what has the wrong shape; parsing does.
 
     Raises:
         ProtocolError: There is more than *limits* allows.
     """
-    messages = _list(wire.get("messages"))
+    messages, tools = _list(wire.get("messages")), _list(wire.get("tools"))
     _hold("messages", len(messages), limits.messages)
-    _hold("tools", len(_list(wire.get("tools"))), limits.tools)
-    _hold("blocks", sum(_count_blocks(message) for message in messages), limits.blocks)
+    _hold("blocks", sum([_count_blocks(message) for message in messages]), limits.blocks)
+    _hold("tools", len(tools), limits.tools)
+    if tools and _json_size(tools) > limits.tool_definition:  # all in one go is fast, and nearly always enough
+        for index, tool in enumerate(tools):
+            _hold("tool_definition", _json_size(tool), limits.tool_definition, where=f"tools[{index}]: ")
 
 
 def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits) -> None:
@@ -115,7 +118,6 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits) -> N
         raise ProtocolError(f"maxTokens: must be at least 1, not {params.max_tokens}")
     for index, tool in enumerate(params.tools or ()):
         _hold("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
-        _hold("tool_definition", _json_size(tool), limits.tool_definition, where=f"tools[{index}]: ")
     text = sum(map(_utf8, [params.system_prompt or "", *(params.stop_sequences or ())])) + _json_size(params.metadata)
     binary = 0
     for message in params.messages:
@@ -173,7 +175,7 @@ def _weigh(block: SamplingMessageContentBlock | ContentBlock) -> Weight:
                 return Weight(binary=_decoded(resource.blob))
             return Weight(text=_utf8(resource.text))
         case ResourceLink():
-            return Weight(text=_json_size(block))
+            return Weight(text=_json_size(block.to_wire()))
     assert_never(block)
 
 
@@ -190,6 +192,6 @@ def _json_size(value: object) -> int:
     if value is None:
         return 0
     try:
-        return len(to_json(value, by_alias=True))
+        return len(to_json(value))
     except ValueError as exc:  # too deep, or a lone surrogate: no provider could be sent it
         raise ProtocolError("the request holds something that cannot be written as JSON") from exc

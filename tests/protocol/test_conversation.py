@@ -1,0 +1,336 @@
+"""What a sampling conversation has to keep: one by one, and as a property of all conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_host.errors import ProtocolError
+from mcp_host.protocol import conversation
+from mcp_host.types import (
+    ImageContent,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolChoice,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.content import Role
+from mcp_host.types.sampling import SamplingMessageContentBlock
+
+Conversation = list[SamplingMessage]
+
+
+def user(*blocks: SamplingMessageContentBlock) -> SamplingMessage:
+    return SamplingMessage(role="user", content=list(blocks))
+
+
+def assistant(*blocks: SamplingMessageContentBlock) -> SamplingMessage:
+    return SamplingMessage(role="assistant", content=list(blocks))
+
+
+def text(words: str = "words") -> TextContent:
+    return TextContent(text=words)
+
+
+def use(id: str) -> ToolUseContent:
+    return ToolUseContent(id=id, name="add", input={"a": 1})
+
+
+def result(id: str) -> ToolResultContent:
+    return ToolResultContent(tool_use_id=id, content=[TextContent(text="2")])
+
+
+def tool(name: str) -> Tool:
+    return Tool(name=name, input_schema={"type": "object"})
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        pytest.param([user(text())], id="one question"),
+        pytest.param([user(text(), ImageContent(data="AA==", mime_type="image/png"))], id="several kinds of content"),
+        pytest.param([user(text()), user(text())], id="two user messages in a row"),
+        pytest.param([user(text()), assistant(text())], id="the assistant's turn to be continued"),
+        pytest.param([assistant(text()), user(text())], id="the assistant begins"),
+        pytest.param([user(text()), assistant(use("1")), user(result("1"))], id="one tool"),
+        pytest.param([user(text()), assistant(text(), use("1")), user(result("1"))], id="text beside a tool use"),
+        pytest.param([assistant(use("1"), use("2")), user(result("2"), result("1"))], id="results in another order"),
+        pytest.param(
+            [assistant(use("1")), user(result("1")), assistant(use("2")), user(result("2")), user(text())],
+            id="two rounds",
+        ),
+        pytest.param([user(text(""))], id="an empty text"),
+    ],
+)
+def test_a_conversation_that_keeps_the_rules_passes(messages: Conversation) -> None:
+    conversation.check(messages)
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        pytest.param([], "messages: there is none, and a model needs at least one", id="no messages"),
+        pytest.param([user(text()), assistant()], "messages[1]: it has no content", id="an empty message"),
+        pytest.param(
+            [user(use("1"))],
+            "messages[0]: tool_use '1' is in a user message; only the assistant asks for tools",
+            id="tool use by the user",
+        ),
+        pytest.param(
+            [assistant(use("1")), assistant(result("1"))],
+            "messages[1]: tool_result '1' is in an assistant message; results come from the user",
+            id="tool result by the assistant",
+        ),
+        pytest.param(
+            [assistant(use("1")), user(result("1"), text())],
+            "messages[1]: tool results are mixed with other content; a message with tool results holds nothing else",
+            id="a result beside text",
+        ),
+        pytest.param(
+            [assistant(use("1")), user(text())],
+            "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
+            id="text instead of a result",
+        ),
+        pytest.param(
+            [assistant(use("1")), assistant(text())],
+            "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
+            id="the assistant goes on",
+        ),
+        pytest.param(
+            [assistant(use("1"), use("2")), user(result("1"))],
+            "messages[1]: tool_use '2' of messages[0] has no tool_result here",
+            id="a missing result",
+        ),
+        pytest.param(
+            [assistant(use("1"), use("2")), user(result("1")), user(result("2"))],
+            "messages[1]: tool_use '2' of messages[0] has no tool_result here",
+            id="results in two messages",
+        ),
+        pytest.param(
+            [assistant(use("1")), user(result("1"), result("1"))],
+            "messages[1]: tool_use '1' has more than one tool_result",
+            id="a doubled result",
+        ),
+        pytest.param(
+            [assistant(use("1")), user(result("1"), result("2"))],
+            "messages[1]: tool_result '2' answers no tool_use of the message before it",
+            id="an unknown result",
+        ),
+        pytest.param(
+            [user(text()), user(result("1"))],
+            "messages[1]: tool_result '1' answers no tool_use of the message before it",
+            id="an orphan",
+        ),
+        pytest.param(
+            [assistant(use("1")), user(result("1")), assistant(text()), user(result("1"))],
+            "messages[3]: tool_result '1' answers no tool_use of the message before it",
+            id="a result of an earlier round",
+        ),
+        pytest.param(
+            [user(text()), assistant(use("1"))],
+            "messages[1]: tool_use '1' has no tool_result in a message after it",
+            id="nothing after a tool use",
+        ),
+        pytest.param(
+            [assistant(use("1"), use("1")), user(result("1"))],
+            "messages[0]: the id '1' belongs to an earlier tool_use; each needs an id of its own",
+            id="one id twice in a message",
+        ),
+        pytest.param(
+            [assistant(use("1")), user(result("1")), assistant(use("1")), user(result("1"))],
+            "messages[2]: the id '1' belongs to an earlier tool_use; each needs an id of its own",
+            id="an id of an earlier round",
+        ),
+        pytest.param(
+            [user(use("\x1b[2J" + "x" * 100))],
+            f"messages[0]: tool_use '\\x1b[2J{'x' * 76}… (104 characters)' is in a user message; "
+            "only the assistant asks for tools",
+            id="an id that is not fit to be shown",
+        ),
+    ],
+)
+def test_a_broken_rule_is_named_with_its_message(messages: Conversation, problem: str) -> None:
+    with pytest.raises(ProtocolError) as refusal:
+        conversation.check(messages)
+
+    assert str(refusal.value) == problem
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice"),
+    [
+        pytest.param([], None, id="none"),
+        pytest.param([], ToolChoice(mode="auto"), id="none, and none required"),
+        pytest.param([tool("add"), tool("Add")], ToolChoice(mode="required"), id="names that differ by case"),
+    ],
+)
+def test_tools_that_can_be_told_apart_pass(tools: list[Tool], choice: ToolChoice | None) -> None:
+    conversation.check_tools(tools, choice)
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "problem"),
+    [
+        ([tool("")], None, "tools[0]: '' is no name: it is empty or cannot be printed"),
+        ([tool("a"), tool("b\u202e")], None, "tools[1]: 'b\\u202e' is no name: it is empty or cannot be printed"),
+        ([tool("a"), tool("b"), tool("a")], None, "tools[2]: tools[0] has the name 'a' already"),
+        ([], ToolChoice(mode="required"), "toolChoice: a tool is required, and the request offers none"),
+    ],
+    ids=["an empty name", "a name that cannot be printed", "a doubled name", "required, but none offered"],
+)
+def test_tools_that_no_answer_could_name_are_refused(
+    tools: list[Tool], choice: ToolChoice | None, problem: str
+) -> None:
+    with pytest.raises(ProtocolError) as refusal:
+        conversation.check_tools(tools, choice)
+
+    assert str(refusal.value) == problem
+
+
+# Properties: a legal conversation is a sequence of sayings and of tool rounds.
+
+few = settings(max_examples=25, deadline=None)  # a dozen mutations share the work; types are built on first use
+
+
+@st.composite
+def conversations(draw: st.DrawFn, *, least_rounds: int = 0) -> Conversation:
+    rounds = [True] * least_rounds + draw(st.lists(st.booleans(), max_size=5, min_size=0 if least_rounds else 1))
+    messages: Conversation = []
+    for number, with_tools in enumerate(draw(st.permutations(rounds))):
+        if with_tools:
+            ids = [f"call_{number}_{i}" for i in range(draw(st.integers(1, 3)))]
+            said = draw(st.lists(st.builds(text, st.text(max_size=5)), max_size=2))
+            blocks: list[SamplingMessageContentBlock] = [*said, *map(use, ids)]
+            messages.append(assistant(*draw(st.permutations(blocks))))
+            messages.append(user(*map(result, draw(st.permutations(ids)))))
+        else:
+            role: Role = draw(st.sampled_from(["user", "assistant"]))
+            blocks = draw(st.lists(st.builds(text, st.text(max_size=5)), min_size=1, max_size=2))
+            messages.append(SamplingMessage(role=role, content=list(blocks)))
+    return messages
+
+
+@settings(deadline=None)
+@given(conversations())
+def test_every_legal_conversation_passes(messages: Conversation) -> None:
+    conversation.check(messages)
+
+
+def pick(data: st.DataObject, messages: Conversation, kind: type[ToolUseContent | ToolResultContent]) -> int:
+    """The place of a message that has blocks of that kind."""
+    places = [i for i, message in enumerate(messages) if any(isinstance(block, kind) for block in message.content)]
+    return data.draw(st.sampled_from(places))
+
+
+def with_content(messages: Conversation, at: int, content: list[SamplingMessageContentBlock]) -> Conversation:
+    changed = SamplingMessage(role=messages[at].role, content=content)
+    return [*messages[:at], changed, *messages[at + 1 :]]
+
+
+def with_role(messages: Conversation, at: int, role: Role) -> Conversation:
+    return [*messages[:at], SamplingMessage(role=role, content=messages[at].content), *messages[at + 1 :]]
+
+
+def empty_a_message(data: st.DataObject, messages: Conversation) -> Conversation:
+    return with_content(messages, data.draw(st.integers(0, len(messages) - 1)), [])
+
+
+def lose_a_result(data: st.DataObject, messages: Conversation) -> Conversation:
+    at = pick(data, messages, ToolResultContent)
+    lost = data.draw(st.integers(0, len(messages[at].content) - 1))
+    return with_content(messages, at, [block for i, block in enumerate(messages[at].content) if i != lost])
+
+
+def double_a_result(data: st.DataObject, messages: Conversation) -> Conversation:
+    at = pick(data, messages, ToolResultContent)
+    content = messages[at].content
+    return with_content(messages, at, [*content, data.draw(st.sampled_from(content))])
+
+
+def answer_what_nobody_asked(data: st.DataObject, messages: Conversation) -> Conversation:
+    at = pick(data, messages, ToolResultContent)
+    return with_content(messages, at, [*messages[at].content, result("unknown")])
+
+
+def rename_a_result(data: st.DataObject, messages: Conversation) -> Conversation:
+    at = pick(data, messages, ToolResultContent)
+    return with_content(messages, at, [result("renamed"), *messages[at].content[1:]])
+
+
+def mix_text_into_results(data: st.DataObject, messages: Conversation) -> Conversation:
+    at = pick(data, messages, ToolResultContent)
+    return with_content(messages, at, data.draw(st.permutations([*messages[at].content, text()])))
+
+
+def let_the_user_call_tools(data: st.DataObject, messages: Conversation) -> Conversation:
+    return with_role(messages, pick(data, messages, ToolUseContent), "user")
+
+
+def let_the_assistant_answer_tools(data: st.DataObject, messages: Conversation) -> Conversation:
+    return with_role(messages, pick(data, messages, ToolResultContent), "assistant")
+
+
+def drop_the_results(data: st.DataObject, messages: Conversation) -> Conversation:
+    at = pick(data, messages, ToolResultContent)
+    return [*messages[:at], *messages[at + 1 :]]
+
+
+def drop_the_tool_use(data: st.DataObject, messages: Conversation) -> Conversation:
+    at = pick(data, messages, ToolUseContent)
+    return [*messages[:at], *messages[at + 1 :]]
+
+
+def come_between(data: st.DataObject, messages: Conversation) -> Conversation:
+    at = pick(data, messages, ToolResultContent)
+    role: Role = data.draw(st.sampled_from(["user", "assistant"]))
+    return [*messages[:at], SamplingMessage(role=role, content=text()), *messages[at:]]
+
+
+def stop_before_the_results(data: st.DataObject, messages: Conversation) -> Conversation:
+    return messages[: pick(data, messages, ToolResultContent)]
+
+
+def call_twice_under_one_id(data: st.DataObject, messages: Conversation) -> Conversation:
+    at = pick(data, messages, ToolUseContent)
+    calls = [block for block in messages[at].content if isinstance(block, ToolUseContent)]
+    return with_content(messages, at, [*messages[at].content, data.draw(st.sampled_from(calls))])
+
+
+def repeat_a_round(data: st.DataObject, messages: Conversation) -> Conversation:
+    at = pick(data, messages, ToolUseContent)
+    return [*messages, messages[at], messages[at + 1]]
+
+
+Mutation = Callable[[st.DataObject, Conversation], Conversation]
+
+MUTATIONS: list[Mutation] = [
+    empty_a_message,
+    lose_a_result,
+    double_a_result,
+    answer_what_nobody_asked,
+    rename_a_result,
+    mix_text_into_results,
+    let_the_user_call_tools,
+    let_the_assistant_answer_tools,
+    drop_the_results,
+    drop_the_tool_use,
+    come_between,
+    stop_before_the_results,
+    call_twice_under_one_id,
+    repeat_a_round,
+]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.__name__ for mutation in MUTATIONS])
+@few
+@given(data=st.data())
+def test_every_single_fault_is_refused(mutation: Mutation, data: st.DataObject) -> None:
+    broken = mutation(data, data.draw(conversations(least_rounds=1)))
+
+    with pytest.raises(ProtocolError, match=r"^messages"):
+        conversation.check(broken)

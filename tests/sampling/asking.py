@@ -1,0 +1,50 @@
+"""Requests to test with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp_host.sampling import OuterCall, SamplingMode, SamplingRequest
+from mcp_host.types import CreateMessageRequestParams
+
+Wire = dict[str, Any]
+
+ADD: Wire = {"name": "add", "inputSchema": {"type": "object"}}
+MULTIPLY: Wire = {"name": "multiply", "inputSchema": {"type": "object"}}
+
+
+def text(words: str = "hello") -> Wire:
+    return {"type": "text", "text": words}
+
+
+def user(*blocks: Wire) -> Wire:
+    return {"role": "user", "content": list(blocks)}
+
+
+def assistant(*blocks: Wire) -> Wire:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def use(id: str, name: str = "add", **arguments: object) -> Wire:
+    return {"type": "tool_use", "id": id, "name": name, "input": arguments}
+
+
+def result(id: str, *blocks: Wire, **more: object) -> Wire:
+    return {"type": "tool_result", "toolUseId": id, "content": list(blocks), **more}
+
+
+def wire(*messages: Wire, **fields: object) -> Wire:
+    """The parameters of a request: those of a plain question, with *fields* on top."""
+    return {"messages": list(messages) or [user(text())], "maxTokens": 100, **fields}
+
+
+def request(
+    *messages: Wire,
+    server: str = "calculator",
+    outer: OuterCall | None = None,
+    mode: SamplingMode = "with_tools",
+    **fields: object,
+) -> SamplingRequest:
+    """What a handler would be given for `wire(*messages, **fields)`."""
+    params = CreateMessageRequestParams.from_wire(wire(*messages, **fields))
+    return SamplingRequest(params=params, server=server, outer=outer, mode=mode)

@@ -1,0 +1,150 @@
+"""Which answers a server gets, and which never leave the host."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_host.errors import SamplingError
+from mcp_host.protocol import conversation
+from mcp_host.sampling import SamplingLimits, SamplingRequest
+from mcp_host.sampling.firewall import check_answer
+from mcp_host.types import CreateMessageResult, SamplingMessage, TextContent, ToolResultContent, ToolUseContent
+from tests.sampling.asking import ADD, MULTIPLY, assistant, request, result, text, use, user
+
+PLAIN = request()
+TOOLS = request(tools=[ADD, MULTIPLY])
+REQUIRED = request(tools=[ADD], toolChoice={"mode": "required"})
+FORBIDDEN = request(tools=[ADD], toolChoice={"mode": "none"})
+LATER = request(assistant(use("1")), user(result("1", text())), tools=[ADD])
+
+WORDS = TextContent(text="words")
+
+
+def call(id: str = "2", name: str = "add") -> ToolUseContent:
+    return ToolUseContent(id=id, name=name, input={})
+
+
+def answer(
+    *content: TextContent | ToolUseContent | ToolResultContent, stop_reason: str | None = None
+) -> CreateMessageResult:
+    return CreateMessageResult(content=list(content), model="m", stop_reason=stop_reason)
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        pytest.param(PLAIN, answer(WORDS), id="text"),
+        pytest.param(PLAIN, answer(WORDS, WORDS, stop_reason="endTurn"), id="two texts"),
+        pytest.param(PLAIN, answer(TextContent(text="")), id="nothing to say"),
+        pytest.param(PLAIN, answer(WORDS, stop_reason="of my own"), id="an open stop reason"),
+        pytest.param(TOOLS, answer(WORDS, stop_reason="endTurn"), id="text in spite of tools"),
+        pytest.param(TOOLS, answer(call(), stop_reason="toolUse"), id="a call"),
+        pytest.param(TOOLS, answer(WORDS, call("1"), call("2", "multiply"), stop_reason="toolUse"), id="two calls"),
+        pytest.param(REQUIRED, answer(call(), stop_reason="toolUse"), id="a call that was required"),
+        pytest.param(REQUIRED, answer(WORDS, stop_reason="maxTokens"), id="cut short before the required call"),
+        pytest.param(REQUIRED, answer(WORDS, stop_reason="refusal"), id="a model that refused to call"),
+        pytest.param(FORBIDDEN, answer(WORDS, stop_reason="endTurn"), id="text where tools are forbidden"),
+        pytest.param(LATER, answer(call("2"), stop_reason="toolUse"), id="a call in a later round"),
+    ],
+)
+def test_a_legal_answer_goes_out_as_it_is(asked: SamplingRequest, given: CreateMessageResult) -> None:
+    assert check_answer(given, asked, SamplingLimits()) is given
+
+
+def test_a_handler_that_calls_tools_need_not_say_why_it_stopped() -> None:
+    checked = check_answer(answer(call()), TOOLS, SamplingLimits())
+
+    assert checked == answer(call(), stop_reason="toolUse")
+    assert checked.to_wire()["stopReason"] == "toolUse"
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "problem"),
+    [
+        pytest.param(PLAIN, "text", "a str is no CreateMessageResult", id="another type"),
+        pytest.param(PLAIN, None, "a NoneType is no CreateMessageResult", id="nothing"),
+        pytest.param(
+            PLAIN,
+            CreateMessageResult(content=WORDS, model="m", role="user"),
+            "its role is not assistant",
+            id="the user's role",
+        ),
+        pytest.param(
+            PLAIN, answer(), "it has no content; a model with nothing to say is one empty TextContent", id="no content"
+        ),
+        pytest.param(
+            TOOLS,
+            answer(ToolResultContent(tool_use_id="1", content=[])),
+            "it holds a tool_result; only the server has those",
+            id="a tool result",
+        ),
+        pytest.param(PLAIN, answer(call()), "it calls 'add', but the request allows no tools", id="no tools"),
+        pytest.param(FORBIDDEN, answer(call()), "it calls 'add', but the request allows no tools", id="forbidden"),
+        pytest.param(
+            TOOLS,
+            answer(call("1"), call("2", "rm\n")),
+            "it calls 'rm\\n', which the request does not offer",
+            id="an unknown tool",
+        ),
+        pytest.param(
+            TOOLS,
+            answer(call("1"), call("1", "multiply")),
+            "the tool_use id '1' was used before; each call needs an id of its own",
+            id="one id twice",
+        ),
+        pytest.param(
+            LATER,
+            answer(call("1")),
+            "the tool_use id '1' was used before; each call needs an id of its own",
+            id="an id of an earlier round",
+        ),
+        pytest.param(
+            TOOLS,
+            answer(call("1"), call("2"), call("3"), call("4")),
+            "it calls 4 tools; SamplingLimits.tool_calls is 3",
+            id="too many calls",
+        ),
+        pytest.param(
+            TOOLS,
+            answer(call(), stop_reason="endTurn"),
+            "it calls tools, but its stop reason is 'endTurn'",
+            id="calls with another stop reason",
+        ),
+        pytest.param(
+            TOOLS,
+            answer(WORDS, stop_reason="toolUse"),
+            "its stop reason is toolUse, but it calls no tool",
+            id="toolUse without a call",
+        ),
+        pytest.param(
+            REQUIRED,
+            answer(WORDS, stop_reason="endTurn"),
+            "it calls no tool, but toolChoice requires one",
+            id="completed without the required call",
+        ),
+        pytest.param(
+            REQUIRED, answer(WORDS), "it calls no tool, but toolChoice requires one", id="the same, without a reason"
+        ),
+    ],
+)
+def test_an_illegal_answer_is_stopped_and_the_log_is_told_why(
+    asked: SamplingRequest, given: object, problem: str
+) -> None:
+    with pytest.raises(SamplingError) as stopped:
+        check_answer(given, asked, SamplingLimits(tool_calls=3))
+
+    assert str(stopped.value) == problem
+
+
+def test_an_answer_that_passes_is_a_legal_next_message() -> None:
+    """What the firewall lets out, the server can send back: its rules and ours are the same."""
+    checked = check_answer(answer(WORDS, call("2"), call("3")), LATER, SamplingLimits())
+    results = [ToolResultContent(tool_use_id=id, content=[WORDS]) for id in ("2", "3")]
+
+    conversation.check(
+        [
+            *LATER.messages,
+            SamplingMessage(role=checked.role, content=checked.content),
+            SamplingMessage(role="user", content=results),
+        ]
+    )

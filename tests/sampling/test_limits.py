@@ -1,0 +1,153 @@
+"""The limits: what passes, what does not, and what is said about it."""
+
+from __future__ import annotations
+
+import base64
+import math
+
+import pytest
+
+from mcp_host.errors import ProtocolError
+from mcp_host.sampling import SamplingLimits
+from mcp_host.sampling.limits import check_counts, check_sizes, clamp
+from mcp_host.types import CreateMessageRequestParams
+from tests.sampling.asking import ADD, Wire, assistant, result, text, use, user, wire
+
+
+def check(params: Wire, limits: SamplingLimits) -> None:
+    check_counts(params, limits)
+    check_sizes(CreateMessageRequestParams.from_wire(params), limits)
+
+
+def image(size: int) -> Wire:
+    return {"type": "image", "data": base64.b64encode(b"x" * size).decode(), "mimeType": "image/png"}
+
+
+def audio(size: int) -> Wire:
+    return {"type": "audio", "data": base64.b64encode(b"x" * size).decode(), "mimeType": "audio/wav"}
+
+
+def file(size: int) -> Wire:
+    blob = base64.b64encode(b"x" * size).decode()
+    return {"type": "resource", "resource": {"uri": "file:///a", "blob": blob}}
+
+
+def page(words: str) -> Wire:
+    return {"type": "resource", "resource": {"uri": "file:///a", "text": words}}
+
+
+LINK: Wire = {"type": "resource_link", "name": "a", "uri": "file:///a"}  # 53 bytes as JSON
+
+
+def tool(name: str, **more: object) -> Wire:
+    return {"name": name, "inputSchema": {"type": "object"}, **more}
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "params"),
+    [
+        pytest.param("messages", 2, wire(user(text()), user(text())), id="messages"),
+        pytest.param("tools", 2, wire(tools=[ADD, tool("b")]), id="tools"),
+        pytest.param("tool_name", 3, wire(tools=[ADD]), id="the name of a tool"),
+        pytest.param("tool_definition", 46, wire(tools=[tool("a" * 3)]), id="the definition of a tool"),
+        pytest.param(
+            "tool_definition", 63, wire(tools=[ADD, tool("b", description="é")]), id="the second of two tools"
+        ),
+        pytest.param("blocks", 3, wire(user(text(), text()), {"role": "user", "content": text()}), id="blocks"),
+        pytest.param(
+            "blocks", 4, wire(assistant(use("1")), user(result("1", text(), text()))), id="blocks inside of results"
+        ),
+        pytest.param("text", 5, wire(user(text("ab"), text("abc"))), id="text"),
+        pytest.param("text", 6, wire(user(text("é€a"))), id="text that is not ASCII"),
+        pytest.param("text", 5, wire(user(text("a")), systemPrompt="abcd"), id="the system prompt"),
+        pytest.param("text", 5, wire(user(text("a")), stopSequences=["ab", "cd"]), id="stop sequences"),
+        pytest.param("text", 8, wire(user(text("a")), metadata={"a": 1}), id="metadata"),
+        pytest.param("text", 7, wire(assistant(use("1", a=1))), id="the input of a tool"),
+        pytest.param("text", 3, wire(user(result("1", text("abc")))), id="the result of a tool"),
+        pytest.param(
+            "text", 8, wire(user(result("1", text("a"), structuredContent={"a": 1}))), id="structured content"
+        ),
+        pytest.param("text", 3, wire(user(result("1", page("abc")))), id="a file that is text"),
+        pytest.param("text", 53, wire(user(result("1", LINK))), id="a link"),
+        pytest.param("binary", 6, wire(user(image(1), audio(2), image(3))), id="images and sound"),
+        pytest.param("binary", 6, wire(user(result("1", image(2), file(4)))), id="binary results of tools"),
+    ],
+)
+def test_a_limit_holds_to_the_last_item_or_byte(name: str, size: int, params: Wire) -> None:
+    check(params, SamplingLimits(**{name: size}))
+
+    with pytest.raises(ProtocolError, match=f"limit {name} is {size - 1}, and the request has {size}$"):
+        check(params, SamplingLimits(**{name: size - 1}))
+
+
+def test_a_refusal_names_the_tool_that_is_too_much() -> None:
+    with pytest.raises(ProtocolError) as refusal:
+        check(wire(tools=[ADD, tool("multiply")]), SamplingLimits(tool_name=5))
+
+    assert str(refusal.value) == "tools[1]: this client's limit tool_name is 5, and the request has 8"
+
+
+def test_what_has_the_wrong_shape_is_left_to_parsing() -> None:
+    check_counts({"messages": "no list", "tools": {}}, SamplingLimits(messages=1, tools=0))
+    check_counts({"messages": [1, {"content": "text"}, {}, user()]}, SamplingLimits())
+
+
+@pytest.mark.parametrize("tokens", [0, -1])
+def test_a_request_for_no_tokens_is_refused(tokens: int) -> None:
+    with pytest.raises(ProtocolError, match=f"^maxTokens: must be at least 1, not {tokens}$"):
+        check({**wire(), "maxTokens": tokens}, SamplingLimits())
+
+
+def test_what_no_provider_could_be_sent_is_refused() -> None:
+    deep: dict[str, object] = {}
+    for _ in range(300):
+        deep = {"a": deep}
+
+    with pytest.raises(ProtocolError, match=r"^the request holds something that cannot be written as JSON$"):
+        check(wire(metadata=deep), SamplingLimits())
+
+
+def test_a_lone_surrogate_is_counted_and_left_to_the_handler() -> None:
+    check(wire(user(text("\ud800"))), SamplingLimits(text=3))
+
+
+@pytest.mark.parametrize(
+    ("cap", "granted"), [(None, 100), (1000, 100), (100, 100), (10, 10)], ids=["no cap", "above", "equal", "below"]
+)
+def test_tokens_are_granted_up_to_a_cap(cap: int | None, granted: int) -> None:
+    params = CreateMessageRequestParams.from_wire(wire(systemPrompt="s"))
+
+    clamped = clamp(params, SamplingLimits(max_tokens=cap))
+
+    assert clamped.to_wire() == {**params.to_wire(), "maxTokens": granted}
+
+
+def test_the_defaults_are_those_of_the_documentation() -> None:
+    assert SamplingLimits() == SamplingLimits(
+        tools=64,
+        tool_name=128,
+        tool_definition=65_536,
+        tool_calls=32,
+        messages=256,
+        blocks=4096,
+        text=1_048_576,
+        binary=8_388_608,
+        max_tokens=None,
+        at_once_per_server=4,
+        at_once=16,
+        waiting=64,
+        seconds=600,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "least"),
+    [("at_once", 0, 1), ("messages", 0, 1), ("max_tokens", 0, 1), ("tools", -1, 0), ("seconds", -0.1, 0)],
+)
+def test_a_limit_that_nothing_could_keep_is_a_mistake(name: str, value: float, least: int) -> None:
+    with pytest.raises(ValueError, match=f"^SamplingLimits.{name} must be at least {least}, not {value}$"):
+        SamplingLimits(**{name: value})  # type: ignore[arg-type]  # a float among the ints, for seconds
+
+
+def test_a_limit_can_be_none_at_all() -> None:
+    assert SamplingLimits(tools=0, waiting=0, seconds=math.inf).seconds == math.inf

@@ -1,0 +1,461 @@
+"""One sampling request from the wire's parameters to the answer, and everything that can refuse it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import anyio
+import pytest
+from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_tasks_blocked
+
+from mcp_host.errors import InputRefused, ProtocolError, SamplingError
+from mcp_host.sampling import (
+    Allow,
+    Approve,
+    Deny,
+    Handler,
+    OuterCall,
+    Sampling,
+    SamplingLimits,
+    SamplingMode,
+    SamplingRequest,
+    SamplingSession,
+    ToolCall,
+    always,
+)
+from mcp_host.sampling.places import Places
+from mcp_host.testing.model import ScriptedModel
+from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
+from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, result, text, use, user, wire
+
+
+def session(handler: Handler, *, limits: SamplingLimits | None = None) -> SamplingSession:
+    return Sampling(with_tools=handler, approve=always, limits=limits).session("calculator", knows_tools=True)
+
+
+async def refused(asked: SamplingSession, params: Wire) -> InputRefused:
+    with fail_after(5), pytest.raises(InputRefused) as refusal:
+        await asked.answer(params, None)
+    assert refusal.value.data is None
+    return refusal.value
+
+
+def said(refusal: InputRefused) -> tuple[int, str]:
+    return refusal.code, str(refusal)
+
+
+class Turnstile:
+    """A handler that lets requests in and keeps them until it is opened."""
+
+    def __init__(self) -> None:
+        self.inside = 0
+        self.most = 0
+        self.opened = Event()
+
+    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            await self.opened.wait()
+        finally:
+            self.inside -= 1
+        return request.reply("through")
+
+
+# The whole dialogue
+
+
+async def test_a_loop_with_tools_from_the_question_to_the_text() -> None:
+    model = ScriptedModel([ToolCall("add", {"a": 1, "b": 2}), ToolCall("multiply", {"a": 3, "b": 4})], "3 and 12.")
+    asked = session(model)
+    question = user(text("What is 1+2, and 3*4?"))
+
+    calls = await asked.answer(wire(question, tools=[ADD, MULTIPLY]))
+    first, second = [block for block in calls.content if isinstance(block, ToolUseContent)]
+    turn = {"role": "assistant", "content": calls.to_wire()["content"]}
+    results = user(result(first.id, text("3")), result(second.id, text("12")))
+    final = await asked.answer(wire(question, turn, results, tools=[ADD, MULTIPLY]))
+
+    assert (calls.stop_reason, first.name, second.name) == ("toolUse", "add", "multiply")
+    assert final == CreateMessageResult(content=TextContent(text="3 and 12."), model="scripted", stop_reason="endTurn")
+    assert [len(request.messages) for request in model.requests] == [1, 3]
+    assert [tool.name for tool in model.requests[0].tools] == ["add", "multiply"]
+
+
+async def test_approver_and_handler_see_the_same_request_in_this_order() -> None:
+    seen: list[tuple[str, SamplingRequest]] = []
+    outer = OuterCall("tools/call", "research", 7, inferred=True)
+
+    async def approve(request: SamplingRequest) -> Allow:
+        seen.append(("approver", request))
+        return Allow()
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        seen.append(("handler", request))
+        return request.reply("yes")
+
+    sampling = Sampling(with_tools=model, approve=approve, limits=SamplingLimits(max_tokens=10))
+    await sampling.session("calculator", knows_tools=True).answer(wire(), outer)
+
+    assert [who for who, _ in seen] == ["approver", "handler"]
+    request = seen[0][1]
+    assert seen[1][1] is request
+    assert (request.server, request.outer, request.mode, request.max_tokens) == ("calculator", outer, "with_tools", 10)
+
+
+# Which handler
+
+
+async def with_tools(request: SamplingRequest) -> CreateMessageResult:
+    return request.reply(f"with_tools in mode {request.mode}")
+
+
+async def basic(request: SamplingRequest) -> CreateMessageResult:
+    return request.reply(f"basic in mode {request.mode}")
+
+
+@pytest.mark.parametrize(
+    ("sampling", "knows_tools", "mode", "answer"),
+    [
+        pytest.param(
+            Sampling(with_tools=with_tools, basic=basic, approve=always),
+            True,
+            "with_tools",
+            "with_tools in mode with_tools",
+            id="both, tools known",
+        ),
+        pytest.param(
+            Sampling(with_tools=with_tools, basic=basic, approve=always),
+            False,
+            "basic",
+            "basic in mode basic",
+            id="both, tools unknown",
+        ),
+        pytest.param(Sampling(basic=basic, approve=always), True, "basic", "basic in mode basic", id="basic only"),
+        pytest.param(
+            Sampling(with_tools=with_tools, approve=always),
+            False,
+            "basic",
+            "with_tools in mode basic",
+            id="with tools only, tools unknown",
+        ),
+    ],
+)
+async def test_the_handler_of_a_session_is_chosen_once(
+    sampling: Sampling, knows_tools: bool, mode: SamplingMode, answer: str
+) -> None:
+    chosen = sampling.session("calculator", knows_tools)
+
+    assert chosen.mode == mode
+    assert (await chosen.answer(wire())).content == [TextContent(text=answer)]
+
+
+def test_tools_are_advertised_exactly_when_their_handler_is_registered() -> None:
+    assert Sampling(with_tools=with_tools, approve=always).capability() == {"tools": {}}
+    assert Sampling(with_tools=with_tools, basic=basic, approve=always).capability() == {"tools": {}}
+    assert Sampling(basic=basic, approve=always).capability() == {}
+
+
+def test_sampling_without_a_handler_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match=r"^Sampling needs a handler: with_tools=..., basic=... or both$"):
+        Sampling(approve=always)
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        (wire(tools=[ADD]), "tools: this client did not declare sampling.tools"),
+        (wire(tools=[]), "tools: this client did not declare sampling.tools"),
+        (wire(toolChoice={"mode": "none"}), "toolChoice: this client did not declare sampling.tools"),
+        (wire(tool_choice={"mode": "none"}), "tool_choice: this client did not declare sampling.tools"),
+        (
+            wire(toolChoice=None, tool_choice={"mode": "auto"}),
+            "tool_choice: this client did not declare sampling.tools",
+        ),
+        (
+            wire(user(text()), assistant(text(), use("1")), user(result("1"))),
+            "messages[1]: tool_use: this client did not declare sampling.tools",
+        ),
+    ],
+    ids=["tools", "no tools", "toolChoice", "tool_choice", "behind a null", "what a loop left behind"],
+)
+async def test_basic_mode_refuses_whatever_mentions_tools(params: Wire, problem: str) -> None:
+    model = ScriptedModel()
+
+    refusal = await refused(Sampling(basic=model, approve=always).session("calculator", True), params)
+
+    assert said(refusal) == (-32602, problem)
+    assert model.requests == []
+
+
+async def test_basic_mode_takes_a_null_for_what_is_absent() -> None:
+    model = ScriptedModel("yes")
+
+    await Sampling(basic=model, approve=always).session("calculator", True).answer(wire(tools=None, toolChoice=None))
+
+    assert model.requests[0].tools == []
+
+
+# Refusals before anybody is asked
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"messages": []}, "malformed CreateMessageRequestParams: maxTokens: Field required"),
+        (wire(user({"type": "video"})), "malformed CreateMessageRequestParams: messages.0.content.0: "),
+        (wire(assistant(use("1"))), "messages[0]: tool_use '1' has no tool_result in a message after it"),
+        (wire(tools=[ADD, ADD]), "tools[1]: tools[0] has the name 'add' already"),
+        (wire(tool_choice={"mode": "required"}), "toolChoice: a tool is required, and the request offers none"),
+        (wire(maxTokens=0), "maxTokens: must be at least 1, not 0"),
+        (wire(user(text()), user(text()), user(text())), "this client's limit messages is 2, and the request has 3"),
+        (wire(user(text("12345678901"))), "this client's limit text is 10, and the request has 11"),
+    ],
+    ids=["malformed", "unknown content", "unbalanced", "doubled tool", "draft choice", "no tokens", "count", "size"],
+)
+async def test_a_broken_or_oversized_request_reaches_neither_approver_nor_model(params: Wire, problem: str) -> None:
+    asked: list[SamplingRequest] = []
+
+    async def approve(request: SamplingRequest) -> Allow:
+        asked.append(request)
+        return Allow()
+
+    model = ScriptedModel()
+    sampling = Sampling(with_tools=model, approve=approve, limits=SamplingLimits(messages=2, text=10))
+    refusal = await refused(sampling.session("calculator", True), params)
+
+    assert refusal.code == -32602
+    assert str(refusal).startswith(problem)
+    assert isinstance(refusal.__cause__, ProtocolError)
+    assert (asked, model.requests) == ([], [])
+
+
+async def test_a_denied_request_does_not_reach_the_model() -> None:
+    async def approve(request: SamplingRequest) -> Deny:
+        return Deny("not today")
+
+    model = ScriptedModel()
+    refusal = await refused(Sampling(with_tools=model, approve=approve).session("calculator", True), wire())
+
+    assert said(refusal) == (-1, "not today")
+    assert model.requests == []
+
+
+# What the model's side can do wrong
+
+
+async def test_what_a_handler_raises_stays_here(caplog: pytest.LogCaptureFixture) -> None:
+    mistake = RuntimeError("secret sk-123")
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        raise mistake
+
+    refusal = await refused(session(model), wire(user(text("private words"))))
+
+    assert said(refusal) == (-32603, "this client's model failed")
+    assert refusal.__cause__ is mistake
+    [record] = caplog.records
+    assert (record.name, record.levelno) == ("mcp_host.sampling.callbacks", logging.ERROR)
+    assert record.getMessage() == "sampling for calculator: this client's model failed"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is mistake
+
+
+async def test_what_a_handler_refuses_is_passed_on_as_it_is() -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        raise InputRefused(-32005, "come back tomorrow", {"retryAfter": 86400})
+
+    with pytest.raises(InputRefused) as refusal:
+        await session(model).answer(wire())
+
+    assert said(refusal.value) == (-32005, "come back tomorrow")
+    assert refusal.value.data == {"retryAfter": 86400}
+    assert refusal.value.__cause__ is None
+
+
+async def test_an_illegal_answer_never_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        call = ToolUseContent(id="1", name="format_disk", input={"what": "private words"})
+        return CreateMessageResult(content=call, model="m")
+
+    refusal = await refused(session(model), wire(tools=[ADD]))
+
+    assert said(refusal) == (-32603, "this client's model gave an answer that the request does not allow")
+    assert isinstance(refusal.__cause__, SamplingError)
+    assert caplog.record_tuples == [
+        (
+            "mcp_host.sampling.session",
+            logging.ERROR,
+            "sampling for calculator: the handler's answer is not legal: "
+            "it calls 'format_disk', which the request does not offer",
+        )
+    ]
+
+
+async def test_a_handler_that_is_not_async_fails_like_any_other() -> None:
+    def model(request: SamplingRequest) -> CreateMessageResult:
+        return request.reply("too simple")
+
+    refusal = await refused(session(model), wire())  # type: ignore[arg-type]  # the mistake under test
+
+    assert said(refusal) == (-32603, "this client's model failed")
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancelled_task_inside_the_handler_is_a_failure_of_the_handler() -> None:
+    """On asyncio it looks like our own cancellation, which would leave the server without an answer."""
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        inner = asyncio.ensure_future(asyncio.Event().wait())
+        inner.cancel()
+        await inner
+        return request.reply("never")
+
+    refusal = await refused(session(model), wire())
+
+    assert said(refusal) == (-32603, "this client's model failed")
+
+
+async def test_cancelling_whoever_waits_cancels_the_handler() -> None:
+    turnstile = Turnstile()
+    asked = session(turnstile, limits=SamplingLimits(at_once_per_server=1))
+
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            tasks.start_soon(asked.answer, wire())
+            await wait_all_tasks_blocked()
+            assert turnstile.inside == 1
+            tasks.cancel_scope.cancel()
+        assert turnstile.inside == 0
+        turnstile.opened.set()
+        await asked.answer(wire())  # the place was given back
+
+
+# Places and time
+
+
+async def test_a_storm_of_requests_is_answered_a_few_at_a_time() -> None:
+    turnstile = Turnstile()
+    sampling = Sampling(with_tools=turnstile, approve=always)
+    servers = [sampling.session(f"server {n}", True) for n in range(6)]
+    answers: list[CreateMessageResult] = []
+
+    async def ask(server: SamplingSession) -> None:
+        answers.append(await server.answer(wire()))
+
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(ask, servers[0])
+            await wait_all_tasks_blocked()
+            assert turnstile.inside == 4
+            for server in servers[1:]:
+                for _ in range(10):
+                    tasks.start_soon(ask, server)
+            await wait_all_tasks_blocked()
+            assert turnstile.inside == 16
+            turnstile.opened.set()
+
+    assert len(answers) == 60
+    assert turnstile.most == 16
+
+
+async def test_too_many_waiting_are_refused_at_once_and_told_the_limit() -> None:
+    turnstile = Turnstile()
+    asked = session(turnstile, limits=SamplingLimits(at_once_per_server=1, waiting=1))
+
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(asked.answer, wire())
+                await wait_all_tasks_blocked()
+            refusal = await refused(asked, wire())
+            turnstile.opened.set()
+
+    assert said(refusal) == (-32010, "this client's limit waiting is 1 requests")
+
+
+async def never(request: SamplingRequest) -> Allow:
+    await Event().wait()
+    return Allow()
+
+
+@pytest.mark.parametrize(
+    ("approve", "places"),
+    [(always, 1), (never, 1), (always, 0)],
+    ids=["in the handler", "in the approver", "waiting for a place"],
+)
+async def test_an_answer_that_takes_too_long_is_cancelled_and_refused(
+    approve: Approve, places: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    turnstile = Turnstile()
+    share = Places(1).share(at_once=places, waiting=1)
+    asked = SamplingSession(turnstile, "with_tools", "calculator", approve, SamplingLimits(seconds=0), share)
+
+    refusal = await refused(asked, wire())
+
+    assert said(refusal) == (-32011, "this client's limit for one answer is 0 seconds")
+    assert turnstile.inside == 0
+    assert share.room == places
+    assert caplog.record_tuples == [
+        ("mcp_host.sampling.session", logging.WARNING, "sampling for calculator took longer than 0 s")
+    ]
+
+
+async def test_a_handlers_own_timeout_is_not_taken_for_ours() -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        with fail_after(0):
+            await Event().wait()
+        return request.reply("never")
+
+    refusal = await refused(session(model), wire())
+
+    assert said(refusal) == (-32603, "this client's model failed")
+    assert isinstance(refusal.__cause__, TimeoutError)
+
+
+def test_one_registration_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
+    model = ScriptedModel("one", "two")
+    sampling = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1))
+
+    async def once() -> None:
+        with fail_after(5), CancelScope():
+            await sampling.session("calculator", True).answer(wire())
+
+    for _ in range(2):
+        anyio.run(once, backend=anyio_backend_name)
+    assert len(model.requests) == 2
+
+
+# Alone, as a sampling callback of another client
+
+
+async def test_a_callback_takes_and_returns_what_is_on_the_wire() -> None:
+    callback = Sampling(with_tools=ScriptedModel("3."), approve=always).callback(server="calculator")
+
+    assert await callback(wire(tools=[ADD])) == {
+        "result": {
+            "role": "assistant",
+            "content": {"type": "text", "text": "3."},
+            "model": "scripted",
+            "stopReason": "endTurn",
+        }
+    }
+
+
+async def test_a_callback_returns_a_refusal_as_an_error() -> None:
+    callback = Sampling(with_tools=ScriptedModel(), approve=always).callback(server="calculator", knows_tools=False)
+
+    assert await callback(wire(tools=[ADD])) == {
+        "error": {"code": -32602, "message": "tools: this client did not declare sampling.tools"}
+    }
+
+
+async def test_a_callback_passes_on_the_data_of_a_refusal() -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        raise InputRefused(-32005, "later", {"retryAfter": 1})
+
+    assert await session(model).respond(wire()) == {
+        "error": {"code": -32005, "message": "later", "data": {"retryAfter": 1}}
+    }

@@ -1,0 +1,272 @@
+"""Asking in a real (pseudo-)terminal: the answer, the deadline, and what is left behind."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from anyio import CancelScope, create_task_group, fail_after, wait_all_tasks_blocked, wait_readable
+
+from mcp_host.sampling import Allow, Deny, ask_in_terminal
+from mcp_host.sampling import terminal as asking
+from mcp_host.sampling.terminal import IN_BACKGROUND, NO_TERMINAL, QUESTION, ask
+from tests.sampling.asking import request, text, user
+
+WITHDRAWN = "(the question was withdrawn)"
+
+
+class Screen:
+    """The far end of a terminal, where a person sits."""
+
+    def __init__(self) -> None:
+        self.keyboard, self._near = pty.openpty()
+        os.set_blocking(self.keyboard, False)
+        self.path = os.ttyname(self._near)
+        self.seen = ""
+
+    async def shows(self, words: str) -> str:
+        """Wait until *words* are on the screen, and return everything up to them."""
+        while words not in self.seen:
+            await wait_readable(self.keyboard)
+            self.seen += os.read(self.keyboard, 65_536).decode()
+        shown, _, self.seen = self.seen.partition(words)
+        return shown
+
+    def press(self, keys: str) -> None:
+        os.write(self.keyboard, keys.encode())
+
+    def hold(self) -> None:
+        termios.tcflow(self._near, termios.TCOOFF)
+
+    def release(self) -> None:
+        termios.tcflow(self._near, termios.TCOON)
+
+    def resize(self, columns: int) -> None:
+        termios.tcsetwinsize(self._near, (24, columns))
+
+    def unplug(self) -> None:
+        os.close(self.keyboard)
+        self.keyboard = -1
+
+    def close(self) -> None:
+        os.close(self._near)
+        if self.keyboard >= 0:
+            os.close(self.keyboard)
+
+
+@pytest.fixture
+def screen() -> Iterator[Screen]:
+    screen = Screen()
+    yield screen
+    screen.close()
+
+
+@pytest.mark.parametrize(
+    ("keys", "decision"),
+    [
+        pytest.param("y\n", Allow(), id="y"),
+        pytest.param("Yes\n", Allow(), id="Yes"),
+        pytest.param("  y \n", Allow(), id="y with spaces"),
+        pytest.param("n\n", Deny(), id="n"),
+        pytest.param("\n", Deny(), id="Enter"),
+        pytest.param("yep\n", Deny(), id="another word"),
+        pytest.param("\x04", Deny(), id="Ctrl-D"),
+        pytest.param("y" * 2000 + "\n", Deny(), id="a pasted page"),
+    ],
+)
+async def test_only_a_yes_allows(keys: str, decision: Allow | Deny, screen: Screen) -> None:
+    answers: list[Allow | Deny] = []
+
+    async def question() -> None:
+        answers.append(await ask(request(), screen.path))
+
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            tasks.start_soon(question)
+            shown = await screen.shows(QUESTION)
+            screen.press(keys)
+
+    assert answers == [decision]
+    assert shown == "\r\nA server asks for up to 100 tokens of your model\r\n  | calculator\r\nuser\r\n  | hello\r\n"
+
+
+async def test_the_question_is_as_wide_as_the_terminal(screen: Screen) -> None:
+    screen.resize(50)
+
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            tasks.start_soon(ask, request(user(text("x" * 60))), screen.path)
+            shown = await screen.shows(QUESTION)
+            screen.press("n\n")
+
+    assert shown.endswith(f"  | {'x' * 46}\r\n  | {'x' * 14}\r\n")
+
+
+async def test_keys_pressed_before_the_question_do_not_answer_it(screen: Screen) -> None:
+    answers: list[Allow | Deny] = []
+
+    async def question() -> None:
+        answers.append(await ask(request(), screen.path))
+
+    screen.press("y\n")
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            tasks.start_soon(question)
+            await screen.shows(QUESTION)
+            await wait_all_tasks_blocked()
+            assert answers == []
+            screen.press("n\n")
+
+    assert answers == [Deny()]
+
+
+async def test_a_deadline_ends_the_question_and_leaves_no_reader_behind(screen: Screen) -> None:
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            tasks.start_soon(ask, request(), screen.path)
+            await screen.shows(QUESTION)
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        await screen.shows(WITHDRAWN)
+        screen.press("for the host itself\n")
+        with os.fdopen(os.open(screen.path, os.O_RDONLY | os.O_NOCTTY), "rb", buffering=0) as host:
+            await wait_readable(host)
+            assert host.read(100) == b"for the host itself\n"
+
+
+async def test_a_question_that_never_began_writes_and_reads_nothing(screen: Screen) -> None:
+    with CancelScope() as scope:
+        scope.cancel()
+        await ask(request(), screen.path)
+
+    with pytest.raises(BlockingIOError):
+        os.read(screen.keyboard, 1)
+
+
+async def test_a_terminal_that_is_held_holds_up_nobody_else(screen: Screen) -> None:
+    """Ctrl-S stops the terminal, not the event loop."""
+    answers: list[Allow | Deny] = []
+
+    async def question() -> None:
+        answers.append(await ask(request(), screen.path))
+
+    screen.hold()
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            tasks.start_soon(question)
+            await wait_all_tasks_blocked()
+            with pytest.raises(BlockingIOError):
+                os.read(screen.keyboard, 1)
+            screen.release()
+            await screen.shows(QUESTION)
+            screen.press("y\n")
+
+    assert answers == [Allow()]
+
+
+async def test_a_terminal_that_goes_away_denies(screen: Screen) -> None:
+    answers: list[Allow | Deny] = []
+
+    async def question() -> None:
+        answers.append(await ask(request(), screen.path))
+
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            tasks.start_soon(question)
+            await screen.shows(QUESTION)
+            await wait_all_tasks_blocked()
+            screen.unplug()  # looks like Ctrl-D from here
+
+    assert answers == [Deny()]
+
+
+async def test_without_a_terminal_the_answer_is_no(tmp_path: Path) -> None:
+    assert await ask(request(), str(tmp_path / "nothing")) == Deny("this client has no terminal to ask its user in")
+
+
+async def test_what_is_no_terminal_is_not_asked_in(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    assert await ask(request(), str(tmp_path / "file")) == Deny(NO_TERMINAL)
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+async def test_questions_are_asked_one_at_a_time(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "terminal_path", lambda: screen.path)
+    answers: dict[str, Allow | Deny] = {}
+
+    async def question(server: str) -> None:
+        answers[server] = await ask_in_terminal(request(server=server))
+
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            for server in ("first", "second", "third"):
+                tasks.start_soon(question, server)
+                await wait_all_tasks_blocked()
+            for server, key in [("first", "n"), ("second", "y")]:
+                assert f"| {server}\r\n" in await screen.shows(QUESTION)
+                await wait_all_tasks_blocked()
+                assert QUESTION not in screen.seen
+                screen.press(f"{key}\n")
+            await screen.shows(QUESTION)
+            tasks.cancel_scope.cancel()
+
+    assert answers == {"first": Deny(), "second": Allow()}
+
+
+HOST = """
+import os, sys, anyio
+from mcp_host.sampling import SamplingRequest, ask_in_terminal
+from mcp_host.types import CreateMessageRequestParams
+
+if len(sys.argv) > 1:
+    os.open(sys.argv[1], os.O_RDWR)  # the first terminal that a session leader opens controls it
+if len(sys.argv) > 2:
+    if child := os.fork():
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    os.setpgid(0, 0)  # as a shell does for a job in the background
+params = CreateMessageRequestParams.from_wire({"messages": [], "maxTokens": 7})
+decision = anyio.run(ask_in_terminal, SamplingRequest(params=params, server="calculator"))
+print(decision)
+"""
+
+
+def host(*arguments: str) -> subprocess.Popen[str]:
+    """A host as a service would start it: its standard streams are no terminal."""
+    return subprocess.Popen(
+        [sys.executable, "-c", HOST, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+async def test_a_host_with_redirected_streams_asks_in_the_terminal_that_controls_it(screen: Screen) -> None:
+    with fail_after(30), host(screen.path) as process:
+        assert "7 tokens" in await screen.shows(QUESTION)
+        screen.press("y\n")
+        output, errors = process.communicate(timeout=20)
+
+    assert (output, errors) == ("Allow()\n", "")
+
+
+def test_a_host_without_a_terminal_denies() -> None:
+    with host() as process:
+        output, errors = process.communicate(timeout=20)
+
+    assert (output, errors) == (f"Deny(reason='{NO_TERMINAL}')\n", "")
+
+
+def test_a_host_in_the_background_denies_instead_of_being_stopped(screen: Screen) -> None:
+    with host(screen.path, "in the background") as process:
+        output, errors = process.communicate(timeout=20)
+
+    assert (output, errors, process.returncode) == (f"Deny(reason='{IN_BACKGROUND}')\n", "", 0)
