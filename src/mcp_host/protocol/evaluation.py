@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from referencing import Resource, Specification
     from referencing._core import Resolved, Resolver
 
-MAX_DEPTH = 150  # schemas within schemas that are being applied: 3 to 5 frames of Python's stack each
+MAX_DEPTH = 200  # schemas within schemas that are being applied: 3 to 5 frames of Python's stack each
 SHOWN = 60  # characters of a value or a name in a message
 PATH_SHOWN = 120
 
@@ -73,7 +73,7 @@ def canonical(value: object, budget: Budget) -> str:
     budget.spend()
     match value:
         case str():
-            budget.spend(len(value) // 64)
+            budget.spend(len(value) // 4096)  # copying text is fast
             return f'"{len(value)}:{value}'
         case None | True | False:
             return repr(value)
@@ -160,19 +160,19 @@ class Evaluation:
         self, schema: Any, value: object, scope: Resolver[Any], met: set[str | int] | None = None
     ) -> Mismatch | None:
         """Apply *schema*, which *scope* is inside of already."""
-        self.budget.spend()
         if isinstance(schema, bool):
+            self.budget.spend()
             return None if schema else Mismatch(f"{shown(value)} is not allowed here")
         plan = self._prepared.plans.get(id(schema))
         if plan is None:
             plan = self._prepared.plans[id(schema)] = self.dialect.plan(schema)
+        self.budget.spend(1 + len(plan) // 4)
         if self._depth >= MAX_DEPTH:
             raise UncheckableSchema(f"it nests more than {MAX_DEPTH} schemas")
         here = Here(schema, scope, set() if met is None else met)
         mismatch = None
         self._depth += 1
         for keyword, demand in plan:
-            self.budget.spend()
             mismatch = keyword(self, demand, value, here)
             if mismatch is not None:
                 break
@@ -217,7 +217,8 @@ class Evaluation:
     def resolve_recursive(self, here: Here) -> Resolved[Any]:
         from referencing.jsonschema import lookup_recursive_ref
 
-        return lookup_recursive_ref(here.scope)
+        known = None if self._prepared.dynamic else self._prepared.targets.get(id(here.schema))
+        return lookup_recursive_ref(here.scope) if known is None else known
 
     def found(self, source: str, text: str) -> bool:
         return self._prepared.patterns[source].found_in(text, self.budget)

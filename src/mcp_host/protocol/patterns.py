@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar, assert_never
 
 from mcp_host.protocol.pattern_syntax import (
     WORD,
@@ -38,6 +38,7 @@ MAX_REMEMBERED = 10_000  # numbers of nodes in the moves that one pattern rememb
 CHARACTERS_PER_STEP = 8  # a remembered move takes an eighth of the time of a step
 ACCEPTED = (-1,)
 
+T = TypeVar("T")
 Moves: TypeAlias = dict[tuple[tuple[int, ...], str], tuple[int, ...]]
 
 
@@ -68,6 +69,11 @@ class Pattern:
         self._program = Program()
         self._start = self._program.write(read(source), self._program.accept)
 
+    @property
+    def size(self) -> int:
+        """How many nodes its automaton has."""
+        return self._program.size
+
     def found_in(self, text: str, budget: Budget) -> bool:
         """Whether any part of *text* matches.
 
@@ -88,45 +94,45 @@ class Program:
         self._moves: dict[tuple[int, ...], Moves] = {}
         self._room = MAX_REMEMBERED
         self._steady = True
-        self._size = 0
+        self.size = 0
         self.accept = self._new()
 
     def _new(self) -> int:
         """The number of one more node. Counts as well what writes no node, such as `(){1000}`."""
-        self._size += 1
-        if self._size > MAX_PROGRAM:
+        self.size += 1
+        if self.size > MAX_PROGRAM:
             raise UnsupportedPattern(f"its repetitions amount to more than {MAX_PROGRAM} steps")
-        return self._size
+        return self.size
 
     def write(self, tree: Node, then: int) -> int:
         """Write *tree* so that *then* follows it; return where it begins."""
         match tree:
+            case Char(accepts):
+                return self._put(self._takes, (accepts, then))
+            case Edge(kind):
+                self._steady = self._steady and kind in ("start", "end")
+                return self._put(self._edges, (kind, then))
+            case Ahead(part, negated):
+                self._steady = False
+                return self._put(self._aheads, (self.write(part, self.accept), negated, then))
             case Series(parts):
                 for part in reversed(parts):
                     then = self.write(part, then)
                 self._new()
                 return then
             case Choice(options):
-                starts = [self.write(option, then) for option in options]
-                return reduce(self._fork, starts)
+                return reduce(self._fork, [self.write(option, then) for option in options])
             case Repeat(part, least, most):
                 return self._repeat(part, least, most, then)
+        assert_never(tree)
+
+    def _put(self, table: dict[int, T], entry: T) -> int:
         here = self._new()
-        match tree:
-            case Char(accepts):
-                self._takes[here] = accepts, then
-            case Edge(kind):
-                self._edges[here] = kind, then
-                self._steady = self._steady and kind in ("start", "end")
-            case Ahead(part, negated):
-                self._steady = False
-                self._aheads[here] = self.write(part, self.accept), negated, then
+        table[here] = entry
         return here
 
     def _fork(self, one: int, other: int) -> int:
-        here = self._new()
-        self._forks[here] = one, other
-        return here
+        return self._put(self._forks, (one, other))
 
     def _repeat(self, part: Node, least: int, most: int | None, then: int) -> int:
         if most is None:
@@ -143,12 +149,13 @@ class Program:
 
     def run(self, start: int, text: str, at: int, budget: Budget, *, anywhere: bool) -> bool:
         """Whether what begins at *start* matches from *at* on (or, *anywhere*, from any later place)."""
-        budget.spend((len(text) - at) // CHARACTERS_PER_STEP + 1)
+        budget.spend((len(text) - at) // CHARACTERS_PER_STEP + 2)
         anchored = self._edges.get(start, ("", 0))[0] == "start"
         again = (start,) if anywhere and not anchored else ()
         moves = self._moves.setdefault(again, {})
         alive: tuple[int, ...] = (start,)
-        for place in range(at, len(text) + 1):
+        place = at
+        while True:
             key = alive, text[place : place + 1]
             alive = moves.get(key, ()) if place else ()
             if not alive:
@@ -156,7 +163,7 @@ class Program:
                 self._remember(moves, key, alive, place)
             if alive in (ACCEPTED, ()):
                 return alive == ACCEPTED
-        return False
+            place += 1
 
     def _move(
         self, alive: tuple[int, ...], again: tuple[int, ...], text: str, place: int, budget: Budget
