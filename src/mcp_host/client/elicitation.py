@@ -226,7 +226,9 @@ def read_url(params: dict[str, Any]) -> ElicitRequestURLParams:
     except ProtocolError as exc:
         raise InputRefused(INVALID_PARAMS, str(exc)) from exc
     if not is_web_url(visit.url):
-        raise InputRefused(INVALID_PARAMS, f"this client opens only plain http and https URLs, not {excerpt(visit.url, 80)}")
+        raise InputRefused(
+            INVALID_PARAMS, f"this client opens only plain http and https URLs, not {excerpt(visit.url, 80)}"
+        )
     return visit
 
 

@@ -65,10 +65,10 @@ def _snapshot(roots: Sequence[RootLike]) -> tuple[Root, ...]:
 
 
 def _root(root: RootLike) -> Root:
-    if isinstance(root, str) and "://" in root:
-        root = Root(uri=root)
-    if not isinstance(root, Root):
-        root = Root(uri=PurePath(root).as_uri())  # a ValueError for what is relative
+    if isinstance(root, str):
+        root = Root(uri=root) if "://" in root else PurePath(root)
+    if isinstance(root, PurePath):
+        root = Root(uri=root.as_uri())  # a ValueError for what is relative
     url = urlsplit(root.uri)
     if url.scheme != "file" or not root.uri.lower().startswith("file://"):
         raise ValueError(f'a root "MUST be a file:// URI", not {root.uri!r}')

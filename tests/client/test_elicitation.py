@@ -1,0 +1,312 @@
+"""Asking the user on a server's behalf."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest, is_web_url, read_elicitations
+from mcp_host.errors import InputRefused
+from mcp_host.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 2},
+        "color": {"type": "string", "enum": ["red", "green"], "default": "red"},
+        "count": {"type": "integer", "default": 3},
+        "sure": {"type": "boolean", "default": False},
+        "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "default": ["a"]},
+        "note": {"type": "string", "default": None},
+    },
+    "required": ["name"],
+}
+FORM: dict[str, Any] = {"message": "Who?", "requestedSchema": SCHEMA}
+URL: dict[str, Any] = {"mode": "url", "message": "Sign in", "url": "https://id.example/go?x=1", "elicitationId": "e-1"}
+DEFAULTS = {"color": "red", "count": 3, "sure": False, "tags": ["a"]}
+
+Answer = Callable[[FormRequest], ElicitResult]
+
+
+def form_handler(answer: Answer) -> Callable[[FormRequest], Awaitable[ElicitResult]]:
+    async def handler(request: FormRequest) -> ElicitResult:
+        return answer(request)
+
+    return handler
+
+
+def url_handler(answer: Callable[[UrlRequest], Any]) -> Callable[[UrlRequest], Awaitable[Any]]:
+    async def handler(request: UrlRequest) -> Any:
+        return answer(request)
+
+    return handler
+
+
+async def fill_in(answer: Answer, params: dict[str, Any] = FORM) -> ElicitResult:
+    return await Elicitation(form=form_handler(answer)).answer(params, server="shop")
+
+
+async def refusal(elicitation: Elicitation, params: dict[str, Any]) -> tuple[int, str]:
+    with pytest.raises(InputRefused) as caught:
+        await elicitation.answer(params, server="shop")
+    return caught.value.code, str(caught.value)
+
+
+FORMS = form_handler(FormRequest.decline)
+URLS = url_handler(UrlRequest.accept)
+
+
+@pytest.mark.parametrize(
+    ("elicitation", "capability"),
+    [
+        (Elicitation(form=FORMS), {"form": {}}),
+        (Elicitation(url=URLS), {"url": {}}),
+        (Elicitation(form=FORMS, url=URLS), {"form": {}, "url": {}}),
+    ],
+    ids=["form", "url", "both"],
+)
+async def test_the_modes_with_a_handler_are_the_capability(
+    elicitation: Elicitation, capability: dict[str, Any]
+) -> None:
+    assert elicitation.capability() == capability
+
+
+async def test_a_registration_without_a_handler_is_a_mistake_and_a_good_one_is_frozen() -> None:
+    with pytest.raises(ValueError, match="needs a handler"):
+        Elicitation()
+    elicitation = Elicitation(form=FORMS)
+    with pytest.raises(FrozenInstanceError):
+        elicitation.form = None  # type: ignore[misc]  # that is the point
+
+
+@pytest.mark.parametrize("mode", [{}, {"mode": "form"}, {"mode": None}], ids=["absent", "form", "null"])
+async def test_a_form_reaches_its_handler_with_all_that_the_server_sent(mode: dict[str, Any]) -> None:
+    seen: list[FormRequest] = []
+
+    def answer(request: FormRequest) -> ElicitResult:
+        seen.append(request)
+        return request.cancel()
+
+    result = await fill_in(answer, {**FORM, **mode, "_meta": {"k": "v"}})
+
+    assert result == ElicitResult(action="cancel")
+    (request,) = seen
+    assert (request.server, request.message, request.requested_schema) == ("shop", "Who?", SCHEMA)
+    assert request.params.meta == {"k": "v"}
+    assert request.defaults == DEFAULTS
+
+
+async def test_accepting_fills_in_the_defaults_of_what_was_not_given() -> None:
+    result = await fill_in(lambda request: request.accept({"name": "Ann", "count": 1}, sure=True))
+
+    assert result.to_wire() == {
+        "action": "accept",
+        "content": {"name": "Ann", "color": "red", "count": 1, "sure": True, "tags": ["a"]},
+    }
+
+
+async def test_a_field_may_be_called_as_the_parameters_are() -> None:
+    schema = {"type": "object", "properties": {"content": {"type": "string"}, "self": {"type": "string"}}}
+
+    result = await fill_in(lambda request: request.accept(content="c", self="s"), {**FORM, "requestedSchema": schema})
+
+    assert result.content == {"content": "c", "self": "s"}
+
+
+async def test_declining_has_no_content() -> None:
+    assert (await fill_in(FormRequest.decline)).to_wire() == {"action": "decline"}
+
+
+async def test_a_whole_result_leaves_defaults_out() -> None:
+    result = await fill_in(lambda _: ElicitResult(action="accept", content={"name": "Ann"}))
+
+    assert result.content == {"name": "Ann"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lambda request: request.accept(name="A"), 'not what the server asked for: $.name: "A" is shorter than 2'),
+        (lambda request: request.accept(), 'not what the server asked for: "name" is missing'),
+        (lambda _: ElicitResult(action="accept"), 'not what the server asked for: "name" is missing'),
+        (
+            lambda _: ElicitResult(action="accept", content={"name": 5}),
+            "not what the server asked for: $.name: 5 is not of type string",
+        ),
+        (lambda _: {"action": "accept"}, "an elicitation handler returns an ElicitResult, not dict"),
+    ],
+    ids=["too short", "missing", "no content", "of another type", "no result"],
+)
+async def test_an_answer_that_does_not_fit_tells_the_handlers_author_and_not_the_server(
+    answer: Answer, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(InputRefused) as caught:
+        await fill_in(answer)
+
+    assert (caught.value.code, str(caught.value)) == (-32603, "this client could not ask its user")
+    assert str(caught.value.__cause__) == told
+    assert told in caplog.text
+
+
+async def test_a_value_that_no_form_can_hold_is_a_mistake_of_the_handlers_author() -> None:
+    params = {**FORM, "requestedSchema": {"type": "object", "properties": {"a": {}}}}
+
+    with pytest.raises(InputRefused) as caught:
+        await fill_in(lambda request: request.accept(a={"b": 1}), params)
+
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+async def test_what_a_handler_raises_is_logged_and_kept_from_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    secret = RuntimeError("the user's password is hunter2")
+
+    def fail(_: object) -> ElicitResult:
+        raise secret
+
+    with pytest.raises(InputRefused) as caught:
+        await fill_in(fail)
+
+    assert (caught.value.code, str(caught.value), caught.value.data) == (
+        -32603,
+        "this client could not ask its user",
+        None,
+    )
+    assert caught.value.__cause__ is secret
+    assert [record.getMessage() for record in caplog.records] == [
+        "elicitation for shop: this client could not ask its user"
+    ]
+    assert "hunter2" in caplog.text
+
+
+async def test_a_handler_may_refuse_in_its_own_words() -> None:
+    def refuse(_: object) -> ElicitResult:
+        raise InputRefused(-1, "not now")
+
+    assert await refusal(Elicitation(form=form_handler(refuse)), FORM) == (-1, "not now")
+
+
+async def test_an_answer_to_a_schema_that_cannot_be_checked_goes_out_with_a_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?<=x)y"}}}
+
+    result = await fill_in(lambda request: request.accept(a="b"), {**FORM, "requestedSchema": schema})
+
+    assert result.content == {"a": "b"}
+    assert [(record.levelno, record.getMessage().partition(": ")[0]) for record in caplog.records] == [
+        (logging.WARNING, "an answer for shop goes out unchecked")
+    ]
+
+
+async def test_fields_that_are_no_objects_have_no_defaults() -> None:
+    params = {**FORM, "requestedSchema": {"type": "object", "properties": {"a": True, "b": {"default": 1}}}}
+    seen: list[dict[str, Any]] = []
+
+    def answer(request: FormRequest) -> ElicitResult:
+        seen.append(request.defaults)
+        return request.decline()
+
+    await fill_in(answer, params)
+
+    assert seen == [{"b": 1}]
+
+
+async def test_a_request_built_by_hand_needs_no_properties() -> None:
+    request = FormRequest("shop", ElicitRequestFormParams(message="Who?", requested_schema={"type": "object"}))
+
+    assert request.accept(a=1) == ElicitResult(action="accept", content={"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("elicitation", "params", "reason"),
+    [
+        (Elicitation(form=FORMS), URL, "this client offers elicitation by form, not 'url'"),
+        (Elicitation(url=URLS), FORM, "this client offers elicitation by url, not 'form'"),
+        (Elicitation(form=FORMS, url=URLS), {**FORM, "mode": "voice"}, "this client offers elicitation by form and url, not 'voice'"),
+        (Elicitation(form=FORMS), {**FORM, "mode": ["form"]}, "this client offers elicitation by form, not ['form']"),
+        (Elicitation(form=FORMS), {"requestedSchema": SCHEMA}, "malformed ElicitRequestFormParams: message: Field required"),
+        (Elicitation(form=FORMS), {**FORM, "requestedSchema": {"type": "string"}}, 'requestedSchema needs "type": "object" and an object of "properties"'),
+        (Elicitation(form=FORMS), {**FORM, "requestedSchema": {"type": "object", "properties": []}}, 'requestedSchema needs "type": "object" and an object of "properties"'),
+        (Elicitation(url=URLS), {"mode": "url", "message": "m"}, "malformed ElicitRequestURLParams: url: Field required"),
+        (Elicitation(url=URLS), {**URL, "url": "file:///etc/passwd"}, "this client opens only plain http and https URLs, not file:///etc/passwd"),
+    ],
+)  # fmt: skip
+async def test_a_request_that_was_never_offered_or_is_malformed_is_refused(
+    elicitation: Elicitation, params: dict[str, Any], reason: str
+) -> None:
+    assert await refusal(elicitation, params) == (-32602, reason)
+
+
+async def test_a_url_reaches_its_handler_with_the_host_to_show() -> None:
+    seen: list[UrlRequest] = []
+
+    def answer(request: UrlRequest) -> ElicitResult:
+        seen.append(request)
+        return request.accept()
+
+    url = "https://bank.example@Evil.example:8443/pay"
+    result = await Elicitation(url=url_handler(answer)).answer({**URL, "url": url}, server="shop")
+
+    assert result.to_wire() == {"action": "accept"}
+    (request,) = seen
+    assert (request.server, request.message, request.url, request.host) == ("shop", "Sign in", url, "evil.example")
+    assert (request.elicitation_id, request.params.mode) == ("e-1", "url")
+
+
+async def test_an_answer_to_a_url_has_no_content() -> None:
+    handler = url_handler(lambda _: ElicitResult(action="accept", content={"code": "1"}))
+
+    assert await refusal(Elicitation(url=handler), URL) == (-32603, "this client could not ask its user")
+
+
+@pytest.mark.parametrize(
+    ("url", "fine"),
+    [
+        ("https://a.example/x?y#z", True),
+        ("HTTP://A.example:80", True),
+        ("http://[::1]:8000/", True),
+        ("http://127.0.0.1/", True),
+        ("javascript:alert(1)", False),
+        ("data:text/html,x", False),
+        ("ftp://a.example/", False),
+        ("vscode://open", False),
+        ("/relative", False),
+        ("https:a.example", False),
+        ("https:///a.example", False),
+        ("https://", False),
+        ("https://[::1", False),
+        ("https://a.example\\@b.example/", False),
+        ("https://a.example/ b", False),
+        ("https://a.example/\r\nb", False),
+        ("https://a%2eexample/", False),
+        ("https://\u0430pple.example/", False),
+        ("", False),
+    ],
+)
+async def test_only_plain_web_urls_are_passed_on(url: str, fine: bool) -> None:
+    assert is_web_url(url) is fine
+
+
+@pytest.mark.parametrize(
+    ("data", "urls"),
+    [
+        ({"elicitations": [URL]}, [ElicitRequestURLParams.from_wire(URL)]),
+        ({"elicitations": [5, {}, {**URL, "url": "file:///"}, FORM, URL]}, [ElicitRequestURLParams.from_wire(URL)]),
+        ({"elicitations": []}, []),
+        ({"elicitations": URL}, []),
+        ({}, []),
+        ([URL], []),
+        ("elicitations", []),
+        (None, []),
+    ],
+)
+async def test_the_error_that_requires_urls_is_read_as_far_as_it_can_be(
+    data: object, urls: list[ElicitRequestURLParams]
+) -> None:
+    assert read_elicitations(data) == urls

@@ -1,0 +1,113 @@
+"""The folders that a host lets its servers work in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import pytest
+
+from mcp_host.client.roots import RootLike, Roots
+from mcp_host.errors import InputRefused
+from mcp_host.types import ListRootsResult, Root
+
+pytestmark = pytest.mark.anyio
+
+NAMED = Root(uri="file:///srv/data", name="Data")
+
+
+@pytest.mark.parametrize(
+    ("root", "wire"),
+    [
+        (NAMED, {"uri": "file:///srv/data", "name": "Data"}),
+        (PurePosixPath("/srv/my data"), {"uri": "file:///srv/my%20data"}),
+        (PureWindowsPath("C:\\work"), {"uri": "file:///C:/work"}),
+        ("/srv/é", {"uri": "file:///srv/%C3%A9"}),
+        ("file://host/share", {"uri": "file://host/share"}),
+    ],
+    ids=["root", "path", "windows path", "text path", "uri"],
+)
+async def test_a_root_is_a_root_a_path_or_a_file_uri(root: RootLike, wire: dict[str, str]) -> None:
+    assert (await Roots([root]).answer()).to_wire() == {"roots": [wire]}
+
+
+@pytest.mark.parametrize(
+    ("root", "reason"),
+    [
+        ("relative/path", "relative path"),
+        (Path("relative"), "relative path"),
+        ("https://a.example/", 'a root "MUST be a file:// URI"'),
+        (Root(uri="https://a.example/"), 'a root "MUST be a file:// URI"'),
+        (Root(uri="file:relative"), 'a root "MUST be a file:// URI"'),
+        ("/srv/../etc", "must not climb"),
+        ("file:///srv/%2e%2E/etc", "must not climb"),
+    ],
+)
+async def test_what_no_server_could_use_or_what_climbs_is_a_mistake(root: RootLike, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Roots([root])
+
+
+async def test_one_path_is_no_list_of_paths() -> None:
+    with pytest.raises(ValueError, match="a list of roots"):
+        Roots("/srv")
+
+
+async def test_having_roots_is_the_capability() -> None:
+    assert Roots([]).capability() == {"listChanged": True}
+
+
+async def test_the_list_is_a_snapshot_until_it_is_replaced() -> None:
+    given: list[RootLike] = [NAMED]
+    roots = Roots(given)
+    given.append("/other")
+
+    before = await roots.answer()
+    roots.replace(["/new"])
+    after = await roots.answer()
+
+    assert before == ListRootsResult(roots=[NAMED])
+    assert after == ListRootsResult(roots=[Root(uri="file:///new")])
+
+
+async def test_a_bad_replacement_leaves_the_old_list() -> None:
+    roots = Roots([NAMED])
+
+    with pytest.raises(ValueError, match="relative"):
+        roots.replace(["/good", "bad"])
+
+    assert await roots.answer() == ListRootsResult(roots=[NAMED])
+
+
+async def test_a_function_is_asked_each_time() -> None:
+    answers = iter([["/one"], ["/two"]])
+
+    async def current() -> Sequence[RootLike]:
+        return next(answers)
+
+    roots = Roots(current)
+
+    assert await roots.answer() == ListRootsResult(roots=[Root(uri="file:///one")])
+    assert await roots.answer() == ListRootsResult(roots=[Root(uri="file:///two")])
+
+
+async def test_a_function_that_fails_is_logged_and_kept_from_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    secret = OSError("/home/ann is gone")
+
+    async def fail() -> Sequence[RootLike]:
+        raise secret
+
+    with pytest.raises(InputRefused) as caught:
+        await Roots(fail).answer()
+
+    assert (caught.value.code, str(caught.value)) == (-32603, "this client could not list its roots")
+    assert caught.value.__cause__ is secret
+    assert "/home/ann is gone" in caplog.text
+
+
+async def test_a_function_that_returns_what_is_no_root_has_failed() -> None:
+    async def wrong() -> Sequence[RootLike]:
+        return ["relative"]
+
+    with pytest.raises(InputRefused, match="this client could not list its roots"):
+        await Roots(wrong).answer()

@@ -1,0 +1,52 @@
+"""Calling the application's handlers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+
+from mcp_host.errors import InputRefused
+from mcp_host.handlers import call_handler
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_cancelled_handler_is_cancelled() -> None:
+    began, ended = anyio.Event(), []
+
+    async def wait() -> None:
+        began.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("handler")
+
+    async def call() -> None:
+        await call_handler(wait, subject="it", failed="no")
+        ended.append("call")
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await began.wait()
+            tasks.cancel_scope.cancel()
+
+    assert ended == ["handler"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_the_cancellation_of_a_task_that_the_handler_awaited_is_a_failure() -> None:
+    """Only asyncio mixes it up with our own."""
+
+    async def await_another() -> None:
+        task = asyncio.ensure_future(asyncio.Event().wait())
+        task.cancel()
+        await task
+
+    with anyio.fail_after(5), pytest.raises(InputRefused) as caught:
+        await call_handler(await_another, subject="it", failed="no")
+
+    assert (caught.value.code, str(caught.value)) == (-32603, "no")
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
