@@ -1,0 +1,82 @@
+"""How a test server writes for the revision it agreed on: what is newer is left out, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_host.errors import CallerError
+from mcp_host.protocol.revisions import first_unknown
+from mcp_host.types.base import Model, Since
+
+NEWEST = "2025-11-25"
+VERSIONS = (NEWEST, "2025-06-18", "2025-03-26", "2024-11-05")
+"""What a test server speaks, the preferred one first."""
+
+
+def given(**fields: object) -> dict[str, Any]:
+    """The fields that are not None: to the types, a field that was never given is not written at all."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One revision, from a server's point of view."""
+
+    version: str
+
+    @property
+    def bad_arguments_are_results(self) -> bool:
+        """ "Input validation errors" are among the tool execution errors (SEP-1303); before, they were -32602."""
+        return self.version >= "2025-11-25"
+
+    @property
+    def primes_streams(self) -> bool:
+        """ "The server SHOULD immediately send an SSE event consisting of an event ID and an empty data field"."""
+        return self.version >= "2025-11-25"
+
+    @property
+    def has_batches(self) -> bool:
+        """Batches came with one revision and left with the next."""
+        return self.version == "2025-03-26"
+
+    @property
+    def declares_context(self) -> bool:
+        """Whether asking for context takes a capability of its own, `sampling.context`."""
+        return self.version >= "2025-11-25"
+
+    def write(self, message: Model) -> dict[str, Any]:
+        """*message* without the fields that this revision does not have.
+
+        Raises:
+            CallerError: It holds something that cannot be left out, like audio in 2024-11-05.
+        """
+        if problem := first_unknown(message, self.version):
+            raise CallerError(f"{problem}; this conversation is in {self.version}")
+        return (message if self.version == NEWEST else _as_of(message, self.version)).to_wire()
+
+
+def _as_of(model: Model, revision: str) -> Model:
+    """A copy without what came after *revision*, all the way down."""
+    newer = {name for name in model.model_fields_set if _since(model, name) > revision}
+    copy = model.model_copy(
+        update={name: _inside(getattr(model, name), revision) for name in model.model_fields_set - newer}
+    )
+    copy.model_fields_set.difference_update(newer)  # what is not in that set is not written
+    return copy
+
+
+def _since(model: Model, name: str) -> str:
+    field = type(model).model_fields.get(name)
+    marks = [mark.revision for mark in field.metadata if isinstance(mark, Since)] if field else []
+    return max(marks, default="")
+
+
+def _inside(value: object, revision: str) -> object:
+    match value:
+        case Model():
+            return _as_of(value, revision)
+        case [Model(), *_]:
+            return [_inside(item, revision) for item in value]
+        case _:
+            return value

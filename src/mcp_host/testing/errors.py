@@ -1,0 +1,50 @@
+"""What a function of a test server may raise, and what its context raises."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from mcp_host.errors import McpError, excerpt
+from mcp_host.types import ElicitRequestURLParams
+
+URL_ELICITATION_REQUIRED = -32042  # "URLElicitationRequiredError", revision 2025-11-25
+
+
+class ToolError(McpError):
+    """Raise this in a tool: its text becomes the text of a result with *is_error* set.
+
+    Any other exception is reported to the client without its text, and logged here.
+    """
+
+
+class RequestError(McpError):
+    """Raise this anywhere: the request is answered with a JSON-RPC error instead of a result."""
+
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+        self.message = message
+        self.data = data
+
+    @classmethod
+    def url_required(cls, message: str, *elicitations: ElicitRequestURLParams) -> Self:
+        """The error -32042: the user has to visit these URLs first (revision 2025-11-25)."""
+        return cls(URL_ELICITATION_REQUIRED, message, {"elicitations": [wanted.to_wire() for wanted in elicitations]})
+
+
+class NotDeclared(McpError):
+    """The client did not declare the capability that this takes, so it was not asked.
+
+    `Context.ask` asks all the same.
+    """
+
+
+class ClientError(McpError):
+    """The client answered with an error: *code*, *message* and *data* are the JSON-RPC error's."""
+
+    def __init__(self, method: str, code: int, message: str, data: object = None) -> None:
+        super().__init__(f"the client refused {method}: {excerpt(message)} ({code})")
+        self.method = method
+        self.code = code
+        self.message = message
+        self.data = data

@@ -1,0 +1,131 @@
+"""A far end that says exactly what a test wants, and remembers everything it heard."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias
+
+from pydantic_core import from_json, to_json
+
+from mcp_host.limits import Limits
+from mcp_host.transports.base import Channel
+from mcp_host.transports.memory import Inbox, InProcess, Outbox
+
+Wire: TypeAlias = dict[str, Any]  # one message, decoded and otherwise untouched
+Script: TypeAlias = "Callable[[ScriptedPeer], Awaitable[None]]"
+
+VERSION = "2025-11-25"
+
+
+class ScriptedPeer:
+    """A transport to a server that follows a script. It knows no rules, so it can break all of them.
+
+    >>> async def script(peer: ScriptedPeer) -> None:
+    ...     await peer.shake_hands(capabilities={"tools": {}})
+    ...     call = await peer.receive("tools/call")
+    ...     await peer.reply(call, {"content": []})
+    >>> peer = ScriptedPeer(script)
+    >>> async with Client(peer) as client:
+    ...     await client.call_tool("anything")
+    >>> assert [message["method"] for message in peer.heard][-1] == "tools/call"
+
+    The script runs once for every connection. When it returns, the peer goes on
+    listening in silence; `hang_up` ends the connection instead. What the script
+    raises ends the connection, too, and is named in the client's `ConnectionClosed`.
+    """
+
+    def __init__(self, script: Script, *, name: str = "the scripted peer") -> None:
+        self.heard: list[Wire] = []
+        """Every message of the client so far, in order, over all connections."""
+        self._script = script
+        self._transport = InProcess(self._serve, name=name)
+        self._last_id = 0
+        self._inbox: Inbox
+        self._outbox: Outbox
+
+    @property
+    def name(self) -> str:
+        return self._transport.name
+
+    def open(self, limits: Limits) -> AbstractAsyncContextManager[Channel]:
+        return self._transport.open(limits)
+
+    # Hearing
+
+    async def receive(self, method: str | None = None) -> Wire:
+        """Wait for the client's next message; with *method*, for the next one of that method, hearing what is between."""
+        while True:
+            message: Wire = from_json(await self._inbox.receive())
+            self.heard.append(message)
+            if method is None or message.get("method") == method:
+                return message
+
+    async def shake_hands(
+        self,
+        *,
+        capabilities: Mapping[str, Any] | None = None,
+        version: str = VERSION,
+        instructions: str | None = None,
+    ) -> Wire:
+        """Answer the client's ``initialize`` and wait until it says that it is initialized.
+
+        Returns:
+            The ``initialize`` request.
+        """
+        request = await self.receive("initialize")
+        result: Wire = {
+            "protocolVersion": version,
+            "capabilities": dict(capabilities or {}),
+            "serverInfo": {"name": self.name, "version": "0"},
+        }
+        if instructions is not None:
+            result["instructions"] = instructions
+        await self.reply(request, result)
+        await self.receive("notifications/initialized")
+        return request
+
+    # Saying
+
+    async def reply(self, request: Wire, result: Mapping[str, Any]) -> None:
+        """Answer *request* with a result."""
+        await self.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
+
+    async def refuse(self, request: Wire, code: int, message: str, data: object = None) -> None:
+        """Answer *request* with an error."""
+        error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+        await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Wire:
+        """Send a request under an id of its own, and wait for the response to it, hearing what is between."""
+        self._last_id += 1
+        id = f"ask-{self._last_id}"
+        await self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}})
+        while True:
+            message = await self.receive()
+            if message.get("id") == id and "method" not in message:
+                return message
+
+    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification."""
+        await self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Send this very message. Nothing is added, and nothing is checked."""
+        await self.send_raw(to_json(message))
+
+    async def send_raw(self, raw: bytes) -> None:
+        """Send these bytes as one message: they need not be JSON."""
+        await self._outbox.send(raw)
+
+    async def hang_up(self) -> None:
+        """End the connection from this side."""
+        await self._outbox.aclose()
+
+    # One connection
+
+    async def _serve(self, inbox: Inbox, outbox: Outbox) -> None:
+        self._inbox, self._outbox = inbox, outbox
+        await self._script(self)
+        while True:
+            await self.receive()  # until the client has gone

@@ -1,0 +1,288 @@
+"""A small real MCP server, for agent hosts to test against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, TypeVar, overload
+
+from anyio import create_task_group
+
+from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
+from mcp_host.testing.catalog import (
+    Catalog,
+    CompletionFunction,
+    FunctionPrompt,
+    FunctionResource,
+    FunctionTemplate,
+    template_pattern,
+)
+from mcp_host.testing.dialect import VERSIONS, given
+from mcp_host.testing.functions import AnyFunction, Function
+from mcp_host.testing.home import Home
+from mcp_host.testing.session import Session
+from mcp_host.testing.tools import function_tool
+from mcp_host.transports.memory import Inbox, InProcess, Outbox
+from mcp_host.types import (
+    Implementation,
+    JSONObject,
+    Prompt,
+    PromptArgument,
+    Resource,
+    ResourceTemplate,
+    ToolAnnotations,
+)
+
+FunctionT = TypeVar("FunctionT", bound=AnyFunction)
+CompletionT = TypeVar("CompletionT", bound=CompletionFunction)
+
+
+class Server:
+    """A server made of typed functions, plain or async. What its users see is what the functions say.
+
+    >>> server = Server("calculator")
+    >>> @server.tool
+    ... async def add(a: float, b: float) -> float:
+    ...     "Add two numbers."
+    ...     return a + b
+    >>> async with Client(server.in_process()) as client:
+    ...     result = await client.call_tool("add", {"a": 1, "b": 2})
+
+    It runs in process, as a child process over stdio and over Streamable HTTP, for any
+    number of clients at a time. A parameter annotated with `Context` gets the client that
+    made the call: it can be sampled, asked and told things.
+
+    *versions* are the protocol revisions it speaks, the preferred one first; *page_size*
+    cuts its lists into pages.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "1.0.0",
+        instructions: str | None = None,
+        versions: Sequence[str] = VERSIONS,
+        page_size: int | None = None,
+    ) -> None:
+        if not versions or not set(versions) <= set(VERSIONS):
+            raise ValueError(f"versions are among {', '.join(VERSIONS)}")
+        self.name = name
+        self._catalog = Catalog(Implementation(name=name, version=version), instructions, tuple(versions), page_size)
+        self._sessions: dict[Session, Home] = {}
+
+    # What it offers
+
+    @overload
+    def tool(self, function: FunctionT, /) -> FunctionT: ...
+
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        output_schema: JSONObject | None = None,
+    ) -> Callable[[FunctionT], FunctionT]: ...
+
+    def tool(
+        self,
+        function: FunctionT | None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        output_schema: JSONObject | None = None,
+    ) -> FunctionT | Callable[[FunctionT], FunctionT]:
+        """Register a function as a tool: its signature is the input schema, its docstring the description.
+
+        It returns text, content blocks, or anything that is JSON; a return annotation that
+        is not text or content becomes the output schema (*output_schema* replaces it, true
+        or not), and the value becomes structured content. What it raises is a result with
+        *is_error*: a `ToolError` with its text, anything else without.
+
+        Raises:
+            TypeError: The signature has no JSON Schema, or there is no name.
+        """
+
+        def register(function: FunctionT) -> FunctionT:
+            tool = function_tool(
+                function,
+                name=name,
+                title=title,
+                description=description,
+                annotations=annotations,
+                output_schema=output_schema,
+            )
+            self._catalog.tools[tool.definition.name] = tool
+            return function
+
+        return register if function is None else register(function)
+
+    def remove_tool(self, name: str) -> None:
+        """Offer a tool no longer; `notify_tools_changed` says so."""
+        del self._catalog.tools[name]
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+    ) -> Callable[[FunctionT], FunctionT]:
+        """Register a function of no arguments as the resource at *uri*.
+
+        It returns text, bytes, `TextResourceContents` or `BlobResourceContents` (or a list
+        of them), or anything else, which is written as JSON.
+        """
+
+        def register(function: FunctionT) -> FunctionT:
+            read = Function(function)
+            described = _described(read, title, description, mime_type)
+            self._catalog.resources[uri] = FunctionResource(
+                Resource(uri=uri, name=name or read.name, **described), read
+            )
+            return function
+
+        return register
+
+    def resource_template(
+        self,
+        uri_template: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+    ) -> Callable[[FunctionT], FunctionT]:
+        """Register a function as all resources under a template, ``notes://{id}``; it takes the template's names.
+
+        ``{id}`` stands for one path segment, ``{+path}`` for any number. It returns what a resource returns.
+        """
+
+        def register(function: FunctionT) -> FunctionT:
+            read = Function(function, strict=False)  # everything in a URI is text; the signature may want numbers
+            described = _described(read, title, description, mime_type)
+            definition = ResourceTemplate(uri_template=uri_template, name=name or read.name, **described)
+            self._catalog.templates[uri_template] = FunctionTemplate(definition, read, template_pattern(uri_template))
+            return function
+
+        return register
+
+    @overload
+    def prompt(self, function: FunctionT, /) -> FunctionT: ...
+
+    @overload
+    def prompt(
+        self, /, *, name: str | None = None, title: str | None = None, description: str | None = None
+    ) -> Callable[[FunctionT], FunctionT]: ...
+
+    def prompt(
+        self,
+        function: FunctionT | None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+    ) -> FunctionT | Callable[[FunctionT], FunctionT]:
+        """Register a function as a prompt; its parameters are the blanks. It returns text or `PromptMessage`s."""
+
+        def register(function: FunctionT) -> FunctionT:
+            fill_in = Function(function, strict=False)  # the protocol's prompt arguments are all text
+            blanks = [
+                PromptArgument(name=blank.name, required=blank.required, **given(description=blank.description))
+                for blank in fill_in.parameters
+            ]
+            definition = Prompt(
+                name=name or fill_in.name, arguments=blanks, **_described(fill_in, title, description, None)
+            )
+            self._catalog.prompts[definition.name] = FunctionPrompt(definition, fill_in)
+            return function
+
+        return register if function is None else register(function)
+
+    def completion(self, of: str, argument: str) -> Callable[[CompletionT], CompletionT]:
+        """Register what completes an argument of the prompt, or of the resource template, named *of*.
+
+        The function takes what was typed so far and the arguments that are settled, and
+        returns suggestions; the first 100 are sent.
+        """
+
+        def register(function: CompletionT) -> CompletionT:
+            self._catalog.completions[of, argument] = function
+            return function
+
+        return register
+
+    # What it says unasked
+
+    async def notify_tools_changed(self) -> None:
+        """Tell every client that the tools are others now."""
+        await self._announce("notifications/tools/list_changed", {})
+
+    async def notify_prompts_changed(self) -> None:
+        """Tell every client that the prompts are others now."""
+        await self._announce("notifications/prompts/list_changed", {})
+
+    async def notify_resources_changed(self) -> None:
+        """Tell every client that the resources are others now."""
+        await self._announce("notifications/resources/list_changed", {})
+
+    async def notify_resource_updated(self, uri: str) -> None:
+        """Tell every client that has subscribed to *uri* that it has changed."""
+        await self._announce("notifications/resources/updated", {"uri": uri}, subscribed_to=uri)
+
+    async def _announce(self, method: str, params: dict[str, Any], *, subscribed_to: str | None = None) -> None:
+        for session, home in list(self._sessions.items()):
+            if subscribed_to is None or subscribed_to in session.subscriptions:
+                await home.run(session.announce, method, params)
+
+    # How it runs
+
+    def in_process(self) -> InProcess:
+        """A transport to this server in this very process. Every connection is a client of its own."""
+        return InProcess(self._serve_in_process, name=self.name)
+
+    def run_stdio(self, *, backend: Literal["asyncio", "trio"] = "asyncio") -> None:
+        """Serve one client over stdin and stdout until it hangs up: for ``if __name__ == "__main__"``.
+
+        What the tools print goes to stderr, as does the output of processes they start.
+        """
+        from mcp_host.testing.stdio import run  # here, because only a program of its own needs it
+
+        run(self.converse, backend)
+
+    @contextmanager
+    def converse(self, session_of: Callable[[Catalog], Session]) -> Iterator[Session]:
+        """One client's conversation, from beginning to end, in the task of whoever serves it."""
+        session = session_of(self._catalog)
+        self._sessions[session] = Home()
+        try:
+            yield session
+        finally:
+            del self._sessions[session]
+
+    async def _serve_in_process(self, inbox: Inbox, outbox: Outbox) -> None:
+        def send(message: Message, origin: Id | None) -> None:
+            outbox.send_nowait(encode(message))
+
+        async with create_task_group() as tasks:
+            with self.converse(lambda catalog: Session(catalog, tasks, send)) as session:
+                async for raw in inbox:
+                    for message in decode(raw):
+                        session.receive(message)
+            tasks.cancel_scope.cancel()
+
+
+def _described(
+    function: Function, title: str | None, description: str | None, mime_type: str | None
+) -> Mapping[str, Any]:
+    return given(title=title, description=description or function.description, mime_type=mime_type)

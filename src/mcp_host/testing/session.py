@@ -1,0 +1,108 @@
+"""One client's conversation with a test server: the handshake, and what each request means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from anyio.abc import TaskGroup
+
+from mcp_host.protocol.eras import Legacy
+from mcp_host.protocol.jsonrpc import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Incoming,
+    Notification,
+    Params,
+    Request,
+)
+from mcp_host.testing import answers
+from mcp_host.testing.catalog import Catalog
+from mcp_host.testing.context import SEVERITY, Call, Client, Context
+from mcp_host.testing.dialect import Dialect, given
+from mcp_host.testing.dialogue import Dialogue, Later, Send
+from mcp_host.testing.errors import RequestError
+from mcp_host.types import InitializeRequestParams, InitializeResult, ServerCapabilities
+from mcp_host.types.logging import SetLevelRequestParams
+from mcp_host.types.requests import ResourceRequestParams
+
+
+class Session:
+    """What one client has agreed on and asked for, for as long as it stays."""
+
+    def __init__(self, catalog: Catalog, tasks: TaskGroup, send: Send) -> None:
+        self.client: Client | None = None
+        self.subscriptions: set[str] = set()
+        self._catalog = catalog
+        self._capabilities: Mapping[str, Any] = {}
+        self._severity = 0  # before the client has set a level, "the server MAY decide": it sends everything
+        self._dialogue = Dialogue(tasks, send, self._answer, self._hear)
+        self._ready = False
+        self.receive: Callable[[Incoming], None] = self._dialogue.receive
+        self.idle = self._dialogue.idle
+
+    def announce(self, method: str, params: Params) -> None:
+        """Send a notification that belongs to no request, if the client has shaken hands."""
+        if self._ready:
+            self._dialogue.tell(method, params)
+
+    def _hear(self, notification: Notification) -> None:
+        if notification.method == "notifications/initialized":
+            self._ready = self.client is not None
+
+    def _answer(self, request: Request) -> Params | Later:
+        match request.method:
+            case "initialize":
+                return self._shake_hands(answers.read(InitializeRequestParams, request.params))
+            case "ping":
+                return {}
+        if self.client is None:
+            raise RequestError(INVALID_REQUEST, "not initialized yet")
+        if missing := Legacy(self.client.dialect.version).missing(request.method, self._capabilities):
+            raise RequestError(METHOD_NOT_FOUND, f"{request.method} takes {missing}, which was not declared")
+        match request.method:
+            case "logging/setLevel":
+                self._severity = SEVERITY[answers.read(SetLevelRequestParams, request.params).level]
+                return {}
+            case "resources/subscribe":
+                self.subscriptions.add(answers.read(ResourceRequestParams, request.params).uri)
+                return {}
+            case "resources/unsubscribe":
+                self.subscriptions.discard(answers.read(ResourceRequestParams, request.params).uri)
+                return {}
+        if page := answers.PAGES.get(request.method):
+            return self.client.dialect.write(page(self._catalog, request.params))
+        if work := answers.WORK.get(request.method):
+            return partial(self._work, work, request, self.client)
+        raise RequestError(METHOD_NOT_FOUND, f"Method not found: {request.method}")
+
+    async def _work(self, work: answers.Work, request: Request, client: Client) -> Params:
+        meta = request.params.get("_meta")
+        call = Call(
+            id=request.id,
+            meta=meta if isinstance(meta, dict) else {},
+            client=client,
+            ask=partial(self._dialogue.ask, origin=request.id),
+            tell=partial(self._dialogue.tell, origin=request.id),
+            least_severity=lambda: self._severity,
+        )
+        return await work(self._catalog, request.params, Context(call), client.dialect)
+
+    def _shake_hands(self, params: InitializeRequestParams) -> Params:
+        if self.client is not None:
+            raise RequestError(INVALID_REQUEST, "initialized already")
+        catalog = self._catalog
+        # "If the server supports the requested protocol version, it MUST respond with the same version.
+        # Otherwise, the server MUST respond with another protocol version it supports."
+        wanted = params.protocol_version
+        dialect = Dialect(wanted if wanted in catalog.versions else catalog.versions[0])
+        self.client = Client(params.client_info, params.capabilities, dialect)
+        self._capabilities = catalog.capabilities()
+        result = InitializeResult(
+            protocol_version=dialect.version,
+            capabilities=ServerCapabilities.from_wire(self._capabilities),
+            server_info=catalog.info,
+            **given(instructions=catalog.instructions),
+        )
+        return dialect.write(result)

@@ -1,0 +1,369 @@
+"""Typed functions as tools, as a client sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+from anyio import fail_after
+from pydantic import BaseModel, Field
+
+from mcp_host.testing import Context, RequestError, Server, ToolError
+from mcp_host.types import (
+    AudioContent,
+    CallToolResult,
+    ElicitRequestURLParams,
+    ImageContent,
+    TextContent,
+    ToolAnnotations,
+)
+from tests.testing.raw import talk
+
+
+class Point(BaseModel):
+    x: int
+    y: int = 0
+
+
+@dataclass
+class Size:
+    width: float
+
+
+def text(value: str) -> dict[str, object]:
+    return {"content": [{"type": "text", "text": value}]}
+
+
+def failed(value: str) -> dict[str, object]:
+    return {**text(value), "isError": True}
+
+
+async def listed(server: Server, version: str = "2025-11-25") -> list[Any]:
+    with fail_after(5):
+        async with talk(server, version=version) as raw:
+            tools: list[Any] = (await raw.result("tools/list"))["tools"]
+            return tools
+
+
+async def called(server: Server, name: str, *, version: str = "2025-11-25", **arguments: object) -> dict[str, Any]:
+    with fail_after(5):
+        async with talk(server, version=version) as raw:
+            return await raw.call(name, **arguments)
+
+
+async def test_a_signature_becomes_the_input_schema_and_a_docstring_the_description() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def move(to: Point, steps: Annotated[int, Field(description="how many", ge=1)] = 1) -> str:
+        """Move a point."""
+        return f"{to} {steps}"
+
+    assert await listed(server) == [
+        {
+            "name": "move",
+            "description": "Move a point.",
+            "inputSchema": {
+                "$defs": {
+                    "Point": {
+                        "type": "object",
+                        "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
+                        "required": ["x"],
+                    }
+                },
+                "type": "object",
+                "properties": {
+                    "to": {"$ref": "#/$defs/Point"},
+                    "steps": {"type": "integer", "minimum": 1, "default": 1, "description": "how many"},
+                },
+                "required": ["to"],
+                "additionalProperties": False,
+            },
+        }
+    ]
+
+
+async def test_what_the_decorator_is_told_goes_before_what_the_function_says() -> None:
+    server = Server("s")
+
+    @server.tool(
+        name="other",
+        title="Another",
+        description="Told.",
+        annotations=ToolAnnotations(read_only_hint=True),
+        output_schema={"type": "object"},
+    )
+    def original() -> str:
+        """Said."""
+        return ""
+
+    assert await listed(server) == [
+        {
+            "name": "other",
+            "title": "Another",
+            "description": "Told.",
+            "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
+            "outputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": True},
+        }
+    ]
+
+
+async def test_parameters_may_be_named_like_the_methods_of_a_model() -> None:
+    server = Server("s")
+
+    @server.tool
+    def serialize(copy: str, json: str = "j") -> str:
+        return copy + json
+
+    assert await called(server, "serialize", copy="c") == text("cj")
+
+
+async def test_the_context_is_given_by_the_server_and_is_no_argument() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def who(ctx: Context, prefix: str) -> str:
+        return f"{prefix} {ctx.client_info.name} {ctx.protocol_version} {ctx.request_id}"
+
+    [tool] = await listed(server)
+
+    assert list(tool["inputSchema"]["properties"]) == ["prefix"]
+    assert await called(server, "who", prefix="I am") == text("I am raw 2025-11-25 2")
+
+
+def a_text() -> str:
+    return "hello"
+
+
+def nothing() -> None:
+    pass
+
+
+def a_block() -> TextContent:
+    return TextContent(text="block")
+
+
+def blocks() -> list[TextContent | ImageContent]:
+    return [TextContent(text="an image"), ImageContent(data="AA==", mime_type="image/png")]
+
+
+def a_result() -> CallToolResult:
+    return CallToolResult(content=[], is_error=False)
+
+
+def unannotated():  # type: ignore[no-untyped-def]  # which is the point
+    return {"a": 1}
+
+
+def a_model() -> Point:
+    return Point(x=1)
+
+
+def a_dataclass() -> Size:
+    return Size(1.5)
+
+
+def a_dict() -> dict[str, int]:
+    return {"a": 1}
+
+
+def a_number() -> float:
+    return 2.5
+
+
+def a_list() -> list[str]:
+    return ["a"]
+
+
+def maybe() -> Point | None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("function", "result"),
+    [
+        (a_text, text("hello")),
+        (nothing, {"content": []}),
+        (a_block, text("block")),
+        (
+            blocks,
+            {
+                "content": [
+                    {"type": "text", "text": "an image"},
+                    {"type": "image", "data": "AA==", "mimeType": "image/png"},
+                ]
+            },
+        ),
+        (a_result, {"content": [], "isError": False}),
+        (unannotated, {**text('{"a":1}'), "structuredContent": {"a": 1}}),
+        (a_model, {**text('{"x":1,"y":0}'), "structuredContent": {"x": 1, "y": 0}}),
+        (a_dataclass, {**text('{"width":1.5}'), "structuredContent": {"width": 1.5}}),
+        (a_dict, {**text('{"a":1}'), "structuredContent": {"a": 1}}),
+        (a_number, {**text("2.5"), "structuredContent": {"result": 2.5}}),
+        (a_list, {**text('["a"]'), "structuredContent": {"result": ["a"]}}),
+        (maybe, {**text("null"), "structuredContent": {"result": None}}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+async def test_what_a_function_returns_becomes_content(function: Any, result: dict[str, object]) -> None:
+    server = Server("s")
+    server.tool(function)
+
+    assert await called(server, function.__name__) == result
+
+
+@pytest.mark.parametrize(
+    ("function", "schema"),
+    [
+        (a_text, None),
+        (nothing, None),
+        (blocks, None),
+        (a_result, None),
+        (unannotated, None),
+        (a_number, {"type": "object", "properties": {"result": {"type": "number"}}, "required": ["result"]}),
+        (a_dict, {"type": "object", "additionalProperties": {"type": "integer"}}),
+        (a_dataclass, {"type": "object", "properties": {"width": {"type": "number"}}, "required": ["width"]}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+async def test_a_structured_return_annotation_is_the_output_schema(function: Any, schema: object) -> None:
+    server = Server("s")
+    server.tool(function)
+
+    [tool] = await listed(server)
+
+    assert tool.get("outputSchema") == schema
+
+
+async def test_a_tool_error_is_shown_and_any_other_exception_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+
+    @server.tool
+    def expected() -> str:
+        raise ToolError("no such city")
+
+    @server.tool
+    def unexpected() -> str:
+        raise LookupError("secret")
+
+    assert await called(server, "expected") == failed("no such city")
+    assert await called(server, "unexpected") == failed("the tool unexpected failed")
+    assert "secret" in caplog.text
+
+
+async def test_a_request_error_is_the_answer() -> None:
+    server = Server("s")
+    visit = ElicitRequestURLParams(message="Log in", url="https://example.com", elicitation_id="e1")
+
+    @server.tool
+    def login() -> str:
+        raise RequestError.url_required("not logged in", visit)
+
+    with fail_after(5):
+        async with talk(server) as raw:
+            error = await raw.error("tools/call", {"name": "login"})
+
+    assert error == {
+        "code": -32042,
+        "message": "not logged in",
+        "data": {
+            "elicitations": [{"mode": "url", "message": "Log in", "url": "https://example.com", "elicitationId": "e1"}]
+        },
+    }
+
+
+def takes_a_number(n: int) -> str:
+    return str(n)
+
+
+async def test_bad_arguments_are_a_result_that_the_model_can_read() -> None:
+    server = Server("s")
+    server.tool(takes_a_number)
+
+    assert await called(server, "takes_a_number", n="1", m=2) == failed(
+        "Invalid arguments: n: Input should be a valid integer; m: Extra inputs are not permitted"
+    )
+
+
+async def test_before_2025_11_25_bad_arguments_are_a_protocol_error() -> None:
+    server = Server("s")
+    server.tool(takes_a_number)
+
+    with fail_after(5):
+        async with talk(server, version="2025-06-18") as raw:
+            error = await raw.error("tools/call", {"name": "takes_a_number", "arguments": {}})
+
+    assert error == {"code": -32602, "message": "Invalid arguments: n: Field required"}
+
+
+async def test_an_unknown_tool_is_a_protocol_error() -> None:
+    server = Server("s")
+    server.tool(a_text)
+
+    with fail_after(5):
+        async with talk(server) as raw:
+            assert await raw.error("tools/call", {"name": "b"}) == {"code": -32602, "message": "Unknown tool: b"}
+
+
+async def test_an_older_client_hears_nothing_of_what_is_newer() -> None:
+    server = Server("s")
+    server.tool(title="T", annotations=ToolAnnotations(title="A"))(a_number)
+
+    [tool] = await listed(server, "2024-11-05")
+
+    assert tool == {
+        "name": "a_number",
+        "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
+    }
+    assert await called(server, "a_number", version="2025-03-26") == text("2.5")
+
+
+async def test_content_that_an_older_client_cannot_read_is_an_error_result() -> None:
+    server = Server("s")
+
+    @server.tool
+    def sound() -> AudioContent:
+        return AudioContent(data="AA==", mime_type="audio/wav")
+
+    assert await called(server, "sound", version="2024-11-05") == failed(
+        "AudioContent at content[0] came with revision 2025-03-26; this conversation is in 2024-11-05"
+    )
+
+
+async def test_a_value_that_json_cannot_say_is_an_internal_error() -> None:
+    server = Server("s")
+
+    @server.tool
+    def infinite() -> dict[str, float]:
+        return {"n": float("nan")}
+
+    with fail_after(5):
+        async with talk(server) as raw:
+            error = await raw.error("tools/call", {"name": "infinite"})
+
+    assert error["code"] == -32603
+
+
+def takes_anything(*args: int) -> str:
+    return ""
+
+
+def positional(a: int, /) -> str:
+    return ""
+
+
+def untypable(a: object, b: Server) -> str:
+    return ""
+
+
+@pytest.mark.parametrize("function", [takes_anything, positional, untypable, lambda: ""], ids=str)
+def test_a_function_that_cannot_be_a_tool_is_refused_when_it_is_registered(function: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Server("s").tool(function)
+
+
+async def test_the_decorator_gives_the_function_back() -> None:
+    assert Server("s").tool(a_number) is a_number
+    assert Server("s").tool(name="n")(a_number) is a_number
