@@ -6,7 +6,7 @@ import json
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -112,11 +112,13 @@ class Wire:
 
     async def hung_up(self) -> None:
         """Wait until the client has closed the connection."""
-        try:
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
             while True:
                 await self._stream.receive()
-        except (anyio.EndOfStream, anyio.BrokenResourceError):
-            pass
+
+    async def end(self) -> None:
+        """Close the connection in order."""
+        await self._stream.aclose()
 
     async def reset(self) -> None:
         """Close with a RST instead of a FIN."""
@@ -150,16 +152,13 @@ class Peer:
 async def serving(script: Script) -> AsyncIterator[Peer]:
     """Run *script* for each connection to a socket of its own."""
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
-        host, port = listener.extra(SocketAttribute.local_address)[:2]
-        peer = Peer(f"http://{host}:{port}/mcp")
+        peer = Peer(f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/mcp")
 
         async def handle(stream: SocketStream) -> None:
             peer.connections += 1
             async with stream:
-                try:
-                    await script(Wire(stream, peer.heard))
-                except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    pass  # the client has hung up
+                with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    await script(Wire(stream, peer.heard))  # to its end, or until the client hangs up
 
         tasks.start_soon(listener.serve, handle)
         yield peer

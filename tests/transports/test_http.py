@@ -14,8 +14,8 @@ from mcp_host.errors import (
     CallerError,
     ConnectionClosed,
     HttpStatusError,
-    MessageTooLarge,
     McpError,
+    MessageTooLarge,
     ProtocolError,
     ServerError,
     Unauthorized,
@@ -127,13 +127,18 @@ async def test_something_malformed_on_a_stream_does_not_hide_the_response() -> N
     assert received[1:] == [DONE]
 
 
+@pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["json", "stream"])
 @pytest.mark.parametrize("coding", ["gzip", "identity"])
-async def test_a_body_may_be_compressed(coding: str) -> None:
-    body = gzip.compress(DONE_JSON) if coding == "gzip" else DONE_JSON
+async def test_a_body_may_be_compressed_and_come_in_any_pieces(coding: str, kind: dict[str, str]) -> None:
+    plain = event(DONE_JSON) if kind is EVENTS else DONE_JSON
+    body = gzip.compress(plain) if coding == "gzip" else plain
 
     async def script(wire: Wire) -> None:
         await wire.hear()
-        await wire.reply(200, {**JSON, "content-encoding": coding}, body)
+        await wire.say(head(200, {**kind, "content-encoding": coding, "transfer-encoding": "chunked"}))
+        for i in range(len(body)):
+            await wire.say(b"1\r\n%s\r\n" % body[i : i + 1])
+        await wire.say(b"0\r\n\r\n")
 
     async with serving(script) as peer, opened(peer.url) as channel:
         assert await ask(channel) == [DONE]
@@ -214,8 +219,14 @@ async def test_an_error_that_names_no_request_is_about_the_one_whose_answer_it_i
 
 @pytest.mark.parametrize(
     "body",
-    [b"", event(NOTE_JSON), event(WRONG_ID), event(b"", id="1"), event(DONE_JSON)[:-9]],
-    ids=["empty", "a note", "another's response", "an id but no session", "cut inside the event"],
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(event(NOTE_JSON), id="a note"),
+        pytest.param(event(WRONG_ID), id="another's response"),
+        pytest.param(event(b"", id="1"), id="an id but no session"),
+        pytest.param(event(DONE_JSON)[:-9], id="cut inside the event"),
+        pytest.param(b"event: ping\ndata: {}", id="cut after an event of another type"),
+    ],
 )
 async def test_a_stream_that_ends_without_the_response_fails_the_request_alone(body: bytes) -> None:
     error = await error_of(answering(200, EVENTS, body))
@@ -448,11 +459,10 @@ async def test_user_and_password_of_the_url_outlive_a_redirect_but_none_come_fro
         (307, "http://evil.test/?token=1", "HTTP 307 Temporary Redirect: refused to follow a redirect to http://evil.test/, another origin"),
         (307, "//evil.test/", "HTTP 307 Temporary Redirect: refused to follow a redirect to http://evil.test/, another origin"),
         (308, "http://server.test:81/", "HTTP 308 Permanent Redirect: refused to follow a redirect to http://server.test:81/, another origin"),
-        (307, "file:///etc/passwd", "HTTP 307 Temporary Redirect: refused to follow a redirect to file:/etc/passwd, another origin"),
+        (307, "file:///etc/passwd", "HTTP 307 Temporary Redirect: refused to follow a redirect to file://server.test/etc/passwd, another origin"),
         (301, "/other", "HTTP 301 Moved Permanently: refused to follow a redirect to http://server.test/other, which would change the method"),
         (302, "/login", "HTTP 302 Found: refused to follow a redirect to http://server.test/login, which would change the method"),
         (303, "/other", "HTTP 303 See Other: refused to follow a redirect to http://server.test/other, which would change the method"),
-        (307, "http://server.test:x/", "HTTP 307 Temporary Redirect: refused to follow a redirect to nowhere"),
         (307, "", "HTTP 307 Temporary Redirect: refused to follow a redirect to nowhere"),
         (307, "/mcp", "HTTP 307 Temporary Redirect: gave up after 5 redirects"),
     ],
@@ -477,6 +487,11 @@ async def test_no_other_redirect_is_followed_whatever_the_client_would_do(
     assert (caught.value.status, str(caught.value)) == (status, complaint)
     assert set(visited) == {"http://server.test/mcp"}
     assert len(visited) <= 6
+
+
+@pytest.mark.parametrize("location", ["http://server.test:x/", "x" * 65_530], ids=["no URL", "too long to be joined"])
+async def test_a_redirect_that_makes_no_sense_is_a_broken_answer(location: str) -> None:
+    assert type(await error_of(answering(307, {"location": location}))) is ConnectionClosed
 
 
 # Messages without a response

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+from collections.abc import AsyncIterator
 
 import anyio
 import httpx
@@ -14,6 +15,7 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError, ProtocolE
 from mcp_host.limits import Limits
 from mcp_host.transports.http import StreamableHttp
 from tests.transports.http_peers import (
+    CALL,
     DONE,
     DONE_JSON,
     EVENTS,
@@ -21,12 +23,12 @@ from tests.transports.http_peers import (
     NOTE,
     NOTE_JSON,
     VERSION,
-    CALL,
     RecordedExchange,
     Wire,
     ask,
     event,
     head,
+    mocked,
     opened,
     serving,
 )
@@ -398,6 +400,27 @@ async def test_a_client_that_reads_bodies_itself_is_understood() -> None:
         serving(script) as peer,
         opened(peer.url, client=client) as channel,
     ):
+        assert await ask(channel) == [DONE]
+
+
+class Endless(httpx.AsyncByteStream):
+    """A stand-in for a network, in which nothing ever waits."""
+
+    def __init__(self) -> None:
+        self._first = [b"", event(DONE_JSON)]
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return self._first.pop(0) if self._first else b": x"
+
+
+async def test_a_stand_in_for_a_network_that_never_waits_is_left_all_the_same() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers=EVENTS, stream=Endless())
+
+    async with mocked(answer) as channel:
         assert await ask(channel) == [DONE]
 
 

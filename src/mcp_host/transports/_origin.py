@@ -11,7 +11,7 @@ import httpx
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, excerpt
 from mcp_host.limits import Limits
-from mcp_host.transports._reply import Leave, Reply, broken
+from mcp_host.transports._reply import FAILURES, Leave, Reply, broken
 
 MAX_REDIRECTS = 5  # curl allows 50 and browsers 20; within one origin, even two are odd
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -27,7 +27,8 @@ def parse(url: str) -> httpx.URL:
     """
     try:
         parsed = httpx.URL(url)
-    except httpx.InvalidURL:
+        parsed.raw_host.decode().encode("idna")  # as the resolver will: it has a label of 0 or 64 letters for a bug
+    except (httpx.InvalidURL, UnicodeError):
         raise ValueError("not a URL") from None
     if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 80) < 65536:
         raise ValueError("not the URL of an HTTP server: it must look like https://host/path")
@@ -80,17 +81,13 @@ class Origin:
         request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
         try:
             response = await self._client.send(request, stream=True, follow_redirects=False)
-        except (httpx.HTTPError, httpx.StreamError) as exc:
+        except FAILURES as exc:
             raise broken(exc, self.name) from exc
         return Reply(response, self.name, self._leave)
 
     def _redirected(self, url: httpx.URL, reply: Reply) -> httpx.URL:
-        location = reply.headers.get("location", "")
-        try:
-            target = url.join(location)
-        except httpx.InvalidURL:
-            target = None
-        if not location or target is None:
+        target = reply.location
+        if target is None:
             raise self._refused(reply, "nowhere")
         if reply.status not in (307, 308):
             raise self._refused(reply, f"{shown(target)}, which would change the method")

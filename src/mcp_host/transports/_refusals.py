@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from mcp_host.errors import HttpStatusError, Unauthorized, excerpt
-from mcp_host.protocol.jsonrpc import Failure, Id, decode
+from mcp_host.protocol.jsonrpc import Failure, decode
 from mcp_host.transports._headers import JSON
 from mcp_host.transports._reply import Reply
 
@@ -40,11 +40,11 @@ def retry_after(value: str | None, now: datetime) -> float | None:
     return min(max(seconds, 0.0), MAX_RETRY_AFTER)
 
 
-async def refusal(reply: Reply, id: Id | None = None) -> HttpStatusError:
-    """The error for *reply* to the request *id*, with whatever its body has to say."""
+async def refusal(reply: Reply) -> HttpStatusError:
+    """The error for *reply*, with whatever its body has to say."""
     body = await reply.beginning()
     text = body.decode(errors="replace")
-    error = _rpc_error(body, id) if reply.kind == JSON else None
+    error = _rpc_error(body) if reply.kind == JSON else None
     quoted = reply.kind in (JSON, "text/plain")  # a page of HTML is no sentence
     detail = error.message if error else excerpt(text.strip()) if quoted else ""
     kind = Unauthorized if reply.status in (401, 403) else HttpStatusError
@@ -74,9 +74,6 @@ def names_lost_session(text: str) -> bool:
     return _FORGOTTEN.search(text[:SENTENCE]) is not None
 
 
-def _rpc_error(body: bytes, id: Id | None) -> Failure | None:
-    """The JSON-RPC error in *body*, if it is about the request *id* or names none."""
-    for message in decode(body):
-        if isinstance(message, Failure) and message.id in (None, id):
-            return message
-    return None
+def _rpc_error(body: bytes) -> Failure | None:
+    """The JSON-RPC error in *body*: about this request, whatever id it bears ("server-error", in one SDK)."""
+    return next((message for message in decode(body) if isinstance(message, Failure)), None)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeAlias
 
 import httpx
 from anyio import CancelScope, move_on_after
+from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, MessageTooLarge, ProtocolError, excerpt
 from mcp_host.transports._inflate import Inflater
@@ -20,6 +21,8 @@ MANY_PIECES = 20_000  # more than h11 can hold decoded: past it, a body never wa
 
 Leave: TypeAlias = "Callable[[Reply], bool]"
 """Takes over a reply that was left before its end, or says that it is too late for that."""
+
+FAILURES = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL)  # all that httpx raises; the last for a Location
 
 # In these cases not a byte of the request can have reached the server.
 _NEVER_SENT = (
@@ -52,18 +55,20 @@ class Reply:
     def __init__(self, response: httpx.Response, name: str, leave: Leave) -> None:
         self.status = response.status_code
         self.headers = response.headers
+        self.location = response.next_request.url if response.next_request is not None else None
+        """Where a redirect leads to."""
         self._response = response
         self._name = name
         self._leave = leave
         self._ended = False
         if response.is_stream_consumed:  # by a hook or an Auth of the caller's client, which leaves it decoded
-            self._pieces = aiter(httpx.ByteStream(response.content))
+            stream: httpx.AsyncByteStream = httpx.ByteStream(response.content)
             self._coding = ""
         else:
             assert isinstance(response.stream, httpx.AsyncByteStream)  # what every AsyncClient makes sure of
-            # Not aiter_raw(): each generator around a stream is one more to unwind.
-            self._pieces = aiter(response.stream)
+            stream = response.stream  # not aiter_raw(): each generator around a stream is one more to unwind
             self._coding = response.headers.get("content-encoding", "").strip().lower()
+        self._pieces = aiter(stream)
         self._inflater: Inflater | None = None
 
     @property
@@ -105,20 +110,20 @@ class Reply:
         """
         while True:
             if self._inflater is not None and self._inflater.pending:
+                await checkpoint()  # a small chunk may inflate for a long time
                 if piece := self._inflater.take():
                     return piece
                 continue
             raw = await self._pull()
             if raw is None:
+                await self._response.aclose()  # which hands the connection back
                 if self._inflater is not None:
                     self._inflater.finish()
                 return b""
             if self._coding in ("", "identity"):
-                if raw:
-                    return raw
-            elif raw:
-                self._inflater = self._inflater or Inflater(self._coding)
-                self._inflater.feed(raw)
+                return raw
+            self._inflater = self._inflater or Inflater(self._coding)
+            self._inflater.feed(raw)
 
     async def whole(self, limit: int) -> bytes:
         """The whole body.
@@ -176,6 +181,8 @@ class Reply:
                     break
                 with suppress(ConnectionClosed):  # it is being thrown away
                     await self._pull()
+            if not self._ended and isinstance(self._pieces, AsyncGenerator):
+                await self._pieces.aclose()  # somebody's stand-in for a network, which never waits
         with move_on_after(RELEASE_TIME, shield=True):
             await self._response.aclose()
 
@@ -184,11 +191,12 @@ class Reply:
             return None
         self._ended = True  # any exception ends the generators
         try:
-            raw = await anext(self._pieces)
+            raw = b""
+            while not raw:  # an empty piece would look like the end
+                raw = await anext(self._pieces)
         except StopAsyncIteration:
-            await self._response.aclose()  # which hands the connection back
             return None
-        except (httpx.HTTPError, httpx.StreamError) as exc:
+        except FAILURES as exc:
             raise broken(exc, self._name) from exc
         self._ended = False
         return raw

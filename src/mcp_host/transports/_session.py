@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import anyio
-from anyio import CancelScope, Event
+from anyio import CancelScope, Event, current_time, move_on_after, sleep
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, MessageTooLarge, ProtocolError, SessionLost, excerpt
+from mcp_host.protocol.jsonrpc import Message, Request
 from mcp_host.protocol.sse import Cursor
 from mcp_host.transports._headers import EVENT_STREAM, LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID
 from mcp_host.transports._origin import Origin
@@ -60,7 +60,6 @@ class Session:
         self._origin = origin
         self._max_message = max_message
         self._version: Headers = {}
-        self._shaken = False
         self._active = Event()
         self._lost = False
         self._over = False
@@ -68,16 +67,18 @@ class Session:
 
     # What the channel reports
 
-    def touch(self, headers: Headers) -> None:
-        """Something is being sent in this session, with *headers* of its own."""
+    def touch(self, message: Message, headers: Headers) -> None:
+        """*message* is about to be sent in this session, with *headers* of its own."""
         if headers:
             self._version = headers
-        if self._shaken:
+        if isinstance(message, Request) and message.method != "ping":
+            # "The client SHOULD NOT send requests other than pings before the server has responded to
+            # the initialize request": so the handshake is over, even if the server fumbled its end.
             self._active.set()
 
-    def shake(self) -> None:
-        """The handshake is over: from now on there may be a stream."""
-        self._shaken = True
+    def open_stream(self) -> None:
+        """The server has accepted the end of the handshake: time for its own stream."""
+        self._active.set()
 
     def lose(self, reason: object, *, may_have_run: bool) -> SessionLost:
         """The server says that it does not know this session."""
@@ -94,7 +95,7 @@ class Session:
         """Tell the server that the session is over. It may refuse, fail or say nothing."""
         if self.id is None or self._lost:
             return
-        with anyio.move_on_after(DELETE_TIME):
+        with move_on_after(DELETE_TIME):
             try:
                 reply = await self._origin.send("DELETE", self._headers())
                 await reply.close()
@@ -120,7 +121,7 @@ class Session:
         while not exchange.answered:
             if pace.exhausted or failures >= MAX_FAILURES:
                 raise ConnectionClosed(f"{self._origin.name}: the response's stream broke off and stayed away")
-            await anyio.sleep(pace.pause(cursor.retry))
+            await sleep(pace.pause(cursor.retry))
             pace.miss()
             try:
                 reply = await self._open(cursor)
@@ -168,7 +169,7 @@ class Session:
         cursor, pace = Cursor(), listening()
         while await self._hear_out(cursor, pace, receive):
             if not pace.exhausted:
-                await anyio.sleep(pace.pause(cursor.retry))
+                await sleep(pace.pause(cursor.retry))
                 continue
             logger.warning("%s: the stream for server messages keeps failing; waiting for activity", self._origin.name)
             self._active = Event()
@@ -188,9 +189,9 @@ class Session:
             return not isinstance(exc, ProtocolError)
         finally:
             self.settled.set()
-        opened = anyio.current_time()
+        opened = current_time()
         heard = await self._hear(reply, cursor, receive)
-        if heard or anyio.current_time() - opened >= STEADY:
+        if heard or current_time() - opened >= STEADY:
             pace.hit()
         pace.miss()
         return True

@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stream
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import httpx
@@ -28,6 +28,7 @@ from mcp_host.protocol.jsonrpc import (
     failed,
 )
 from mcp_host.protocol.sse import BOM, Cursor
+from mcp_host.protocol.sse import Event as ServerEvent
 from mcp_host.transports._headers import ALWAYS, EVENT_STREAM, JSON, POSTED, SESSION_ID, checked
 from mcp_host.transports._origin import Origin, own_client, parse, shown
 from mcp_host.transports._refusals import forgets_session, names_lost_session, refusal
@@ -134,8 +135,7 @@ class HttpChannel:
         opening = request.method == "initialize"
         session = None if opening else self._session
         async with await self._post(request, headers, session) as reply:
-            if not reply.is_success:
-                raise await self._refused(reply, request, session)
+            await self._check(reply, request, session)
             if opening:
                 session = self._begin(reply)
             read = self._read_stream if reply.kind == EVENT_STREAM else self._read_body
@@ -147,15 +147,13 @@ class HttpChannel:
         Raises: as `request`.
         """
         session = self._session
-        confirming = session is not None and isinstance(message, Notification) and message.method == INITIALIZED
-        if session is not None and confirming:
-            session.shake()
         async with await self._post(message, headers, session) as reply:
-            if not reply.is_success:
-                raise await self._refused(reply, message, session)
-        if session is not None and confirming and self._listening:
-            with move_on_after(STREAM_WAIT):
-                await session.settled.wait()
+            await self._check(reply, message, session)
+        if session is not None and isinstance(message, Notification) and message.method == INITIALIZED:
+            session.open_stream()
+            if self._listening:
+                with move_on_after(STREAM_WAIT):
+                    await session.settled.wait()
 
     async def listen(self, receive: Receive) -> None:
         """Deliver what arrives on the stream that a legacy server may offer; never returns.
@@ -166,8 +164,8 @@ class HttpChannel:
         while True:
             await self._begun.wait()
             self._begun = Event()
-            if self._session is not None:
-                await self._session.listen(receive)
+            assert self._session is not None  # which is what has begun
+            await self._session.listen(receive)
 
     async def close(self) -> None:
         """End the session, if there is one. Bounded, and never raises for what the server does."""
@@ -180,7 +178,7 @@ class HttpChannel:
         if session is None:
             always = self._headers
         else:
-            session.touch(headers)
+            session.touch(message, headers)
             always = session.headers
         return await self._origin.send("POST", {**always, **POSTED, **headers}, body)
 
@@ -209,7 +207,7 @@ class HttpChannel:
         raise _unanswered(messages, self._origin.name)
 
     async def _read_stream(self, reply: Reply, exchange: Exchange, session: Session | None) -> None:
-        cursor = Cursor()
+        cursor, anonymous = Cursor(), None
         stream = MessageStream(reply, cursor, self._max_message)
         while (messages := await stream.next()) is not None:
             for message in messages:
@@ -217,6 +215,9 @@ class HttpChannel:
             await exchange.progress()
             if exchange.answered:
                 return
+            anonymous = anonymous or _anonymous(messages)
+        if anonymous is not None:
+            raise anonymous
         self._heed(stream.remark, session)
         if session is None or not cursor.last_id:
             raise ConnectionClosed(f"{self._origin.name}: the stream ended before the response") from stream.failure
@@ -231,14 +232,16 @@ class HttpChannel:
         ):
             raise session.lose(excerpt(remark[:REMARK].decode(errors="replace")), may_have_run=False)
 
-    async def _refused(self, reply: Reply, message: Message, session: Session | None) -> McpError:
-        id = message.id if isinstance(message, Request) else None
-        error = await refusal(reply, id)
+    async def _check(self, reply: Reply, message: Message, session: Session | None) -> None:
+        """Raise what *reply* means, unless it is a success."""
+        if reply.is_success:
+            return
+        error = await refusal(reply)
         if session is not None and session.id is not None and forgets_session(error):
-            return session.lose(error, may_have_run=False)
+            raise session.lose(error, may_have_run=False)
         if isinstance(message, Request) and message.method == "initialize" and error.status in OLD_TRANSPORT:
-            return await self._explained(error)
-        return error
+            raise await self._explained(error)
+        raise error
 
     async def _explained(self, error: HttpStatusError) -> HttpStatusError:
         """*error*, or one that says what the server is, if it speaks the transport of 2024.
@@ -248,13 +251,8 @@ class HttpChannel:
         an SSE stream and return an `endpoint` event as the first event."
         """
         first = None
-        with move_on_after(PROBE_TIME):
-            try:
-                async with await self._origin.send("GET", {**self._headers, "Accept": EVENT_STREAM}) as reply:
-                    if reply.is_success and reply.kind == EVENT_STREAM:
-                        first = await MessageStream(reply, Cursor(), self._max_message).next_event()
-            except (ConnectionClosed, HttpStatusError, ProtocolError):
-                pass  # the answer to the POST is the error to report
+        with move_on_after(PROBE_TIME), suppress(ConnectionClosed, HttpStatusError, ProtocolError):
+            first = await self._first_event()  # any failure: the answer to the POST is what there is to report
         if first is None or first.type != "endpoint":
             return error
         return HttpStatusError(
@@ -263,6 +261,12 @@ class HttpChannel:
             f" replaced and mcp-host does not speak ({error.message})",
             body=error.body,
         )
+
+    async def _first_event(self) -> ServerEvent | None:
+        async with await self._origin.send("GET", {**self._headers, "Accept": EVENT_STREAM}) as reply:
+            if not reply.is_success or reply.kind != EVENT_STREAM:
+                return None
+            return await MessageStream(reply, Cursor(), self._max_message).next_event()
 
 
 def _no_response(reply: Reply) -> str:
@@ -275,8 +279,14 @@ def _no_response(reply: Reply) -> str:
 def _unanswered(messages: Sequence[Incoming], name: str) -> McpError:
     """The error for a JSON body, read to its end, in which the response was not."""
     for message in messages:
-        if isinstance(message, Failure) and message.id is None:
-            return ServerError(message.code, message.message, message.data)
         if isinstance(message, Malformed):
             return failed(message)
-    return ProtocolError(f"{name}: the body holds no response to this request")
+    return _anonymous(messages) or ProtocolError(f"{name}: the body holds no response to this request")
+
+
+def _anonymous(messages: Sequence[Incoming]) -> ServerError | None:
+    """An error without an id. On a request's own stream it is clear whose it is."""
+    for message in messages:
+        if isinstance(message, Failure) and message.id is None:
+            return ServerError(message.code, message.message, message.data)
+    return None

@@ -1,0 +1,159 @@
+"""The decoder of server-sent events, as tables."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_host.errors import MessageTooLarge
+from mcp_host.protocol.sse import MAX_ID, Cursor, Event, EventDecoder
+
+
+def decoded(*chunks: bytes, limit: int = 1024) -> tuple[list[Event], Cursor]:
+    """What the chunks of one stream come to, its end included."""
+    cursor = Cursor()
+    decoder = EventDecoder(limit, cursor)
+    events = [event for chunk in chunks for event in decoder.feed(chunk)]
+    last = decoder.end()
+    return [*events, last] if last is not None else events, cursor
+
+
+def messages(*data: str) -> list[Event]:
+    return [Event("message", text.encode()) for text in data]
+
+
+@pytest.mark.parametrize(
+    ("stream", "events"),
+    [
+        pytest.param(b"data: a\n\ndata: b\n\n", messages("a", "b"), id="two events"),
+        pytest.param(b"data: a\r\n\r\ndata: b\r\n\r\n", messages("a", "b"), id="CRLF"),
+        pytest.param(b"data: a\r\rdata: b\r\r", messages("a", "b"), id="CR"),
+        pytest.param(b"data: a\r\n\ndata: b\n\r\n", messages("a", "b"), id="mixed line ends"),
+        pytest.param(b"\xef\xbb\xbfdata: a\n\n", messages("a"), id="a BOM first"),
+        pytest.param(b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\n", [], id="only one BOM is none of the text"),
+        pytest.param(b"data:a\n\ndata:  b\n\n", messages("a", " b"), id="one space after the colon, or none"),
+        pytest.param(b"data: a\ndata: b\ndata\ndata: c\n\n", messages("a\nb\n\nc"), id="data of several lines"),
+        pytest.param(b": hello\ndata: a\n:\n: there\n\n", messages("a"), id="comments"),
+        pytest.param(b"event: ping\ndata: a\n\ndata: b\n\n", [Event("ping", b"a"), *messages("b")], id="a type"),
+        pytest.param(b"event: a\nevent: b\nevent:\ndata: c\n\n", messages("c"), id="the last type counts"),
+        pytest.param(b"event: \xff\ndata: a\n\n", [Event("\ufffd", b"a")], id="a type that is not UTF-8"),
+        pytest.param(b"event: gone\n\ndata: a\n\n", messages("a"), id="a type without data is forgotten"),
+        pytest.param(b"data:\n\ndata\n\n\n\n", [], id="empty data is no event"),
+        pytest.param(b"Data: a\n data: b\ndata : c\nfoo: d\n\n", [], id="unknown fields"),
+        pytest.param(
+            "data: a\u2028b\u0085c\x0b\x0cd\n\n".encode(), messages("a\u2028b\u0085c\x0b\x0cd"), id="other line ends"
+        ),
+        pytest.param(b"data: a\n\ndata: b\n", messages("a", "b"), id="no blank line at the end"),
+        pytest.param(b"data: a\n\ndata: b", messages("a", "b"), id="no line end at the end"),
+        pytest.param(b"", [], id="nothing"),
+    ],
+)
+def test_a_stream_is_cut_into_the_events_of_the_standard_however_it_is_chunked(
+    stream: bytes, events: list[Event]
+) -> None:
+    assert decoded(stream)[0] == events
+    assert decoded(*(stream[i : i + 1] for i in range(len(stream))))[0] == events
+    for cut in range(len(stream)):
+        assert decoded(stream[:cut], stream[cut:])[0] == events
+
+
+def test_an_event_comes_as_soon_as_its_blank_line_has_begun() -> None:
+    decoder = EventDecoder(1024, Cursor())
+
+    assert list(decoder.feed(b"data: a\r\r")) == messages("a")
+    assert list(decoder.feed(b"\ndata: b\r\n\r")) == messages("b")
+    assert list(decoder.feed(b"\n")) == []
+
+
+@given(st.lists(st.binary(max_size=20)), st.integers(1, 7))
+def test_bytes_in_any_order_and_any_chunks_come_to_the_same(lines: list[bytes], size: int) -> None:
+    stream = b"\n".join(b"data: " + line if len(line) % 2 else line for line in lines)
+
+    assert decoded(*(stream[i : i + size] for i in range(0, len(stream), size))) == decoded(stream)
+
+
+@pytest.mark.parametrize(
+    ("stream", "last_id"),
+    [
+        pytest.param(b"id: 1\ndata: a\n\n", "1", id="with data"),
+        pytest.param(b"id: 1\ndata:\n\n", "1", id="a priming event"),
+        pytest.param(b"id: 1\n\ndata: a\n\n", "1", id="kept by events without one"),
+        pytest.param(b"id: 1\n\nid: 2\n\n", "2", id="the newest"),
+        pytest.param(b"id: 1\n\nid: 2\ndata: {\n", "1", id="not that of an event cut off"),
+        pytest.param(b"id: 1\n\nid\n\n", "", id="taken back"),
+        pytest.param(b"id: 1\n\nid: a\x00b\n\n", "1", id="NUL"),
+        pytest.param(b"id: 1\n\nid: a\x1bb\n\n", "1", id="a control character"),
+        pytest.param("id: 1\n\nid: \u6f6e\n\n".encode(), "1", id="no header can hold it"),
+        pytest.param("id: \u00e9\u00a0\u00e9\n\n".encode(), "\u00e9\u00a0\u00e9", id="latin-1"),
+        pytest.param(b"id: 1\n\nid: \xff\n\n", "1", id="not UTF-8"),
+        pytest.param(b"id: 1\n\nid:  a \n\n", "1", id="space around it"),
+        pytest.param(b"id: a b\n\n", "a b", id="space inside"),
+        pytest.param(b"id: " + b"x" * MAX_ID + b"\n\n", "x" * MAX_ID, id="long"),
+        pytest.param(b"id: 1\n\nid: " + b"x" * (MAX_ID + 1) + b"\n\n", "1", id="too long"),
+    ],
+)
+def test_the_cursor_moves_to_ids_that_can_be_sent_back(stream: bytes, last_id: str) -> None:
+    assert decoded(stream, limit=10_000)[1].last_id == last_id
+
+
+@pytest.mark.parametrize(
+    ("value", "retry"),
+    [
+        (b"500", 0.5),
+        (b"0", 0.0),
+        (b"0010", 0.01),
+        (b"9" * 5000, math.inf),
+        (b"-1", None),
+        (b"+1", None),
+        (b"1.5", None),
+        (b"1e3", None),
+        (b"1 ", None),
+        (b"1_0", None),
+        (b"", None),
+        ("\u0663".encode(), None),
+    ],
+)
+def test_a_retry_is_ascii_digits_and_nothing_else(value: bytes, retry: float | None) -> None:
+    assert decoded(b"retry: " + value + b"\n", limit=10_000)[1].retry == retry
+
+
+def test_an_event_of_exactly_the_limit_is_read() -> None:
+    assert decoded(b"data: " + b"x" * 50 + b"\ndata: " + b"y" * 49 + b"\n\n", limit=100)[0] == messages(
+        "x" * 50 + "\n" + "y" * 49
+    )
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param([b"data: " + b"x" * 101 + b"\n"], id="one line"),
+        pytest.param([b"data: " + b"x" * 50 + b"\ndata: " + b"y" * 50 + b"\n"], id="several lines"),
+        pytest.param([b"data: "] + [b"x" * 10] * 20, id="a line without an end"),
+        pytest.param([b": "] + [b"x" * 10] * 20, id="a comment without an end"),
+    ],
+)
+def test_an_event_past_the_limit_is_an_error_before_it_ends(chunks: list[bytes]) -> None:
+    with pytest.raises(MessageTooLarge, match="an event is larger than 100 bytes"):
+        decoded(*chunks, limit=100)
+
+
+def test_comments_without_end_cost_no_memory() -> None:
+    decoder = EventDecoder(100, Cursor())
+
+    for _ in range(1000):
+        assert list(decoder.feed(b": still here\n")) == []
+
+
+def test_time_grows_linearly_with_a_long_event_in_small_chunks() -> None:
+    """16 MiB in 1 KiB chunks: quadratic buffering would copy 128 GiB."""
+    decoder = EventDecoder(32 * 1024 * 1024, Cursor())
+    list(decoder.feed(b"data: "))
+
+    for _ in range(16 * 1024):
+        list(decoder.feed(b"x" * 1024))
+
+    (event,) = decoder.feed(b"\n\n")
+    assert len(event.data) == 16 * 1024 * 1024
