@@ -4,9 +4,9 @@ Python's `re` backtracks, and holds the interpreter's lock while it does: `(a+)+
 stops the whole process, and no timeout can fire. What else was weighed:
 
 - an analysis that lets only harmless patterns through to `re`: one hole in it is a frozen host,
-  and even `\\s+$` takes 10 seconds on 100 kB of blanks, because a search begins anew at every blank;
+  and even `\\s+$` takes a minute on 100 kB of blanks, because a search begins anew at every blank;
 - google-re2: linear, but a compiled dependency for a corner of the library, and no lookahead;
-- a worker process that can be killed: an `await`, 50 ms and a process for each server, for good.
+- a worker process that can be killed: a process to start, to feed and to watch, and an `await` in pure code.
 
 A simulation of the automaton (Thompson's construction) needs none of that: it looks at each
 character once, and there at no more states than the pattern is long. So the pattern is ours to read as

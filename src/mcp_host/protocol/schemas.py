@@ -11,8 +11,8 @@ Schemas are checked for validity, and references are resolved (`referencing`, by
 before the first value. The evaluation itself is ours. Wrapped in counters, `jsonschema` 4.26 leaves too
 many ways around them: a subschema with its own `$schema` is evaluated by the library's own class;
 `uniqueItems` compares 2,000 objects pairwise, in 6.8 s; every branch of `anyOf` that fails writes the
-whole value into a message; and `pattern` and three more keywords run Python's `re`. It is also four
-times as fast, which matters on an event loop: 10,000 records of 4 members take a fifth of a second.
+whole value into a message; and `pattern` and three more keywords run Python's `re`. Ours is also twice
+as fast, which matters on an event loop: 10,000 records of 4 members take a quarter of a second.
 """
 
 from __future__ import annotations
