@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from mcp_host.client.elicitation import Elicitation
 from mcp_host.client.roots import Roots
 from mcp_host.errors import InputRefused
-from mcp_host.protocol.eras import Era
+from mcp_host.protocol.eras import Answer, Era
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.sampling import OuterCall, Sampling, SamplingMode, SamplingSession
+
+logger = logging.getLogger(__name__)
 
 
 class Inputs:
@@ -63,9 +66,16 @@ class SessionInputs:
             InputRefused: There is no handler, or somebody or some rule refused.
         """
         if method == "sampling/createMessage" and self._sampling is not None:
-            return self._era.write(await self._sampling.answer(params, call))
+            return self._write(await self._sampling.answer(params, call))
         if method == "elicitation/create" and self._inputs.elicitation is not None:
-            return self._era.write(await self._inputs.elicitation.answer(params, server=self._server))
+            return self._write(await self._inputs.elicitation.answer(params, server=self._server))
         if method == "roots/list" and self._inputs.roots is not None:
-            return self._era.write(await self._inputs.roots.answer())
+            return self._write(await self._inputs.roots.answer())
         raise InputRefused(METHOD_NOT_FOUND, f"this client does not offer {method}")
+
+    def _write(self, answer: Answer) -> dict[str, Any]:
+        try:
+            return self._era.write(answer)
+        except InputRefused as exc:
+            logger.error("an answer was withheld from %s: %s", self._server, exc.__cause__)
+            raise

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 from mcp_host.errors import InputRefused
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params
 from mcp_host.protocol.revisions import first_unknown
-from mcp_host.types import CreateMessageResult, ElicitResult, TextContent
-from mcp_host.types.base import Model
+from mcp_host.types import CreateMessageResult, ElicitResult, ListRootsResult, TextContent
 
 CLIENT_INPUT = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
 """What a server may ask of a client, whichever way its revision asks."""
@@ -34,6 +33,10 @@ ADVERTISED_AS = {
     "logging/setLevel": ("logging",),
 }
 """The server capability that each request presupposes."""
+
+
+Answer: TypeAlias = CreateMessageResult | ElicitResult | ListRootsResult
+"""What we may answer to a server's request for input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class Legacy:
                 return ".".join(path)
         return None
 
-    def write(self, answer: Model) -> dict[str, Any]:
+    def write(self, answer: Answer) -> dict[str, Any]:
         """Our answer to the server as this revision spells it.
 
         Raises:
@@ -100,7 +103,6 @@ class Legacy:
 
 
 Era: TypeAlias = Legacy
-Answer: TypeAlias = CreateMessageResult | ElicitResult
 
 
 def _one_block(answer: CreateMessageResult) -> CreateMessageResult:

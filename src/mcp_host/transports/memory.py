@@ -8,7 +8,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from anyio import BrokenResourceError, ClosedResourceError, EndOfStream, create_memory_object_stream, create_task_group
+from anyio import (
+    BrokenResourceError,
+    ClosedResourceError,
+    EndOfStream,
+    WouldBlock,
+    create_memory_object_stream,
+    create_task_group,
+)
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from mcp_host.errors import ConnectionClosed
@@ -68,7 +75,10 @@ class MemoryChannel:
         self._max_message = max_message
 
     async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
-        await self._write(encode(request))
+        raw = encode(request)
+        exchange.withdrawn = True  # until it is on its way
+        await self._write(raw)
+        exchange.withdrawn = False
         await exchange.response()
 
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
@@ -85,6 +95,9 @@ class MemoryChannel:
 
     async def _write(self, raw: bytes) -> None:
         try:
-            await self._to_server.send(raw)
+            try:
+                self._to_server.send_nowait(raw)
+            except WouldBlock:
+                await self._to_server.send(raw)
         except (BrokenResourceError, ClosedResourceError) as exc:
             raise ConnectionClosed(self.reason, may_have_run=False) from exc

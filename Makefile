@@ -1,0 +1,57 @@
+# Everything runs in a virtual environment inside the checkout; nothing has to be installed by hand.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types docs check interop coverage lock clean
+
+help:  ## what there is
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup: $(READY)  ## the virtual environment, with the locked development tools
+
+$(READY): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: setup  ## the main job: a server asks our model to answer with tools, over stdio and over HTTP
+	@$(BIN)/mcp-host demo
+
+test: setup  ## the tests
+	@$(BIN)/python -m pytest --quiet
+
+lint: setup  ## formatting and lint
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+types: setup  ## strict types, for Linux and for Windows
+	@$(BIN)/mypy
+	@$(BIN)/mypy --platform win32 --package mcp_host
+
+docs: setup  ## links, snippets and the reference
+	@$(BIN)/python docs/check.py
+
+check: lint types test docs  ## the gate, but for interop
+
+interop: setup  ## against servers that others wrote (needs node and npm)
+	@$(BIN)/python tests/interop/run.py
+
+coverage: setup  ## the tests, with branch coverage
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest --quiet
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report --fail-under=100
+
+lock: setup  ## requirements-dev.lock, anew from pyproject.toml
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --all-extras --no-emit-index-url --no-header --output-file requirements-dev.lock --upgrade pyproject.toml
+
+clean:  ## remove what was made
+	@rm -rf $(VENV) build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

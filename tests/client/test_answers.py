@@ -1,0 +1,309 @@
+"""What the server asks of us, and what it hears in return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_host import Client, OuterCall, SamplingRequest
+from mcp_host.client.link import CALL_ENDED
+from mcp_host.limits import Limits
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import CreateMessageResult, ToolUseContent
+from tests.client.support import ADD, EMPTY, PARIS, QUESTION, TOOLS, sampling, text
+
+
+class Asking(ScriptedPeer):
+    """Asks something inside a tool call, and keeps what it was told."""
+
+    def __init__(self, method: str, params: dict[str, Any], *, version: str = "2025-11-25") -> None:
+        super().__init__(self._script_)
+        self._ask = (method, params)
+        self._version = version
+        self.answer: dict[str, Any] = {}
+
+    async def _script_(self, peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS, version=self._version)
+        call = await peer.receive("tools/call")
+        answer = await peer.ask(*self._ask)
+        self.answer = {key: value for key, value in answer.items() if key not in ("jsonrpc", "id")}
+        await peer.reply(call, EMPTY)
+
+
+async def asked(peer: Asking, **registered: Any) -> dict[str, Any]:
+    with anyio.fail_after(5):
+        async with Client(peer, **registered) as client:
+            await client.call_tool("geo")
+    return peer.answer
+
+
+async def test_a_sampling_request_is_answered_while_the_call_waits() -> None:
+    assert await asked(Asking("sampling/createMessage", QUESTION), sampling=sampling()) == {"result": PARIS}
+
+
+async def test_the_handler_learns_which_server_and_which_call_asked() -> None:
+    seen: list[object] = []
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        seen.append((request.server, request.outer))
+        return request.reply("x", model="m")
+
+    await asked(Asking("sampling/createMessage", QUESTION), sampling=sampling(with_tools=model))
+
+    assert seen == [("the scripted peer", OuterCall("tools/call", "geo", 2, inferred=True))]
+
+
+async def test_tools_and_parallel_tool_use_travel_in_both_directions() -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        assert [tool.name for tool in request.tools] == ["add"]
+        uses = [ToolUseContent(id=str(n), name="add", input={"n": n}) for n in (1, 2)]
+        return CreateMessageResult(content=uses, model="m", stop_reason="toolUse")
+
+    answer = await asked(
+        Asking("sampling/createMessage", QUESTION | {"tools": [ADD]}), sampling=sampling(with_tools=model)
+    )
+
+    assert answer == {
+        "result": {
+            "role": "assistant",
+            "model": "m",
+            "stopReason": "toolUse",
+            "content": [{"type": "tool_use", "id": str(n), "name": "add", "input": {"n": n}} for n in (1, 2)],
+        }
+    }
+
+
+async def test_without_a_handler_the_server_is_told_so() -> None:
+    answer = await asked(Asking("sampling/createMessage", QUESTION))
+
+    assert answer == {"error": {"code": -32601, "message": "this client does not offer sampling/createMessage"}}
+
+
+@pytest.mark.parametrize("method", ["elicitation/create", "roots/list"])
+async def test_other_inputs_without_a_handler_are_refused_alike(method: str) -> None:
+    assert (await asked(Asking(method, {})))["error"]["code"] == -32601
+
+
+async def test_tools_in_basic_mode_are_refused_and_not_stripped() -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        raise AssertionError("must not be asked")
+
+    answer = await asked(Asking("sampling/createMessage", QUESTION | {"tools": [ADD]}), sampling=sampling(basic=model))
+
+    assert answer["error"]["code"] == -32602
+
+
+async def test_a_handlers_own_error_stays_ours(caplog: pytest.LogCaptureFixture) -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        raise RuntimeError("secret sk-123")
+
+    answer = await asked(Asking("sampling/createMessage", QUESTION), sampling=sampling(with_tools=model))
+
+    assert answer["error"]["code"] == -32603
+    assert "sk-123" not in str(answer)
+    assert "sk-123" in caplog.text
+
+
+async def test_before_tools_existed_several_texts_are_joined_into_the_one_block_there_was() -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return CreateMessageResult(content=[text("Paris."), text("In France.")], model="m")
+
+    answer = await asked(
+        Asking("sampling/createMessage", QUESTION, version="2025-06-18"), sampling=sampling(with_tools=model)
+    )
+
+    assert answer["result"]["content"] == {"type": "text", "text": "Paris.\n\nIn France."}
+
+
+async def test_what_an_old_revision_cannot_say_is_our_error_and_not_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return CreateMessageResult(
+            content=[text("a"), {"type": "image", "data": "", "mimeType": "image/png"}],  # type: ignore[list-item]
+            model="m",
+        )
+
+    answer = await asked(
+        Asking("sampling/createMessage", QUESTION, version="2025-06-18"), sampling=sampling(with_tools=model)
+    )
+
+    assert answer == {"error": {"code": -32603, "message": "the client's answer does not fit this protocol revision"}}
+    assert "2025-11-25" in caplog.text
+
+
+async def test_a_ping_is_answered_at_any_time() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        early = await peer.ask("ping")
+        await peer.reply(
+            peer.heard[0],
+            {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}},
+        )
+        await peer.receive("notifications/initialized")
+        answers.extend([early, await peer.ask("ping")])
+
+    answers: list[dict[str, Any]] = []
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)):
+            await anyio.wait_all_tasks_blocked()
+
+    assert [answer["result"] for answer in answers] == [{}, {}]
+
+
+async def test_a_request_before_the_handshake_is_done_is_kept_and_answered_then() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        request = await peer.receive("initialize")
+        await peer.send({"jsonrpc": "2.0", "id": "early", "method": "sampling/createMessage", "params": QUESTION})
+        await peer.reply(
+            request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}}
+        )
+        while (message := await peer.receive()).get("id") != "early":
+            pass
+        answers.append(message["result"])
+
+    answers: list[dict[str, Any]] = []
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), sampling=sampling()):
+            await anyio.wait_all_tasks_blocked()
+
+    assert answers == [PARIS]
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b'{"jsonrpc":"2.0","id":"q","method":"tasks/list"}', -32601),
+        (b'{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":[]}', -32600),
+        (b'{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}', -32602),
+    ],
+    ids=["unknown", "array-params", "no-params"],
+)
+async def test_a_request_we_cannot_take_is_answered_with_the_right_code(raw: bytes, code: int) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands()
+        await peer.send_raw(raw)
+        answers.append(await peer.receive())
+
+    answers: list[dict[str, Any]] = []
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), sampling=sampling()):
+            await anyio.wait_all_tasks_blocked()
+
+    assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [("q", code)]
+
+
+async def test_the_server_may_cancel_what_it_asked_and_then_hears_nothing() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+        await started.wait()
+        await peer.tell("notifications/cancelled", {"requestId": "q"})
+        await stopped.wait()
+        await anyio.wait_all_tasks_blocked()
+        await peer.reply(call, EMPTY)
+
+    started, stopped = anyio.Event(), anyio.Event()
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.set()
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("geo")
+            await anyio.wait_all_tasks_blocked()
+
+    assert [message for message in peer.heard if message.get("id") == "q"] == []
+
+
+async def test_when_a_call_ends_what_it_caused_is_cancelled_and_answered() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+        await started.wait()
+        await peer.reply(call, EMPTY)
+        answers.append(await peer.receive())
+
+    started = anyio.Event()
+    answers: list[dict[str, Any]] = []
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        started.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("geo")
+            await anyio.wait_all_tasks_blocked()
+
+    assert [answer["error"]["code"] for answer in answers] == [CALL_ENDED]
+
+
+async def test_a_second_request_under_an_id_in_use_is_refused_and_the_first_goes_on() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        request = {"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION}
+        await peer.send(request)
+        await peer.send(request)
+        answers.extend([await peer.receive()])
+        go_on.set()
+        answers.extend([await peer.receive()])
+        await peer.reply(call, EMPTY)
+
+    go_on = anyio.Event()
+    answers: list[dict[str, Any]] = []
+    asked_times: list[int] = []
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        asked_times.append(1)
+        await go_on.wait()
+        return request.reply("Paris", model="m")
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("geo")
+
+    assert len(asked_times) == 1
+    assert [answer.get("error", {}).get("code", answer.get("result")) for answer in answers] == [-32600, PARIS]
+
+
+async def test_the_silence_of_a_server_that_waits_for_us_is_not_held_against_it() -> None:
+    """The clock of the call stands still while our side answers, and starts anew afterwards."""
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        await anyio.sleep(0.3)
+        return request.reply("Paris", model="m")
+
+    peer = Asking("sampling/createMessage", QUESTION)
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("geo", timeout=0.15)
+
+    assert peer.answer == {"result": PARIS}
+
+
+async def test_a_flood_of_requests_is_held_to_its_bound_and_counted() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        for n in range(20):
+            await peer.send({"jsonrpc": "2.0", "id": n, "method": "sampling/createMessage", "params": QUESTION})
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    with anyio.fail_after(5):
+        async with Client(
+            ScriptedPeer(script), sampling=sampling(with_tools=model), limits=Limits(max_answers=5)
+        ) as client:
+            await anyio.wait_all_tasks_blocked()
+
+            assert client.counters == {"dropped requests": 15}

@@ -1,0 +1,392 @@
+"""One call: its arguments, its progress, its deadlines, and the one answer it gets."""
+
+from __future__ import annotations
+
+import math
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from mcp_host import Client
+from mcp_host.client.exchange import MAX_REPORTS
+from mcp_host.errors import (
+    CallerError,
+    ConnectionClosed,
+    MessageTooLarge,
+    NotAdvertised,
+    NotConnected,
+    ProtocolError,
+    RequestTimeout,
+    ServerError,
+)
+from mcp_host.limits import Limits
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import CallToolResult, ProgressNotificationParams, TextContent
+from tests.client.support import EMPTY, TOOLS
+
+
+def answering(*results: dict[str, object]) -> ScriptedPeer:
+    """A peer that answers tool calls with *results*, one after the other."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        for result in results:
+            await peer.reply(await peer.receive("tools/call"), result)
+
+    return ScriptedPeer(script)
+
+
+async def test_a_call_says_what_was_meant_and_returns_what_was_answered() -> None:
+    peer = answering({"content": [{"type": "text", "text": "hi"}], "isError": False})
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            result = await client.call_tool("echo", {"text": "hi"}, meta={"trace": "7"})
+
+    assert result == CallToolResult(content=[TextContent(text="hi")], is_error=False)
+    assert peer.heard[-1] == {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": "echo", "arguments": {"text": "hi"}, "_meta": {"trace": "7"}},
+    }
+
+
+async def test_an_error_of_the_server_is_a_server_error() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        await peer.refuse(await peer.receive("tools/call"), -32602, "no such tool\x1b[2J", {"tool": "x"})
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            with pytest.raises(ServerError) as failure:
+                await client.call_tool("x")
+
+    assert (failure.value.code, failure.value.data) == (-32602, {"tool": "x"})
+    assert failure.value.message == "no such tool\x1b[2J"
+    assert str(failure.value) == "no such tool\\x1b[2J (-32602)"
+
+
+async def test_answers_find_their_calls_in_whatever_order_they_come() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        calls = [await peer.receive("tools/call") for _ in range(3)]
+        for call in reversed(calls):
+            await peer.reply(call, {"content": [{"type": "text", "text": call["params"]["name"]}]})
+
+    answers: dict[str, object] = {}
+
+    async def call(name: str) -> None:
+        answers[name] = (await client.call_tool(name)).content
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+            for name in ("a", "b", "c"):
+                tasks.start_soon(call, name)
+
+    assert answers == {name: [TextContent(text=name)] for name in ("a", "b", "c")}
+
+
+async def test_progress_is_awaited_in_order_before_the_call_returns() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        token = call["params"]["_meta"]["progressToken"]
+        for done in (1, 2.5, 3):
+            await peer.tell("notifications/progress", {"progressToken": token, "progress": done, "total": 3})
+        await peer.reply(call, EMPTY)
+
+    seen: list[float] = []
+
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        await checkpoint()
+        seen.append(progress.progress)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            await client.call_tool("slow", on_progress=on_progress)
+            assert seen == [1, 2.5, 3]
+
+
+async def test_progress_of_nobody_and_progress_that_is_none_are_counted_and_ignored() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        token = call["params"]["_meta"]["progressToken"]
+        for params in (
+            {"progressToken": 99, "progress": 1},
+            {"progressToken": "x" * 50, "progress": 1},
+            {"progressToken": token},
+            {"progressToken": token, "progress": 1, "message": 5},
+            {"progressToken": str(token), "progress": 2},
+        ):
+            await peer.tell("notifications/progress", params)
+        await peer.reply(call, EMPTY)
+
+    seen: list[float] = []
+
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        seen.append(progress.progress)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            await client.call_tool("slow", on_progress=on_progress)
+
+    assert seen == [2]
+    assert client.counters["progress for nothing"] == 3
+
+
+async def test_a_slow_callback_gets_the_newest_progress_though_not_all_of_it() -> None:
+    reports = MAX_REPORTS + 500
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        token = call["params"]["_meta"]["progressToken"]
+        for done in range(reports):
+            await peer.tell("notifications/progress", {"progressToken": token, "progress": done})
+        await peer.reply(call, EMPTY)
+        all_said.set()
+
+    all_said = anyio.Event()
+    seen: list[float] = []
+
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        if not seen:
+            await all_said.wait()
+            await anyio.wait_all_tasks_blocked()
+        seen.append(progress.progress)
+
+    with anyio.fail_after(10):
+        async with Client(ScriptedPeer(script)) as client:
+            await client.call_tool("slow", on_progress=on_progress)
+
+    assert seen == sorted(seen)
+    assert len(seen) <= MAX_REPORTS + 1
+    assert seen[-1] == reports - 1
+
+
+async def test_a_silent_server_ends_the_call_and_hears_so() -> None:
+    peer = answering()
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(RequestTimeout, match="tools/call: the server was silent for 0 s"):
+                await client.call_tool("stuck", timeout=0)
+            await anyio.wait_all_tasks_blocked()
+
+    assert peer.heard[-1] == {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": peer.heard[-2]["id"]},
+    }
+    assert isinstance(RequestTimeout(""), TimeoutError)
+
+
+async def test_the_total_timeout_holds_whatever_the_server_reports() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        token = call["params"]["_meta"]["progressToken"]
+        while True:
+            await peer.tell("notifications/progress", {"progressToken": token, "progress": 1})
+            await anyio.sleep(0.01)
+
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        pass
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            with pytest.raises(RequestTimeout, match="longer than its total timeout"):
+                await client.call_tool("busy", timeout=math.inf, total_timeout=0.1, on_progress=on_progress)
+
+
+async def test_a_cancelled_caller_is_announced_and_the_connection_lives() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        first = await peer.receive("tools/call")
+        await peer.receive("notifications/cancelled")
+        await peer.reply(first, EMPTY)  # late: it must not be taken for the next answer
+        await peer.reply(await peer.receive("tools/call"), {"content": [{"type": "text", "text": "second"}]})
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call_tool, "first")
+                await anyio.wait_all_tasks_blocked()
+                tasks.cancel_scope.cancel()
+            await anyio.wait_all_tasks_blocked()
+            result = await client.call_tool("second")
+
+    assert result.content == [TextContent(text="second")]
+    assert client.counters["answers to nothing"] == 1
+
+
+async def test_the_callers_own_error_in_a_callback_arrives_bare_and_is_announced() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        token = call["params"]["_meta"]["progressToken"]
+        await peer.tell("notifications/progress", {"progressToken": token, "progress": 1})
+        cancelled.append((await peer.receive("notifications/cancelled"))["params"]["requestId"] == call["id"])
+
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        raise KeyError("mine")
+
+    cancelled: list[bool] = []
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            with pytest.raises(KeyError, match="mine"):
+                await client.call_tool("slow", on_progress=on_progress)
+            await anyio.wait_all_tasks_blocked()
+
+    assert cancelled == [True]
+
+
+@pytest.mark.parametrize(
+    ("raw", "error", "words"),
+    [
+        (b'{"jsonrpc":"2.0","id":2,"result":[]}', ProtocolError, "result is not an object"),
+        (b'{"jsonrpc":"2.0","id":2}', ProtocolError, "neither result nor error"),
+        (b'{"id":2,"result":{}}', ProtocolError, "jsonrpc"),
+        (b'{"jsonrpc":"2.0","id":2,"result":{"x":"\xff"}}', ProtocolError, "not JSON"),
+        (b'{"jsonrpc":"2.0","id":2,"result":{"x":' + b"[" * 5000 + b"]" * 5000 + b"}}", ProtocolError, "not JSON"),
+        (b'{"jsonrpc":"2.0","id":2,"error":{"code":1}}', ProtocolError, "not an error object"),
+        (b'{"jsonrpc":"2.0","id":2,"result":{"content":5}}', ProtocolError, "malformed CallToolResult: content"),
+        (b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}', ServerError, "what"),
+        (b'{"jsonrpc":"2.0","id":2,"result":{"x":"' + b"y" * 20_000 + b'"}}', MessageTooLarge, "Limits.max_message"),
+        (b'{"result":{"x":"' + b"y" * 20_000 + b'"},"jsonrpc":"2.0","id":2}', MessageTooLarge, "Limits.max_message"),
+    ],
+    ids=[
+        "list",
+        "neither",
+        "no-jsonrpc",
+        "bad-utf8",
+        "deep",
+        "bad-error",
+        "shape",
+        "null-id",
+        "large",
+        "large-id-last",
+    ],
+)
+async def test_a_broken_answer_fails_its_call_at_once_and_no_other(
+    raw: bytes, error: type[Exception], words: str
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        await peer.receive("tools/call")
+        await peer.send_raw(raw)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), limits=Limits(max_message=15_000)) as client:
+            with pytest.raises(error, match=words):
+                await client.call_tool("broken")
+            assert (await client.call_tool("whole")).content == []
+
+
+@pytest.mark.parametrize("id", ['"2"', "2.0"], ids=["text", "float"])
+async def test_an_id_that_came_back_in_another_spelling_is_still_ours(id: str) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        await peer.receive("tools/call")
+        await peer.send_raw(b'{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}' % id.encode())
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            assert (await client.call_tool("x")).content == []
+
+
+async def test_answers_to_nothing_are_counted_and_harm_nobody() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        await peer.reply({"id": 77}, EMPTY)
+        await peer.reply({"id": "x"}, EMPTY)
+        await peer.send_raw(b"log line\n")
+        await peer.send_raw(b"42")
+        for _ in range(2):
+            await peer.reply(call, EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            await client.call_tool("x")
+            await anyio.wait_all_tasks_blocked()
+
+    assert client.counters == {"answers to nothing": 3, "malformed messages": 2}
+
+
+async def test_a_batch_of_answers_answers_each_call() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS, version="2025-03-26")
+        calls = [await peer.receive("tools/call") for _ in range(2)]
+        answers = [b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}' % call["id"] for call in calls]
+        await peer.send_raw(b"[" + b",".join(answers) + b"]")
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "a")
+            tasks.start_soon(client.call_tool, "b")
+
+
+async def test_what_was_not_advertised_is_not_asked() -> None:
+    peer = answering()
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(NotAdvertised, match=r"did not advertise resources\.subscribe"):
+                await client.subscribe_resource("file:///x")
+            with pytest.raises(NotAdvertised, match="did not advertise prompts"):
+                await client.list_prompts()
+
+    assert [message["method"] for message in peer.heard] == ["initialize", "notifications/initialized"]
+
+
+async def test_calls_before_connecting_and_after_closing_say_so() -> None:
+    client = Client(answering())
+    with pytest.raises(NotConnected):
+        await client.call_tool("x")
+    with anyio.fail_after(5):
+        async with client:
+            pass
+        with pytest.raises(NotConnected):
+            await client.call_tool("x")
+
+
+async def test_arguments_that_are_not_json_are_the_callers_error_and_nothing_is_sent() -> None:
+    peer = answering(EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(CallerError, match="not expressible in JSON"):
+                await client.call_tool("x", {"a": float("nan")})
+            await client.call_tool("y")
+
+    assert [message["params"]["name"] for message in peer.heard[2:]] == ["y"]
+
+
+async def test_a_server_that_ends_ends_every_call_that_waits_for_it() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        for _ in range(2):
+            await peer.receive("tools/call")
+        await peer.hang_up()
+
+    async def call() -> None:
+        with pytest.raises(ConnectionClosed, match="the scripted peer has ended"):
+            await client.call_tool("x")
+        ended.append(True)
+
+    ended: list[bool] = []
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                tasks.start_soon(call)
+            assert not client.connected
+            with pytest.raises(ConnectionClosed):
+                await client.call_tool("later")
+
+    assert ended == [True, True]

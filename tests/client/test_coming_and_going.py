@@ -1,0 +1,302 @@
+"""Connecting and closing: from any task, in any order, more than once."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_host import Client, Sampling
+from mcp_host.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    ConnectTimeout,
+    NotConnected,
+    ProtocolError,
+    ServerError,
+    UnsupportedVersion,
+)
+from mcp_host.limits import Limits
+from mcp_host.testing import ScriptedPeer
+from mcp_host.transports.stdio import Stdio
+from mcp_host.types import Implementation
+from tests.client.support import EMPTY, TOOLS, sampling
+
+INFO = {"name": "s", "version": "0"}
+
+
+def echo() -> ScriptedPeer:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS, instructions="be kind")
+        while True:
+            await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    return ScriptedPeer(script)
+
+
+async def test_the_handshake_says_who_we_are_and_what_we_answer() -> None:
+    peer = echo()
+
+    with anyio.fail_after(5):
+        async with Client(
+            peer, sampling=sampling(), roots=[], client_info=Implementation(name="ide", version="3")
+        ) as client:
+            assert client.protocol_version == "2025-11-25"
+            assert client.server_info.name == "the scripted peer"
+            assert client.server_capabilities.tools is not None
+            assert client.instructions == "be kind"
+            assert client.sampling_mode == "with_tools"
+            assert client.warnings == []
+
+    assert peer.heard == [
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"sampling": {"tools": {}}, "roots": {"listChanged": True}},
+                "clientInfo": {"name": "ide", "version": "3"},
+            },
+        },
+        {"jsonrpc": "2.0", "method": "notifications/initialized", "params": {}},
+    ]
+
+
+async def test_clients_close_in_the_order_they_came_from_a_task_that_did_not_bring_them() -> None:
+    first, second = Client(echo()), Client(echo())
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first.connect)
+        await second.connect()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first.aclose)
+        assert (await second.call_tool("still-here")).content == []
+        await second.aclose()
+
+
+async def test_connecting_and_closing_may_be_done_more_than_once() -> None:
+    peer = echo()
+    client = Client(peer)
+
+    with anyio.fail_after(5):
+        await client.aclose()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.connect)
+            tasks.start_soon(client.connect)
+        await client.call_tool("one")
+        await client.aclose()
+        await client.aclose()
+        await client.connect()
+        await client.call_tool("two")
+        await client.aclose()
+
+    assert [message["method"] for message in peer.heard if "id" in message] == ["initialize", "tools/call"] * 2
+
+
+async def test_an_error_in_the_callers_own_block_arrives_bare() -> None:
+    with anyio.fail_after(5):
+        with pytest.raises(ValueError, match="^mine$"):
+            async with Client(echo()):
+                raise ValueError("mine")
+
+
+async def test_closing_ends_the_calls_in_flight() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+
+    async def call() -> None:
+        with pytest.raises(ConnectionClosed, match="the client was closed"):
+            await client.call_tool("x")
+        ended.append(True)
+
+    ended: list[bool] = []
+    client = Client(ScriptedPeer(script))
+    with anyio.fail_after(5):
+        await client.connect()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            await client.aclose()
+
+    assert ended == [True]
+
+
+async def test_closing_while_another_task_connects_ends_the_connecting() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.receive("initialize")
+
+    async def connect() -> None:
+        with pytest.raises(ConnectionClosed, match="closed while it was being opened"):
+            await client.connect()
+
+    client = Client(ScriptedPeer(script))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connect)
+            await anyio.wait_all_tasks_blocked()
+            await client.aclose()
+
+    with pytest.raises(NotConnected):
+        await client.call_tool("x")
+
+
+async def test_a_cancelled_connect_leaves_nothing_behind() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.receive("initialize")
+
+    client = Client(ScriptedPeer(script))
+    with anyio.move_on_after(0.05):
+        await client.connect()
+
+    assert not client.connected
+    await client.aclose()
+
+
+async def test_a_server_that_never_answers_the_handshake_costs_one_bounded_wait() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.receive("initialize")
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        with pytest.raises(ConnectTimeout, match=r"did not finish the handshake within 0\.05 s"):
+            await Client(peer, limits=Limits(connect_timeout=0.05)).connect()
+
+    # "The initialize request MUST NOT be cancelled by clients"
+    assert [message["method"] for message in peer.heard] == ["initialize"]
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "words"),
+    [
+        ({"protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": INFO}, UnsupportedVersion, "1999-01-01"),
+        ({"capabilities": {}, "serverInfo": INFO}, ProtocolError, "malformed InitializeResult: protocolVersion"),
+        ({"protocolVersion": "2025-11-25", "serverInfo": INFO}, ProtocolError, "capabilities"),
+        ({"protocolVersion": "2025-11-25", "capabilities": {}}, ProtocolError, "serverInfo"),
+    ],
+    ids=["version", "no-version", "no-capabilities", "no-info"],
+)
+async def test_a_handshake_gone_wrong_says_how(result: dict[str, Any], error: type[Exception], words: str) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.reply(await peer.receive("initialize"), result)
+
+    client = Client(ScriptedPeer(script))
+    with anyio.fail_after(5):
+        with pytest.raises(error, match=words):
+            await client.connect()
+        await client.aclose()
+
+
+async def test_a_server_that_refuses_the_handshake_is_a_server_error() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.refuse(await peer.receive("initialize"), -32000, "closed on Sundays")
+
+    with anyio.fail_after(5), pytest.raises(ServerError, match="closed on Sundays"):
+        await Client(ScriptedPeer(script)).connect()
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])
+async def test_every_handshake_revision_is_spoken(version: str) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS, version=version)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), sampling=sampling()) as client:
+            assert client.protocol_version == version
+            assert client.sampling_mode == ("with_tools" if version == "2025-11-25" else "basic")
+            await client.call_tool("x")
+
+
+async def test_a_version_that_the_server_names_in_its_refusal_is_tried() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.refuse(
+            await peer.receive("initialize"), -32602, "unsupported", {"supported": ["2030-01-01", "2025-03-26"]}
+        )
+        await peer.shake_hands(version="2025-03-26")
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            assert client.protocol_version == "2025-03-26"
+
+
+async def test_a_server_too_strict_for_sampling_tools_is_tried_once_more_without_them() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        strict = await peer.receive("initialize")
+        if "tools" in strict["params"]["capabilities"]["sampling"]:
+            await peer.refuse(strict, -32602, 'Unrecognized field "tools"')
+        await peer.shake_hands(capabilities=TOOLS)
+
+    peer = ScriptedPeer(script)
+    client = Client(peer, sampling=sampling())
+    with anyio.fail_after(5):
+        async with client:
+            assert client.sampling_mode == "basic"
+            (warning,) = client.warnings
+
+    assert "sampling.tools" in warning
+    offers = [message["params"]["capabilities"] for message in peer.heard if message.get("method") == "initialize"]
+    assert offers == [{"sampling": {"tools": {}}}, {"sampling": {}}]
+
+
+async def test_a_server_that_dies_of_sampling_tools_is_started_once_more_without_them() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        request = await peer.receive("initialize")
+        if "tools" in request["params"]["capabilities"]["sampling"]:
+            await peer.hang_up()
+            return
+        await peer.reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO})
+
+    client = Client(ScriptedPeer(script), sampling=sampling())
+    with anyio.fail_after(5):
+        for _ in range(2):  # the second time it is known, and not tried again
+            async with client:
+                assert client.sampling_mode == "basic"
+
+    assert len(client.warnings) == 1
+
+
+async def test_when_the_tools_were_not_the_reason_the_first_error_stands() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        for reason in ("first", "second"):
+            await peer.refuse(await peer.receive("initialize"), -32000, reason)
+
+    client = Client(ScriptedPeer(script), sampling=sampling())
+    with anyio.fail_after(5), pytest.raises(ServerError, match="first"):
+        await client.connect()
+    assert client.warnings == []
+
+
+async def test_a_command_that_is_not_there_fails_at_once_and_by_name() -> None:
+    with anyio.fail_after(5), pytest.raises(ConnectFailed, match="no-such-command-anywhere") as failure:
+        await Client(Stdio(["no-such-command-anywhere"]), sampling=sampling()).connect()
+    assert not failure.value.may_have_run
+
+
+async def test_a_server_that_dies_at_once_says_its_code_and_last_words() -> None:
+    command = [sys.executable, "-c", "import sys; print('no config', file=sys.stderr); sys.exit(3)"]
+
+    with anyio.fail_after(10), pytest.raises(ConnectionClosed, match="exited with code 3") as failure:
+        await Client(Stdio(command)).connect()
+
+    assert (failure.value.exit_code, failure.value.stderr) == (3, "no config")
+
+
+async def test_a_client_whose_server_ended_can_be_connected_again() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        await peer.receive("tools/call")
+        await peer.hang_up()
+
+    client = Client(ScriptedPeer(script), sampling=Sampling(basic=sampling, approve=None))  # type: ignore[arg-type]
+    with anyio.fail_after(5):
+        async with client:
+            with pytest.raises(ConnectionClosed):
+                await client.call_tool("x")
+            await client.connect()
+            assert client.connected
+            assert client.sampling_mode == "basic"
