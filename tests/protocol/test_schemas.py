@@ -52,7 +52,6 @@ def mismatch(schema: dict[str, Any], value: object) -> str | None:
         ({"maximum": 1}, 1 << 2000, "a number of 2001 bits is more than the maximum, 1"),
         ({"exclusiveMinimum": 1}, 1, "1 is not more than 1"),
         ({"exclusiveMaximum": 1}, 1, "1 is not less than 1"),
-        ({"minimum": 1, "maximum": 3}, 2, None),
         ({"minLength": 2}, "ä", '"ä" is shorter than 2'),
         ({"maxLength": 2}, "x" * 100, f'"{"x" * 60}… (100 characters)" is longer than 2'),
         ({"pattern": "^a"}, "ba", '"ba" does not match the pattern "^a"'),
