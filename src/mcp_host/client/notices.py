@@ -142,4 +142,4 @@ def _completion_to(callback: OnElicitationComplete) -> Deliver:
 
 
 def _wire(notification: Notification) -> dict[str, Any]:
-    return {"method": notification.method, "params": notification.params}
+    return {"jsonrpc": "2.0", "method": notification.method, "params": notification.params}

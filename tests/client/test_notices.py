@@ -1,0 +1,157 @@
+"""What a server announces, and the callbacks that hear of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_host import Change, Client, Elicitation
+from mcp_host.limits import Limits
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import (
+    LoggingMessageNotificationParams,
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
+    ResourceUpdatedNotification,
+    ResourceUpdatedNotificationParams,
+    ToolListChangedNotification,
+)
+from tests.client.support import EMPTY, TOOLS
+
+
+def telling(*notifications: tuple[str, dict[str, Any]]) -> ScriptedPeer:
+    """A peer that says all this at once, and then answers calls."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        for method, params in notifications:
+            await peer.tell(method, params)
+        while True:
+            await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    return ScriptedPeer(script)
+
+
+def log(number: int) -> tuple[str, dict[str, Any]]:
+    return ("notifications/message", {"level": "info", "data": number})
+
+
+async def test_changes_come_typed_and_in_order_and_one_that_waits_already_is_not_repeated() -> None:
+    updated = ("notifications/resources/updated", {"uri": "a:b"})
+    tools = ("notifications/tools/list_changed", {})
+    prompts = ("notifications/prompts/list_changed", {})
+    peer = telling(tools, updated, tools, updated, tools, prompts, ("notifications/resources/list_changed", {}))
+    seen: list[Change] = []
+
+    async def on_change(change: Change) -> None:
+        if not seen:
+            await anyio.wait_all_tasks_blocked()  # until everything has been said
+        seen.append(change)
+
+    with anyio.fail_after(5):
+        async with Client(peer, on_change=on_change) as client:
+            await anyio.wait_all_tasks_blocked()
+
+    # The tools changed once more while the first change was in the callback's hands.
+    assert [type(change) for change in seen] == [
+        ToolListChangedNotification,
+        ResourceUpdatedNotification,
+        ToolListChangedNotification,
+        PromptListChangedNotification,
+        ResourceListChangedNotification,
+    ]
+    assert isinstance(seen[1], ResourceUpdatedNotification)
+    assert seen[1].params == ResourceUpdatedNotificationParams(uri="a:b")
+    assert client.counters == {"coalesced notifications": 2}
+
+
+async def test_log_messages_come_in_order_and_a_malformed_one_is_skipped() -> None:
+    peer = telling(log(1), ("notifications/message", {"level": 5}), log(2))
+    seen: list[object] = []
+
+    async def on_log(message: LoggingMessageNotificationParams) -> None:
+        seen.append(message.data)
+
+    with anyio.fail_after(5):
+        async with Client(peer, on_log=on_log) as client:
+            await anyio.wait_all_tasks_blocked()
+
+    assert seen == [1, 2]
+    assert client.counters == {"malformed notifications": 1}
+
+
+async def test_a_callback_may_call_the_client() -> None:
+    async def on_change(change: Change) -> None:
+        results.append((await client.call_tool("x")).content)
+
+    results: list[object] = []
+    client = Client(telling(("notifications/tools/list_changed", {})), on_change=on_change)
+    with anyio.fail_after(5):
+        async with client:
+            await anyio.wait_all_tasks_blocked()
+
+    assert results == [[]]
+
+
+async def test_a_callback_that_fails_is_logged_and_the_next_message_comes(caplog: pytest.LogCaptureFixture) -> None:
+    async def on_log(message: LoggingMessageNotificationParams) -> None:
+        seen.append(message.data)
+        raise RuntimeError("bug")
+
+    seen: list[object] = []
+    with anyio.fail_after(5):
+        async with Client(telling(log(1), log(2)), on_log=on_log) as client:
+            await anyio.wait_all_tasks_blocked()
+            await client.call_tool("x")
+
+    assert seen == [1, 2]
+    assert "the callback for notifications/message failed" in caplog.text
+
+
+async def test_past_the_bound_the_oldest_log_message_gives_way_and_no_change_is_lost() -> None:
+    peer = telling(("notifications/tools/list_changed", {}), *(log(n) for n in range(10)))
+    seen: list[object] = []
+
+    async def on_log(message: LoggingMessageNotificationParams) -> None:
+        seen.append(message.data)
+
+    async def on_change(change: Change) -> None:
+        await anyio.wait_all_tasks_blocked()  # until everything has been said
+        seen.append(change.method)
+
+    with anyio.fail_after(5):
+        async with Client(peer, on_log=on_log, on_change=on_change, limits=Limits(max_notifications=3)) as client:
+            await anyio.wait_all_tasks_blocked()
+
+    assert seen == ["notifications/tools/list_changed", 7, 8, 9]
+    assert client.counters == {"dropped notifications": 7}
+
+
+async def test_a_completed_url_elicitation_is_announced() -> None:
+    seen: list[str] = []
+
+    async def on_complete(elicitation_id: str) -> None:
+        seen.append(elicitation_id)
+
+    peer = telling(("notifications/elicitation/complete", {"elicitationId": "e1"}))
+    with anyio.fail_after(5):
+        async with Client(peer, elicitation=Elicitation(url=None, form=_decline, on_complete=on_complete)):
+            await anyio.wait_all_tasks_blocked()
+
+    assert seen == ["e1"]
+
+
+async def _decline(request: Any) -> Any:
+    return request.decline()
+
+
+async def test_what_no_callback_wants_costs_nothing_and_breaks_nothing() -> None:
+    with anyio.fail_after(5):
+        async with Client(
+            telling(log(1), ("notifications/unheard/of", {"x": 1}), ("notifications/cancelled", {}))
+        ) as client:
+            assert (await client.call_tool("x")).content == []
+
+    assert client.counters == {}

@@ -1,0 +1,320 @@
+"""Everything else that a client can ask: what is sent, and what comes of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_host import Client
+from mcp_host.errors import (
+    CallerError,
+    InvalidToolOutput,
+    ProtocolError,
+    ResourceNotFound,
+    ServerError,
+    UrlElicitationRequired,
+)
+from mcp_host.limits import Limits
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import (
+    CompleteResult,
+    GetPromptResult,
+    Prompt,
+    PromptReference,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    ResourceTemplateReference,
+    TextContent,
+    Tool,
+)
+
+EVERYTHING: dict[str, Any] = {
+    "tools": {},
+    "resources": {"subscribe": True},
+    "prompts": {},
+    "completions": {},
+    "logging": {},
+}
+
+
+def answering(*results: dict[str, Any]) -> ScriptedPeer:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=EVERYTHING)
+        for result in results:
+            await peer.reply(await peer.receive(), result)
+
+    return ScriptedPeer(script)
+
+
+Ask = Callable[[Client], Awaitable[object]]
+
+
+@pytest.mark.parametrize(
+    ("ask", "method", "params", "result", "value"),
+    [
+        (
+            lambda client: client.list_resources(),
+            "resources/list",
+            {},
+            {"resources": [{"uri": "a:b", "name": "n"}]},
+            [Resource(uri="a:b", name="n")],
+        ),
+        (
+            lambda client: client.list_resource_templates(),
+            "resources/templates/list",
+            {},
+            {"resourceTemplates": [{"uriTemplate": "a:{b}", "name": "n"}]},
+            [ResourceTemplate(uri_template="a:{b}", name="n")],
+        ),
+        (
+            lambda client: client.read_resource("a:b"),
+            "resources/read",
+            {"uri": "a:b"},
+            {"contents": [{"uri": "a:b", "text": "t"}]},
+            ReadResourceResult.from_wire({"contents": [{"uri": "a:b", "text": "t"}]}),
+        ),
+        (lambda client: client.subscribe_resource("a:b"), "resources/subscribe", {"uri": "a:b"}, {}, None),
+        (lambda client: client.unsubscribe_resource("a:b"), "resources/unsubscribe", {"uri": "a:b"}, {}, None),
+        (
+            lambda client: client.list_prompts(),
+            "prompts/list",
+            {},
+            {"prompts": [{"name": "p"}]},
+            [Prompt(name="p")],
+        ),
+        (
+            lambda client: client.get_prompt("p", {"a": "1"}),
+            "prompts/get",
+            {"name": "p", "arguments": {"a": "1"}},
+            {"messages": []},
+            GetPromptResult(messages=[]),
+        ),
+        (
+            lambda client: client.get_prompt("p"),
+            "prompts/get",
+            {"name": "p"},
+            {"messages": []},
+            GetPromptResult(messages=[]),
+        ),
+        (
+            lambda client: client.complete(PromptReference(name="p"), "city", "Os", context={"country": "NO"}),
+            "completion/complete",
+            {
+                "ref": {"type": "ref/prompt", "name": "p"},
+                "argument": {"name": "city", "value": "Os"},
+                "context": {"arguments": {"country": "NO"}},
+            },
+            {"completion": {"values": ["Oslo"]}},
+            CompleteResult.from_wire({"completion": {"values": ["Oslo"]}}),
+        ),
+        (
+            lambda client: client.complete(ResourceTemplateReference(uri="a:{b}"), "b", ""),
+            "completion/complete",
+            {"ref": {"type": "ref/resource", "uri": "a:{b}"}, "argument": {"name": "b", "value": ""}},
+            {"completion": {"values": []}},
+            CompleteResult.from_wire({"completion": {"values": []}}),
+        ),
+        (lambda client: client.set_log_level("warning"), "logging/setLevel", {"level": "warning"}, {}, None),
+        (lambda client: client.ping(), "ping", {}, {}, None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_each_request_is_written_and_its_result_read(
+    ask: Ask, method: str, params: dict[str, Any], result: dict[str, Any], value: object
+) -> None:
+    peer = answering(result)
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            answer = await ask(client)
+
+    assert answer == value
+    assert peer.heard[2:] == [{"jsonrpc": "2.0", "id": 2, "method": method, "params": params}]
+
+
+async def test_a_list_is_followed_through_all_its_pages() -> None:
+    peer = answering(
+        {"tools": [{"name": "a", "inputSchema": {}}], "nextCursor": ""},
+        {"tools": [{"name": "b", "inputSchema": {}}], "nextCursor": "2"},
+        {"tools": []},
+    )
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            tools = await client.list_tools()
+
+    assert tools == [Tool(name="a", input_schema={}), Tool(name="b", input_schema={})]
+    assert [message["params"] for message in peer.heard[2:]] == [{}, {"cursor": ""}, {"cursor": "2"}]
+
+
+@pytest.mark.parametrize(
+    ("pages", "words"),
+    [
+        ([{"tools": [], "nextCursor": "x"}] * 2, "cursor 'x' leads nowhere new"),
+        ([{"tools": [], "nextCursor": 7}], "cursor 7"),
+        ([{"tools": [], "nextCursor": str(n)} for n in range(4)], "more than 3 pages"),
+        ([{"tools": {}}], "has no list 'tools'"),
+    ],
+    ids=["circle", "number", "endless", "no-list"],
+)
+async def test_a_list_that_leads_nowhere_ends(pages: list[dict[str, Any]], words: str) -> None:
+    with anyio.fail_after(5):
+        async with Client(answering(*pages), limits=Limits(max_pages=3)) as client:
+            with pytest.raises(ProtocolError, match=words):
+                await client.list_tools()
+
+
+async def test_one_malformed_tool_hides_no_other() -> None:
+    peer = answering({"tools": [{"name": 5}, {"name": "good", "inputSchema": {"type": "object"}}]})
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            tools = await client.list_tools()
+            (warning,) = client.warnings
+
+    assert [tool.name for tool in tools] == ["good"]
+    assert "position 0" in warning
+
+
+WEATHER = {
+    "name": "weather",
+    "inputSchema": {"type": "object"},
+    "outputSchema": {"type": "object", "properties": {"celsius": {"type": "number"}}, "required": ["celsius"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        ({"content": [], "structuredContent": {"celsius": 4.5}}, None),
+        ({"content": [], "isError": True}, None),
+        ({"content": [], "structuredContent": {"celsius": "cold"}}, "celsius"),
+        ({"content": []}, "no structuredContent"),
+    ],
+    ids=["conforms", "failed-tool", "mismatch", "absent"],
+)
+async def test_a_listed_tools_output_is_held_to_its_schema(result: dict[str, Any], problem: str | None) -> None:
+    with anyio.fail_after(5):
+        async with Client(answering({"tools": [WEATHER]}, result)) as client:
+            await client.list_tools()
+            if problem is None:
+                assert (await client.call_tool("weather")).to_wire() == result
+                return
+            with pytest.raises(InvalidToolOutput, match=problem) as failure:
+                await client.call_tool("weather")
+
+    assert failure.value.result.to_wire() == result
+
+
+async def test_an_unlisted_tools_output_is_not_checked_and_nothing_is_listed_behind_our_back() -> None:
+    peer = answering({"content": [], "structuredContent": {"celsius": "cold"}})
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.call_tool("weather")
+
+    assert [message["method"] for message in peer.heard[2:]] == ["tools/call"]
+
+
+async def test_a_tool_that_runs_only_as_a_task_is_refused_here() -> None:
+    tool = {"name": "long", "inputSchema": {}, "execution": {"taskSupport": "required"}}
+    peer = answering({"tools": [tool]})
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.list_tools()
+            with pytest.raises(CallerError, match="runs only as a task"):
+                await client.call_tool("long")
+
+    assert len(peer.heard) == 3
+
+
+@pytest.mark.parametrize(
+    ("ask", "code", "data", "error"),
+    [
+        (lambda client: client.read_resource("a:b"), -32002, {"uri": "a:b"}, ResourceNotFound),
+        (lambda client: client.call_tool("x"), -32002, None, ServerError),
+        (lambda client: client.call_tool("x"), -32042, {"elicitations": []}, UrlElicitationRequired),
+        (lambda client: client.ping(), -32600, None, ServerError),
+    ],
+    ids=["no-resource", "another-32002", "url-elicitation", "ping"],
+)
+async def test_errors_with_a_meaning_of_their_own_are_typed(
+    ask: Ask, code: int, data: object, error: type[ServerError]
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=EVERYTHING)
+        await peer.refuse(await peer.receive(), code, "no", data)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            with pytest.raises(ServerError) as failure:
+                await ask(client)
+
+    assert type(failure.value) is error
+    assert failure.value.data == data
+
+
+async def test_the_urls_that_a_server_requires_come_with_the_error() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=EVERYTHING)
+        wanted = {"mode": "url", "message": "sign in", "url": "https://a.example/x", "elicitationId": "e1"}
+        await peer.refuse(await peer.receive(), -32042, "sign in first", {"elicitations": [wanted]})
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            with pytest.raises(UrlElicitationRequired) as failure:
+                await client.call_tool("x")
+
+    (elicitation,) = failure.value.elicitations
+    assert (elicitation.url, elicitation.elicitation_id) == ("https://a.example/x", "e1")
+
+
+async def test_a_server_that_knows_no_ping_is_alive_all_the_same() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands()
+        await peer.refuse(await peer.receive("ping"), -32601, "what?")
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            await client.ping()
+
+
+async def test_an_unknown_content_block_is_kept_as_it_came() -> None:
+    block = {"type": "hologram", "depth": 3}
+
+    with anyio.fail_after(5):
+        async with Client(answering({"content": [block, {"type": "text", "text": "t"}]})) as client:
+            result = await client.call_tool("x")
+
+    assert result.to_wire() == {"content": [block, {"type": "text", "text": "t"}]}
+    assert result.content[1] == TextContent(text="t")
+
+
+async def test_roots_may_change_and_the_server_is_told() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands()
+        roots.append((await peer.ask("roots/list"))["result"])
+        await peer.receive("notifications/roots/list_changed")
+        roots.append((await peer.ask("roots/list"))["result"])
+
+    roots: list[Any] = []
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), roots=["/tmp"]) as client:
+            await anyio.wait_all_tasks_blocked()
+            await client.set_roots(["/home", "file:///srv/x"])
+            await anyio.wait_all_tasks_blocked()
+
+    assert roots == [
+        {"roots": [{"uri": "file:///tmp"}]},
+        {"roots": [{"uri": "file:///home"}, {"uri": "file:///srv/x"}]},
+    ]
+
+
+async def test_roots_cannot_be_offered_after_the_server_was_told_there_are_none() -> None:
+    with pytest.raises(CallerError, match="made without roots"):
+        await Client(answering()).set_roots(["/tmp"])
