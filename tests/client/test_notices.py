@@ -46,12 +46,14 @@ async def test_changes_come_typed_and_in_order_and_one_that_waits_already_is_not
     seen: list[Change] = []
 
     async def on_change(change: Change) -> None:
-        if not seen:
-            await anyio.wait_all_tasks_blocked()  # until everything has been said
+        await all_said.wait()
         seen.append(change)
 
+    all_said = anyio.Event()
     with anyio.fail_after(5):
         async with Client(peer, on_change=on_change) as client:
+            await anyio.wait_all_tasks_blocked()
+            all_said.set()
             await anyio.wait_all_tasks_blocked()
 
     # The tools changed once more while the first change was in the callback's hands.
@@ -118,11 +120,14 @@ async def test_past_the_bound_the_oldest_log_message_gives_way_and_no_change_is_
         seen.append(message.data)
 
     async def on_change(change: Change) -> None:
-        await anyio.wait_all_tasks_blocked()  # until everything has been said
+        await all_said.wait()
         seen.append(change.method)
 
+    all_said = anyio.Event()
     with anyio.fail_after(5):
         async with Client(peer, on_log=on_log, on_change=on_change, limits=Limits(max_notifications=3)) as client:
+            await anyio.wait_all_tasks_blocked()
+            all_said.set()
             await anyio.wait_all_tasks_blocked()
 
     assert seen == ["notifications/tools/list_changed", 7, 8, 9]
