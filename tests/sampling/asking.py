@@ -1,10 +1,23 @@
-"""Requests to test with."""
+"""Requests to test with, and what becomes of them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mcp_host.sampling import OuterCall, SamplingMode, SamplingRequest
+import pytest
+from anyio import fail_after
+
+from mcp_host.errors import InputRefused
+from mcp_host.sampling import (
+    Handler,
+    OuterCall,
+    Sampling,
+    SamplingLimits,
+    SamplingMode,
+    SamplingRequest,
+    SamplingSession,
+    always,
+)
 from mcp_host.types import CreateMessageRequestParams
 
 Wire = dict[str, Any]
@@ -48,3 +61,18 @@ def request(
     """What a handler would be given for `wire(*messages, **fields)`."""
     params = CreateMessageRequestParams.from_wire(wire(*messages, **fields))
     return SamplingRequest(params=params, server=server, outer=outer, mode=mode)
+
+
+def session(handler: Handler, *, limits: SamplingLimits | None = None) -> SamplingSession:
+    return Sampling(with_tools=handler, approve=always, limits=limits).session("calculator", knows_tools=True)
+
+
+async def refused(asked: SamplingSession, params: Wire) -> InputRefused:
+    with fail_after(5), pytest.raises(InputRefused) as refusal:
+        await asked.answer(params, None)
+    assert refusal.value.data is None
+    return refusal.value
+
+
+def said(refusal: InputRefused) -> tuple[int, str]:
+    return refusal.code, str(refusal)

@@ -5,63 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 
-import anyio
 import pytest
-from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_tasks_blocked
+from anyio import Event, fail_after
 
 from mcp_host.errors import InputRefused, ProtocolError, SamplingError
 from mcp_host.sampling import (
     Allow,
-    Approve,
     Deny,
-    Handler,
     OuterCall,
     Sampling,
     SamplingLimits,
     SamplingMode,
     SamplingRequest,
-    SamplingSession,
     ToolCall,
     always,
 )
-from mcp_host.sampling.places import Places
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
-from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, result, text, use, user, wire
-
-
-def session(handler: Handler, *, limits: SamplingLimits | None = None) -> SamplingSession:
-    return Sampling(with_tools=handler, approve=always, limits=limits).session("calculator", knows_tools=True)
-
-
-async def refused(asked: SamplingSession, params: Wire) -> InputRefused:
-    with fail_after(5), pytest.raises(InputRefused) as refusal:
-        await asked.answer(params, None)
-    assert refusal.value.data is None
-    return refusal.value
-
-
-def said(refusal: InputRefused) -> tuple[int, str]:
-    return refusal.code, str(refusal)
-
-
-class Turnstile:
-    """A handler that lets requests in and keeps them until it is opened."""
-
-    def __init__(self) -> None:
-        self.inside = 0
-        self.most = 0
-        self.opened = Event()
-
-    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
-        self.inside += 1
-        self.most = max(self.most, self.inside)
-        try:
-            await self.opened.wait()
-        finally:
-            self.inside -= 1
-        return request.reply("through")
-
+from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, refused, result, said, session, text, use, user, wire
+from tests.spec import assert_valid, example, example_names, needs_spec
 
 # The whole dialogue
 
@@ -83,6 +45,23 @@ async def test_a_loop_with_tools_from_the_question_to_the_text() -> None:
     assert [tool.name for tool in model.requests[0].tools] == ["add", "multiply"]
 
 
+async def test_a_long_loop_with_tools_stays_within_the_default_limits() -> None:
+    turns = 64
+    model = ScriptedModel(*[[ToolCall("add", {"a": 1}), ToolCall("add", {"a": 2})]] * (turns - 1), "done")
+    asked = session(model)
+    messages = [user(text("Add, and add again."))]
+
+    for _ in range(turns - 1):
+        calls = await asked.answer(wire(*messages, tools=[ADD]))
+        ids = [block.id for block in calls.content if isinstance(block, ToolUseContent)]
+        messages += [{"role": "assistant", "content": calls.to_wire()["content"]}]
+        messages += [user(*[result(id, text("a page " * 500)) for id in ids])]
+    final = await asked.answer(wire(*messages, tools=[ADD]))
+
+    assert final.content == [TextContent(text="done")]
+    assert len(model.requests[-1].messages) == 2 * turns - 1
+
+
 async def test_approver_and_handler_see_the_same_request_in_this_order() -> None:
     seen: list[tuple[str, SamplingRequest]] = []
     outer = OuterCall("tools/call", "research", 7, inferred=True)
@@ -102,6 +81,17 @@ async def test_approver_and_handler_see_the_same_request_in_this_order() -> None
     request = seen[0][1]
     assert seen[1][1] is request
     assert (request.server, request.outer, request.mode, request.max_tokens) == ("calculator", outer, "with_tools", 10)
+
+
+@needs_spec
+@pytest.mark.parametrize("name", [name for name in example_names() if name.startswith("CreateMessageRequestParams/")])
+async def test_the_specifications_own_examples_are_answered(name: str) -> None:
+    params = example(name)
+    assert isinstance(params, dict)
+
+    answer = await session(ScriptedModel("yes")).answer(params)
+
+    assert_valid("2025-11-25", "CreateMessageResult", answer.to_wire())
 
 
 # Which handler
@@ -208,7 +198,7 @@ async def test_basic_mode_takes_a_null_for_what_is_absent() -> None:
         (wire(assistant(use("1"))), "messages[0]: tool_use '1' has no tool_result in a message after it"),
         (wire(tools=[ADD, ADD]), "tools[1]: tools[0] has the name 'add' already"),
         (wire(tool_choice={"mode": "required"}), "toolChoice: a tool is required, and the request offers none"),
-        (wire(maxTokens=0), "maxTokens: must be at least 1, not 0"),
+        (wire(maxTokens=0), "maxTokens: must be from 1 to 9007199254740991"),
         (wire(user(text()), user(text()), user(text())), "this client's limit messages is 2, and the request has 3"),
         (wire(user(text("12345678901"))), "this client's limit text is 10, and the request has 11"),
     ],
@@ -317,92 +307,6 @@ async def test_a_cancelled_task_inside_the_handler_is_a_failure_of_the_handler()
     assert said(refusal) == (-32603, "this client's model failed")
 
 
-async def test_cancelling_whoever_waits_cancels_the_handler() -> None:
-    turnstile = Turnstile()
-    asked = session(turnstile, limits=SamplingLimits(at_once_per_server=1))
-
-    with fail_after(5):
-        async with create_task_group() as tasks:
-            tasks.start_soon(asked.answer, wire())
-            await wait_all_tasks_blocked()
-            assert turnstile.inside == 1
-            tasks.cancel_scope.cancel()
-        assert turnstile.inside == 0
-        turnstile.opened.set()
-        await asked.answer(wire())  # the place was given back
-
-
-# Places and time
-
-
-async def test_a_storm_of_requests_is_answered_a_few_at_a_time() -> None:
-    turnstile = Turnstile()
-    sampling = Sampling(with_tools=turnstile, approve=always)
-    servers = [sampling.session(f"server {n}", True) for n in range(6)]
-    answers: list[CreateMessageResult] = []
-
-    async def ask(server: SamplingSession) -> None:
-        answers.append(await server.answer(wire()))
-
-    with fail_after(10):
-        async with create_task_group() as tasks:
-            for _ in range(10):
-                tasks.start_soon(ask, servers[0])
-            await wait_all_tasks_blocked()
-            assert turnstile.inside == 4
-            for server in servers[1:]:
-                for _ in range(10):
-                    tasks.start_soon(ask, server)
-            await wait_all_tasks_blocked()
-            assert turnstile.inside == 16
-            turnstile.opened.set()
-
-    assert len(answers) == 60
-    assert turnstile.most == 16
-
-
-async def test_too_many_waiting_are_refused_at_once_and_told_the_limit() -> None:
-    turnstile = Turnstile()
-    asked = session(turnstile, limits=SamplingLimits(at_once_per_server=1, waiting=1))
-
-    with fail_after(5):
-        async with create_task_group() as tasks:
-            for _ in range(2):
-                tasks.start_soon(asked.answer, wire())
-                await wait_all_tasks_blocked()
-            refusal = await refused(asked, wire())
-            turnstile.opened.set()
-
-    assert said(refusal) == (-32010, "this client's limit waiting is 1 requests")
-
-
-async def never(request: SamplingRequest) -> Allow:
-    await Event().wait()
-    return Allow()
-
-
-@pytest.mark.parametrize(
-    ("approve", "places"),
-    [(always, 1), (never, 1), (always, 0)],
-    ids=["in the handler", "in the approver", "waiting for a place"],
-)
-async def test_an_answer_that_takes_too_long_is_cancelled_and_refused(
-    approve: Approve, places: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    turnstile = Turnstile()
-    share = Places(1).share(at_once=places, waiting=1)
-    asked = SamplingSession(turnstile, "with_tools", "calculator", approve, SamplingLimits(seconds=0), share)
-
-    refusal = await refused(asked, wire())
-
-    assert said(refusal) == (-32011, "this client's limit for one answer is 0 seconds")
-    assert turnstile.inside == 0
-    assert share.room == places
-    assert caplog.record_tuples == [
-        ("mcp_host.sampling.session", logging.WARNING, "sampling for calculator took longer than 0 s")
-    ]
-
-
 async def test_a_handlers_own_timeout_is_not_taken_for_ours() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         with fail_after(0):
@@ -413,19 +317,6 @@ async def test_a_handlers_own_timeout_is_not_taken_for_ours() -> None:
 
     assert said(refusal) == (-32603, "this client's model failed")
     assert isinstance(refusal.__cause__, TimeoutError)
-
-
-def test_one_registration_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
-    model = ScriptedModel("one", "two")
-    sampling = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1))
-
-    async def once() -> None:
-        with fail_after(5), CancelScope():
-            await sampling.session("calculator", True).answer(wire())
-
-    for _ in range(2):
-        anyio.run(once, backend=anyio_backend_name)
-    assert len(model.requests) == 2
 
 
 # Alone, as a sampling callback of another client

@@ -7,7 +7,9 @@ import pty
 import subprocess
 import sys
 import termios
+import tty
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,13 @@ class Screen:
         shown, _, self.seen = self.seen.partition(words)
         return shown
 
+    def rest(self) -> str:
+        """What else is on the screen by now."""
+        with suppress(BlockingIOError):  # that is all
+            while True:
+                self.seen += os.read(self.keyboard, 65_536).decode()
+        return self.seen
+
     def press(self, keys: str) -> None:
         os.write(self.keyboard, keys.encode())
 
@@ -49,6 +58,9 @@ class Screen:
 
     def resize(self, columns: int) -> None:
         termios.tcsetwinsize(self._near, (24, columns))
+
+    def make_raw(self) -> None:
+        tty.setraw(self._near)
 
     def unplug(self) -> None:
         os.close(self.keyboard)
@@ -145,8 +157,7 @@ async def test_a_question_that_never_began_writes_and_reads_nothing(screen: Scre
         scope.cancel()
         await ask(request(), screen.path)
 
-    with pytest.raises(BlockingIOError):
-        os.read(screen.keyboard, 1)
+    assert screen.rest() == ""
 
 
 async def test_a_terminal_that_is_held_holds_up_nobody_else(screen: Screen) -> None:
@@ -161,13 +172,45 @@ async def test_a_terminal_that_is_held_holds_up_nobody_else(screen: Screen) -> N
         async with create_task_group() as tasks:
             tasks.start_soon(question)
             await wait_all_tasks_blocked()
-            with pytest.raises(BlockingIOError):
-                os.read(screen.keyboard, 1)
+            assert screen.rest() == ""
             screen.release()
             await screen.shows(QUESTION)
             screen.press("y\n")
 
     assert answers == [Allow()]
+
+
+async def test_a_screen_that_nobody_reads_holds_up_nobody_else(screen: Screen) -> None:
+    """More than the terminal takes at once is written bit by bit, and not at all after a cancellation."""
+    screen.resize(5000)
+    page = "\n".join(["x" * 4000] * 12)
+
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            tasks.start_soon(ask, request(*[user(*[text("x" * 4000)] * 12)] * 6, systemPrompt=page), screen.path)
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+
+    assert QUESTION not in screen.rest()
+
+
+@pytest.mark.parametrize(
+    ("keys", "decision"), [("y\r", Allow()), ("y" * 2000, Deny())], ids=["y and Enter", "a page without Enter"]
+)
+async def test_a_terminal_in_raw_mode_is_understood(keys: str, decision: Allow | Deny, screen: Screen) -> None:
+    answers: list[Allow | Deny] = []
+
+    async def question() -> None:
+        answers.append(await ask(request(), screen.path))
+
+    screen.make_raw()
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            tasks.start_soon(question)
+            await screen.shows(QUESTION)
+            screen.press(keys)
+
+    assert answers == [decision]
 
 
 async def test_a_terminal_that_goes_away_denies(screen: Screen) -> None:
@@ -237,9 +280,10 @@ print(decision)
 """
 
 
-def host(*arguments: str) -> subprocess.Popen[str]:
+@contextmanager
+def host(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A host as a service would start it: its standard streams are no terminal."""
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", HOST, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -247,6 +291,11 @@ def host(*arguments: str) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 async def test_a_host_with_redirected_streams_asks_in_the_terminal_that_controls_it(screen: Screen) -> None:

@@ -26,6 +26,8 @@ from mcp_host.types.sampling import SamplingMessageContentBlock
 KiB = 1024
 MiB = 1024 * KiB
 
+MOST_TOKENS = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC 8259, section 6)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingLimits:
@@ -36,13 +38,14 @@ class SamplingLimits:
     """
 
     tools: int = 64
-    """Tools in one request. docker-agent, the first host with sampling and tools, allows as many."""
+    """Tools in one request; docker-agent, a host that samples with tools, allows as many."""
 
     tool_name: int = 128
     """Characters in a tool's name: "Tool names SHOULD be between 1 and 128 characters"."""
 
     tool_definition: int = 64 * KiB
-    """One tool as JSON: its name, description and schemas. The largest in common use are a tenth of that."""
+    """One tool as JSON: its name, description and schemas. All tools of a request together
+    can be *tools* times as much, 4 MiB."""
 
     tool_calls: int = 32
     """Tool calls in one answer (docker-agent's number). An answer past it never leaves the
@@ -114,8 +117,8 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits) -> N
     Raises:
         ProtocolError: It is more than *limits* allows, or no tokens are asked for.
     """
-    if params.max_tokens < 1:
-        raise ProtocolError(f"maxTokens: must be at least 1, not {params.max_tokens}")
+    if not 1 <= params.max_tokens <= MOST_TOKENS:  # not quoted: Python refuses to write an int of 5,000 digits
+        raise ProtocolError(f"maxTokens: must be from 1 to {MOST_TOKENS}")
     for index, tool in enumerate(params.tools or ()):
         _hold("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
     text = sum(map(_utf8, [params.system_prompt or "", *(params.stop_sequences or ())])) + _json_size(params.metadata)

@@ -17,6 +17,7 @@ from mcp_host.sampling.request import SamplingRequest
 
 logger = logging.getLogger(__name__)
 
+ENTER = (b"\n", b"\r")  # the second where the host has put the terminal into raw mode
 YES = frozenset({b"y", b"yes"})
 LONGEST_ANSWER = 1024  # bytes; somebody who pastes a page has not said yes
 NO_TERMINAL = "this client has no terminal to ask its user in"
@@ -114,7 +115,7 @@ async def _write(fd: int, text: str) -> None:
 
 async def _read_line(fd: int) -> bytes:
     line = b""
-    while b"\n" not in line and len(line) < LONGEST_ANSWER:
+    while not line.endswith(ENTER) and len(line) < LONGEST_ANSWER:
         await wait_readable(fd)
         with suppress(BlockingIOError):  # somebody else read it
             chunk = os.read(fd, LONGEST_ANSWER)

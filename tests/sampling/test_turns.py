@@ -1,0 +1,137 @@
+"""Whose turn it is: places in front of the model, and the time for one answer."""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+import pytest
+from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_tasks_blocked
+
+from mcp_host.sampling import (
+    Allow,
+    Approve,
+    Sampling,
+    SamplingLimits,
+    SamplingRequest,
+    SamplingSession,
+    always,
+)
+from mcp_host.sampling.places import Places
+from mcp_host.testing.model import ScriptedModel
+from mcp_host.types import CreateMessageResult
+from tests.sampling.asking import refused, said, session, wire
+
+
+class Turnstile:
+    """A handler that lets requests in and keeps them until it is opened."""
+
+    def __init__(self) -> None:
+        self.inside = 0
+        self.most = 0
+        self.opened = Event()
+
+    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            await self.opened.wait()
+        finally:
+            self.inside -= 1
+        return request.reply("through")
+
+
+async def test_a_storm_of_requests_is_answered_a_few_at_a_time() -> None:
+    turnstile = Turnstile()
+    sampling = Sampling(with_tools=turnstile, approve=always)
+    servers = [sampling.session(f"server {n}", True) for n in range(6)]
+    answers: list[CreateMessageResult] = []
+
+    async def ask(server: SamplingSession) -> None:
+        answers.append(await server.answer(wire()))
+
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(ask, servers[0])
+            await wait_all_tasks_blocked()
+            assert turnstile.inside == 4
+            for server in servers[1:]:
+                for _ in range(10):
+                    tasks.start_soon(ask, server)
+            await wait_all_tasks_blocked()
+            assert turnstile.inside == 16
+            turnstile.opened.set()
+
+    assert len(answers) == 60
+    assert turnstile.most == 16
+
+
+async def test_too_many_waiting_are_refused_at_once_and_told_the_limit() -> None:
+    turnstile = Turnstile()
+    asked = session(turnstile, limits=SamplingLimits(at_once_per_server=1, waiting=1))
+
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(asked.answer, wire())
+                await wait_all_tasks_blocked()
+            refusal = await refused(asked, wire())
+            turnstile.opened.set()
+
+    assert said(refusal) == (-32010, "this client's limit waiting is 1 requests")
+
+
+async def never(request: SamplingRequest) -> Allow:
+    await Event().wait()
+    return Allow()
+
+
+@pytest.mark.parametrize(
+    ("approve", "places"),
+    [(always, 1), (never, 1), (always, 0)],
+    ids=["in the handler", "in the approver", "waiting for a place"],
+)
+async def test_an_answer_that_takes_too_long_is_cancelled_and_refused(
+    approve: Approve, places: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    turnstile = Turnstile()
+    share = Places(1).share(at_once=places, waiting=1)
+    asked = SamplingSession(turnstile, "with_tools", "calculator", approve, SamplingLimits(seconds=0), share)
+
+    refusal = await refused(asked, wire())
+
+    assert said(refusal) == (-32011, "this client's limit for one answer is 0 seconds")
+    assert turnstile.inside == 0
+    assert share.room == places
+    assert caplog.record_tuples == [
+        ("mcp_host.sampling.session", logging.WARNING, "sampling for calculator took longer than 0 s")
+    ]
+
+
+def test_one_registration_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
+    model = ScriptedModel("one", "two")
+    sampling = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1))
+
+    async def once() -> None:
+        with fail_after(5), CancelScope():
+            await sampling.session("calculator", True).answer(wire())
+
+    for _ in range(2):
+        anyio.run(once, backend=anyio_backend_name)
+    assert len(model.requests) == 2
+
+
+async def test_cancelling_whoever_waits_cancels_the_handler() -> None:
+    turnstile = Turnstile()
+    asked = session(turnstile, limits=SamplingLimits(at_once_per_server=1))
+
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            tasks.start_soon(asked.answer, wire())
+            await wait_all_tasks_blocked()
+            assert turnstile.inside == 1
+            tasks.cancel_scope.cancel()
+        assert turnstile.inside == 0
+        turnstile.opened.set()
+        await asked.answer(wire())  # the place was given back
