@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 Send: TypeAlias = Callable[[Message, Id | None], None]
 """Takes a message for the client, and the client's request that it belongs to, if any. Never waits."""
 
+GivenUp: TypeAlias = Callable[[Id], None]
+"""Hears that a request of the client's was cancelled and will have no response."""
+
 Later: TypeAlias = Callable[[], Awaitable[Params]]
 Answer: TypeAlias = Callable[[Request], Params | Later]
 """Answers a request, at once or by something to be run in a task. Raises `RequestError` to refuse."""
@@ -42,9 +45,10 @@ Hear: TypeAlias = Callable[[Notification], None]
 class Dialogue:
     """One conversation's requests, in both directions."""
 
-    def __init__(self, tasks: TaskGroup, send: Send, answer: Answer, hear: Hear) -> None:
+    def __init__(self, tasks: TaskGroup, send: Send, given_up: GivenUp, answer: Answer, hear: Hear) -> None:
         self._tasks = tasks
         self._send = send
+        self._given_up = given_up
         self._answer = answer
         self._hear = hear
         self._running: dict[Id, CancelScope] = {}
@@ -128,7 +132,9 @@ class Dialogue:
             del self._running[request.id]
             if not self._running:
                 self._idle.set()
-        if not scope.cancel_called:  # "Receivers of cancellation SHOULD [...] not send a response"
+        if scope.cancel_called:  # "Receivers of cancellation SHOULD [...] not send a response"
+            self._given_up(request.id)
+        else:
             self._reply(reply)
 
     async def _outcome(self, request: Request, answer: Later) -> Response:

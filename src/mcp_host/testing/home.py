@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVarTuple, Unpack
 
-from anyio import from_thread, to_thread
+from anyio import RunFinishedError, from_thread, to_thread
 from anyio.lowlevel import current_token
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 
 class Home:
@@ -22,12 +22,14 @@ class Home:
     def __init__(self) -> None:
         self._token = current_token()
 
-    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call *function* there, and return what it returns."""
+    async def run(self, function: Callable[[Unpack[Args]], Coroutine[Any, Any, None]], *args: *Args) -> None:
+        """Call *function* there, and wait until it is done. Does nothing if the event loop has ended."""
         if current_token() == self._token:
-            return function(*args, **kwargs)
+            await function(*args)
+            return
 
-        def call() -> T:
-            return from_thread.run_sync(lambda: function(*args, **kwargs), token=self._token)
+        def call() -> None:
+            with suppress(RunFinishedError):
+                from_thread.run(function, *args, token=self._token)
 
-        return await to_thread.run_sync(call)
+        await to_thread.run_sync(call)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal, TypeVar, overload
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from weakref import WeakSet
 
 from anyio import create_task_group
 
@@ -32,6 +33,9 @@ from mcp_host.types import (
     ResourceTemplate,
     ToolAnnotations,
 )
+
+if TYPE_CHECKING:
+    from mcp_host.testing.http import HttpApp
 
 FunctionT = TypeVar("FunctionT", bound=AnyFunction)
 CompletionT = TypeVar("CompletionT", bound=CompletionFunction)
@@ -70,6 +74,7 @@ class Server:
         self.name = name
         self._catalog = Catalog(Implementation(name=name, version=version), instructions, tuple(versions), page_size)
         self._sessions: dict[Session, Home] = {}
+        self._apps: WeakSet[HttpApp] = WeakSet()
 
     # What it offers
 
@@ -260,6 +265,48 @@ class Server:
 
         run(self.converse, backend)
 
+    def asgi(self, *, json_response: bool = False, path: str = "/mcp") -> HttpApp:
+        """This server as a plain ASGI application, its MCP endpoint at *path*.
+
+        With *json_response* it answers a POST in JSON, which leaves the GET stream for
+        progress and for what it asks the client.
+        """
+        from mcp_host.testing.http import HttpApp  # here, because most servers never see HTTP
+
+        app = HttpApp(self.converse, json_response=json_response, path=path)
+        self._apps.add(app)
+        return app
+
+    @asynccontextmanager
+    async def http(self, *, json_response: bool = False) -> AsyncIterator[str]:
+        """Serve over Streamable HTTP under uvicorn, on a free port of 127.0.0.1; the URL to connect to.
+
+        uvicorn runs in a thread, and so do the functions of this server while it serves them.
+
+        Raises:
+            ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
+        """
+        try:
+            from mcp_host.testing.serving import serve
+        except ModuleNotFoundError as exc:
+            raise ImportError("serving over HTTP needs uvicorn: pip install 'mcp-host[testing]'") from exc
+        async with serve(self.asgi(json_response=json_response)) as port:
+            yield f"http://127.0.0.1:{port}/mcp"
+
+    async def forget_sessions(self) -> None:
+        """Lose every HTTP session, as a restarted server does: their requests end, and the next ones get a 404."""
+        for app in list(self._apps):
+            await app.aclose()
+
+    async def drop_streams(self, *, retry: float | None = None) -> None:
+        """Cut every HTTP response that is under way. What is said meanwhile waits for a client that resumes.
+
+        *retry* tells the client first how many seconds to wait before that.
+        """
+        farewell = b"" if retry is None else b"retry: %d\n\n" % round(retry * 1000)
+        for app in list(self._apps):
+            await app.drop_streams(farewell)
+
     @contextmanager
     def converse(self, session_of: Callable[[Catalog], Session]) -> Iterator[Session]:
         """One client's conversation, from beginning to end, in the task of whoever serves it."""
@@ -275,7 +322,7 @@ class Server:
             outbox.send_nowait(encode(message))
 
         async with create_task_group() as tasks:
-            with self.converse(lambda catalog: Session(catalog, tasks, send)) as session:
+            with self.converse(lambda catalog: Session(catalog, tasks, send, lambda id: None)) as session:
                 async for raw in inbox:
                     for message in decode(raw):
                         session.receive(message)

@@ -21,7 +21,7 @@ from mcp_host.testing import answers
 from mcp_host.testing.catalog import Catalog
 from mcp_host.testing.context import SEVERITY, Call, Client, Context
 from mcp_host.testing.dialect import Dialect, given
-from mcp_host.testing.dialogue import Dialogue, Later, Send
+from mcp_host.testing.dialogue import Dialogue, GivenUp, Later, Send
 from mcp_host.testing.errors import RequestError
 from mcp_host.types import InitializeRequestParams, InitializeResult, ServerCapabilities
 from mcp_host.types.logging import SetLevelRequestParams
@@ -31,18 +31,18 @@ from mcp_host.types.requests import ResourceRequestParams
 class Session:
     """What one client has agreed on and asked for, for as long as it stays."""
 
-    def __init__(self, catalog: Catalog, tasks: TaskGroup, send: Send) -> None:
+    def __init__(self, catalog: Catalog, tasks: TaskGroup, send: Send, given_up: GivenUp) -> None:
         self.client: Client | None = None
         self.subscriptions: set[str] = set()
         self._catalog = catalog
         self._capabilities: Mapping[str, Any] = {}
         self._severity = 0  # before the client has set a level, "the server MAY decide": it sends everything
-        self._dialogue = Dialogue(tasks, send, self._answer, self._hear)
+        self._dialogue = Dialogue(tasks, send, given_up, self._answer, self._hear)
         self._ready = False
         self.receive: Callable[[Incoming], None] = self._dialogue.receive
         self.idle = self._dialogue.idle
 
-    def announce(self, method: str, params: Params) -> None:
+    async def announce(self, method: str, params: Params) -> None:
         """Send a notification that belongs to no request, if the client has shaken hands."""
         if self._ready:
             self._dialogue.tell(method, params)

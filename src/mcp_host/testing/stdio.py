@@ -51,7 +51,7 @@ async def _serve(converse: Converse, reading: int, writer: Writer) -> None:
         writer.put(encode(message) + b"\n")
 
     async with create_task_group() as tasks:
-        with converse(lambda catalog: Session(catalog, tasks, send)) as session:
+        with converse(lambda catalog: Session(catalog, tasks, send, ignore)) as session:
             await _read(reading, session)
             with move_on_after(LAST_ANSWERS):
                 await session.idle()
@@ -89,6 +89,10 @@ def _pump(fd: int, take: Callable[[bytes], None], loop: EventLoopToken) -> None:
             chunk = b""
         with suppress(RuntimeError):  # the event loop has ended before its input
             from_thread.run_sync(take, chunk, token=loop)
+
+
+def ignore(id: Id) -> None:
+    """A pipe has nothing to close when a request is given up."""
 
 
 def _receive(line: bytes | Oversize, session: Session) -> None:

@@ -1,0 +1,79 @@
+"""An ASGI application under uvicorn, on a port of its own, in a thread of its own.
+
+uvicorn runs on asyncio only, and the tests of a host may run on trio. A thread
+with an event loop serves both alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from threading import Event, Thread
+
+import uvicorn
+from anyio import CancelScope, to_thread
+
+from mcp_host.testing.http import HttpApp
+
+STOPPING = 1  # seconds for open responses to end; every session has been ended before
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn, told when to stop instead of asking ten times a second."""
+
+    def __init__(self, app: HttpApp) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=STOPPING,
+            )
+        )
+        self.up = Event()
+        self._app = app
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+
+    def run_to_the_end(self, listener: socket.socket) -> None:
+        """Serve until *stop*; in a thread."""
+        try:
+            asyncio.run(self.serve([listener]))
+        finally:
+            self.up.set()
+
+    async def main_loop(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        await self.on_tick(0)
+        self.up.set()
+        await self._stopping.wait()
+        await self._app.aclose()  # which ends the streams that uvicorn would wait for
+
+    def stop(self) -> None:
+        """From any thread, once *up*."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+
+
+@asynccontextmanager
+async def serve(app: HttpApp) -> AsyncIterator[int]:
+    """Serve *app* on 127.0.0.1; the port. When this is left, everything has ended."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        server = _Uvicorn(app)
+        thread = Thread(target=server.run_to_the_end, args=(listener,), name="uvicorn", daemon=True)
+        thread.start()
+        await to_thread.run_sync(server.up.wait)
+        if not server.started:
+            raise RuntimeError("uvicorn did not start; its log says why")
+        try:
+            yield port
+        finally:
+            with CancelScope(shield=True):  # bounded by uvicorn's own deadline
+                server.stop()
+                await to_thread.run_sync(thread.join)
