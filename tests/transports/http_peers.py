@@ -8,7 +8,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import anyio
 import httpx
@@ -31,6 +31,27 @@ INITIALIZED = Notification("notifications/initialized", {})
 
 JSON = {"content-type": "application/json"}
 EVENTS = {"content-type": "text/event-stream"}
+
+
+T = TypeVar("T")
+
+
+class Log(list[T]):
+    """A list that one can wait for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._grown = anyio.Event()
+
+    def append(self, item: T) -> None:
+        super().append(item)
+        self._grown.set()
+        self._grown = anyio.Event()
+
+    async def reaches(self, condition: Callable[[list[T]], bool]) -> None:
+        """Wait until *condition* holds."""
+        while not condition(self):
+            await self._grown.wait()
 
 
 @dataclass
@@ -79,7 +100,7 @@ class Heard:
 class Wire:
     """The server's end of one connection, with nothing between the script and the socket."""
 
-    def __init__(self, stream: SocketStream, log: list[Heard]) -> None:
+    def __init__(self, stream: SocketStream, log: Log[Heard]) -> None:
         self._stream = stream
         self._buffer = b""
         self._log = log
@@ -141,11 +162,15 @@ class Peer:
     """A server at *url* that has *heard* some requests, over some *connections*."""
 
     url: str
-    heard: list[Heard] = field(default_factory=list)
+    heard: Log[Heard] = field(default_factory=Log)
     connections: int = 0
 
     def methods(self) -> list[str]:
         return [heard.method for heard in self.heard]
+
+    async def hears(self, method: str, count: int) -> None:
+        """Wait for the *count*th request with *method*."""
+        await self.heard.reaches(lambda heard: sum(each.method == method for each in heard) >= count)
 
 
 @asynccontextmanager

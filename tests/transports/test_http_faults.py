@@ -242,8 +242,7 @@ async def test_a_cancelled_request_hangs_up_and_leaves_nothing_behind(beginning:
     async with serving(script) as peer, opened(peer.url) as channel:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, channel)
-            while not peer.heard:
-                await anyio.wait_all_tasks_blocked()
+            await peer.hears("POST", 1)
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
         await hung_up.wait()
@@ -326,8 +325,12 @@ async def test_a_stream_under_way_is_closed_with_the_channel() -> None:
 
 async def test_a_request_that_ends_after_the_channel_closes_its_own_connection() -> None:
     closed = anyio.Event()
-    exchange = RecordedExchange(on_progress=closed.wait)
+    in_callback = anyio.Event()
     hung_up = anyio.Event()
+
+    async def linger() -> None:
+        in_callback.set()
+        await closed.wait()
 
     async def script(wire: Wire) -> None:
         await wire.hear()
@@ -337,9 +340,8 @@ async def test_a_request_that_ends_after_the_channel_closes_its_own_connection()
 
     async with httpx.AsyncClient() as client, serving(script) as peer, anyio.create_task_group() as tasks:
         async with opened(peer.url, client=client) as channel:
-            tasks.start_soon(channel.request, CALL, VERSION, exchange)
-            while not exchange.progressed:
-                await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(channel.request, CALL, VERSION, RecordedExchange(on_progress=linger))
+            await in_callback.wait()
         closed.set()
         with anyio.fail_after(5):
             await hung_up.wait()
@@ -401,6 +403,24 @@ async def test_a_client_that_reads_bodies_itself_is_understood() -> None:
         opened(peer.url, client=client) as channel,
     ):
         assert await ask(channel) == [DONE]
+
+
+async def test_a_client_that_throws_bodies_away_fails_the_request_alone() -> None:
+    async def waste(response: httpx.Response) -> None:
+        async for _ in response.aiter_raw():
+            pass
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200, JSON, DONE_JSON)
+
+    async with (
+        httpx.AsyncClient(event_hooks={"response": [waste]}) as client,
+        serving(script) as peer,
+        opened(peer.url, client=client) as channel,
+    ):
+        with pytest.raises(ConnectionClosed):
+            await ask(channel)
 
 
 class Endless(httpx.AsyncByteStream):

@@ -29,6 +29,7 @@ from tests.transports.http_peers import (
     VERSION,
     WELCOME,
     Heard,
+    Log,
     Peer,
     RecordedExchange,
     Wire,
@@ -103,9 +104,9 @@ def legacy(*, get: Answer = refuse, post: Answer = finish, delete: Answer = refu
 
 
 @asynccontextmanager
-async def listening(peer: Peer, received: list[Incoming] | None = None, **options: Any) -> AsyncIterator[HttpChannel]:
+async def listening(peer: Peer, received: Log[Incoming] | None = None, **options: Any) -> AsyncIterator[HttpChannel]:
     """A channel whose link listens, as it does from the beginning."""
-    heard: list[Incoming] = [] if received is None else received
+    heard = Log[Incoming]() if received is None else received
     async with opened(peer.url, **options) as channel, anyio.create_task_group() as tasks:
         tasks.start_soon(channel.listen, heard.append)
         await anyio.wait_all_tasks_blocked()
@@ -116,6 +117,24 @@ async def listening(peer: Peer, received: list[Incoming] | None = None, **option
 async def shake_hands(channel: HttpChannel) -> None:
     await channel.request(INITIALIZE, {}, RecordedExchange(0))
     await channel.send(INITIALIZED, VERSION)
+
+
+class Records(logging.Handler):
+    """What is logged while the block runs, as something to wait for."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.seen = Log[tuple[int, str]]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append((record.levelno, record.getMessage()))
+
+    def __enter__(self) -> Log[tuple[int, str]]:
+        logging.getLogger("mcp_host").addHandler(self)
+        return self.seen
+
+    def __exit__(self, *exc_info: object) -> None:
+        logging.getLogger("mcp_host").removeHandler(self)
 
 
 @pytest.fixture
@@ -129,11 +148,6 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr("mcp_host.transports._session.sleep", sleep)
     return taken
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await anyio.wait_all_tasks_blocked()
 
 
 # The id
@@ -249,7 +263,7 @@ async def test_without_a_session_id_there_is_no_session_to_lose(body: bytes) -> 
 
 @pytest.mark.parametrize("id", ["s-1", None])
 async def test_the_servers_stream_is_open_before_the_first_call(id: str | None) -> None:
-    received: list[Incoming] = []
+    received = Log[Incoming]()
 
     async with (
         serving(legacy(ids=iter([id]), get=stream(event(NOTE_JSON), stay=True))) as peer,
@@ -257,7 +271,7 @@ async def test_the_servers_stream_is_open_before_the_first_call(id: str | None) 
     ):
         await shake_hands(channel)
         assert peer.methods() == ["POST", "POST", "GET"]
-        await until(lambda: received == [NOTE])
+        await received.reaches(lambda messages: messages == [NOTE])
         await ask(channel)
 
     get = peer.heard[2]
@@ -306,7 +320,7 @@ async def test_nobody_waits_for_a_stream_that_nobody_listens_to() -> None:
 
 
 async def test_the_first_call_opens_the_stream_of_a_server_that_fumbled_the_handshake() -> None:
-    received: list[Incoming] = []
+    received = Log[Incoming]()
     script = legacy(get=stream(event(NOTE_JSON), stay=True), initialized=lambda wire, heard: wire.reply(500))
 
     async with serving(script) as peer, listening(peer, received) as channel:
@@ -315,11 +329,11 @@ async def test_the_first_call_opens_the_stream_of_a_server_that_fumbled_the_hand
         await ask(channel, PING)
         assert "GET" not in peer.methods()  # a ping may come before the end of the handshake
         await ask(channel)
-        await until(lambda: received == [NOTE])
+        await received.reaches(lambda messages: messages == [NOTE])
 
 
 async def test_a_stream_that_ends_is_opened_again_from_where_it_ended(pauses: list[float]) -> None:
-    received: list[Incoming] = []
+    received = Log[Incoming]()
     get = in_turn(
         stream(b"retry: 250\n", event(NOTE_JSON, id="e-1")),
         stream(event(b"", id="e-2")),
@@ -328,7 +342,7 @@ async def test_a_stream_that_ends_is_opened_again_from_where_it_ended(pauses: li
 
     async with serving(legacy(get=get)) as peer, listening(peer, received) as channel:
         await shake_hands(channel)
-        await until(lambda: received == [NOTE, NOTE])
+        await received.reaches(lambda messages: messages == [NOTE, NOTE])
 
     gets = [heard.headers.get("last-event-id") for heard in peer.heard if heard.method == "GET"]
     assert gets == [None, "e-1", "e-2"]
@@ -336,21 +350,21 @@ async def test_a_stream_that_ends_is_opened_again_from_where_it_ended(pauses: li
 
 
 async def test_a_stream_that_keeps_failing_is_opened_ever_more_slowly_then_given_up_and_taken_up_by_the_next_call(
-    pauses: list[float], caplog: pytest.LogCaptureFixture
+    pauses: list[float],
 ) -> None:
-    received: list[Incoming] = []
+    received = Log[Incoming]()
     get = in_turn(*[stream(b"retry: 0\n")] * 5, *[lambda w, h: w.reply(503)] * 5, stream(event(NOTE_JSON), stay=True))
 
     async with serving(legacy(get=get)) as peer, listening(peer, received) as channel:
-        await shake_hands(channel)
-        await until(lambda: peer.methods().count("GET") == 10)
-        await until(lambda: bool(caplog.records))
-        assert received == []
+        with Records() as logged:
+            await shake_hands(channel)
+            await logged.reaches(lambda records: len(records) == 1)
+        assert (received, peer.methods().count("GET")) == ([], 10)
         await ask(channel)
-        await until(lambda: received == [NOTE])
+        await received.reaches(lambda messages: messages == [NOTE])
 
     assert pauses == [round(RETRY_FLOOR * 1.5**count, 3) for count in range(1, 10)]
-    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+    assert logged == [
         (logging.WARNING, f"{peer.url}: the stream for server messages keeps failing; waiting for activity")
     ]
 
@@ -362,18 +376,18 @@ async def test_a_stream_that_had_lasted_begins_its_pauses_anew(
 
     async with serving(legacy(get=in_turn(*[stream()] * 20, refuse))) as peer, listening(peer) as channel:
         await shake_hands(channel)
-        await until(lambda: peer.methods().count("GET") == 21)
+        await peer.hears("GET", 21)
 
     assert pauses == [1.5] * 20
 
 
 async def test_an_event_id_that_the_server_refuses_is_dropped(pauses: list[float]) -> None:
-    received: list[Incoming] = []
+    received = Log[Incoming]()
     get = in_turn(stream(event(NOTE_JSON, id="e-1")), lambda w, h: w.reply(400), stream(event(NOTE_JSON), stay=True))
 
     async with serving(legacy(get=get)) as peer, listening(peer, received) as channel:
         await shake_hands(channel)
-        await until(lambda: received == [NOTE, NOTE])
+        await received.reaches(lambda messages: messages == [NOTE, NOTE])
 
     gets = [heard.headers.get("last-event-id") for heard in peer.heard if heard.method == "GET"]
     assert gets == [None, "e-1", None]
@@ -382,7 +396,7 @@ async def test_an_event_id_that_the_server_refuses_is_dropped(pauses: list[float
 async def test_a_server_message_past_the_limit_is_reported_and_the_stream_opened_again(
     pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    received: list[Incoming] = []
+    received = Log[Incoming]()
     get = in_turn(stream(b"data: " + b"x" * 2000), stream(event(NOTE_JSON), stay=True))
 
     async with (
@@ -390,7 +404,7 @@ async def test_a_server_message_past_the_limit_is_reported_and_the_stream_opened
         listening(peer, received, limits=Limits(max_message=1000)) as channel,
     ):
         await shake_hands(channel)
-        await until(lambda: received == [NOTE])
+        await received.reaches(lambda messages: messages == [NOTE])
 
     assert [record.getMessage() for record in caplog.records] == [
         f"{peer.url}: the stream for server messages: an event is larger than 1000 bytes"
@@ -398,8 +412,8 @@ async def test_a_server_message_past_the_limit_is_reported_and_the_stream_opened
 
 
 async def test_a_new_handshake_ends_the_old_stream_and_opens_one_of_its_own() -> None:
-    received: list[Incoming] = []
-    ended: list[str] = []
+    received = Log[Incoming]()
+    ended = Log[str]()
 
     async def get(wire: Wire, heard: Heard) -> None:
         await wire.events(event(NOTE_JSON))
@@ -408,17 +422,17 @@ async def test_a_new_handshake_ends_the_old_stream_and_opens_one_of_its_own() ->
 
     async with serving(legacy(get=get)) as peer, listening(peer, received) as channel:
         await shake_hands(channel)
-        await until(lambda: received == [NOTE])
+        await received.reaches(lambda messages: messages == [NOTE])
         await shake_hands(channel)
-        await until(lambda: received == [NOTE, NOTE])
-        await until(lambda: ended == ["s-1"])
+        await received.reaches(lambda messages: messages == [NOTE, NOTE])
+        await ended.reaches(lambda ids: ids == ["s-1"])
 
     assert [heard.headers["mcp-session-id"] for heard in peer.heard if heard.method == "GET"] == ["s-1", "s-2"]
 
 
 async def test_a_server_may_answer_a_call_on_its_own_stream() -> None:
     """The link then ends the wait of the request, whose own stream says nothing."""
-    received: list[Incoming] = []
+    received = Log[Incoming]()
     asked = anyio.Event()
 
     async def get(wire: Wire, heard: Heard) -> None:
@@ -436,7 +450,7 @@ async def test_a_server_may_answer_a_call_on_its_own_stream() -> None:
         await shake_hands(channel)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, channel)
-            await until(lambda: received == [DONE])
+            await received.reaches(lambda messages: messages == [DONE])
             tasks.cancel_scope.cancel()
 
 
@@ -597,7 +611,7 @@ async def test_a_new_handshake_ends_what_is_being_resumed_for_the_old_session() 
         await channel.request(INITIALIZE, {}, RecordedExchange(0))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call, channel)
-            await until(lambda: len(peer.heard) == 2)
+            await peer.hears("POST", 2)
             await anyio.wait_all_tasks_blocked()
             await channel.request(INITIALIZE, {}, RecordedExchange(0))
 
@@ -620,7 +634,7 @@ async def test_a_stream_of_an_old_session_is_not_resumed_in_the_new_one() -> Non
         await channel.request(INITIALIZE, {}, RecordedExchange(0))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call, channel)
-            await until(lambda: len(peer.heard) == 2)
+            await peer.hears("POST", 2)
             await channel.request(INITIALIZE, {}, RecordedExchange(0))
             cut.set()
 

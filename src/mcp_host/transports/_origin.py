@@ -81,9 +81,9 @@ class Origin:
         request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
         try:
             response = await self._client.send(request, stream=True, follow_redirects=False)
+            return Reply(response, self.name, self._leave)
         except FAILURES as exc:
             raise broken(exc, self.name) from exc
-        return Reply(response, self.name, self._leave)
 
     def _redirected(self, url: httpx.URL, reply: Reply) -> httpx.URL:
         target = reply.location

@@ -187,8 +187,6 @@ class Reply:
             await self._response.aclose()
 
     async def _pull(self) -> bytes | None:
-        if self._ended:
-            return None
         self._ended = True  # any exception ends the generators
         try:
             raw = b""

@@ -1,0 +1,164 @@
+"""Streamable HTTP against a real server: a session from its beginning to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import uvicorn
+
+from mcp_host.protocol.jsonrpc import Incoming, Request, Success
+from tests.transports.http_peers import (
+    CALL,
+    DONE,
+    DONE_JSON,
+    INITIALIZE,
+    INITIALIZED,
+    VERSION,
+    WELCOME,
+    Log,
+    RecordedExchange,
+    event,
+    opened,
+)
+
+QUESTION = b'{"jsonrpc":"2.0","id":"q-1","method":"sampling/createMessage","params":{}}'
+UNPROMPTED = b'{"jsonrpc":"2.0","id":"q-2","method":"roots/list","params":{}}'
+
+
+class Asgi:
+    """A server that asks something back during a call, and something else on its own stream."""
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+        self.deleted: list[str] = []
+        self.clients: set[tuple[str, int]] = set()
+        self._answered: dict[str, Any] = {}
+
+    async def __call__(
+        self, scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
+    ) -> None:
+        assert scope["type"] == "http"
+        self.clients.add(tuple(scope["client"]))
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        if scope["method"] == "DELETE":
+            self.deleted.append(headers["mcp-session-id"])
+            await reply(send, 200)
+        elif scope["method"] == "GET":
+            await begin(send, "text/event-stream")
+            await more(send, event(UNPROMPTED))
+            await receive()  # the empty body
+            await receive()  # the client hangs up
+        else:
+            await self._post(json.loads((await receive())["body"]), send)
+
+    async def _post(self, message: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+        if message.get("method") == "initialize":
+            await reply(send, 200, WELCOME, [(b"mcp-session-id", b"s-1")])
+        elif message.get("method") == "tools/call":
+            answered = self._answered["q-1"] = asyncio.Event()
+            await begin(send, "text/event-stream")
+            await more(send, event(QUESTION))
+            await answered.wait()
+            await more(send, event(DONE_JSON))
+            await send({"type": "http.response.body"})
+        elif "method" in message:
+            await reply(send, 202)
+        else:
+            self.answers.append(message)
+            if message["id"] in self._answered:
+                self._answered[message["id"]].set()
+            await reply(send, 202)
+
+
+async def begin(send: Callable[[Any], Awaitable[None]], kind: str, status: int = 200, headers: Any = ()) -> None:
+    all_headers = [(b"content-type", kind.encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": all_headers})
+
+
+async def more(send: Callable[[Any], Awaitable[None]], body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def reply(send: Callable[[Any], Awaitable[None]], status: int, body: bytes = b"", headers: Any = ()) -> None:
+    await begin(send, "application/json", status, [(b"content-length", str(len(body)).encode()), *headers])
+    await send({"type": "http.response.body", "body": body})
+
+
+@contextmanager
+def running(app: Asgi) -> Iterator[str]:
+    """Serve *app* in a thread of its own, for uvicorn speaks asyncio only."""
+    started = threading.Event()
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            started.set()
+
+    # The protocol is named because asyncio turns Nagle's algorithm off only where it is: else 40 ms per event.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        assert started.wait(10)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+async def test_a_whole_session_with_a_server_that_asks_back() -> None:
+    app = Asgi()
+    unprompted = Log[Incoming]()
+    asked: list[Incoming] = []
+    with running(app) as url:
+        async with opened(url) as channel, anyio.create_task_group() as tasks:
+            tasks.start_soon(channel.listen, unprompted.append)
+            await channel.request(INITIALIZE, {}, RecordedExchange(0))
+            await channel.send(INITIALIZED, VERSION)
+
+            async def answer() -> None:
+                await channel.send(Success("q-1", {"role": "assistant"}), VERSION)
+
+            exchange = RecordedExchange()
+
+            async def answer_what_came() -> None:
+                if len(exchange.received) == 1:
+                    tasks.start_soon(answer)
+
+            exchange.on_progress = answer_what_came
+            await channel.request(CALL, VERSION, exchange)
+            asked = exchange.received
+            await unprompted.reaches(lambda messages: len(messages) == 1)
+            tasks.cancel_scope.cancel()
+
+    assert asked == [Request("q-1", "sampling/createMessage", {}), DONE]
+    assert unprompted == [Request("q-2", "roots/list", {})]
+    assert app.answers == [{"jsonrpc": "2.0", "id": "q-1", "result": {"role": "assistant"}}]
+    assert app.deleted == ["s-1"]
+
+
+async def test_connections_to_a_real_server_are_kept() -> None:
+    """A call's stream, the answer within it, and at most one more while the end of a stream is read."""
+    app = Asgi()
+    with running(app) as url:
+        async with opened(url) as channel:
+            for _ in range(20):
+                exchange = RecordedExchange()
+
+                async def answer_what_came(exchange: RecordedExchange = exchange) -> None:
+                    if len(exchange.received) == 1:
+                        await channel.send(Success("q-1", {}), VERSION)
+
+                exchange.on_progress = answer_what_came
+                await channel.request(CALL, VERSION, exchange)
+
+    assert len(app.clients) <= 3
