@@ -1,0 +1,35 @@
+"""Interop is not part of the main suite: without `run.py`, which installs the servers, nothing here is collected."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.interop.processes import HttpServer, everything, free_port, running
+
+collect_ignore_glob = [] if os.environ.get("MCP_INTEROP") else ["test_*.py"]
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """An argument for each server of a test. None of them is left when the test is over."""
+    mark = f"interop-{uuid.uuid4().hex}"
+    yield mark
+
+    assert running(mark) == []
+
+
+@pytest.fixture(scope="module")
+def everything_http() -> Iterator[HttpServer]:
+    """server-everything over Streamable HTTP, for the tests of one file."""
+    mark, port = f"interop-{uuid.uuid4().hex}", free_port()
+    server = HttpServer(
+        everything("streamableHttp", mark), port, ready=f"listening on port {port}", env={"PORT": str(port)}
+    )
+    with server:
+        yield server
+
+    assert running(mark) == []

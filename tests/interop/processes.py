@@ -1,0 +1,134 @@
+"""The servers as processes: where they are installed, how one is started over HTTP, what is still running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+CACHE = Path(os.environ.get("MCP_INTEROP", ""))
+PYTHON = str(CACHE / "python" / "bin" / "python")
+SERVERS = Path(__file__).parent / "servers"
+
+STARTING = 30.0  # seconds for a server to listen, on a machine that is busy
+ENDING = 5.0  # seconds from SIGTERM to SIGKILL
+
+
+def everything(transport: str, mark: str) -> list[str]:
+    """The command for server-everything. *mark*, which it ignores, is there to find the process by."""
+    return ["node", str(_package("server-everything") / "dist" / "index.js"), transport, mark]
+
+
+def filesystem(folder: Path) -> list[str]:
+    return ["node", str(_package("server-filesystem") / "dist" / "index.js"), str(folder)]
+
+
+def official_sdk(transport: str, port: int, mark: str) -> list[str]:
+    return [PYTHON, str(SERVERS / "official_sdk.py"), transport, str(port), mark]
+
+
+def _package(name: str) -> Path:
+    return CACHE / "node" / "node_modules" / "@modelcontextprotocol" / name
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def running(mark: str) -> list[str]:
+    """The command lines, *mark* among their words, of every process on this machine that has not ended."""
+    return [line for line in _command_lines() if mark in line.split()]
+
+
+def _command_lines() -> list[str]:
+    proc = Path("/proc")
+    if not (proc / "self" / "cmdline").exists():
+        listed = subprocess.run(["ps", "-A", "-o", "args="], capture_output=True, text=True, check=True, timeout=30)
+        return listed.stdout.splitlines()
+    return [_arguments(folder) for folder in proc.iterdir() if folder.name.isdigit()]
+
+
+def _arguments(folder: Path) -> str:
+    try:
+        return (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""  # it ended while we looked
+
+
+class HttpServer:
+    """A server process that listens on *port*, as a context: ready inside, gone afterwards."""
+
+    def __init__(self, command: Sequence[str], port: int, *, ready: str, env: Mapping[str, str] | None = None) -> None:
+        self.url = f"http://127.0.0.1:{port}/mcp"
+        self._command = command
+        self._ready = ready
+        self._env = {**os.environ, **(env or {})}
+        self._lines: list[str] = []
+        self._ended = False
+        self._news = threading.Condition()
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            self._command,
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+        try:
+            self.says(self._ready)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def says(self, text: str, *, times: int = 1, within: float = STARTING) -> None:
+        """Wait until *text* has been in *times* lines of its output."""
+        with self._news:
+            self._news.wait_for(lambda: self._ended or self.count(text) >= times, within)
+            said = "\n".join(self._lines[-40:])
+            assert self.count(text) >= times, f"{text!r} was not said {times} times:\n{said}"
+
+    def count(self, text: str) -> int:
+        """In how many lines of its output *text* is, so far."""
+        return sum(text in line for line in list(self._lines))
+
+    def stop(self) -> None:
+        """End it, if it has not ended yet."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+        try:
+            self._process.wait(ENDING)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._reader.join()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                with self._news:
+                    self._lines.append(line.rstrip())
+                    self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()

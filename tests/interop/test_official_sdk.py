@@ -1,0 +1,277 @@
+"""A server written with the official Python SDK, which asks for sampling with tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import pytest
+from anyio import fail_after
+
+from mcp_host import (
+    Allow,
+    Client,
+    Deny,
+    OuterCall,
+    Sampling,
+    SamplingRequest,
+    Stdio,
+    StreamableHttp,
+    ToolCall,
+    __version__,
+    always,
+)
+from mcp_host.testing import ScriptedModel
+from mcp_host.types import (
+    CallToolResult,
+    ProgressNotificationParams,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolChoice,
+    ToolResultContent,
+    ToolUseContent,
+)
+from tests.interop.processes import HttpServer, free_port, official_sdk, running
+
+AnyTransport: TypeAlias = Stdio | StreamableHttp
+
+IN_TIME = 30.0  # seconds for a test; each takes a fraction of one when the machine is idle
+
+PAIR = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
+OFFERED = [
+    Tool(name="add", description="Add two numbers", input_schema=PAIR),
+    Tool(name="multiply", description="Multiply two numbers", input_schema=PAIR),
+]
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[HttpServer]:
+    port = free_port()
+    mark = f"interop-sdk-{port}"
+    with HttpServer(official_sdk("http", port, mark), port, ready="Uvicorn running") as server:
+        yield server
+
+    assert running(mark) == []
+
+
+@pytest.fixture(params=["stdio", "http"])
+def server(request: pytest.FixtureRequest, mark: str) -> AnyTransport:
+    if request.param == "stdio":
+        return Stdio(official_sdk("stdio", 0, mark))
+    http: HttpServer = request.getfixturevalue("http")
+    return StreamableHttp(http.url)
+
+
+def reported(result: CallToolResult) -> object:
+    """What the server's tool says it received."""
+    assert result.is_error is not True, result.content
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    assert json.loads(block.text) == result.structured_content
+    return result.structured_content
+
+
+def user(text: str) -> SamplingMessage:
+    return SamplingMessage(role="user", content=TextContent(text=text))
+
+
+async def test_the_handshake_declares_sampling_with_tools(server: AnyTransport) -> None:
+    sampling = Sampling(with_tools=ScriptedModel(), approve=always)
+    with fail_after(IN_TIME):
+        async with Client(server, sampling=sampling) as client:
+            told = reported(await client.call_tool("handshake"))
+            mode, version, warnings = client.sampling_mode, client.protocol_version, client.warnings
+
+    assert told == {
+        "negotiated": "2025-11-25",
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"sampling": {"tools": {}}},
+            "clientInfo": {"name": "mcp-host", "version": __version__},
+        },
+    }
+    assert (mode, version, warnings) == ("with_tools", "2025-11-25", [])
+
+
+async def test_a_basic_handler_alone_declares_no_tools(server: AnyTransport) -> None:
+    with fail_after(IN_TIME):
+        async with Client(server, sampling=Sampling(basic=ScriptedModel(), approve=always)) as client:
+            told = reported(await client.call_tool("handshake"))
+            mode = client.sampling_mode
+
+    assert isinstance(told, dict)
+    assert told["initialize"]["capabilities"] == {"sampling": {}}
+    assert mode == "basic"
+
+
+async def test_two_parallel_tool_calls_lead_to_the_final_text(server: AnyTransport) -> None:
+    model = ScriptedModel(
+        [ToolCall("add", {"a": 2, "b": 3}), ToolCall("multiply", {"a": 4, "b": 5})], "5 and 20.", name="a-model"
+    )
+    with fail_after(IN_TIME):
+        async with Client(server, sampling=Sampling(with_tools=model, approve=always)) as client:
+            await client.list_tools()  # so that the report is checked against its schema
+            told = reported(await client.call_tool("calculate", {"question": "2+3 and 4*5?"}))
+
+    first, second = model.requests
+    assert first.messages == [user("2+3 and 4*5?")]
+    assert (first.tools, first.tool_choice, first.max_tokens) == (OFFERED, ToolChoice(mode="auto"), 500)
+    assert (first.system_prompt, first.server) == ("Use the calculator.", "official-sdk")
+    question, calls, results = second.messages
+    one, other = [block.id for block in calls.content if isinstance(block, ToolUseContent)]
+    assert one != other
+    assert (question, second.tools) == (first.messages[0], OFFERED)
+    assert calls == SamplingMessage(
+        role="assistant",
+        content=[
+            ToolUseContent(id=one, name="add", input={"a": 2, "b": 3}),
+            ToolUseContent(id=other, name="multiply", input={"a": 4, "b": 5}),
+        ],
+    )
+    assert results == SamplingMessage(
+        role="user",
+        content=[
+            ToolResultContent(tool_use_id=one, content=[TextContent(text="5")]),
+            ToolResultContent(tool_use_id=other, content=[TextContent(text="20")]),
+        ],
+    )
+    assert told == {
+        "answers": [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "tool_use", "id": one, "name": "add", "input": {"a": 2, "b": 3}},
+                    {"type": "tool_use", "id": other, "name": "multiply", "input": {"a": 4, "b": 5}},
+                ],
+                "model": "a-model",
+                "stopReason": "toolUse",
+            },
+            {
+                "role": "assistant",
+                "content": {"type": "text", "text": "5 and 20."},
+                "model": "a-model",
+                "stopReason": "endTurn",
+            },
+        ],
+        "ran": {one: "5", other: "20"},
+    }
+
+
+async def test_a_request_names_the_call_that_it_belongs_to(server: AnyTransport) -> None:
+    model = ScriptedModel("yes")
+    with fail_after(IN_TIME):
+        async with Client(server, sampling=Sampling(with_tools=model, approve=always)) as client:
+            await client.call_tool("ask", {"question": "really?"})
+
+    (request,) = model.requests
+    assert request.outer is not None
+    inferred = isinstance(server, Stdio)  # over HTTP the request comes on the stream of the call
+    assert request.outer == OuterCall("tools/call", "ask", request.outer.id, inferred=inferred)
+
+
+async def test_a_request_on_the_connections_own_stream_is_answered(server: AnyTransport) -> None:
+    model = ScriptedModel("yes", name="a-model")
+    with fail_after(IN_TIME):
+        async with Client(server, sampling=Sampling(with_tools=model, approve=always)) as client:
+            told = reported(await client.call_tool("unprompted", {"question": "really?"}))
+
+    assert told == {
+        "role": "assistant",
+        "content": {"type": "text", "text": "yes"},
+        "model": "a-model",
+        "stopReason": "endTurn",
+    }
+    (request,) = model.requests
+    assert request.outer is not None
+    assert request.outer.inferred
+
+
+async def test_tools_for_a_basic_handler_are_refused_and_never_stripped(server: AnyTransport) -> None:
+    model = ScriptedModel("without tools")
+    with fail_after(IN_TIME):
+        async with Client(server, sampling=Sampling(basic=model, approve=always)) as client:
+            told = reported(await client.call_tool("ask", {"question": "2+3?", "tools": True}))
+
+    assert told == {"error": {"code": -32602, "message": "tools: this client did not declare sampling.tools"}}
+    assert model.requests == []
+
+
+async def test_a_denied_request_is_answered_with_minus_one_and_the_reason(server: AnyTransport) -> None:
+    async def deny(request: SamplingRequest) -> Allow | Deny:
+        return Deny("not today")
+
+    model = ScriptedModel("never")
+    with fail_after(IN_TIME):
+        async with Client(server, sampling=Sampling(with_tools=model, approve=deny)) as client:
+            told = reported(await client.call_tool("ask", {"question": "2+3?", "tools": True}))
+
+    assert told == {"error": {"code": -1, "message": "not today"}}
+    assert model.requests == []
+
+
+async def test_a_failing_handler_tells_the_server_nothing_of_its_error(
+    server: AnyTransport, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(request: SamplingRequest) -> str:
+        raise RuntimeError("the key is s3cret")
+
+    with fail_after(IN_TIME):
+        async with Client(server, sampling=Sampling(with_tools=ScriptedModel(fail), approve=always)) as client:
+            told = reported(await client.call_tool("ask", {"question": "2+3?", "tools": True}))
+
+    assert told == {"error": {"code": -32603, "message": "this client's model failed"}}
+    assert "the key is s3cret" in caplog.text
+
+
+async def test_a_tool_result_for_no_tool_use_is_refused_with_the_message_it_is_in(server: AnyTransport) -> None:
+    model = ScriptedModel("never")
+    with fail_after(IN_TIME):
+        async with Client(server, sampling=Sampling(with_tools=model, approve=always)) as client:
+            told = reported(await client.call_tool("ask", {"question": "2+3?", "tools": True, "results": ["call_9"]}))
+
+    problem = "messages[1]: tool_result 'call_9' answers no tool_use of the message before it"
+    assert told == {"error": {"code": -32602, "message": problem}}
+    assert model.requests == []
+
+
+async def test_progress_arrives_in_order_and_before_the_result(server: AnyTransport) -> None:
+    reports: list[ProgressNotificationParams] = []
+
+    async def on_progress(report: ProgressNotificationParams) -> None:
+        reports.append(report)
+
+    with fail_after(IN_TIME):
+        async with Client(server) as client:
+            result = await client.call_tool("count", {"to": 5}, on_progress=on_progress)
+
+    assert [(report.progress, report.total, report.message) for report in reports] == [
+        (step, 5, f"step {step}") for step in range(1, 6)
+    ]
+    assert result.structured_content == {"result": 5}
+
+
+async def test_a_stream_that_the_server_closes_is_resumed_where_it_was(http: HttpServer) -> None:
+    steps: list[float] = []
+
+    async def on_progress(report: ProgressNotificationParams) -> None:
+        steps.append(report.progress)
+
+    before = http.count('"GET /mcp HTTP/1.1" 200')
+    with fail_after(IN_TIME):
+        async with Client(StreamableHttp(http.url)) as client:
+            result = await client.call_tool("count", {"to": 5, "pause_at": 3}, on_progress=on_progress)
+
+    assert steps == [1, 2, 3, 4, 5]
+    assert result.structured_content == {"result": 5}
+    http.says('"GET /mcp HTTP/1.1" 200', times=before + 2)  # the connection's own stream, and the rest of the call's
+
+
+async def test_closing_ends_the_session_of_the_server(http: HttpServer) -> None:
+    before = http.count('"DELETE /mcp HTTP/1.1" 200')
+    with fail_after(IN_TIME):
+        async with Client(StreamableHttp(http.url)) as client:
+            await client.ping()
+
+    http.says('"DELETE /mcp HTTP/1.1" 200', times=before + 1)
