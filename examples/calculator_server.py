@@ -1,0 +1,61 @@
+"""A server whose tool has no answers of its own: it asks the host's model, and lends it a calculator.
+
+python examples/calculator_server.py                over stdio, for a host that starts it
+python examples/calculator_server.py --http [PORT]  over HTTP, for any number of hosts
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+
+from mcp_host.testing import Context, Server, ToolError
+from mcp_host.types import TextContent
+
+server = Server("calculator", instructions="Give `solve` a problem of arithmetic.")
+
+
+def add(a: float, b: float) -> float:
+    """Add two numbers."""
+    return a + b
+
+
+def subtract(a: float, b: float) -> float:
+    """Subtract the second number from the first."""
+    return a - b
+
+
+def multiply(a: float, b: float) -> float:
+    """Multiply two numbers."""
+    return a * b
+
+
+def divide(a: float, b: float) -> float:
+    """Divide the first number by the second."""
+    if b == 0:
+        raise ToolError("division by zero")
+    return a / b
+
+
+@server.tool
+async def solve(problem: str, context: Context) -> str:
+    """Solve a problem of arithmetic: your model thinks, the calculator here calculates."""
+    answer = await context.sample_loop(problem, tools=[add, subtract, multiply, divide])
+    return "".join(block.text for block in answer.content if isinstance(block, TextContent))
+
+
+def serve_http(port: int) -> None:
+    """Serve on *port*, or on any free one for 0, and print the URL."""
+    import uvicorn  # here, because over stdio nobody needs it
+
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+        config = uvicorn.Config(server.asgi(), log_level="warning", timeout_graceful_shutdown=1)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="A calculator that thinks with your model.")
+    parser.add_argument("--http", type=int, nargs="?", const=0, metavar="PORT", help="any free port by default")
+    port = parser.parse_args().http
+    server.run_stdio() if port is None else serve_http(port)

@@ -1,0 +1,68 @@
+"""The `mcp-host` command."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from io import TextIOWrapper
+
+import anyio
+
+from mcp_host.cli import outcomes
+from mcp_host.cli.arguments import Options, UsageError, parse
+from mcp_host.cli.commands import run
+from mcp_host.cli.demo import demo
+from mcp_host.cli.models import MODELS
+from mcp_host.cli.page import Page
+from mcp_host.errors import McpError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code. *argv* is without the program's name; by default the process's."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what an old console cannot show is no reason to fail
+    logging.getLogger("mcp_host").addHandler(logging.NullHandler())  # the warnings are printed once, by us
+    try:
+        return _carry_out(parse(sys.argv[1:] if argv is None else argv))
+    except UsageError as exc:
+        outcomes.complain(sys.stderr, str(exc))
+        return outcomes.USAGE
+    except McpError as exc:
+        outcomes.complain(sys.stderr, str(exc))
+        return outcomes.code_of(exc)
+    except KeyboardInterrupt:
+        return outcomes.INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return outcomes.READER_LEFT
+    except Exception:
+        traceback.print_exc()
+        return outcomes.DEFECT
+
+
+def _carry_out(options: Options) -> int:
+    page = Page(sys.stdout)
+    if options.verb == "demo":
+        anyio.run(demo, MODELS[options.model or ""], page)
+        return outcomes.OK
+    report = anyio.run(run, options)
+    if options.json:
+        print(_document(report.document()), flush=True)
+    elif report.code == outcomes.OK:
+        report.tell(page)
+    else:
+        report.tell(Page(sys.stderr))
+    return report.code
+
+
+def _document(value: object) -> str:
+    """JSON in ASCII, so that a terminal has nothing in it to obey."""
+    return json.dumps(value, indent=2).replace("\x7f", "\\u007f")

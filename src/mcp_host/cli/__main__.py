@@ -1,0 +1,9 @@
+"""`python -m mcp_host.cli`, where the command itself is not on the path."""
+
+from __future__ import annotations
+
+import sys
+
+from mcp_host.cli import main
+
+sys.exit(main())

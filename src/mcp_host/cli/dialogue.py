@@ -1,0 +1,121 @@
+"""A dialogue of sampling with tools, told step by step as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from mcp_host.cli.page import Page, compact
+from mcp_host.client.client import Client
+from mcp_host.sampling import Handler, Sampling, SamplingRequest
+from mcp_host.types import (
+    AudioContent,
+    CallToolResult,
+    CreateMessageResult,
+    ImageContent,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.sampling import SamplingMessageContentBlock
+
+
+class Narrated:
+    """A sampling handler that tells what it is asked and what *model* answers."""
+
+    def __init__(self, model: Handler, page: Page) -> None:
+        self._model = model
+        self._page = page
+        self._told = 0
+
+    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
+        self._tell_request(request)
+        answer = await self._model(request)
+        self._tell_answer(answer)
+        return answer
+
+    def _tell_request(self, request: SamplingRequest) -> None:
+        page = self._page
+        page.line()
+        page.line("server -> host: sampling/createMessage, a question for our model", "bold")
+        if request.system_prompt is not None:
+            page.field("system", request.system_prompt)
+        if len(request.messages) < self._told:
+            self._told = 0  # another conversation
+        new = request.messages[self._told :]
+        if self._told:
+            page.field("messages", f"the {self._told} from before and {len(new)} new")
+        for message in new:
+            _tell_message(page, message)
+        self._told = len(request.messages) + 1  # what we answer comes back as a message
+        page.field("tools", ", ".join(map(_signature, request.tools)) or "none")
+
+    def _tell_answer(self, answer: CreateMessageResult) -> None:
+        self._page.line()
+        self._page.line("host -> server: our model's answer", "bold")
+        self._page.field("model", answer.model)
+        _tell_blocks(self._page, answer.role, answer.content)
+        self._page.field("stopReason", answer.stop_reason or "none", "green")
+
+
+def tell_handshake(page: Page, client: Client, sampling: Sampling) -> None:
+    """What the two sides advertised to each other."""
+    page.line("host -> server: initialize", "bold")
+    page.field("advertises", compact({"sampling": sampling.capability()}), "cyan")
+    page.line()
+    page.line("server -> host: the handshake's answer", "bold")
+    info = client.server_info
+    page.field("server", f"{info.name} {info.version}")
+    page.field("revision", client.protocol_version)
+    page.field("advertises", compact(client.server_capabilities.to_wire()))
+    if client.instructions:
+        page.field("instructions", client.instructions)
+
+
+def tell_call(page: Page, tool: str, arguments: object) -> None:
+    """What we ask the server."""
+    page.line()
+    page.line("host -> server: tools/call", "bold")
+    page.field("tool", tool)
+    page.field("arguments", compact(arguments))
+
+
+def tell_result(page: Page, result: CallToolResult) -> None:
+    """What came of it in the end."""
+    page.line()
+    page.line("server -> host: the tool's result", "bold")
+    for block in result.content:
+        page.field("text" if isinstance(block, TextContent) else "content", _text(block), "green")
+    if result.is_error:
+        page.field("isError", "true", "red")
+
+
+def _tell_message(page: Page, message: SamplingMessage) -> None:
+    _tell_blocks(page, message.role, message.content)
+
+
+def _tell_blocks(page: Page, role: str, blocks: Sequence[SamplingMessageContentBlock]) -> None:
+    for block in blocks:
+        match block:
+            case TextContent(text=text):
+                page.field("text" if role == "assistant" else role, text, "green" if role == "assistant" else None)
+            case ToolUseContent(id=id, name=name, input=arguments):
+                page.field("tool_use", f"{name} {compact(arguments)} ({id})", "cyan")
+            case ToolResultContent(tool_use_id=id, content=content, is_error=is_error):
+                said = " ".join(map(_text, content))
+                page.field("tool_result", f"{'error: ' if is_error else ''}{said} ({id})", "cyan")
+            case ImageContent() | AudioContent():
+                page.field(role, _text(block))
+            case _:
+                assert_never(block)
+
+
+def _text(block: object) -> str:
+    return block.text if isinstance(block, TextContent) else f"[{getattr(block, 'type', 'content')}]"
+
+
+def _signature(tool: Tool) -> str:
+    properties = tool.input_schema.get("properties")
+    return f"{tool.name}({', '.join(properties) if isinstance(properties, dict) else ''})"

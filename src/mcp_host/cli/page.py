@@ -1,0 +1,77 @@
+"""What the command prints: lines that fit the terminal, in which a stranger's text can do nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from textwrap import TextWrapper
+from typing import Literal, TextIO, TypeAlias
+
+from mcp_host.errors import excerpt
+
+Style: TypeAlias = Literal["bold", "dim", "red", "green", "cyan"]
+
+SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "cyan": "36"}
+
+WIDEST = 100  # columns; longer lines are hard to read
+NARROWEST = 24
+UNKNOWN_WIDTH = (80, 24)  # where the output is no terminal, and COLUMNS does not say
+
+
+class Page:
+    """Prints to *stream*; with colours and to the width of the terminal, if it is one."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._colours = wants_colours(stream)
+        columns = shutil.get_terminal_size(UNKNOWN_WIDTH).columns
+        self._width = max(NARROWEST, min(WIDEST, columns - 1))  # a full last column makes some terminals wrap
+
+    def line(self, text: str = "", style: Style | None = None) -> None:
+        """Text of ours, wrapped."""
+        for part in self._wrapped(text, "", "") if text else [""]:
+            self._print(part, style)
+
+    def field(self, label: str, text: str, style: Style | None = None, *, indent: int = 4, column: int = 14) -> None:
+        """A label and, beside it, somebody's text: every line of it indented, so that none passes for ours."""
+        start = " " * indent + clean(label)
+        first = start.ljust(column + indent - 1) + " "
+        rest = " " * (len(first) if len(first) <= self._width // 2 else indent + 2)
+        for line in text.splitlines() or [""]:
+            for part in self._wrapped(clean(line), first, rest):
+                self._print(part, style)
+            first = rest
+
+    def text(self, text: str) -> None:
+        """Somebody's text as it is, but harmless. Not wrapped: it may be meant for another program."""
+        for line in text.splitlines():
+            self._print(clean(line), None)
+
+    def _wrapped(self, text: str, first: str, rest: str) -> Iterator[str]:
+        wrapper = TextWrapper(self._width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+        yield from wrapper.wrap(text) or [first.rstrip()]
+
+    def _print(self, text: str, style: Style | None) -> None:
+        if style is not None and self._colours:
+            text = f"\x1b[{SGR[style]}m{text}\x1b[0m"
+        print(text, file=self._stream, flush=True)
+
+
+def wants_colours(stream: TextIO) -> bool:
+    """Whether to use colours: on a terminal that knows them, and not against the user's will (https://no-color.org)."""
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return sys.platform != "win32"  # whose older consoles show the codes themselves
+
+
+def clean(text: str) -> str:
+    """One line of a stranger's text with nothing left in it that a terminal obeys: "\\x1b[2J" stays visible."""
+    return excerpt(text.replace("\t", "    "), len(text) * 4)
+
+
+def compact(value: object) -> str:
+    """JSON for people, on one line."""
+    return json.dumps(value, ensure_ascii=False)

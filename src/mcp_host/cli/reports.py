@@ -1,0 +1,185 @@
+"""What a server said, as a page for people and as a document for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from mcp_host.cli.outcomes import OK, TOOL_ERROR
+from mcp_host.cli.page import Page, compact
+from mcp_host.types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    Implementation,
+    Prompt,
+    Resource,
+    ResourceLink,
+    ResourceTemplate,
+    ServerCapabilities,
+    TextContent,
+    TextResourceContents,
+    Tool,
+    UnknownContent,
+)
+from mcp_host.types.base import Model
+from mcp_host.types.content import ReceivedContent
+
+Document: TypeAlias = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolList:
+    """The answer to `mcp-host tools`."""
+
+    tools: Sequence[Tool]
+    code: int = OK
+
+    def document(self) -> Document:
+        """``{"tools": [...]}``, each as the server wrote it."""
+        return {"tools": _wire(self.tools)}
+
+    def tell(self, page: Page) -> None:
+        for tool in self.tools:
+            tell_tool(page, tool)
+        if not self.tools:
+            page.line("This server offers no tools.")
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """The answer to `mcp-host call`."""
+
+    result: CallToolResult
+
+    @property
+    def code(self) -> int:
+        return TOOL_ERROR if self.result.is_error else OK
+
+    def document(self) -> Document:
+        """The tool's result as the server wrote it: ``{"content": [...], "isError": ..., ...}``."""
+        return self.result.to_wire()
+
+    def tell(self, page: Page) -> None:
+        for block in self.result.content:
+            page.text(as_text(block))
+        if not self.result.content and self.result.structured_content is not None:
+            page.text(compact(self.result.structured_content))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """The answer to `mcp-host inspect`. A list is None where the server does not advertise its kind."""
+
+    version: str
+    info: Implementation
+    capabilities: ServerCapabilities
+    instructions: str | None
+    tools: Sequence[Tool] | None
+    resources: Sequence[Resource] | None
+    templates: Sequence[ResourceTemplate] | None
+    prompts: Sequence[Prompt] | None
+    code: int = OK
+
+    def document(self) -> Document:
+        """The handshake and the lists under the protocol's own names; what is not there is absent."""
+        lists = {
+            "tools": self.tools,
+            "resources": self.resources,
+            "resourceTemplates": self.templates,
+            "prompts": self.prompts,
+        }
+        return {
+            "protocolVersion": self.version,
+            "serverInfo": self.info.to_wire(),
+            "capabilities": self.capabilities.to_wire(),
+            **({} if self.instructions is None else {"instructions": self.instructions}),
+            **{name: _wire(items) for name, items in lists.items() if items is not None},
+        }
+
+    def tell(self, page: Page) -> None:
+        page.line("Server", "bold")
+        page.field("name", _titled(self.info))
+        page.field("version", self.info.version)
+        page.field("revision", self.version)
+        page.field("capabilities", compact(self.capabilities.to_wire()))
+        if self.instructions is not None:
+            page.field("instructions", self.instructions)
+        if self.tools is not None:
+            _heading(page, "Tools", self.tools)
+            for tool in self.tools:
+                tell_tool(page, tool, indent=4)
+        self._tell_resources(page)
+        if self.prompts is not None:
+            _heading(page, "Prompts", self.prompts)
+            for prompt in self.prompts:
+                blanks = [f"{blank.name}{'' if blank.required else '?'}" for blank in prompt.arguments or []]
+                _tell_item(page, f"{prompt.name}({', '.join(blanks)})", prompt.title, prompt.description)
+
+    def _tell_resources(self, page: Page) -> None:
+        if self.resources is not None:
+            _heading(page, "Resources", self.resources)
+            for resource in self.resources:
+                _tell_item(page, resource.uri, _titled(resource), resource.description)
+        if self.templates is not None:
+            _heading(page, "Resource templates", self.templates)
+            for template in self.templates:
+                _tell_item(page, template.uri_template, _titled(template), template.description)
+
+
+def tell_tool(page: Page, tool: Tool, *, indent: int = 0) -> None:
+    """A tool with its arguments; those with a question mark may be left out."""
+    properties = tool.input_schema.get("properties")
+    required = tool.input_schema.get("required")
+    required = required if isinstance(required, list) else []
+    names = [
+        f"{name}{'' if name in required else '?'}: {_type(schema)}"
+        for name, schema in (properties.items() if isinstance(properties, dict) else ())
+    ]
+    _tell_item(page, f"{tool.name}({', '.join(names)})", tool.title, tool.description, indent=indent)
+
+
+def as_text(block: ReceivedContent) -> str:
+    """What of a block can be shown as text; of the rest, what it is and how large."""
+    match block:
+        case TextContent(text=text):
+            return text
+        case EmbeddedResource(resource=TextResourceContents(text=text)):
+            return text
+        case EmbeddedResource(resource=BlobResourceContents(uri=uri, blob=data)):
+            return f"[contents of {uri}, {len(data)} characters of base64]"
+        case ResourceLink(uri=uri):
+            return f"[link to {uri}]"
+        case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
+            return f"[{kind}, {len(data)} characters of base64]"
+        case UnknownContent(type=kind):
+            return f"[{kind}]"
+    assert_never(block)
+
+
+def _tell_item(page: Page, head: str, title: str | None, about: str | None, *, indent: int = 4) -> None:
+    page.field("", head, "bold", indent=indent, column=0)
+    for text in (title, about):
+        if text:
+            page.field("", text.strip(), indent=indent + 4, column=0)
+
+
+def _heading(page: Page, name: str, items: Sequence[object]) -> None:
+    page.line()
+    page.line(f"{name} ({len(items)})", "bold")
+
+
+def _titled(named: Implementation | Resource | ResourceTemplate) -> str:
+    return f"{named.name} ({named.title})" if named.title else named.name
+
+
+def _type(schema: object) -> str:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return kind if isinstance(kind, str) else "any"
+
+
+def _wire(items: Sequence[Model]) -> list[Document]:
+    return [item.to_wire() for item in items]
