@@ -7,7 +7,7 @@ from typing import Any
 from mcp_host import Sampling, SamplingRequest, always
 from mcp_host.types import CreateMessageResult, TextContent
 
-TOOLS = {"tools": {}}
+TOOLS: dict[str, Any] = {"tools": {}}
 EMPTY: dict[str, Any] = {"content": []}
 QUESTION = {"messages": [{"role": "user", "content": {"type": "text", "text": "capital?"}}], "maxTokens": 5}
 ADD = {"name": "add", "inputSchema": {"type": "object"}}

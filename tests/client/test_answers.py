@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from mcp_host import Client, OuterCall, SamplingRequest
-from mcp_host.client.link import CALL_ENDED
 from mcp_host.limits import Limits
+from mcp_host.protocol.codes import CALL_ENDED
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ToolUseContent
 from tests.client.support import ADD, EMPTY, PARIS, QUESTION, TOOLS, sampling, text
@@ -211,6 +211,7 @@ async def test_the_server_may_cancel_what_it_asked_and_then_hears_nothing() -> N
             await anyio.sleep_forever()
         finally:
             stopped.set()
+        raise AssertionError
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):

@@ -39,10 +39,16 @@ def log(number: int) -> tuple[str, dict[str, Any]]:
 
 
 async def test_changes_come_typed_and_in_order_and_one_that_waits_already_is_not_repeated() -> None:
-    updated = ("notifications/resources/updated", {"uri": "a:b"})
-    tools = ("notifications/tools/list_changed", {})
-    prompts = ("notifications/prompts/list_changed", {})
-    peer = telling(tools, updated, tools, updated, tools, prompts, ("notifications/resources/list_changed", {}))
+    said = [
+        ("notifications/tools/list_changed", {}),
+        ("notifications/resources/updated", {"uri": "a:b"}),
+        ("notifications/tools/list_changed", {}),
+        ("notifications/resources/updated", {"uri": "a:b"}),
+        ("notifications/tools/list_changed", {}),
+        ("notifications/prompts/list_changed", {}),
+        ("notifications/resources/list_changed", {}),
+    ]
+    peer = telling(*said)
     seen: list[Change] = []
 
     async def on_change(change: Change) -> None:

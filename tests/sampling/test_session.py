@@ -246,7 +246,7 @@ async def test_what_a_handler_raises_stays_here(caplog: pytest.LogCaptureFixture
     assert said(refusal) == (-32603, "this client's model failed")
     assert refusal.__cause__ is mistake
     [record] = caplog.records
-    assert (record.name, record.levelno) == ("mcp_host.sampling.callbacks", logging.ERROR)
+    assert (record.name, record.levelno) == ("mcp_host.handlers", logging.ERROR)
     assert record.getMessage() == "sampling for calculator: this client's model failed"
     assert record.exc_info is not None
     assert record.exc_info[1] is mistake

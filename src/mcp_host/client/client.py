@@ -129,6 +129,7 @@ class Client(Requests):
 
     async def _open(self) -> Connection:
         registration = self._registration
+        self._toolbox.replace(())  # another process may be another version of the server
         notices = Notices(
             registration.limits.max_notifications,
             registration.counters,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from mcp_host.client.elicitation import read_elicitations
 from mcp_host.errors import ResourceNotFound, ServerError, UrlElicitationRequired
+from mcp_host.protocol.codes import RESOURCE_NOT_FOUND, URL_ELICITATION_REQUIRED
 from mcp_host.protocol.jsonrpc import Failure
-
-RESOURCE_NOT_FOUND = -32002  # 2025-11-25, server/resources: Error Handling
-URL_ELICITATION_REQUIRED = -32042  # 2025-11-25, schema: URLElicitationRequiredError
 
 
 def server_error(method: str, failure: Failure) -> ServerError:

@@ -23,6 +23,7 @@ from mcp_host.errors import (
     ServerError,
 )
 from mcp_host.limits import Limits
+from mcp_host.protocol.codes import CALL_ENDED
 from mcp_host.protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -44,7 +45,6 @@ from mcp_host.transports.base import Channel, Headers
 logger = logging.getLogger(__name__)
 
 ANSWER_DEADLINE = 30.0  # seconds for delivering an answer or a cancellation: short of any sensible call timeout
-CALL_ENDED = -32010  # of ours: the call on whose behalf the server asked is over
 MAX_EARLY = 64  # messages kept that a hasty server sends before the handshake is done
 
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}

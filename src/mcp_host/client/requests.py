@@ -63,7 +63,7 @@ class Requests:
         descriptions and annotations are a stranger's: untrusted.
         """
         tools = await self._list("tools/list", "tools", Tool, timeout)
-        self._toolbox.replace(self._session.epoch, tools)
+        self._toolbox.replace(tools)
         return tools
 
     async def call_tool(
@@ -94,7 +94,7 @@ class Requests:
             params["_meta"] = dict(meta)
         wire = await self._request("tools/call", params, timeout, total_timeout, on_progress)
         result = CallToolResult.from_wire(wire)
-        if problem := self._toolbox.check_result(name, result, self._session.epoch):
+        if problem := self._toolbox.check_result(name, result):
             raise problem
         return result
 

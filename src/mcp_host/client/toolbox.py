@@ -10,16 +10,14 @@ from mcp_host.types import CallToolResult, Tool
 
 
 class Toolbox:
-    """The tools of one session's last `tools/list`. Empty until somebody has listed."""
+    """The tools of the last `tools/list`. Empty until somebody has listed."""
 
     def __init__(self) -> None:
-        self._epoch = 0
         self._tools: dict[str, Tool] = {}
         self._schemas: dict[str, Schema] = {}
 
-    def replace(self, epoch: int, tools: Iterable[Tool]) -> None:
+    def replace(self, tools: Iterable[Tool]) -> None:
         """Remember a whole new listing. Of two tools with one name the first counts."""
-        self._epoch = epoch
         self._tools = {tool.name: tool for tool in reversed(list(tools))}
         self._schemas = {}
 
@@ -33,15 +31,14 @@ class Toolbox:
         if tool is not None and tool.execution is not None and tool.execution.task_support == "required":
             raise CallerError(f"the tool {name!r} runs only as a task, which this client does not offer")
 
-    def check_result(self, name: str, result: CallToolResult, epoch: int) -> InvalidToolOutput | None:
+    def check_result(self, name: str, result: CallToolResult) -> InvalidToolOutput | None:
         """The error for a result that contradicts the tool's outputSchema, if it does.
 
         "Clients SHOULD validate structured results against this schema" (2025-06-18,
-        server/tools). A tool that failed owes no structure; a listing of an earlier
-        session proves nothing.
+        server/tools). A tool that failed owes no structure.
         """
         tool = self._tools.get(name)
-        if tool is None or tool.output_schema is None or result.is_error or epoch != self._epoch:
+        if tool is None or tool.output_schema is None or result.is_error:
             return None
         if "structured_content" not in result.model_fields_set:
             problem: str | None = "it has no structuredContent, though its outputSchema promises some"

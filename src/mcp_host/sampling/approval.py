@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from mcp_host.errors import InputRefused, excerpt
+from mcp_host.handlers import call_handler
+from mcp_host.protocol.codes import USER_REJECTED
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
-from mcp_host.sampling.callbacks import call_host
-from mcp_host.sampling.request import REJECTED, REJECTION, SamplingRequest
+from mcp_host.sampling.request import REJECTION, SamplingRequest
 
 logger = logging.getLogger(__name__)
 
@@ -48,12 +50,14 @@ async def require_approval(approve: Approve, request: SamplingRequest) -> None:
     Raises:
         InputRefused: It denies the request, failed, or returned neither `Allow` nor `Deny`.
     """
-    decision: object = await call_host(approve, request, failed=FAILED)
+    decision: object = await call_handler(
+        partial(approve, request), subject=f"sampling for {excerpt(request.server)}", failed=FAILED
+    )
     match decision:
         case Allow():
             return
         case Deny(reason=reason):
-            raise InputRefused(REJECTED, reason)
+            raise InputRefused(USER_REJECTED, reason)
         case _:  # True, say, which must not pass for a yes that nobody gave
             kind = type(decision).__name__
             logger.error("sampling for %s: the approver returned %s, no Allow or Deny", excerpt(request.server), kind)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NoReturn, TypeAlias
 
 from mcp_host.errors import InputRefused
+from mcp_host.protocol.codes import USER_REJECTED
 from mcp_host.protocol.jsonrpc import Id
 from mcp_host.types import (
     CreateMessageRequestParams,
@@ -24,7 +25,6 @@ from mcp_host.types.sampling import END_TURN, TOOL_USE
 SamplingMode: TypeAlias = Literal["with_tools", "basic", "none"]
 """Which kind of sampling request a session takes: with tools, plain ones only, none."""
 
-REJECTED = -1  # "User rejected sampling request: -1" (client/sampling, Error Handling)
 REJECTION = "User rejected sampling request"
 
 UNKNOWN_MODEL = "unknown"  # the schema requires a model's name, and a handler may have none to tell
@@ -152,7 +152,7 @@ class SamplingRequest:
         Raises:
             InputRefused: Always.
         """
-        raise InputRefused(REJECTED, reason)
+        raise InputRefused(USER_REJECTED, reason)
 
     def _tool_use(self, call: ToolCall) -> ToolUseContent:
         offered = [tool.name for tool in self.tools]

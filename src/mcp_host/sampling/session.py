@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from anyio import move_on_after
 
 from mcp_host.errors import InputRefused, ProtocolError, SamplingError, excerpt
+from mcp_host.handlers import call_handler
 from mcp_host.protocol import conversation
+from mcp_host.protocol.codes import TOO_MANY_WAITING, TOOK_TOO_LONG
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_host.sampling.approval import Approve, require_approval
-from mcp_host.sampling.callbacks import call_host
 from mcp_host.sampling.firewall import check_answer
 from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp
 from mcp_host.sampling.places import NoPlace, Places, Share
@@ -26,11 +28,6 @@ from mcp_host.types import (
 )
 
 logger = logging.getLogger(__name__)
-
-# Codes of ours, from the range that JSON-RPC leaves to implementations and MCP does not claim
-# (it keeps -32020 to -32099). Below -32009, for the SDKs of others use the first few.
-TOO_MANY_WAITING = -32010
-TOOK_TOO_LONG = -32011
 
 MODEL_FAILED = "this client's model failed"  # what a server is told, and nothing of the reason
 ILLEGAL_ANSWER = "this client's model gave an answer that the request does not allow"
@@ -65,6 +62,8 @@ class Sampling:
     ) -> None:
         if with_tools is None and basic is None:
             raise ValueError("Sampling needs a handler: with_tools=..., basic=... or both")
+        if not callable(approve):
+            raise TypeError("approve decides on each request: always, ask_in_terminal, or an async function")
         self._with_tools = with_tools
         self._basic = basic
         self._approve = approve
@@ -168,7 +167,9 @@ class SamplingSession:
             self._share.leave()
 
     async def _ask_model(self, request: SamplingRequest) -> CreateMessageResult:
-        answer = await call_host(self._handler, request, failed=MODEL_FAILED)
+        answer = await call_handler(
+            partial(self._handler, request), subject=f"sampling for {excerpt(request.server)}", failed=MODEL_FAILED
+        )
         try:
             return check_answer(answer, request, self._limits)
         except SamplingError as exc:

@@ -72,6 +72,10 @@ class Child(Protocol):
         """End it all within *limit* seconds, as gently as it lets us; even when cancelled."""
         ...
 
+    async def close(self) -> None:
+        """Close what can still be read of it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class PosixChild:
@@ -98,8 +102,10 @@ class PosixChild:
             if self._group_lives():
                 self._signal_group(signal.SIGKILL)
                 await self.exits_within(grace)
-            await self.stdout.close()
-            await self.stderr.close()
+
+    async def close(self) -> None:
+        await self.stdout.close()
+        await self.stderr.close()
 
     async def exits_within(self, seconds: float) -> bool:
         with move_on_after(seconds):

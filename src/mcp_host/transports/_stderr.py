@@ -29,23 +29,30 @@ class Stderr:
     def feed(self, chunk: bytes) -> None:
         """Take in a piece of whatever size."""
         *lines, rest = (self._rest + chunk).split(b"\n")
-        while len(rest) > MAX_LINE:
-            lines.append(rest[:MAX_LINE])
-            rest = rest[MAX_LINE:]
-        self._rest = rest
         for line in lines:
-            self._take(line)
+            self._take_pieces(line)
+        if len(rest) >= MAX_LINE:
+            self._take_pieces(rest)
+            rest = b""
+        self._rest = rest
 
-    def tail(self) -> str:
-        """The last lines, made harmless for a terminal."""
+    def end(self) -> None:
+        """There is no more: a last line needs no line end."""
         if self._rest:
             self._take(self._rest)
             self._rest = b""
+
+    def tail(self) -> str:
+        """The last lines, made harmless for a terminal."""
         shown = "\n".join(excerpt(line, SHOWN) for line in self._tail)
         return shown[-SHOWN:]
 
+    def _take_pieces(self, line: bytes) -> None:
+        for start in range(0, len(line) or 1, MAX_LINE):
+            self._take(line[start : start + MAX_LINE])
+
     def _take(self, line: bytes) -> None:
-        text = line[:MAX_LINE].decode(errors="replace").rstrip("\r")
+        text = line.decode(errors="replace").rstrip("\r")
         self._tail.append(text)
         if self._callback is None:
             return

@@ -126,6 +126,10 @@ if sys.platform == "win32":
                 await self.exits_within(grace)
                 self._job.end()
                 await self.exits_within(grace)
+
+        async def close(self) -> None:
+            """Close what can still be read of it."""
+            with CancelScope(shield=True):
                 await self.stdout.close()
                 await self.stderr.close()
 
@@ -135,9 +139,7 @@ if sys.platform == "win32":
                 await self.process.wait()
             return self.process.returncode is not None
 
-    async def start_on_windows(
-        command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None
-    ) -> WindowsChild:
+    async def start_on_windows(command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> WindowsChild:
         """Start *command*; "npx" is found as npx.cmd, as a shell would find it."""
         program = shutil.which(command[0], path=env.get("PATH")) or command[0]
         with CancelScope(shield=True):

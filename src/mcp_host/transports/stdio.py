@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from anyio import CancelScope, create_task_group, current_time
+from anyio import CancelScope, Event, create_task_group, current_time, move_on_after
 
 from mcp_host.errors import ConnectionClosed
 from mcp_host.limits import Limits
 from mcp_host.protocol.framing import LineBuffer, Oversize
-from mcp_host.protocol.jsonrpc import Failure, Notification, Request, Success, decode, encode, oversize
+from mcp_host.protocol.jsonrpc import Failure, Malformed, Notification, Request, Success, decode, encode, oversize
 from mcp_host.transports._child import Child, start
-from mcp_host.transports._outbox import Outbox
+from mcp_host.transports._outbox import Line, OnLost, Outbox
 from mcp_host.transports._stderr import OnStderr, Stderr
 from mcp_host.transports.base import Exchange, Headers, Receive
 
@@ -57,6 +57,9 @@ class Stdio:
             finally:
                 tasks.start_soon(channel.drain)  # a server that cannot write cannot shut down
                 await child.stop(limits.close_timeout)
+                with move_on_after(LAST_WORDS, shield=True):
+                    await channel.stderr_ended.wait()
+                await child.close()
                 tasks.cancel_scope.cancel()
 
 
@@ -72,9 +75,10 @@ class StdioChannel:
         self._limits = limits
         self._outbox = Outbox(child.stdin, limit=limits.max_outbox, stall_timeout=limits.stall_timeout)
         self._stalled: ConnectionClosed | None = None
+        self.stderr_ended = Event()
 
     async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
-        line = await self._outbox.put(encode(request) + b"\n", exchange.fail)
+        line = await self._put(encode(request), exchange.fail)
         try:
             await exchange.response()
         finally:
@@ -82,7 +86,7 @@ class StdioChannel:
                 exchange.withdrawn = self._outbox.withdraw(line)
 
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        await self._outbox.put(encode(message) + b"\n")
+        await self._put(encode(message))
 
     async def listen(self, receive: Receive) -> None:
         lines = LineBuffer(self._limits.max_message)
@@ -90,8 +94,7 @@ class StdioChannel:
             tasks.start_soon(self._watch, tasks.cancel_scope)
             await self._read(lines, receive)
             tasks.cancel_scope.cancel()
-        if (rest := lines.rest()) is not None:
-            self._take(rest, receive)  # a last line needs no line end
+        self._take_last(lines.rest(), receive)
         raise await self._end()
 
     async def write(self) -> None:
@@ -105,6 +108,8 @@ class StdioChannel:
     async def read_stderr(self) -> None:
         while chunk := await self._child.stderr.read():
             self._stderr.feed(chunk)
+        self._stderr.end()
+        self.stderr_ended.set()
 
     async def _read(self, lines: LineBuffer, receive: Receive) -> None:
         first = True
@@ -120,6 +125,19 @@ class StdioChannel:
         elif line and not line.isspace():
             for message in decode(line):
                 receive(message)
+
+    def _take_last(self, rest: bytes | Oversize | None, receive: Receive) -> None:
+        """A last line needs no line end; but half a message is none, and no reason to fail a request as malformed."""
+        if isinstance(rest, bytes) and not any(isinstance(message, Malformed) for message in decode(rest)):
+            self._take(rest, receive)
+
+    async def _put(self, raw: bytes, on_lost: OnLost | None = None) -> Line | None:
+        try:
+            return await self._outbox.put(raw + b"\n", on_lost)
+        except ConnectionClosed as broken:
+            end = await self._end()  # a pipe breaks because the process has ended, which says more
+            end.may_have_run = broken.may_have_run
+            raise end from None
 
     async def drain(self) -> None:
         """Let go of whatever the server still writes."""
@@ -139,7 +157,7 @@ class StdioChannel:
         if self._stalled is not None:
             what = str(self._stalled)
         elif not exited:
-            what = f"{self._name} has closed its output"
+            what = f"{self._name} has closed its end of the connection"
         else:
             what = f"{self._name} {_ended(code)}"
         return ConnectionClosed(f"{what}; its stderr ends:\n{tail}" if tail else what, exit_code=code, stderr=tail)

@@ -1,0 +1,368 @@
+"""Real child processes: what they say, how they end, and that all of them end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from mcp_host import Client, Stdio
+from mcp_host.errors import ConnectionClosed, RequestTimeout
+from mcp_host.limits import Limits
+from mcp_host.types import ProgressNotificationParams, TextContent
+from tests.transports.children import python, running
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
+
+QUICK = Limits(close_timeout=1.5)
+STAYS = "reply(read(), text(str(os.getpid()))); time.sleep(60)"  # says who it is, and does not end by itself
+
+
+async def said(body: str, *, calls: int = 1) -> list[str]:
+    """The texts that the server's tool answers with."""
+    texts = []
+    with anyio.fail_after(15):
+        async with Client(Stdio(python(body)), limits=QUICK) as client:
+            for _ in range(calls):
+                (block,) = (await client.call_tool("x")).content
+                assert isinstance(block, TextContent)
+                texts.append(block.text)
+    return texts
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'raw("starting up...\\n\\n42\\n[]\\n\\x00\\x01\\n"); reply(read(), text("ok"))',
+        'r = read(); raw(json.dumps({"jsonrpc": "2.0", "id": r["id"], "result": text("ok")}) + "\\r\\n")',
+        'r = read(); raw(json.dumps({"jsonrpc": "2.0", "id": r["id"], "result": text("ok")})); sys.exit(0)',
+        'reply(read(), text("ok")); sys.exit(0)',
+        'r = read(); sys.stdout.buffer.write(b"\\xff\\xfe garbage\\n"); sys.stdout.flush(); reply(r, text("ok"))',
+        'reply(read(), text("ok")); os.close(1); read()',
+        """
+        for byte in json.dumps({"jsonrpc": "2.0", "id": read()["id"], "result": text("ok")}).encode() + b"\\n":
+            os.write(1, bytes([byte]))
+        """,
+    ],
+    ids=["stray-output", "crlf", "no-line-end", "reply-then-exit", "bad-utf8", "closes-stdout", "byte-by-byte"],
+)
+async def test_a_good_reply_arrives_whatever_surrounds_it(body: str) -> None:
+    assert await said(body) == ["ok"]
+
+
+async def test_a_byte_order_mark_before_the_first_message_is_no_part_of_it() -> None:
+    body = 'sys.stdout.buffer.write(b"\\xef\\xbb\\xbf"); sys.stdout.flush(); shake_hands(); reply(read(), text("ok"))'
+
+    with anyio.fail_after(15):
+        async with Client(Stdio(python(body, hands=False))) as client:
+            assert (await client.call_tool("x")).content == [TextContent(text="ok")]
+
+
+async def test_text_travels_exactly_also_where_other_programs_see_line_ends() -> None:
+    odd = "a\u2028b\u2029c\x85d\u00e9\U0001f600"
+
+    with anyio.fail_after(15):
+        body = 'r = read(); reply(r, text(r["params"]["arguments"]["t"]))'
+        async with Client(Stdio(python(body))) as client:
+            assert (await client.call_tool("x", {"t": odd})).content == [TextContent(text=odd)]
+
+
+async def test_many_megabytes_travel_in_both_directions() -> None:
+    large = "x" * (8 * 1024 * 1024)
+
+    with anyio.fail_after(30):
+        body = 'r = read(); reply(r, text(r["params"]["arguments"]["t"]))'
+        async with Client(Stdio(python(body))) as client:
+            (block,) = (await client.call_tool("x", {"t": large})).content
+
+    assert isinstance(block, TextContent)
+    assert block.text == large
+
+
+async def test_a_server_that_writes_while_we_write_does_not_deadlock() -> None:
+    """Both pipes full at once: the reader never waits for the writer."""
+    body = """
+    flood = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 1000}})
+    for _ in range(8000):
+        raw(flood + "\\n")
+    reply(read(), text("ok"))
+    """
+    with anyio.fail_after(30):
+        async with Client(Stdio(python(body))) as client:
+            result = await client.call_tool("x", {"t": "y" * (4 * 1024 * 1024)})
+
+    assert result.content == [TextContent(text="ok")]
+
+
+async def test_a_server_that_reads_nothing_costs_its_callers_their_deadline_and_no_more() -> None:
+    with anyio.fail_after(10):
+        async with Client(Stdio(python("time.sleep(60)")), limits=Limits(close_timeout=1)) as client:
+            large = {"t": "x" * (3 * 1024 * 1024)}
+            for _ in range(3):
+                with pytest.raises(RequestTimeout):
+                    await client.call_tool("stuck", large, timeout=0.1)
+
+
+async def test_a_server_that_reads_nothing_for_too_long_is_given_up() -> None:
+    limits = Limits(stall_timeout=0.2, close_timeout=1)
+
+    with anyio.fail_after(10):
+        async with Client(Stdio(python("time.sleep(60)")), limits=limits) as client:
+            with pytest.raises(ConnectionClosed, match="has read none of its input"):
+                await client.call_tool("stuck", {"t": "x" * (3 * 1024 * 1024)})
+            with pytest.raises(ConnectionClosed):
+                await client.call_tool("later")
+
+
+async def test_a_server_that_closes_its_input_fails_the_request_that_meets_it() -> None:
+    body = """
+    os.close(0)
+    say({"method": "notifications/message", "params": {"level": "info", "data": "closed"}})
+    time.sleep(60)
+    """
+
+    async def on_log(message: object) -> None:
+        closed.set()
+
+    closed = anyio.Event()
+    with anyio.fail_after(10):
+        async with Client(Stdio(python(body)), limits=Limits(close_timeout=1), on_log=on_log) as client:
+            await closed.wait()
+            with pytest.raises(ConnectionClosed, match="has closed its end of the connection") as failure:
+                await client.call_tool("x")
+
+    assert not failure.value.may_have_run
+
+
+@pytest.mark.parametrize(
+    ("body", "words", "code"),
+    [
+        ('read(); print("out of cheese", file=sys.stderr); sys.exit(7)', "exited with code 7", 7),
+        ("read(); os.kill(os.getpid(), signal.SIGKILL)", "was ended by signal 9", -9),
+        ('read(); raw(\'{"jsonrpc": "2.0", "id": 2, "resu\'); sys.exit(0)', "exited with code 0", 0),
+    ],
+    ids=["exit", "signal", "half-a-reply"],
+)
+async def test_a_server_that_ends_says_so_at_once_to_everyone_waiting(body: str, words: str, code: int) -> None:
+    ended: list[ConnectionClosed] = []
+
+    async def call() -> None:
+        with pytest.raises(ConnectionClosed, match=words) as failure:
+            await client.call_tool("x")
+        ended.append(failure.value)
+
+    with anyio.fail_after(10):
+        async with Client(Stdio(python(body)), limits=QUICK) as client, anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(call)
+
+    assert [error.exit_code for error in ended] == [code] * 3
+    if code == 7:
+        assert ended[0].stderr == "out of cheese"
+        assert "its stderr ends:\nout of cheese" in str(ended[0])
+
+
+async def test_progress_from_a_process_is_in_order_and_before_the_call_returns() -> None:
+    body = """
+    r = read()
+    for n in range(200):
+        say({"method": "notifications/progress", "params": {"progressToken": r["params"]["_meta"]["progressToken"], "progress": n}})
+    reply(r, text("ok"))
+    """
+    seen: list[float] = []
+
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        await checkpoint()
+        seen.append(progress.progress)
+
+    with anyio.fail_after(15):
+        async with Client(Stdio(python(body))) as client:
+            await client.call_tool("x", on_progress=on_progress)
+            assert seen == list(range(200))
+
+
+async def test_only_the_documented_variables_and_the_callers_own_are_inherited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+    monkeypatch.setenv("LANG", "() { evil; }")
+    body = "reply(read(), text(json.dumps(dict(os.environ))))"
+
+    with anyio.fail_after(15):
+        server = Stdio(python(body), env={"TOKEN": "sk-1"})
+        async with Client(server) as client:
+            (block,) = (await client.call_tool("x")).content
+
+    assert isinstance(block, TextContent)
+    assert "canary" not in block.text
+    assert '"TOKEN": "sk-1"' in block.text
+    assert '"PATH"' in block.text
+    assert "evil" not in block.text
+    assert "sk-1" not in repr(server)
+
+
+async def test_no_open_file_of_ours_reaches_the_server(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("x", encoding="utf-8")
+    body = 'reply(read(), text(" ".join(os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}"))))'
+
+    with secret.open(encoding="utf-8") as opened:
+        os.set_inheritable(opened.fileno(), True)
+        (text,) = await said(body)
+
+    assert str(secret) not in text
+
+
+async def test_the_working_directory_is_the_callers_choice(tmp_path: Path) -> None:
+    with anyio.fail_after(15):
+        async with Client(Stdio(python("reply(read(), text(os.getcwd()))"), cwd=tmp_path)) as client:
+            assert (await client.call_tool("x")).content == [TextContent(text=str(tmp_path))]
+
+
+async def test_stderr_goes_to_the_callback_line_by_line_and_never_blocks_the_server() -> None:
+    body = """
+    for n in range(5000):
+        print(f"line {n} " + "x" * 100, file=sys.stderr)
+    print("y" * 20000, file=sys.stderr, flush=True)
+    reply(read(), text("ok"))
+    """
+    lines: list[str] = []
+
+    with anyio.fail_after(15):
+        async with Client(Stdio(python(body), on_stderr=lines.append)) as client:
+            await client.call_tool("x")
+
+    assert [line.split()[1] for line in lines[:5000]] == [str(n) for n in range(5000)]
+    assert "".join(lines[5000:]) == "y" * 20000
+    assert max(map(len, lines)) <= 8192
+
+
+async def test_a_stderr_callback_that_fails_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def on_stderr(line: str) -> None:
+        raise RuntimeError("bug")
+
+    body = 'print("hello", file=sys.stderr, flush=True); reply(read(), text("ok"))'
+    with anyio.fail_after(15):
+        async with Client(Stdio(python(body), on_stderr=on_stderr)) as client:
+            assert (await client.call_tool("x")).content == [TextContent(text="ok")]
+
+    assert "the stderr callback failed" in caplog.text
+
+
+async def pid_of(client: Client) -> int:
+    (block,) = (await client.call_tool("pid")).content
+    assert isinstance(block, TextContent)
+    return int(block.text)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "reply(read(), text(str(os.getpid()))); read()",
+        STAYS,
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); reply(read(), text(str(os.getpid())))\nwhile True: time.sleep(60)",
+        """
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        reply(read(), text(str(child.pid)))
+        read()
+        """,
+        """
+        child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"])
+        reply(read(), text(str(child.pid)))
+        os._exit(0)
+        """,
+    ],
+    ids=["polite", "ignores-eof", "ignores-sigterm", "grandchild", "leader-has-gone"],
+)
+async def test_no_process_is_left_however_it_behaves(body: str) -> None:
+    with anyio.fail_after(10):
+        async with Client(Stdio(python(body)), limits=QUICK) as client:
+            pid = await pid_of(client)
+
+    assert not running(pid)
+
+
+async def test_a_grandchild_that_ran_away_with_the_pipes_does_not_hold_up_closing() -> None:
+    body = """
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], start_new_session=True)
+    reply(read(), text(str(child.pid)))
+    read()
+    """
+    with anyio.fail_after(10):
+        async with Client(Stdio(python(body)), limits=QUICK) as client:
+            pid = await pid_of(client)
+
+    os.kill(pid, 9)  # nobody but its own parent could know of it
+
+
+async def test_a_server_that_exits_though_a_grandchild_holds_its_output_is_noticed() -> None:
+    body = """
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"])
+    read()
+    os._exit(4)
+    """
+    with anyio.fail_after(10):
+        async with Client(Stdio(python(body)), limits=QUICK) as client:
+            with pytest.raises(ConnectionClosed, match="exited with code 4"):
+                await client.call_tool("x")
+
+
+@pytest.mark.parametrize("delay", [0, 0.01, 0.03, 0.1, 0.2])
+async def test_a_cancelled_connect_leaves_no_process(delay: float, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    body = f"open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+
+    with anyio.fail_after(10):
+        with anyio.move_on_after(delay):
+            await Client(Stdio(python(body, hands=False)), limits=QUICK).connect()
+
+    if note.exists() and (pid := note.read_text(encoding="ascii")):
+        assert not running(int(pid))
+
+
+async def test_a_client_left_by_an_error_leaves_no_process() -> None:
+    async def fail() -> None:
+        async with Client(Stdio(python(STAYS)), limits=QUICK) as client:
+            pids.append(await pid_of(client))
+            raise KeyError("mine")
+
+    pids: list[int] = []
+    with anyio.fail_after(10), pytest.raises(KeyError, match="mine"):
+        await fail()
+
+    assert not running(pids[0])
+
+
+def test_a_host_that_ends_without_closing_leaves_no_process(tmp_path: Path) -> None:
+    async def main() -> None:
+        client = Client(Stdio(python(STAYS)), limits=QUICK)
+        await client.connect()
+        pids.append(await pid_of(client))
+        clients.append(client)
+
+    pids: list[int] = []
+    clients: list[Client] = []
+    for backend in ("asyncio", "trio"):
+        anyio.run(main, backend=backend)
+
+    assert [running(pid) for pid in pids] == [False, False]
+
+
+async def test_a_server_is_started_with_its_arguments_as_they_are() -> None:
+    odd = ["a b", "$HOME", "'\"", "&", ""]
+    command = [*python("reply(read(), text(json.dumps(sys.argv[1:])))"), *odd]
+
+    with anyio.fail_after(15):
+        async with Client(Stdio(command)) as client:
+            assert (await client.call_tool("x")).content == [TextContent(text='["a b", "$HOME", "\'\\"", "&", ""]')]
+
+
+def test_a_command_is_a_list_and_not_a_line_for_a_shell() -> None:
+    with pytest.raises(TypeError, match="a list of program and arguments"):
+        Stdio("npx some-server")
+    with pytest.raises(TypeError):
+        Stdio([])
