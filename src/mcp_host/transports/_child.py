@@ -115,8 +115,8 @@ class PosixChild:
     async def _group_ends_within(self, seconds: float) -> None:
         end = current_time() + seconds
         await self.exits_within(seconds)
-        while self._group_lives() and current_time() < end:
-            await sleep(GLANCE)  # noqa: ASYNC110  # there is no event to wait for: see GLANCE
+        while self._group_lives() and current_time() < end:  # noqa: ASYNC110  # no event to wait for: see GLANCE
+            await sleep(GLANCE)
 
     def _group_lives(self) -> bool:
         if self.process.returncode is None:
