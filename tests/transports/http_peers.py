@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import anyio
 import httpx
+import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_host.errors import McpError
@@ -31,6 +32,8 @@ INITIALIZED = Notification("notifications/initialized", {})
 
 JSON = {"content-type": "application/json"}
 EVENTS = {"content-type": "text/event-stream"}
+LENGTH = {"content-length": "1000"}
+CHUNKED = {"transfer-encoding": "chunked"}
 
 
 T = TypeVar("T")
@@ -223,3 +226,16 @@ async def ask(channel: HttpChannel, request: Request = CALL) -> list[Incoming]:
     exchange = RecordedExchange(request.id if isinstance(request.id, int) else 0)
     await channel.request(request, VERSION, exchange)
     return exchange.received
+
+
+def answering(
+    status: int, headers: dict[str, str] | None = None, content: bytes = b""
+) -> Callable[[httpx.Request], httpx.Response]:
+    return lambda request: httpx.Response(status, headers=headers, content=content)
+
+
+async def error_of(answer: Callable[[httpx.Request], httpx.Response], request: Request = CALL) -> McpError:
+    async with mocked(answer) as channel:
+        with pytest.raises(McpError) as caught:
+            await ask(channel, request)
+    return caught.value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 
 import anyio
 import httpx
@@ -14,11 +13,9 @@ from mcp_host.errors import (
     CallerError,
     ConnectionClosed,
     HttpStatusError,
-    McpError,
     MessageTooLarge,
     ProtocolError,
     ServerError,
-    Unauthorized,
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Malformed, Notification, Request, Success
@@ -27,14 +24,15 @@ from tests.transports.http_peers import (
     DONE,
     DONE_JSON,
     EVENTS,
-    INITIALIZE,
     JSON,
     NOTE,
     NOTE_JSON,
     VERSION,
     RecordedExchange,
     Wire,
+    answering,
     ask,
+    error_of,
     event,
     head,
     mocked,
@@ -44,19 +42,6 @@ from tests.transports.http_peers import (
 
 WRONG_ID = b'{"jsonrpc":"2.0","id":8,"result":{}}'
 REFUSAL = b'{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such tool","data":{"name":"tides"}}}'
-
-
-def answering(
-    status: int, headers: dict[str, str] | None = None, content: bytes = b""
-) -> Callable[[httpx.Request], httpx.Response]:
-    return lambda request: httpx.Response(status, headers=headers, content=content)
-
-
-async def error_of(answer: Callable[[httpx.Request], httpx.Response], request: Request = CALL) -> McpError:
-    async with mocked(answer) as channel:
-        with pytest.raises(McpError) as caught:
-            await ask(channel, request)
-    return caught.value
 
 
 # A response
@@ -236,154 +221,6 @@ async def test_a_stream_that_ends_without_the_response_fails_the_request_alone(b
     assert str(error) == "http://server.test/mcp: the stream ended before the response"
 
 
-# Statuses
-
-
-@pytest.mark.parametrize("status", [400, 404, 405, 406, 409, 415, 429, 500, 502, 503, 304, 101])
-async def test_every_other_status_is_a_typed_error(status: int) -> None:
-    error = await error_of(answering(status))
-
-    assert type(error) is HttpStatusError
-    assert (error.status, error.retry_after, error.body, error.code, error.data) == (status, None, "", None, None)
-
-
-@pytest.mark.parametrize("status", [401, 403])
-async def test_a_want_of_credentials_has_an_error_of_its_own(status: int) -> None:
-    error = await error_of(answering(status))
-
-    assert isinstance(error, Unauthorized)
-    assert error.status == status
-
-
-async def test_a_status_error_says_what_the_server_said_and_when_to_come_back() -> None:
-    error = await error_of(answering(503, {"content-type": "text/plain", "retry-after": "30"}, b"Back soon\n"))
-
-    assert isinstance(error, HttpStatusError)
-    assert (str(error), error.retry_after, error.body) == (
-        "HTTP 503 Service Unavailable: Back soon",
-        30.0,
-        "Back soon\n",
-    )
-
-
-async def test_a_page_of_html_is_kept_but_not_quoted() -> None:
-    error = await error_of(answering(502, {"content-type": "text/html"}, b"<h1>Bad Gateway</h1>"))
-
-    assert isinstance(error, HttpStatusError)
-    assert (str(error), error.body) == ("HTTP 502 Bad Gateway", "<h1>Bad Gateway</h1>")
-
-
-@pytest.mark.parametrize("id", [b"7", b"null", b'"server-error"'])
-async def test_a_json_rpc_error_in_the_body_comes_with_the_status(id: bytes) -> None:
-    error = await error_of(answering(400, JSON, REFUSAL.replace(b"7", id)))
-
-    assert isinstance(error, HttpStatusError)
-    assert (error.status, error.code, error.message, error.data) == (
-        400,
-        -32602,
-        "HTTP 400 Bad Request: no such tool",
-        {"name": "tides"},
-    )
-
-
-async def test_an_unknown_status_has_no_phrase() -> None:
-    assert str(await error_of(answering(599))) == "HTTP 599"
-
-
-async def test_an_endless_error_body_is_read_no_further_than_an_error_is_worth() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(head(500, {"content-type": "text/plain", "connection": "close"}))
-        while True:
-            await wire.say(b"x" * 1024)
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        with pytest.raises(HttpStatusError) as caught:
-            await ask(channel)
-
-    assert caught.value.body == "x" * 64 * 1024
-
-
-async def test_a_hanging_error_body_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.transports._reply.EXCERPT_TIME", 0.05)
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(head(500, {"content-type": "text/plain", "content-length": "100"}) + b"It all")
-        await wire.hung_up()
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        with pytest.raises(HttpStatusError) as caught:
-            await ask(channel)
-
-    assert caught.value.body == "It all"
-
-
-async def test_an_error_body_that_breaks_off_leaves_its_beginning() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(head(500, {"content-type": "text/plain", "content-length": "100"}) + b"It all")
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        with pytest.raises(HttpStatusError) as caught:
-            await ask(channel)
-
-    assert (caught.value.status, caught.value.body) == (500, "It all")
-
-
-# The transport of 2024
-
-
-@pytest.mark.parametrize("status", [400, 404, 405])
-async def test_a_server_of_2024_is_called_one(status: int) -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(status)
-        get = await wire.hear()
-        assert (get.method, get.headers["accept"]) == ("GET", "text/event-stream")
-        await wire.events(b"event: endpoint\ndata: /messages?session=1\n\n")
-        await wire.hung_up()
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        with pytest.raises(HttpStatusError, match=r"speaks only the HTTP\+SSE transport of 2024-11-05") as caught:
-            await ask(channel, INITIALIZE)
-
-    assert caught.value.status == status
-
-
-@pytest.mark.parametrize(
-    "answer_to_get",
-    [
-        pytest.param(answering(200, EVENTS, b"data: {}\n\n"), id="another event first"),
-        pytest.param(answering(200, EVENTS, b""), id="no event"),
-        pytest.param(answering(200, JSON, b"{}"), id="no stream"),
-        pytest.param(answering(302, {"location": "https://other.test/"}), id="a redirect"),
-        pytest.param(answering(405), id="a refusal"),
-    ],
-)
-async def test_any_other_server_is_not(answer_to_get: Callable[[httpx.Request], httpx.Response]) -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(405) if request.method == "POST" else answer_to_get(request)
-
-    error = await error_of(answer, INITIALIZE)
-
-    assert str(error) == "HTTP 405 Method Not Allowed"
-
-
-async def test_a_server_that_is_silent_about_its_transport_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.transports.http.PROBE_TIME", 0.05)
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(404)
-        await wire.hear()
-        await wire.hung_up()
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        with pytest.raises(HttpStatusError, match="HTTP 404 Not Found"):
-            await ask(channel, INITIALIZE)
-
-
 # Sizes
 
 
@@ -411,87 +248,6 @@ async def test_one_cap_holds_for_bodies_and_events(kind: dict[str, str]) -> None
 
     assert isinstance(message, Success)
     assert len(message.result["content"][0]) == 4 * 1024 * 1024
-
-
-# Redirects
-
-
-@pytest.mark.parametrize("status", [307, 308])
-async def test_a_redirect_within_the_origin_is_followed_with_method_and_body(status: int) -> None:
-    heard: list[httpx.Request] = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        heard.append(request)
-        if request.url.path == "/mcp":
-            return httpx.Response(status, headers={"location": "http://SERVER.test:80/mcp/?a=b"})
-        return httpx.Response(200, headers=JSON, content=DONE_JSON)
-
-    async with mocked(answer, headers={"X-Key": "1"}) as channel:
-        assert await ask(channel) == [DONE]
-
-    assert [str(request.url) for request in heard] == ["http://server.test/mcp", "http://server.test/mcp/?a=b"]
-    assert heard[0].content == heard[1].content
-    assert {request.headers["x-key"] for request in heard} == {"1"}
-
-
-async def test_user_and_password_of_the_url_outlive_a_redirect_but_none_come_from_one() -> None:
-    heard: list[httpx.Request] = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        heard.append(request)
-        if request.url.path == "/mcp":
-            return httpx.Response(307, headers={"location": "http://eve:evil@server.test/x"})
-        return httpx.Response(200, headers=JSON, content=DONE_JSON)
-
-    async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
-        opened("http://me:mine@server.test/mcp", client=client) as channel,
-    ):
-        await ask(channel)
-
-    assert [request.headers["authorization"] for request in heard] == ["Basic bWU6bWluZQ=="] * 2
-
-
-@pytest.mark.parametrize(
-    ("status", "location", "complaint"),
-    [
-        (307, "https://server.test/mcp", "HTTP 307 Temporary Redirect: refused to follow a redirect to https://server.test/mcp, another origin"),
-        (307, "http://evil.test/?token=1", "HTTP 307 Temporary Redirect: refused to follow a redirect to http://evil.test/, another origin"),
-        (307, "//evil.test/", "HTTP 307 Temporary Redirect: refused to follow a redirect to http://evil.test/, another origin"),
-        (308, "http://server.test:81/", "HTTP 308 Permanent Redirect: refused to follow a redirect to http://server.test:81/, another origin"),
-        (307, "file:///etc/passwd", "HTTP 307 Temporary Redirect: refused to follow a redirect to file://server.test/etc/passwd, another origin"),
-        (301, "/other", "HTTP 301 Moved Permanently: refused to follow a redirect to http://server.test/other, which would change the method"),
-        (302, "/login", "HTTP 302 Found: refused to follow a redirect to http://server.test/login, which would change the method"),
-        (303, "/other", "HTTP 303 See Other: refused to follow a redirect to http://server.test/other, which would change the method"),
-        (307, "", "HTTP 307 Temporary Redirect: refused to follow a redirect to nowhere"),
-        (307, "/mcp", "HTTP 307 Temporary Redirect: gave up after 5 redirects"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("follow", [True, False], ids=["a client that follows", "a client that does not"])
-async def test_no_other_redirect_is_followed_whatever_the_client_would_do(
-    status: int, location: str, complaint: str, follow: bool
-) -> None:
-    visited: list[str] = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        visited.append(str(request.url))
-        return httpx.Response(status, headers={"location": location} if location else {})
-
-    async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer), follow_redirects=follow) as client,
-        opened("http://server.test/mcp", client=client) as channel,
-    ):
-        with pytest.raises(HttpStatusError) as caught:
-            await ask(channel)
-
-    assert (caught.value.status, str(caught.value)) == (status, complaint)
-    assert set(visited) == {"http://server.test/mcp"}
-    assert len(visited) <= 6
-
-
-@pytest.mark.parametrize("location", ["http://server.test:x/", "x" * 65_530], ids=["no URL", "too long to be joined"])
-async def test_a_redirect_that_makes_no_sense_is_a_broken_answer(location: str) -> None:
-    assert type(await error_of(answering(307, {"location": location}))) is ConnectionClosed
 
 
 # Messages without a response

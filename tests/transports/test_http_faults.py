@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import gc
-import gzip
-from collections.abc import AsyncIterator
-
 import anyio
 import httpx
 import pytest
 from anyio.abc import SocketAttribute
 
-from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError, ProtocolError
-from mcp_host.limits import Limits
-from mcp_host.transports.http import StreamableHttp
+from mcp_host.errors import ConnectFailed, ConnectionClosed, ProtocolError
 from tests.transports.http_peers import (
-    CALL,
+    CHUNKED,
     DONE,
     DONE_JSON,
     EVENTS,
     JSON,
-    NOTE,
+    LENGTH,
     NOTE_JSON,
     VERSION,
-    RecordedExchange,
     Wire,
     ask,
     event,
     head,
-    mocked,
     opened,
     serving,
 )
-
-LENGTH = {"content-length": "1000"}
-CHUNKED = {"transfer-encoding": "chunked"}
 
 
 @pytest.mark.parametrize(
@@ -215,274 +204,3 @@ async def test_a_kept_connection_that_breaks_under_a_request_does_not_repeat_it(
 
     assert caught.value.may_have_run
     assert (len(peer.heard), peer.connections) == (2, 1)
-
-
-# Leaving
-
-
-@pytest.mark.parametrize(
-    "beginning",
-    [
-        pytest.param(b"", id="before the headers"),
-        pytest.param(head(200, {**JSON, **LENGTH}), id="before a body"),
-        pytest.param(head(200, {**JSON, **LENGTH}) + b"{", id="inside a body"),
-        pytest.param(head(200, EVENTS), id="before an event"),
-        pytest.param(head(200, EVENTS) + event(NOTE_JSON) + b"data:", id="inside an event"),
-    ],
-)
-async def test_a_cancelled_request_hangs_up_and_leaves_nothing_behind(beginning: bytes) -> None:
-    hung_up = anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(beginning)
-        await wire.hung_up()
-        hung_up.set()
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask, channel)
-            await peer.hears("POST", 1)
-            await anyio.wait_all_tasks_blocked()
-            tasks.cancel_scope.cancel()
-        await hung_up.wait()
-        gc.collect()  # an async generator that was left half-way would be a warning, which is an error
-
-
-async def test_a_request_that_is_cancelled_inside_a_callback_hangs_up() -> None:
-    hung_up = anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.events(event(NOTE_JSON) * 100)
-        await wire.hung_up()
-        hung_up.set()
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        with anyio.move_on_after(0.05):
-            await channel.request(CALL, VERSION, RecordedExchange(on_progress=anyio.sleep_forever))
-        await hung_up.wait()
-        gc.collect()
-
-
-async def test_a_stream_that_stays_open_after_the_response_is_closed_without_being_waited_for() -> None:
-    hung_up = anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.events(event(DONE_JSON))
-        await wire.hung_up()
-        hung_up.set()
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        assert await ask(channel) == [DONE]
-        assert not hung_up.is_set()
-        await hung_up.wait()
-        gc.collect()
-
-
-async def test_a_stream_that_babbles_after_the_response_is_closed() -> None:
-    hung_up = anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.events(event(DONE_JSON))
-        try:
-            while True:
-                await wire.say(b": and another thing\n" * 1000)
-        finally:
-            hung_up.set()
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        assert await ask(channel) == [DONE]
-        await hung_up.wait()
-        gc.collect()
-
-
-async def test_a_stream_that_breaks_after_the_response_bothers_nobody() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(head(200, {**EVENTS, **CHUNKED}) + b"%x\r\n%s\r\n" % (len(event(DONE_JSON)), event(DONE_JSON)))
-        await wire.say(b"zz\r\n")
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        assert await ask(channel) == [DONE]
-        await anyio.wait_all_tasks_blocked()
-
-
-async def test_a_stream_under_way_is_closed_with_the_channel() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.events(event(DONE_JSON))
-        await wire.hung_up()
-
-    async with serving(script) as peer:
-        with anyio.fail_after(5):
-            async with StreamableHttp(peer.url).open(Limits()) as channel:
-                assert await ask(channel) == [DONE]
-        gc.collect()
-
-
-async def test_a_request_that_ends_after_the_channel_closes_its_own_connection() -> None:
-    closed = anyio.Event()
-    in_callback = anyio.Event()
-    hung_up = anyio.Event()
-
-    async def linger() -> None:
-        in_callback.set()
-        await closed.wait()
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.events(event(DONE_JSON))
-        await wire.hung_up()
-        hung_up.set()
-
-    async with httpx.AsyncClient() as client, serving(script) as peer, anyio.create_task_group() as tasks:
-        async with opened(peer.url, client=client) as channel:
-            tasks.start_soon(channel.request, CALL, VERSION, RecordedExchange(on_progress=linger))
-            await in_callback.wait()
-        closed.set()
-        with anyio.fail_after(5):
-            await hung_up.wait()
-    gc.collect()
-
-
-async def test_requests_follow_each_other_on_kept_connections_after_bodies_streams_and_202s() -> None:
-    chunk = event(DONE_JSON)
-
-    async def script(wire: Wire) -> None:
-        while True:
-            heard = await wire.hear()
-            if heard.rpc.get("id") != 7:
-                await wire.say(head(202, CHUNKED) + b"2\r\nok\r\n0\r\n\r\n")
-                continue
-            await wire.say(head(200, {**EVENTS, **CHUNKED}) + b"%x\r\n%s\r\n0\r\n\r\n" % (len(chunk), chunk))
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        for _ in range(20):
-            await ask(channel)
-            await ask(channel)
-            await channel.send(NOTE, VERSION)
-
-    assert len(peer.heard) == 60
-    assert peer.connections <= 2
-
-
-async def test_more_streams_than_any_pool_holds_stay_open_at_once() -> None:
-    waiting = 0
-    all_there = anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        nonlocal waiting
-        await wire.hear()
-        waiting += 1
-        if waiting == 150:
-            all_there.set()
-        await all_there.wait()
-        await wire.events(event(DONE_JSON))
-
-    async with serving(script) as peer, opened(peer.url) as channel, anyio.create_task_group() as tasks:
-        for _ in range(150):
-            tasks.start_soon(ask, channel)
-
-    assert peer.connections == 150
-
-
-async def test_a_client_that_reads_bodies_itself_is_understood() -> None:
-    async def read(response: httpx.Response) -> None:
-        await response.aread()
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, {**JSON, "content-encoding": "gzip"}, gzip.compress(DONE_JSON))
-
-    async with (
-        httpx.AsyncClient(event_hooks={"response": [read]}) as client,
-        serving(script) as peer,
-        opened(peer.url, client=client) as channel,
-    ):
-        assert await ask(channel) == [DONE]
-
-
-async def test_a_client_that_throws_bodies_away_fails_the_request_alone() -> None:
-    async def waste(response: httpx.Response) -> None:
-        async for _ in response.aiter_raw():
-            pass
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, JSON, DONE_JSON)
-
-    async with (
-        httpx.AsyncClient(event_hooks={"response": [waste]}) as client,
-        serving(script) as peer,
-        opened(peer.url, client=client) as channel,
-    ):
-        with pytest.raises(ConnectionClosed):
-            await ask(channel)
-
-
-class Endless(httpx.AsyncByteStream):
-    """A stand-in for a network, in which nothing ever waits."""
-
-    def __init__(self) -> None:
-        self._first = [b"", event(DONE_JSON)]
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        return self._first.pop(0) if self._first else b": x"
-
-
-async def test_a_stand_in_for_a_network_that_never_waits_is_left_all_the_same() -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, headers=EVENTS, stream=Endless())
-
-    async with mocked(answer) as channel:
-        assert await ask(channel) == [DONE]
-
-
-async def test_an_error_of_the_callers_own_hook_comes_out_as_it_is() -> None:
-    async def fail(response: httpx.Response) -> None:
-        raise ZeroDivisionError
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, JSON, DONE_JSON)
-
-    async with (
-        httpx.AsyncClient(event_hooks={"response": [fail]}) as client,
-        serving(script) as peer,
-        opened(peer.url, client=client) as channel,
-    ):
-        with pytest.raises(ZeroDivisionError):
-            await ask(channel)
-
-
-async def test_no_exception_of_the_http_library_gets_out() -> None:
-    """Every error that httpx documents, wherever it strikes."""
-    kinds = [
-        httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol,
-        httpx.ReadError, httpx.ReadTimeout, httpx.WriteError, httpx.WriteTimeout, httpx.CloseError,
-        httpx.RemoteProtocolError, httpx.LocalProtocolError, httpx.DecodingError, httpx.TooManyRedirects,
-    ]  # fmt: skip
-    left = list(kinds)
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        raise left.pop(0)("boo\x1b[2J", request=request)
-
-    outcomes: list[tuple[type[McpError], bool]] = []
-    async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
-        opened("http://server.test/", client=client) as channel,
-    ):
-        while left:
-            with pytest.raises(
-                ConnectionClosed, match=r"http://server.test/: (boo\\x1b\[2J|LocalProtocolError)"
-            ) as caught:
-                await ask(channel)
-            outcomes.append((type(caught.value), caught.value.may_have_run))
-
-    assert outcomes == [(ConnectFailed, False)] * 5 + [(ConnectionClosed, True)] * 9

@@ -207,6 +207,7 @@ class Session:
                         receive(message)
         except ProtocolError as exc:
             logger.warning("%s: the stream for server messages: %s", self._origin.name, exc)
+            cursor.last_id = ""  # from there on it would all be replayed, and fail again
             return heard and not isinstance(exc, MessageTooLarge)
         return heard
 
@@ -233,8 +234,8 @@ class Session:
         Raises:
             HttpStatusError, ConnectionClosed, ProtocolError: There is none.
         """
-        headers = self._headers()
-        headers["Accept"] = EVENT_STREAM
+        # Middleware that compresses tends to hold small events back.
+        headers = self._headers() | {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
         if cursor.last_id:
             headers[LAST_EVENT_ID] = cursor.last_id
         reply = await self._origin.send("GET", headers)

@@ -1,0 +1,263 @@
+"""What a server forgot, and what can still be had of it: lost sessions, and responses whose stream broke off."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, MessageTooLarge, ProtocolError, SessionLost
+from mcp_host.limits import Limits
+from mcp_host.transports._pace import Pace
+from mcp_host.transports.http import HttpChannel
+from tests.transports.http_peers import (
+    CALL,
+    DONE,
+    DONE_JSON,
+    EVENTS,
+    INITIALIZE,
+    JSON,
+    NOTE,
+    NOTE_JSON,
+    VERSION,
+    Heard,
+    RecordedExchange,
+    Wire,
+    ask,
+    event,
+    head,
+    opened,
+    serving,
+)
+from tests.transports.legacy_peers import Answer, hang, in_turn, legacy, listening, refuse, shake_hands, stream
+
+# A lost session
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(lambda wire, heard: wire.reply(404), id="404"),
+        pytest.param(lambda wire, heard: wire.reply(410), id="410"),
+        pytest.param(lambda wire, heard: wire.reply(400, JSON, b'{"error":"No valid session ID"}'), id="400 in words"),
+        pytest.param(lambda wire, heard: wire.reply(200, JSON, b'{"error":"Session not found"}'), id="200 in words"),
+        pytest.param(stream(event(b'{"error":"Session not found"}')), id="an event in words"),
+    ],
+)
+async def test_a_server_that_forgot_the_session_certainly_did_not_run_the_request(answer: Answer) -> None:
+    async with serving(legacy(post=answer)) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        with pytest.raises(SessionLost, match="the session is lost") as caught:
+            await ask(channel)
+
+    assert not caught.value.may_have_run
+    assert "DELETE" not in peer.methods()  # there is nothing left to delete
+
+
+async def test_a_notification_may_be_the_first_to_hear_of_a_lost_session() -> None:
+    async with serving(legacy(post=lambda wire, heard: wire.reply(404))) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        with pytest.raises(SessionLost) as caught:
+            await channel.send(NOTE, VERSION)
+
+    assert not caught.value.may_have_run
+
+
+@pytest.mark.parametrize("body", [b"", b'{"error":"Session not found"}'])
+async def test_without_a_session_id_there_is_no_session_to_lose(body: bytes) -> None:
+    async def answer(wire: Wire, heard: Heard) -> None:
+        await wire.reply(200 if body else 404, JSON, body)
+
+    async with serving(legacy(ids=iter([None]), post=answer)) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        with pytest.raises(McpError) as caught:
+            await ask(channel)
+
+    assert type(caught.value) is (ProtocolError if body else HttpStatusError)
+    assert peer.methods() == ["POST", "POST", "POST"]
+
+
+# Resumption
+
+
+async def test_a_response_whose_stream_is_cut_is_fetched_from_where_it_was_cut(pauses: list[float]) -> None:
+    get = in_turn(
+        refuse,
+        stream(event(NOTE_JSON, id="e-2"), b"id: e-3\ndata: {"),
+        stream(event(DONE_JSON, id="e-3")),
+    )
+    script = legacy(post=stream(b"retry: 500\n", event(b"", id="e-1")), get=get)
+
+    async with serving(script) as peer, listening(peer) as channel:
+        await shake_hands(channel)
+        assert await ask(channel) == [NOTE, DONE]
+
+    gets = [heard for heard in peer.heard if heard.method == "GET"][1:]
+    assert [
+        (get.headers["last-event-id"], get.headers["mcp-session-id"], get.headers["mcp-protocol-version"])
+        for get in gets
+    ] == [("e-1", "s-1", "2025-11-25"), ("e-2", "s-1", "2025-11-25")]
+    assert pauses == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("cut", ["end", "reset"])
+async def test_a_reset_is_a_cut_like_any_other(cut: str, pauses: list[float]) -> None:
+    async def post(wire: Wire, heard: Heard) -> None:
+        await wire.say(head(200, {**EVENTS, "transfer-encoding": "chunked"}))
+        await wire.say(b"%x\r\n%s\r\n" % (len(event(NOTE_JSON, id="e")), event(NOTE_JSON, id="e")))
+        await (wire.end() if cut == "end" else wire.reset())
+
+    async with serving(legacy(post=post, get=stream(event(DONE_JSON)))) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        received = await ask(channel)
+
+    assert received[-1] == DONE
+    assert pauses == [1.0]
+
+
+async def test_callbacks_are_awaited_on_a_resumed_stream_and_their_errors_come_out(pauses: list[float]) -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    exchange = RecordedExchange(on_progress=fail)
+    script = legacy(post=stream(event(b"", id="e")), get=stream(event(NOTE_JSON), event(DONE_JSON)))
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        with pytest.raises(ZeroDivisionError):
+            await channel.request(CALL, VERSION, exchange)
+
+    assert exchange.received == [NOTE]
+
+
+async def test_resuming_outlives_a_restart_of_the_server(pauses: list[float]) -> None:
+    get = in_turn(
+        *[lambda w, h: w.reply(503)] * 3, lambda w, h: w.reply(429), lambda w, h: w.reset(), stream(event(DONE_JSON))
+    )
+
+    async with serving(legacy(post=stream(event(b"", id="e")), get=get)) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        assert await ask(channel) == [DONE]
+
+    assert pauses == [1.0, 1.0, 1.0, 1.0, 1.5, 2.25]
+
+
+async def test_resuming_is_given_up_after_failures_in_a_row(pauses: list[float]) -> None:
+    script = legacy(post=stream(event(b"", id="e")), get=lambda w, h: w.reply(503))
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        with pytest.raises(ConnectionClosed, match="the response's stream broke off and stayed away") as caught:
+            await ask(channel)
+
+    assert caught.value.may_have_run
+    assert peer.methods().count("GET") == 8
+
+
+async def test_a_server_that_is_polled_in_silence_answers_in_the_end(pauses: list[float]) -> None:
+    """What SEP-1699 allows: a tool that runs for long, and a stream that ends whenever the server likes."""
+    get = in_turn(*[stream()] * 50, stream(event(DONE_JSON)))
+
+    async with serving(legacy(post=stream(event(b"", id="e")), get=get)) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        assert await ask(channel) == [DONE]
+
+    assert len(pauses) == 51
+    assert max(pauses) == 5.0
+
+
+async def test_a_server_that_is_polled_in_vain_is_given_up(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_host.transports._session.resuming", lambda: Pace(patience=3, slowest=5.0, attempts=10))
+    script = legacy(post=stream(b"retry: 0\n", event(b"", id="e")), get=stream())
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        with pytest.raises(ConnectionClosed, match="stayed away"):
+            await ask(channel)
+
+    assert len(pauses) == 10
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (refuse, "cannot be resumed: HTTP 405 Method Not Allowed"),
+        (lambda wire, heard: wire.reply(401), "cannot be resumed: HTTP 401 Unauthorized"),
+        (lambda wire, heard: wire.reply(200, JSON, b"{}"), "cannot be resumed: the answer to GET is application/json"),
+        (lambda wire, heard: wire.reply(200), "cannot be resumed: the answer to GET is of no type"),
+    ],
+)
+async def test_a_server_that_cannot_resume_fails_the_request_at_once(
+    answer: Answer, complaint: str, pauses: list[float]
+) -> None:
+    async with serving(legacy(post=stream(event(b"", id="e")), get=answer)) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        with pytest.raises(ConnectionClosed, match=complaint) as caught:
+            await ask(channel)
+
+    assert type(caught.value) is ConnectionClosed
+    assert caught.value.may_have_run
+    assert len(pauses) == 1
+
+
+async def test_a_session_lost_during_resumption_may_have_run_the_request(pauses: list[float]) -> None:
+    script = legacy(post=stream(event(b"", id="e")), get=lambda w, h: w.reply(404))
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        with pytest.raises(SessionLost) as caught:
+            await ask(channel)
+
+    assert caught.value.may_have_run
+
+
+async def test_a_resumed_message_past_the_limit_fails_the_request(pauses: list[float]) -> None:
+    script = legacy(post=stream(event(b"", id="e")), get=stream(b"data: " + b"x" * 2000))
+
+    async with serving(script) as peer, opened(peer.url, limits=Limits(max_message=1000)) as channel:
+        await shake_hands(channel)
+        with pytest.raises(MessageTooLarge):
+            await ask(channel)
+
+
+async def test_a_new_handshake_ends_what_is_being_resumed_for_the_old_session() -> None:
+    lost: list[SessionLost] = []
+
+    async def call(channel: HttpChannel) -> None:
+        with pytest.raises(SessionLost, match="a new session took the place") as caught:
+            await ask(channel)
+        lost.append(caught.value)
+
+    async with serving(legacy(post=stream(event(b"", id="e")), get=hang)) as peer, opened(peer.url) as channel:
+        await channel.request(INITIALIZE, {}, RecordedExchange(0))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, channel)
+            await peer.hears("POST", 2)
+            await anyio.wait_all_tasks_blocked()
+            await channel.request(INITIALIZE, {}, RecordedExchange(0))
+
+    assert [error.may_have_run for error in lost] == [True]
+
+
+async def test_a_stream_of_an_old_session_is_not_resumed_in_the_new_one() -> None:
+    cut = anyio.Event()
+
+    async def post(wire: Wire, heard: Heard) -> None:
+        await wire.events(event(b"", id="e"))
+        await cut.wait()
+        await wire.end()
+
+    async def call(channel: HttpChannel) -> None:
+        with pytest.raises(SessionLost, match="a new session took the place"):
+            await ask(channel)
+
+    async with serving(legacy(post=post)) as peer, opened(peer.url) as channel:
+        await channel.request(INITIALIZE, {}, RecordedExchange(0))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, channel)
+            await peer.hears("POST", 2)
+            await channel.request(INITIALIZE, {}, RecordedExchange(0))
+            cut.set()
+
+    assert "GET" not in peer.methods()
