@@ -2,72 +2,118 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from anyio import create_memory_object_stream, create_task_group
+from anyio import create_memory_object_stream, create_task_group, wait_all_tasks_blocked
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Server
 from mcp_host.transports.memory import Inbox, Outbox
+from tests import spec
 
 Wire = dict[str, Any]
 
 INFO = {"name": "raw", "version": "0"}
 EVERYTHING: Wire = {"sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 
+RESULTS = {
+    "initialize": "InitializeResult",
+    "tools/list": "ListToolsResult",
+    "tools/call": "CallToolResult",
+    "resources/list": "ListResourcesResult",
+    "resources/templates/list": "ListResourceTemplatesResult",
+    "resources/read": "ReadResourceResult",
+    "prompts/list": "ListPromptsResult",
+    "prompts/get": "GetPromptResult",
+    "completion/complete": "CompleteResult",
+}
+
+
+def check(message: Wire, revision: str, asked: dict[object, str]) -> None:
+    """Hold what a server said against the official schema of the revision it speaks."""
+    if "MCP_SPEC_DIR" not in os.environ:
+        return
+    match message:
+        case {"method": _, "id": _}:
+            spec.assert_valid(revision, "ServerRequest", message)
+        case {"method": _}:
+            spec.assert_valid(revision, "ServerNotification", message)
+        case {"result": result, "id": id}:
+            spec.assert_valid(revision, RESULTS.get(asked[id], "EmptyResult"), result)
+
 
 class Raw:
-    """One connection, message by message."""
+    """One connection, message by message. With *lenient*, the server is not held to the schema."""
 
-    def __init__(self, inbox: Inbox, outbox: Outbox) -> None:
+    def __init__(self, inbox: Inbox, outbox: Outbox, *, lenient: bool) -> None:
         self._inbox = inbox
         self._outbox = outbox
+        self._lenient = lenient
         self._last_id = 0
+        self._asked: dict[object, str] = {}
+        self._revision = "2025-11-25"
 
     async def receive(self) -> Wire:
         message: Wire = from_json(await self._inbox.receive())
+        if self._asked.get(message.get("id")) == "initialize" and "result" in message:
+            self._revision = message["result"]["protocolVersion"]
+        if not self._lenient:
+            check(message, self._revision, self._asked)
         return message
 
-    def nothing_more(self) -> bool:
+    async def nothing_more(self) -> bool:
+        """Whether the server has nothing to say until it hears something."""
+        await wait_all_tasks_blocked()
         return self._inbox.statistics().current_buffer_used == 0
 
     async def send(self, message: object) -> None:
-        await self._outbox.send(to_json(message))
+        await self.send_raw(to_json(message))
 
     async def send_raw(self, raw: bytes) -> None:
         await self._outbox.send(raw)
 
     async def request(self, method: str, params: Wire | None = None) -> int:
+        """Send a request; its id."""
         self._last_id += 1
+        self._asked[self._last_id] = method
         await self.send({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params or {}})
         return self._last_id
 
-    async def ask(self, method: str, params: Wire | None = None) -> Wire:
-        """The response to a request that is expected to be the next message."""
+    async def result(self, method: str, params: Wire | None = None) -> Wire:
+        """The result of a request, whose response is expected to be the next message."""
         id = await self.request(method, params)
         answer = await self.receive()
         assert answer["id"] == id, answer
-        return answer
-
-    async def result(self, method: str, params: Wire | None = None) -> Wire:
-        answer = await self.ask(method, params)
         assert "result" in answer, answer
         result: Wire = answer["result"]
         return result
 
     async def error(self, method: str, params: Wire | None = None) -> Wire:
-        answer = await self.ask(method, params)
+        """The error that answers a request, as the next message."""
+        id = await self.request(method, params)
+        answer = await self.receive()
+        assert answer["id"] == id, answer
         assert "error" in answer, answer
         error: Wire = answer["error"]
         return error
 
     async def call(self, name: str, **arguments: object) -> Wire:
+        """The result of a tool that asks nothing back."""
         return await self.result("tools/call", {"name": name, "arguments": arguments})
+
+    async def start(self, name: str, **arguments: object) -> int:
+        """Call a tool without waiting for anything; the request's id."""
+        return await self.request("tools/call", {"name": name, "arguments": arguments})
 
     async def reply(self, request: Wire, result: Wire) -> None:
         await self.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
+
+    async def refuse(self, request: Wire, code: int, message: str, data: object) -> None:
+        error = {"code": code, "message": message, "data": data}
+        await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
     async def tell(self, method: str, params: Wire | None = None) -> None:
         await self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
@@ -81,7 +127,7 @@ class Raw:
 
 
 @asynccontextmanager
-async def strangers(server: Server) -> AsyncIterator[Raw]:
+async def strangers(server: Server, *, lenient: bool = False) -> AsyncIterator[Raw]:
     """A connection that has not shaken hands."""
     to_server, server_inbox = create_memory_object_stream[bytes](100)
     server_outbox, from_server = create_memory_object_stream[bytes](1000)
@@ -94,14 +140,16 @@ async def strangers(server: Server) -> AsyncIterator[Raw]:
         async with create_task_group() as tasks:
             tasks.start_soon(serve)
             try:
-                yield Raw(from_server, to_server)
+                yield Raw(from_server, to_server, lenient=lenient)
             finally:
                 tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def talk(server: Server, *, version: str = "2025-11-25", capabilities: Wire | None = None) -> AsyncIterator[Raw]:
+async def talk(
+    server: Server, *, version: str = "2025-11-25", capabilities: Wire | None = None, lenient: bool = False
+) -> AsyncIterator[Raw]:
     """A connection after the handshake."""
-    async with strangers(server) as raw:
+    async with strangers(server, lenient=lenient) as raw:
         await raw.shake_hands(version=version, capabilities=capabilities)
         yield raw

@@ -1,0 +1,183 @@
+"""An HTTP client of no rules, one connection per request.
+
+Leaving an httpx response before its end strands async generators under trio;
+here, leaving is closing a socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import h11
+from anyio import connect_tcp
+from anyio.abc import SocketStream
+from pydantic_core import from_json, to_json
+
+from mcp_host.testing import Server
+
+Wire = dict[str, Any]
+
+ACCEPT = "application/json, text/event-stream"
+INITIALIZE: Wire = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"sampling": {"tools": {}}},
+    "clientInfo": {"name": "raw", "version": "0"},
+}
+
+
+@dataclass(frozen=True)
+class Response:
+    """A whole response."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return from_json(self.body)
+
+
+class Stream:
+    """A response whose body is still coming, event by event."""
+
+    def __init__(self, socket: SocketStream, connection: h11.Connection) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.last_id = ""
+        self.retry = ""
+        self._socket = socket
+        self._connection = connection
+        self._unread = b""
+
+    async def head(self) -> None:
+        response = await self._event()
+        assert isinstance(response, h11.Response)
+        self.status = response.status_code
+        self.headers = {name.decode(): value.decode() for name, value in response.headers}
+
+    async def body(self) -> bytes:
+        parts = [self._unread]
+        while part := await self._part():
+            parts.append(part)
+        return b"".join(parts)
+
+    async def next(self) -> Wire | None:
+        """The next message, passing over events without one; None at the end of the response."""
+        while True:
+            block, found, rest = self._unread.partition(b"\n\n")
+            if not found:
+                if not (part := await self._part()):
+                    return None
+                self._unread += part
+                continue
+            self._unread = rest
+            fields = dict(line.split(": ", 1) for line in block.decode().splitlines())
+            self.last_id = fields.get("id", self.last_id)
+            self.retry = fields.get("retry", self.retry)
+            if data := fields.get("data"):
+                message: Wire = from_json(data)
+                return message
+
+    async def message(self) -> Wire:
+        """The next message, which has to come."""
+        message = await self.next()
+        assert message is not None, "the stream has ended"
+        return message
+
+    async def rest(self) -> list[Wire]:
+        messages = []
+        while (message := await self.next()) is not None:
+            messages.append(message)
+        return messages
+
+    async def _part(self) -> bytes:
+        match await self._event():
+            case h11.Data(data=data):
+                return bytes(data)
+        return b""
+
+    async def _event(self) -> object:
+        while (event := self._connection.next_event()) is h11.NEED_DATA:
+            self._connection.receive_data(await self._socket.receive())
+        return event
+
+
+class Peer:
+    """One session over HTTP; without *headers*, none yet."""
+
+    def __init__(self, url: str, headers: dict[str, str] | None = None) -> None:
+        self.url = url
+        self.headers = headers or {}
+
+    @asynccontextmanager
+    async def open(self, method: str, content: bytes = b"", **headers: str) -> AsyncIterator[Stream]:
+        """One request, and its response as it comes. Leaving hangs up."""
+        address = urlsplit(self.url)
+        assert address.hostname is not None
+        assert address.port is not None
+        given = {
+            "host": address.netloc,
+            "accept": ACCEPT,
+            "content-type": "application/json",
+            "content-length": str(len(content)),
+            "connection": "close",
+            **self.headers,
+            **headers,
+        }
+        connection = h11.Connection(h11.CLIENT)
+        request = h11.Request(method=method, target=address.path, headers=list(given.items()))
+        raw = b"".join(connection.send(part) or b"" for part in (request, h11.Data(data=content), h11.EndOfMessage()))
+        async with await connect_tcp(address.hostname, address.port) as socket:
+            await socket.send(raw)
+            stream = Stream(socket, connection)
+            await stream.head()
+            yield stream
+
+    @asynccontextmanager
+    async def stream(self, body: object = None, **headers: str) -> AsyncIterator[Stream]:
+        """The event stream of a POST of *body*, or of a GET."""
+        method, content = ("GET", b"") if body is None else ("POST", to_json(body))
+        async with self.open(method, content, **headers) as stream:
+            assert stream.status == 200, await stream.body()
+            yield stream
+
+    async def send(self, method: str, content: bytes = b"", **headers: str) -> Response:
+        async with self.open(method, content, **headers) as stream:
+            return Response(stream.status, stream.headers, await stream.body())
+
+    async def post(self, body: object, **headers: str) -> Response:
+        return await self.send("POST", to_json(body), **headers)
+
+    async def ask(self, body: Wire) -> list[Wire]:
+        """Everything that comes back on the POST's own stream."""
+        async with self.stream(body) as stream:
+            return await stream.rest()
+
+    async def shake_hands(self, version: str = "2025-11-25") -> Peer:
+        """A new session."""
+        response = await self.post(request(0, "initialize", {**INITIALIZE, "protocolVersion": version}))
+        session = Peer(
+            self.url, {"mcp-session-id": response.headers["mcp-session-id"], "mcp-protocol-version": version}
+        )
+        accepted = await session.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        assert (accepted.status, accepted.body) == (202, b"")
+        return session
+
+
+@asynccontextmanager
+async def served(server: Server, *, json_response: bool = False) -> AsyncIterator[Peer]:
+    """The server under uvicorn, and a client that has not shaken hands."""
+    async with server.http(json_response=json_response) as url:
+        yield Peer(url)
+
+
+def request(id: object, method: str, params: Wire | None = None) -> Wire:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
+
+
+def call(id: object, name: str, **params: object) -> Wire:
+    return request(id, "tools/call", {"name": name, **params})

@@ -1,0 +1,496 @@
+"""What a tool can do with its client, as the client hears it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from anyio import Event, fail_after, move_on_after
+from pydantic import BaseModel, Field
+
+from mcp_host.testing import ClientError, Context, Server, ToolError, text_of
+from mcp_host.types import ModelHint, ModelPreferences, SamplingMessage, TextContent, Tool
+from tests.testing.raw import Raw, talk
+
+server = Server("s")
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def halve(n: int) -> int:
+    if n % 2:
+        raise ToolError("odd")
+    return n // 2
+
+
+ADD = {
+    "name": "add",
+    "description": "Add.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    },
+    "outputSchema": {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]},
+}
+
+
+class Trip(BaseModel):
+    """Where to?"""
+
+    city: str = Field(min_length=2)
+    travel: Literal["train", "ship"] = "train"
+
+
+class Nested(BaseModel):
+    trip: Trip
+
+
+@server.tool
+async def ask(ctx: Context) -> str:
+    return text_of(await ctx.sample("Why?"))
+
+
+@server.tool
+async def ask_in_full(ctx: Context) -> str:
+    answer = await ctx.sample(
+        [SamplingMessage(role="user", content=TextContent(text="Why?"))],
+        max_tokens=5,
+        system_prompt="Be brief.",
+        tools=[add, Tool(name="raw", input_schema={"type": "object"})],
+        tool_choice="required",
+        model_preferences=ModelPreferences(hints=[ModelHint(name="m")], cost_priority=1),
+        temperature=0.5,
+        stop_sequences=["."],
+        include_context="thisServer",
+        metadata={"k": 1},
+    )
+    return str(answer.stop_reason)
+
+
+@server.tool
+async def loop(ctx: Context, max_turns: int = 9) -> str:
+    return text_of(await ctx.sample_loop("6 + 7?", tools={"add": add, "half": halve}, max_turns=max_turns))
+
+
+@server.tool
+async def trip(ctx: Context) -> dict[str, Any]:
+    answer = await ctx.elicit("Where to?", Trip)
+    return {"action": answer.action, "content": answer.content}
+
+
+@server.tool
+async def nested(ctx: Context) -> str:
+    try:
+        await ctx.elicit("Where to?", Nested)
+    except ValueError as exc:
+        return str(exc)
+    return "not refused"
+
+
+@server.tool
+async def form(ctx: Context) -> str:
+    return (await ctx.elicit("Sure?", {"type": "object", "properties": {"ok": {"type": "boolean"}}})).action
+
+
+@server.tool
+async def login(ctx: Context) -> str:
+    answer = await ctx.elicit_url("Log in", "https://example.com/login", "e1")
+    await ctx.elicit_complete("e1")
+    return answer.action
+
+
+@server.tool
+async def roots(ctx: Context) -> list[str]:
+    return [root.uri for root in await ctx.list_roots()]
+
+
+@server.tool
+async def report(ctx: Context) -> None:
+    await ctx.progress(1)
+    await ctx.progress(2, 2.5, "nearly")
+
+
+@server.tool
+async def chatter(ctx: Context) -> None:
+    await ctx.log("debug", "small")
+    await ctx.log("error", {"big": True}, logger="l")
+
+
+@server.tool
+async def impatient(ctx: Context) -> str:
+    with move_on_after(0):
+        await ctx.sample("Why?")
+    return "enough"
+
+
+@server.tool
+async def anything(ctx: Context) -> dict[str, Any]:
+    await ctx.tell("notifications/made_up", {"x": 1})
+    try:
+        return await ctx.ask("made/up", {"y": 2})
+    except ClientError as exc:
+        return {"method": exc.method, "code": exc.code, "message": exc.message, "data": exc.data}
+
+
+@server.tool
+def who(ctx: Context) -> dict[str, Any]:
+    return {"meta": dict(ctx.meta), "declared": ctx.client_capabilities.to_wire()}
+
+
+def text(value: str) -> dict[str, object]:
+    return {"content": [{"type": "text", "text": value}]}
+
+
+def failed(value: str) -> dict[str, object]:
+    return {**text(value), "isError": True}
+
+
+def use(id: str, name: str, **input: object) -> dict[str, object]:
+    return {"type": "tool_use", "id": id, "name": name, "input": input}
+
+
+def answer(*content: dict[str, object], stop: str = "endTurn") -> dict[str, object]:
+    blocks = content[0] if len(content) == 1 else list(content)
+    return {"role": "assistant", "content": blocks, "model": "m", "stopReason": stop}
+
+
+def words(value: str) -> dict[str, object]:
+    return answer({"type": "text", "text": value})
+
+
+async def result_of(raw: Raw, id: int) -> Any:
+    message = await raw.receive()
+    assert message["id"] == id
+    return message["result"]
+
+
+async def test_sampling_asks_the_model_and_returns_its_answer() -> None:
+    with fail_after(5):
+        async with talk(server) as raw:
+            call = await raw.start("ask")
+            asked = await raw.receive()
+            await raw.reply(asked, words("Because."))
+
+            assert asked == {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "sampling/createMessage",
+                "params": {
+                    "messages": [{"role": "user", "content": {"type": "text", "text": "Why?"}}],
+                    "maxTokens": 1024,
+                },
+            }
+            assert await result_of(raw, call) == text("Because.")
+
+
+async def test_sampling_says_everything_it_was_given() -> None:
+    with fail_after(5):
+        async with talk(server) as raw:
+            call = await raw.start("ask_in_full")
+            asked = await raw.receive()
+            await raw.reply(asked, answer(use("u", "add", a=1, b=2), stop="toolUse"))
+
+            assert asked["params"] == {
+                "messages": [{"role": "user", "content": {"type": "text", "text": "Why?"}}],
+                "maxTokens": 5,
+                "systemPrompt": "Be brief.",
+                "tools": [ADD, {"name": "raw", "inputSchema": {"type": "object"}}],
+                "toolChoice": {"mode": "required"},
+                "modelPreferences": {"hints": [{"name": "m"}], "costPriority": 1},
+                "temperature": 0.5,
+                "stopSequences": ["."],
+                "includeContext": "thisServer",
+                "metadata": {"k": 1},
+            }
+            assert await result_of(raw, call) == text("toolUse")
+
+
+async def test_a_loop_runs_what_the_model_asks_for_until_it_asks_no_more() -> None:
+    """Parallel results come in one message and in the order of the calls; failures are results, too."""
+    uses = [use("u1", "add", a=6, b=7), use("u2", "half", n=3), use("u3", "nothing"), use("u4", "add", a="6")]
+    with fail_after(5):
+        async with talk(server) as raw:
+            call = await raw.start("loop")
+            first = await raw.receive()
+            await raw.reply(first, answer(*uses, stop="toolUse"))
+            second = await raw.receive()
+            await raw.reply(second, words("13"))
+
+            assert [tool["name"] for tool in first["params"]["tools"]] == ["add", "half"]
+            question, said, results = second["params"]["messages"]
+            assert [question] == first["params"]["messages"]
+            assert said == {"role": "assistant", "content": uses}
+            assert results["role"] == "user"
+            assert results["content"] == [
+                {"type": "tool_result", "toolUseId": "u1", **text("13"), "structuredContent": {"result": 13}},
+                {"type": "tool_result", "toolUseId": "u2", **failed("odd")},
+                {"type": "tool_result", "toolUseId": "u3", **failed("There is no tool nothing")},
+                {
+                    "type": "tool_result",
+                    "toolUseId": "u4",
+                    **failed("Invalid arguments: a: Input should be a valid integer; b: Field required"),
+                },
+            ]
+            assert await result_of(raw, call) == text("13")
+
+
+async def test_a_loop_has_an_end_even_if_the_model_has_not() -> None:
+    with fail_after(5):
+        async with talk(server) as raw:
+            call = await raw.start("loop", max_turns=2)
+            for turn in range(2):
+                await raw.reply(await raw.receive(), answer(use(f"u{turn}", "add", a=1, b=1), stop="toolUse"))
+
+            assert await result_of(raw, call) == failed("the model still asks for tools after 2 answers")
+
+
+async def test_a_form_comes_from_a_model_and_the_answer_has_to_fit_it() -> None:
+    with fail_after(5):
+        async with talk(server) as raw:
+            call = await raw.start("trip")
+            asked = await raw.receive()
+            await raw.reply(asked, {"action": "accept", "content": {"city": "Bergen", "travel": "ship"}})
+            good = await result_of(raw, call)
+            call = await raw.start("trip")
+            await raw.reply(await raw.receive(), {"action": "accept", "content": {"city": "B"}})
+            bad = await result_of(raw, call)
+            call = await raw.start("trip")
+            await raw.reply(await raw.receive(), {"action": "decline"})
+            declined = await result_of(raw, call)
+
+    assert asked["method"] == "elicitation/create"
+    assert asked["params"] == {
+        "mode": "form",
+        "message": "Where to?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "city": {"type": "string", "minLength": 2},
+                "travel": {"type": "string", "enum": ["train", "ship"], "default": "train"},
+            },
+            "required": ["city"],
+        },
+    }
+    assert good["structuredContent"] == {"action": "accept", "content": {"city": "Bergen", "travel": "ship"}}
+    assert bad == failed("what was filled in does not fit Trip")
+    assert declined["structuredContent"] == {"action": "decline", "content": None}
+
+
+async def test_a_form_cannot_hold_another_form() -> None:
+    with fail_after(5):
+        async with talk(server) as raw:
+            result = await raw.call("nested")
+
+    assert result["content"][0]["text"].startswith("Nested is no form: ")
+
+
+async def test_a_url_is_elicited_and_completed() -> None:
+    with fail_after(5):
+        async with talk(server) as raw:
+            call = await raw.start("login")
+            asked = await raw.receive()
+            await raw.reply(asked, {"action": "accept"})
+            done = await raw.receive()
+
+            assert asked["params"] == {
+                "mode": "url",
+                "message": "Log in",
+                "url": "https://example.com/login",
+                "elicitationId": "e1",
+            }
+            assert done == {
+                "jsonrpc": "2.0",
+                "method": "notifications/elicitation/complete",
+                "params": {"elicitationId": "e1"},
+            }
+            assert await result_of(raw, call) == text("accept")
+
+
+async def test_roots_are_listed() -> None:
+    with fail_after(5):
+        async with talk(server) as raw:
+            call = await raw.start("roots")
+            await raw.reply(await raw.receive(), {"roots": [{"uri": "file:///a"}]})
+
+            assert (await result_of(raw, call))["structuredContent"] == {"result": ["file:///a"]}
+
+
+async def test_progress_is_reported_under_the_clients_token_before_the_result() -> None:
+    with fail_after(5):
+        async with talk(server) as raw:
+            await raw.request("tools/call", {"name": "report", "_meta": {"progressToken": "t"}})
+            reports = [await raw.receive(), await raw.receive()]
+
+            assert [report["params"] for report in reports] == [
+                {"progressToken": "t", "progress": 1},
+                {"progressToken": "t", "progress": 2, "total": 2.5, "message": "nearly"},
+            ]
+            assert (await raw.receive())["result"] == {"content": []}
+
+
+async def test_without_a_token_there_is_no_progress() -> None:
+    with fail_after(5):
+        async with talk(server) as raw:
+            assert await raw.call("report") == {"content": []}
+
+
+async def test_the_log_respects_the_level_that_the_client_has_set() -> None:
+    small = {"level": "debug", "data": "small"}
+    big = {"level": "error", "data": {"big": True}, "logger": "l"}
+    with fail_after(5):
+        async with talk(server) as raw:
+            await raw.start("chatter")
+            assert [(await raw.receive())["params"] for _ in range(2)] == [small, big]
+            await raw.receive()
+
+            assert await raw.result("logging/setLevel", {"level": "error"}) == {}
+            await raw.start("chatter")
+            assert (await raw.receive())["params"] == big
+            await raw.receive()
+
+            assert (await raw.error("logging/setLevel", {"level": "loud"}))["code"] == -32602
+
+
+async def test_whoever_gives_up_waiting_cancels_the_request_and_the_late_answer_is_ignored() -> None:
+    with fail_after(5):
+        async with talk(server) as raw:
+            call = await raw.start("impatient")
+            asked, cancelled = await raw.receive(), await raw.receive()
+
+            assert cancelled["method"] == "notifications/cancelled"
+            assert cancelled["params"] == {"requestId": asked["id"]}
+            assert await result_of(raw, call) == text("enough")
+            await raw.reply(asked, words("Late."))
+            assert await raw.result("ping") == {}
+
+
+async def test_an_error_of_the_client_is_an_exception_with_all_it_said() -> None:
+    with fail_after(5):
+        async with talk(server, lenient=True) as raw:
+            call = await raw.start("anything")
+            told, asked = await raw.receive(), await raw.receive()
+            await raw.refuse(asked, -1, "no", {"why": "because"})
+
+            assert told == {"jsonrpc": "2.0", "method": "notifications/made_up", "params": {"x": 1}}
+            assert (asked["method"], asked["params"]) == ("made/up", {"y": 2})
+            assert (await result_of(raw, call))["structuredContent"] == {
+                "method": "made/up",
+                "code": -1,
+                "message": "no",
+                "data": {"why": "because"},
+            }
+
+
+async def test_a_tool_that_does_not_expect_a_refusal_fails_with_its_words() -> None:
+    with fail_after(5):
+        async with talk(server) as raw:
+            call = await raw.start("ask")
+            await raw.refuse(await raw.receive(), -1, "User rejected sampling request", None)
+
+            assert await result_of(raw, call) == failed(
+                "the client refused sampling/createMessage: User rejected sampling request (-1)"
+            )
+
+
+async def test_a_malformed_answer_of_the_client_fails_the_tool_that_waits_for_it() -> None:
+    with fail_after(5):
+        async with talk(server) as raw:
+            call = await raw.start("ask")
+            await raw.reply(await raw.receive(), {"role": "assistant"})
+            assert await result_of(raw, call) == failed("malformed CreateMessageResult: content: Field required")
+
+            call = await raw.start("ask")
+            asked = await raw.receive()
+            await raw.send({"jsonrpc": "2.0", "id": asked["id"], "result": "words"})
+            assert await result_of(raw, call) == failed(
+                "the client refused sampling/createMessage: result is not an object (-32600)"
+            )
+
+
+@pytest.mark.parametrize(
+    ("tool", "capabilities", "missing"),
+    [
+        ("ask", {}, "sampling"),
+        ("ask_in_full", {"sampling": {"context": {}}}, "sampling.tools"),
+        ("loop", {"sampling": {}}, "sampling.tools"),
+        ("ask_in_full", {"sampling": {"tools": {}}}, "sampling.context"),
+        ("form", {}, "elicitation.form"),
+        ("form", {"elicitation": {"url": {}}}, "elicitation.form"),
+        ("login", {"elicitation": {}}, "elicitation.url"),
+        ("roots", {"sampling": {}}, "roots"),
+    ],
+    ids=str,
+)
+async def test_what_the_client_did_not_declare_it_is_not_asked(
+    tool: str, capabilities: dict[str, Any], missing: str
+) -> None:
+    with fail_after(5):
+        async with talk(server, capabilities=capabilities) as raw:
+            assert await raw.call(tool) == failed(f"the client did not declare {missing}")
+
+
+async def test_an_elicitation_capability_of_old_means_forms() -> None:
+    with fail_after(5):
+        async with talk(server, version="2025-06-18", capabilities={"elicitation": {}}) as raw:
+            call = await raw.start("form")
+            asked = await raw.receive()
+            await raw.reply(asked, {"action": "cancel"})
+
+            assert "mode" not in asked["params"]
+            assert await result_of(raw, call) == text("cancel")
+
+
+async def test_a_conversation_that_an_older_revision_cannot_write_is_not_sent() -> None:
+    old = Server("old")
+
+    @old.tool
+    async def two_blocks(ctx: Context) -> str:
+        block = TextContent(text="a")
+        return text_of(await ctx.sample(SamplingMessage(role="user", content=[block, block])))
+
+    with fail_after(5):
+        async with talk(old, version="2025-06-18") as raw:
+            assert await raw.call("two_blocks") == failed(
+                "a list of blocks at messages[0].content came with revision 2025-11-25; "
+                "this conversation is in 2025-06-18"
+            )
+
+
+async def test_a_tool_sees_the_requests_meta_and_what_the_client_declared() -> None:
+    with fail_after(5):
+        async with talk(server, capabilities={"roots": {"listChanged": True}}) as raw:
+            result = await raw.result("tools/call", {"name": "who", "_meta": {"com.example/k": 1}})
+
+    assert result["structuredContent"] == {
+        "meta": {"com.example/k": 1},
+        "declared": {"roots": {"listChanged": True}},
+    }
+
+
+async def test_the_tools_of_one_answer_run_at_the_same_time() -> None:
+    together = Server("together")
+    met = [Event(), Event()]
+
+    async def meet(me: int) -> str:
+        met[me].set()
+        await met[1 - me].wait()
+        return "met"
+
+    @together.tool
+    async def both(ctx: Context) -> str:
+        return text_of(await ctx.sample_loop("Meet!", tools=[meet]))
+
+    with fail_after(5):
+        async with talk(together) as raw:
+            call = await raw.start("both")
+            await raw.reply(
+                await raw.receive(), answer(use("u0", "meet", me=0), use("u1", "meet", me=1), stop="toolUse")
+            )
+            await raw.reply(await raw.receive(), words("They met."))
+
+            assert await result_of(raw, call) == text("They met.")

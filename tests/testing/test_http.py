@@ -1,0 +1,280 @@
+"""A test server over Streamable HTTP: real sockets, uvicorn, and a client of no rules."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+from anyio import create_task_group, fail_after
+from pydantic_core import to_json
+
+from mcp_host.testing import Context, Server, text_of
+from tests.testing.raw_http import Peer, Response, Stream, Wire, call, request, served
+
+
+def asking() -> Server:
+    server = Server("s")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        await ctx.progress(1)
+        return text_of(await ctx.sample("Why?"))
+
+    @server.tool
+    def echo() -> str:
+        return "hello"
+
+    return server
+
+
+def answer(asked: Wire) -> Wire:
+    content = {"type": "text", "text": "Because."}
+    return {"jsonrpc": "2.0", "id": asked["id"], "result": {"role": "assistant", "content": content, "model": "m"}}
+
+
+HELLO = {"content": [{"type": "text", "text": "hello"}]}
+BECAUSE = {"content": [{"type": "text", "text": "Because."}]}
+
+
+async def test_a_post_is_answered_by_a_stream_that_carries_all_it_causes() -> None:
+    with fail_after(20):
+        async with served(asking()) as stranger:
+            peer = await stranger.shake_hands()
+            async with peer.stream(call(1, "ask", _meta={"progressToken": "t"})) as events:
+                progress = await events.next()
+                asked = await events.message()
+                assert (await peer.post(answer(asked))).status == 202
+                [answered] = await events.rest()
+                content_type = events.headers["content-type"]
+
+    assert content_type == "text/event-stream"
+    assert progress == {
+        "jsonrpc": "2.0",
+        "method": "notifications/progress",
+        "params": {"progressToken": "t", "progress": 1},
+    }
+    assert asked["method"] == "sampling/createMessage"
+    assert answered == {"jsonrpc": "2.0", "id": 1, "result": BECAUSE}
+
+
+async def test_with_json_answers_everything_else_is_on_the_get_stream() -> None:
+    async def answer_once(peer: Peer, events: Stream) -> None:
+        heard.append(await events.next())
+        asked = await events.message()
+        await peer.post(answer(asked))
+
+    heard: list[Wire | None] = []
+    with fail_after(20):
+        async with served(asking(), json_response=True) as stranger:
+            peer = await stranger.shake_hands()
+            async with peer.stream() as events, create_task_group() as tasks:
+                tasks.start_soon(answer_once, peer, events)
+                response = await peer.post(call(1, "ask", _meta={"progressToken": "t"}))
+
+    assert response.headers["content-type"] == "application/json"
+    assert response.json() == {"jsonrpc": "2.0", "id": 1, "result": BECAUSE}
+    assert heard[0] is not None
+    assert heard[0]["method"] == "notifications/progress"
+
+
+async def test_what_is_said_unasked_waits_for_the_get_stream() -> None:
+    server = asking()
+    with fail_after(20):
+        async with served(server) as stranger:
+            peer = await stranger.shake_hands()
+            await server.notify_tools_changed()
+            async with peer.stream() as events:
+                assert await events.next() == {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/tools/list_changed",
+                    "params": {},
+                }
+                first = events.last_id
+            await server.notify_prompts_changed()
+            async with peer.stream(**{"last-event-id": first}) as events:  # goes on after that event
+                resumed = await events.next()
+            await server.notify_resources_changed()
+
+    assert resumed == {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed", "params": {}}
+
+
+async def test_a_second_get_takes_the_stream_over() -> None:
+    server = asking()
+    with fail_after(20):
+        async with served(server) as stranger:
+            peer = await stranger.shake_hands()
+            async with peer.stream() as first, peer.stream() as second:
+                assert await first.next() is None
+                await server.notify_tools_changed()
+                assert await second.next() is not None
+
+
+async def test_a_stream_that_was_cut_is_resumed_and_nothing_runs_twice() -> None:
+    server = asking()
+    runs = []
+
+    @server.tool
+    async def cut() -> str:
+        runs.append(1)
+        await server.drop_streams(retry=0.05)
+        return "hello"
+
+    with fail_after(20):
+        async with served(server) as stranger:
+            peer = await stranger.shake_hands()
+            async with peer.stream(call(1, "cut")) as events:
+                assert await events.rest() == []
+                cursor, retry = events.last_id, events.retry
+            async with peer.stream(**{"last-event-id": cursor}) as events:
+                resumed = await events.rest()
+            async with peer.stream(**{"last-event-id": cursor}) as events:
+                replayed = await events.rest()
+
+    assert (retry, runs) == ("50", [1])
+    assert resumed == [{"jsonrpc": "2.0", "id": 1, "result": HELLO}]
+    assert replayed == resumed
+
+
+async def test_leaving_a_stream_cancels_nothing() -> None:
+    """ "Disconnection SHOULD NOT be interpreted as the client cancelling its request"."""
+    with fail_after(20):
+        async with served(asking()) as stranger:
+            peer = await stranger.shake_hands()
+            async with peer.stream(call(1, "ask")) as events:
+                asked = await events.next()
+                cursor = events.last_id
+            assert asked is not None
+            await peer.post(answer(asked))
+            async with peer.stream(**{"last-event-id": cursor}) as events:
+                assert await events.rest() == [{"jsonrpc": "2.0", "id": 1, "result": BECAUSE}]
+
+
+CANCEL = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+
+
+async def test_a_cancelled_request_ends_its_stream_without_an_answer() -> None:
+    with fail_after(20):
+        async with served(asking()) as stranger:
+            peer = await stranger.shake_hands()
+            async with peer.stream(call(1, "ask")) as events:
+                asked = await events.message()
+                await peer.post(CANCEL)
+                rest = await events.rest()
+
+    assert rest == [{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": asked["id"]}}]
+
+
+async def test_a_cancelled_request_that_waits_for_json_gets_none() -> None:
+    responses: list[Response] = []
+
+    async def begin(peer: Peer) -> None:
+        responses.append(await peer.post(call(1, "ask")))
+
+    with fail_after(20):
+        async with served(asking(), json_response=True) as stranger:
+            peer = await stranger.shake_hands()
+            async with peer.stream() as events, create_task_group() as tasks:
+                tasks.start_soon(begin, peer)
+                await events.message()
+                await peer.post(CANCEL)
+
+    assert [(response.status, response.body) for response in responses] == [(202, b"")]
+
+
+async def test_deleting_a_session_ends_its_streams_and_forgets_it() -> None:
+    with fail_after(20):
+        async with served(asking()) as stranger:
+            peer = await stranger.shake_hands()
+            async with peer.stream() as events:
+                deleted = await peer.send("DELETE")
+                assert await events.rest() == []
+            again = await peer.send("DELETE")
+            gone = await peer.post(request(1, "ping"))
+
+    assert [deleted.status, again.status, gone.status] == [204, 404, 404]
+
+
+async def test_forgotten_sessions_are_404_and_a_new_one_can_begin() -> None:
+    server = asking()
+    with fail_after(20):
+        async with served(server) as stranger:
+            peer = await stranger.shake_hands()
+            async with peer.stream(call(1, "ask")) as events:
+                await events.next()
+                await server.forget_sessions()
+                assert b"result" not in to_json(await events.rest())
+            lost = await peer.post(request(2, "ping"))
+            peer = await stranger.shake_hands()
+            [fresh] = await peer.ask(call(1, "echo"))
+
+    assert (lost.status, lost.json()) == (
+        404,
+        {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "there is no such session"}},
+    )
+    assert fresh["result"] == HELLO
+
+
+async def test_batches_are_taken_in_the_one_revision_that_has_them() -> None:
+    batch = [call(1, "echo"), {"jsonrpc": "2.0", "method": "notifications/made_up"}, request(2, "ping")]
+    with fail_after(20):
+        async with served(asking()) as stranger:
+            old = await stranger.shake_hands("2025-03-26")
+            async with old.stream(batch) as events:
+                streamed = await events.rest()
+            refused = await (await stranger.shake_hands()).post(batch)
+        async with served(asking(), json_response=True) as stranger:
+            answered = (await (await stranger.shake_hands("2025-03-26")).post(batch)).json()
+
+    def by_id(messages: list[Wire]) -> dict[int, Wire]:
+        return {message["id"]: message["result"] for message in messages}
+
+    assert by_id(streamed) == {1: HELLO, 2: {}}
+    assert by_id(answered) == {1: HELLO, 2: {}}
+    assert refused.status == 400
+
+
+async def test_streams_are_primed_where_the_revision_asks_for_it() -> None:
+    with fail_after(20):
+        async with served(asking()) as stranger:
+            bodies = [
+                (await (await stranger.shake_hands(version)).post(request(1, "ping"))).body.decode()
+                for version in ("2025-11-25", "2025-06-18")
+            ]
+
+    pong = 'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
+    assert bodies == [f"id: 2/0\ndata: \n\nid: 2/1\n{pong}", f"id: 2/0\n{pong}"]
+
+
+async def test_many_clients_at_once_have_a_session_each() -> None:
+    with fail_after(20):
+        async with served(asking()) as stranger:
+            peers = [await stranger.shake_hands() for _ in range(3)]
+            answers = [await peer.ask(call(1, "echo")) for peer in peers]
+
+    assert len({peer.headers["mcp-session-id"] for peer in peers}) == 3
+    assert answers == [[{"jsonrpc": "2.0", "id": 1, "result": HELLO}]] * 3
+
+
+async def test_no_thread_and_no_session_is_left_behind() -> None:
+    server = asking()
+    with fail_after(20):
+        async with served(server) as stranger:
+            peer = await stranger.shake_hands()
+            async with peer.stream(), peer.stream(call(1, "ask")) as events:
+                await events.next()
+                assert "uvicorn" in {thread.name for thread in threading.enumerate()}
+
+    assert "uvicorn" not in {thread.name for thread in threading.enumerate()}
+    await server.notify_tools_changed()  # there is no event loop any more that this could run in
+    await server.drop_streams()
+    await server.forget_sessions()
+
+
+async def test_without_uvicorn_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "mcp_host.testing.serving", raising=False)
+
+    with pytest.raises(ImportError, match=r"pip install 'mcp-host\[testing\]'"):
+        async with Server("s").http():
+            pass

@@ -1,0 +1,110 @@
+"""What Streamable HTTP refuses, and the ASGI application without a socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from anyio import fail_after
+from pydantic_core import to_json
+
+from mcp_host.testing import Server
+from tests.testing.raw_http import ACCEPT, INITIALIZE, Wire, request
+
+
+def post(**headers: str) -> dict[str, str]:
+    return {"accept": ACCEPT, "content-type": "application/json", **headers}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "body", "status"),
+    [
+        ("POST", "/elsewhere", post(), b"{}", 404),
+        ("POST", "/mcp", post(origin="https://evil.example"), b"{}", 403),
+        ("POST", "/mcp", post(origin="null"), b"{}", 403),
+        ("PUT", "/mcp", post(), b"{}", 405),
+        ("POST", "/mcp", post(accept="application/json"), b"{}", 406),
+        ("GET", "/mcp", {"accept": "application/json"}, b"", 406),
+        ("POST", "/mcp", post(**{"content-type": "text/plain"}), b"{}", 415),
+        ("POST", "/mcp", post(), b"{", 400),
+        ("POST", "/mcp", post(), b'{"jsonrpc":"2.0","id":1,"method":"ping","params":1}', 400),
+        ("POST", "/mcp", post(), b"[]", 400),
+        ("POST", "/mcp", post(), to_json([request(0, "initialize", INITIALIZE), request(1, "ping")]), 400),
+        ("POST", "/mcp", post(), to_json(request(1, "ping")), 400),
+        ("GET", "/mcp", {"accept": "text/event-stream"}, b"", 400),
+        ("DELETE", "/mcp", {}, b"", 400),
+        ("POST", "/mcp", post(**{"mcp-session-id": "x"}), to_json(request(0, "initialize", INITIALIZE)), 404),
+        ("POST", "/mcp", post(), to_json(request(0, "initialize")), 200),
+        ("POST", "/mcp", post(accept="*/*", origin="http://localhost:1"), to_json(request(0, "initialize")), 200),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_what_breaks_the_rules_of_the_transport_has_the_status_the_rules_give(
+    method: str, path: str, headers: dict[str, str], body: bytes, status: int
+) -> None:
+    transport = httpx.ASGITransport(Server("s").asgi())
+    async with httpx.AsyncClient(transport=transport, base_url="http://local") as client:
+        response = await client.request(method, path, headers=headers, content=body)
+
+    assert response.status_code == status
+    assert "mcp-session-id" not in response.headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({"mcp-protocol-version": "2025-06-18"}, request(1, "ping"), 400),
+        ({"last-event-id": "2/99"}, None, 400),
+        ({"last-event-id": "x"}, None, 400),
+        ({}, {"jsonrpc": "2.0", "id": 9, "result": 1}, 202),
+        ({}, request(0, "initialize", INITIALIZE), 200),
+    ],
+    ids=str,
+)
+async def test_what_breaks_the_rules_of_a_session_has_a_status_too(
+    headers: dict[str, str], body: Wire | None, status: int
+) -> None:
+    app = Server("s").asgi()
+    transport = httpx.ASGITransport(app)
+    with fail_after(5):
+        async with httpx.AsyncClient(transport=transport) as client:
+            url = "http://local/mcp"
+            shaken = await client.post(url, headers=post(), content=to_json(request(0, "initialize", INITIALIZE)))
+            session = {"mcp-session-id": shaken.headers["mcp-session-id"]}
+            response = await client.request(
+                "GET" if body is None else "POST",
+                url,
+                headers=post(**session, **headers),
+                content=None if body is None else to_json(body),
+            )
+        await app.aclose()
+
+    assert response.status_code == status
+
+
+async def test_an_asgi_server_starts_and_ends_it_by_lifespan() -> None:
+    app = Server("s").asgi(path="/")
+    said: list[str] = []
+    events = iter(["lifespan.startup", "lifespan.shutdown"])
+
+    async def receive() -> dict[str, Any]:
+        return {"type": next(events)}
+
+    async def send(event: Any) -> None:
+        said.append(event["type"])
+
+    await app({"type": "lifespan"}, receive, send)
+    await app({"type": "websocket"}, receive, send)
+
+    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+async def test_a_client_that_goes_while_it_sends_is_not_answered() -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(event: Any) -> None:
+        raise AssertionError("nobody is there")
+
+    await Server("s").asgi()({"type": "http", "headers": [], "path": "/mcp", "method": "POST"}, receive, send)

@@ -1,0 +1,121 @@
+"""A far end that follows a script."""
+
+from __future__ import annotations
+
+import pytest
+from anyio import fail_after
+
+from mcp_host.client.client import Client
+from mcp_host.errors import ConnectionClosed, ServerError
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import CallToolResult, Implementation
+
+INFO = Implementation(name="c", version="1")
+
+
+async def test_a_peer_says_what_its_script_says_and_remembers_what_it_heard() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        request = await peer.shake_hands(capabilities={"tools": {}}, version="2025-06-18", instructions="Hm.")
+        assert request["params"]["protocolVersion"] == "2025-11-25"
+        call = await peer.receive("tools/call")
+        await peer.reply(call, {"content": []})
+        await peer.refuse(await peer.receive("tools/call"), -5, "no", {"k": 1})
+
+    peer = ScriptedPeer(script, name="the peer")
+    with fail_after(5):
+        async with Client(peer, client_info=INFO) as client:
+            assert (client.protocol_version, client.instructions) == ("2025-06-18", "Hm.")
+            assert client.server_info.name == "the peer"
+            assert await client.call_tool("t", {"a": 1}) == CallToolResult(content=[])
+            with pytest.raises(ServerError) as refused:
+                await client.call_tool("t")
+
+    assert (refused.value.code, refused.value.message, refused.value.data) == (-5, "no", {"k": 1})
+    assert [message.get("method") for message in peer.heard] == [
+        "initialize",
+        "notifications/initialized",
+        "tools/call",
+        "tools/call",
+    ]
+    assert peer.heard[2]["params"] == {"name": "t", "arguments": {"a": 1}}
+
+
+async def test_a_peer_asks_tells_and_hears_the_answer() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        await peer.tell("notifications/made_up")
+        await peer.tell("notifications/cancelled", {"requestId": 99})
+        pong = await peer.ask("ping")
+        unknown = await peer.ask("made/up", {"x": 1})
+        await peer.reply(call, {"content": [], "structuredContent": {"pong": pong, "code": unknown["error"]["code"]}})
+
+    with fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            result = await client.call_tool("t")
+
+    assert result.structured_content == {"pong": {"jsonrpc": "2.0", "id": "ask-1", "result": {}}, "code": -32601}
+
+
+async def test_a_peer_can_break_every_rule() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        await peer.send_raw(b"\xff not JSON")
+        await peer.send({"id": "nobody's", "result": 1})
+        await peer.reply(call, {"content": []})
+
+    with fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            assert await client.call_tool("t") == CallToolResult(content=[])
+
+
+async def test_a_peer_hangs_up() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.receive("tools/call")
+        await peer.hang_up()
+
+    with fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            with pytest.raises(ConnectionClosed, match="the scripted peer has ended"):
+                await client.call_tool("t")
+
+
+async def test_what_the_script_raises_is_named_in_the_clients_error() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        assert call["params"]["name"] == "other", "the client called something else"
+
+    with fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            with pytest.raises(ConnectionClosed, match="the client called something else"):
+                await client.call_tool("t")
+
+
+async def test_the_script_runs_again_for_every_connection() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands()
+
+    peer = ScriptedPeer(script)
+    with fail_after(5):
+        for _ in range(2):
+            async with Client(peer):
+                pass
+
+    assert [message["method"] for message in peer.heard] == ["initialize", "notifications/initialized"] * 2
+
+
+async def test_a_peer_listens_on_when_its_script_is_over() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities={"tools": {}})
+
+    peer = ScriptedPeer(script)
+    with fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(TimeoutError):
+                await client.call_tool("t", timeout=0.01)
+            await client.aclose()
+
+    assert [message["method"] for message in peer.heard[2:]] == ["tools/call", "notifications/cancelled"]

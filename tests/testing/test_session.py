@@ -1,0 +1,308 @@
+"""One client's conversation: handshake, lists, cancellation, and what is said unasked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from anyio import Event, fail_after, sleep_forever
+
+from mcp_host.testing import Context, Server
+from tests.testing.raw import EVERYTHING, INFO, strangers, talk
+
+VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+
+
+def a(x: int = 0) -> str:
+    """The first."""
+    return "a"
+
+
+def b() -> str:
+    return "b"
+
+
+async def suggest(value: str, settled: object) -> list[str]:
+    return [value]
+
+
+def full() -> Server:
+    server = Server("full", version="1.2.3", instructions="Be kind.")
+    server.tool(a)
+    server.resource("r://a")(b)
+    server.prompt(b)
+    server.completion("b", "x")(suggest)
+    return server
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_revision_that_the_client_asks_for_is_spoken(version: str) -> None:
+    with fail_after(5):
+        async with strangers(full()) as raw:
+            result = await raw.shake_hands(version=version)
+
+    capabilities: dict[str, Any] = {
+        "logging": {},
+        "tools": {"listChanged": True},
+        "resources": {"listChanged": True, "subscribe": True},
+        "prompts": {"listChanged": True},
+        "completions": {},
+    }
+    if version == "2024-11-05":
+        del capabilities["completions"]
+    assert result == {
+        "protocolVersion": version,
+        "capabilities": capabilities,
+        "serverInfo": {"name": "full", "version": "1.2.3"},
+        "instructions": "Be kind.",
+    }
+
+
+async def test_a_client_that_asks_for_another_revision_is_offered_the_preferred_one() -> None:
+    with fail_after(5):
+        async with strangers(Server("s", versions=("2025-06-18", "2024-11-05"))) as raw:
+            result = await raw.shake_hands(version="2025-11-25")
+
+    assert result == {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"logging": {}},
+        "serverInfo": {"name": "s", "version": "1.0.0"},
+    }
+
+
+@pytest.mark.parametrize("versions", [(), ("2026-07-28",)], ids=str)
+def test_a_server_speaks_the_revisions_there_are(versions: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="versions are among 2025-11-25, "):
+        Server("s", versions=versions)
+
+
+async def test_before_the_handshake_there_is_only_ping() -> None:
+    with fail_after(5):
+        async with strangers(full()) as raw:
+            assert await raw.result("ping") == {}
+            assert await raw.error("tools/list") == {"code": -32600, "message": "not initialized yet"}
+
+
+async def test_there_is_one_handshake() -> None:
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
+    with fail_after(5):
+        async with talk(full()) as raw:
+            assert await raw.error("initialize", params) == {"code": -32600, "message": "initialized already"}
+
+
+async def test_a_malformed_handshake_is_refused_and_may_be_tried_again() -> None:
+    with fail_after(5):
+        async with strangers(full()) as raw:
+            assert await raw.error("initialize", {"protocolVersion": "2025-11-25"}) == {
+                "code": -32602,
+                "message": "malformed InitializeRequestParams: capabilities: Field required",
+            }
+            await raw.shake_hands()
+
+
+@pytest.mark.parametrize(
+    ("method", "missing"),
+    [
+        ("tools/list", "tools"),
+        ("resources/read", "resources"),
+        ("prompts/get", "prompts"),
+        ("completion/complete", "completions"),
+    ],
+)
+async def test_what_a_server_has_none_of_it_does_not_declare(method: str, missing: str) -> None:
+    with fail_after(5):
+        async with talk(Server("empty")) as raw:
+            assert await raw.error(method) == {
+                "code": -32601,
+                "message": f"{method} takes {missing}, which was not declared",
+            }
+
+
+async def test_an_unknown_method_is_refused() -> None:
+    with fail_after(5):
+        async with talk(full()) as raw:
+            assert await raw.error("made/up") == {"code": -32601, "message": "Method not found: made/up"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_lists_come_in_pages_of_the_size_that_was_asked_for(version: str) -> None:
+    server = Server("s", page_size=2)
+    for name in "vwxyz":
+        server.tool(name=name)(a)
+        server.resource(f"r://{name}", name=name)(b)
+        server.resource_template(f"t://{name}/{{x}}", name=name)(a)
+        server.prompt(name=name)(a)
+    lists = {
+        "tools/list": "tools",
+        "resources/list": "resources",
+        "resources/templates/list": "resourceTemplates",
+        "prompts/list": "prompts",
+    }
+    with fail_after(5):
+        async with talk(server, version=version) as raw:
+            for method, key in lists.items():
+                pages = [await raw.result(method)]
+                while cursor := pages[-1].get("nextCursor"):
+                    pages.append(await raw.result(method, {"cursor": cursor}))
+
+                assert [[item["name"] for item in page[key]] for page in pages] == [["v", "w"], ["x", "y"], ["z"]]
+
+
+@pytest.mark.parametrize("cursor", ["0", "1000", "-1", "x", "²"])
+async def test_a_cursor_that_was_never_given_out_is_refused(cursor: str) -> None:
+    server = Server("s", page_size=1)
+    server.tool(a)
+    server.tool(b)
+    with fail_after(5):
+        async with talk(server) as raw:
+            error = await raw.error("tools/list", {"cursor": cursor})
+
+    assert error == {"code": -32602, "message": f"Invalid cursor: {cursor}"}
+
+
+async def test_a_cancelled_tool_stops_and_is_not_answered() -> None:
+    server = Server("s")
+    cleaned = Event()
+
+    @server.tool
+    async def wait(ctx: Context) -> str:
+        try:
+            await ctx.sample("Wait.")
+        finally:
+            cleaned.set()
+        return "never"
+
+    with fail_after(5):
+        async with talk(server) as raw:
+            call = await raw.start("wait")
+            asked = await raw.receive()
+            await raw.tell("notifications/cancelled", {"requestId": call, "reason": "enough"})
+            cancelled = await raw.receive()
+            await cleaned.wait()
+
+            assert cancelled["params"] == {"requestId": asked["id"]}
+            assert await raw.nothing_more()
+
+
+async def test_a_tool_that_swallows_its_cancellation_is_not_answered_either() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def stubborn(ctx: Context) -> str:
+        try:
+            await ctx.ask("ping", {})
+        finally:
+            return "all the same"  # noqa: B012  # what a stubborn tool does
+
+    with fail_after(5):
+        async with talk(server) as raw:
+            call = await raw.start("stubborn")
+            await raw.receive()
+            await raw.tell("notifications/cancelled", {"requestId": call})
+            await raw.receive()
+
+            assert await raw.nothing_more()
+
+
+@pytest.mark.parametrize("params", [{}, {"requestId": 99}, {"requestId": [1]}, {"requestId": None}], ids=str)
+async def test_cancelling_what_is_not_under_way_is_ignored(params: dict[str, object]) -> None:
+    with fail_after(5):
+        async with talk(full()) as raw:
+            await raw.tell("notifications/cancelled", params)
+
+            assert await raw.result("ping") == {}
+
+
+async def test_a_request_id_in_use_is_refused_and_the_first_request_goes_on() -> None:
+    server = Server("s")
+    go = Event()
+
+    @server.tool
+    async def wait() -> str:
+        await go.wait()
+        return "done"
+
+    with fail_after(5):
+        async with talk(server) as raw:
+            request = {"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": {"name": "wait"}}
+            raw._asked["x"] = "tools/call"
+            await raw.send(request)
+            await raw.send(request)
+            refused = await raw.receive()
+            go.set()
+            answered = await raw.receive()
+
+    assert refused == {"jsonrpc": "2.0", "id": "x", "error": {"code": -32600, "message": "this request id is in use"}}
+    assert answered["result"]["content"] == [{"type": "text", "text": "done"}]
+
+
+async def test_what_is_no_message_is_refused_with_as_much_of_an_id_as_can_be_read() -> None:
+    with fail_after(5):
+        async with talk(full()) as raw:
+            await raw.send_raw(b"{")
+            await raw.send({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": []})
+            answers = [await raw.receive(), await raw.receive()]
+
+    assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(None, -32700), (7, -32600)]
+
+
+async def test_every_client_has_a_session_of_its_own() -> None:
+    server = full()
+    with fail_after(5):
+        async with talk(server) as one, talk(server, version="2024-11-05") as two:
+            await one.result("resources/subscribe", {"uri": "r://a"})
+            await server.notify_resource_updated("r://a")
+            await server.notify_resource_updated("r://b")
+            update = await one.receive()
+
+            assert update == {
+                "jsonrpc": "2.0",
+                "method": "notifications/resources/updated",
+                "params": {"uri": "r://a"},
+            }
+            assert await one.nothing_more()
+            assert await two.nothing_more()
+
+            await one.result("resources/unsubscribe", {"uri": "r://a"})
+            await server.notify_resource_updated("r://a")
+            assert await one.nothing_more()
+
+
+async def test_changes_are_announced_to_all_who_have_shaken_hands() -> None:
+    server = full()
+    params = {"protocolVersion": "2025-11-25", "capabilities": EVERYTHING, "clientInfo": INFO}
+    with fail_after(5):
+        async with talk(server) as one, talk(server) as two, strangers(server) as half:
+            await half.result("initialize", params)
+            server.tool(b)
+            server.remove_tool("a")
+            await server.notify_tools_changed()
+            await server.notify_prompts_changed()
+            await server.notify_resources_changed()
+
+            for raw in (one, two):
+                heard = [(await raw.receive())["method"] for _ in range(3)]
+                assert heard == [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]
+                assert [tool["name"] for tool in (await raw.result("tools/list"))["tools"]] == ["b"]
+            assert await half.nothing_more()
+
+
+async def test_a_client_that_leaves_takes_its_calls_with_it() -> None:
+    server = Server("s")
+    ended = Event()
+    begun = Event()
+
+    @server.tool
+    async def wait() -> None:
+        begun.set()
+        try:
+            await sleep_forever()
+        finally:
+            ended.set()
+
+    with fail_after(5):
+        async with talk(server) as raw:
+            await raw.start("wait")
+            await begun.wait()
+        await ended.wait()
+        await server.notify_tools_changed()  # and nobody is there any more to be told
