@@ -1,0 +1,213 @@
+"""The host's own client and a test server, on every way they can meet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeAlias
+
+import pytest
+from anyio import create_task_group, fail_after
+
+from mcp_host import Client, Elicitation, FormRequest, Sampling, Stdio, StreamableHttp, ToolCall, always
+from mcp_host.testing import Context, ScriptedModel, Server, text_of
+from mcp_host.transports.base import Transport
+from mcp_host.types import CallToolResult, ElicitResult, ProgressNotificationParams, TextContent, ToolResultContent
+
+Meet: TypeAlias = Callable[[Server], AbstractAsyncContextManager[Transport]]
+
+
+def add(a: float, b: float) -> float:
+    return a + b
+
+
+def divide(a: float, b: float) -> float:
+    return a / b
+
+
+def calculator() -> Server:
+    server = Server("calculator")
+
+    @server.tool
+    async def solve(ctx: Context, problem: str) -> str:
+        """Solve a problem in words."""
+        await ctx.progress(0, message="asking")
+        return text_of(await ctx.sample_loop(problem, tools=[add, divide]))
+
+    @server.tool
+    async def confirm(ctx: Context) -> str:
+        schema = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
+        return (await ctx.elicit("Sure?", schema)).action
+
+    @server.tool
+    async def folders(ctx: Context) -> list[str]:
+        return [root.uri for root in await ctx.list_roots()]
+
+    return server
+
+
+@asynccontextmanager
+async def in_process(server: Server) -> AsyncIterator[Transport]:
+    yield server.in_process()
+
+
+@asynccontextmanager
+async def over_http(server: Server) -> AsyncIterator[Transport]:
+    async with server.http() as url:
+        yield StreamableHttp(url)
+
+
+@asynccontextmanager
+async def over_http_in_json(server: Server) -> AsyncIterator[Transport]:
+    async with server.http(json_response=True) as url:
+        yield StreamableHttp(url)
+
+
+@pytest.fixture(params=[in_process, over_http, over_http_in_json], ids=lambda meet: meet.__name__)
+def meet(request: pytest.FixtureRequest) -> Meet:
+    chosen: Meet = request.param
+    return chosen
+
+
+def planner() -> ScriptedModel:
+    return ScriptedModel(
+        [ToolCall("add", {"a": 1, "b": 2}), ToolCall("divide", {"a": 1, "b": 0})], "It is 3, and the other is endless."
+    )
+
+
+def said(result: CallToolResult) -> list[str]:
+    return [block.text for block in result.content if isinstance(block, TextContent)]
+
+
+async def test_a_tool_that_samples_with_tools_gets_through_its_loop(meet: Meet) -> None:
+    model = planner()
+    reports: list[str | None] = []
+
+    async def on_progress(report: ProgressNotificationParams) -> None:
+        reports.append(report.message)
+
+    with fail_after(20):
+        async with (
+            meet(calculator()) as transport,
+            Client(transport, sampling=Sampling(with_tools=model, approve=always)) as client,
+        ):
+            mode = client.sampling_mode
+            result = await client.call_tool("solve", {"problem": "1 + 2, 1 / 0"}, on_progress=on_progress)
+
+    results = [block for block in model.requests[1].params.messages[2].content if isinstance(block, ToolResultContent)]
+    assert mode == "with_tools"
+    assert reports == ["asking"]
+    assert [tool.name for tool in model.requests[0].params.tools or []] == ["add", "divide"]
+    assert [(one.structured_content, one.is_error) for one in results] == [({"result": 3.0}, None), (None, True)]
+    assert said(result) == ["It is 3, and the other is endless."]
+
+
+async def test_elicitation_and_roots_get_through(meet: Meet) -> None:
+    async def accept(request: FormRequest) -> ElicitResult:
+        return ElicitResult(action="accept", content={"sure": True})
+
+    with fail_after(20):
+        async with (
+            meet(calculator()) as transport,
+            Client(transport, elicitation=Elicitation(form=accept), roots=["file:///a"]) as client,
+        ):
+            confirmed = await client.call_tool("confirm")
+            folders = await client.call_tool("folders")
+
+    assert (said(confirmed), folders.structured_content) == (["accept"], {"result": ["file:///a"]})
+
+
+async def test_a_host_without_a_model_is_not_asked_for_one(meet: Meet) -> None:
+    with fail_after(20):
+        async with meet(calculator()) as transport, Client(transport) as client:
+            result = await client.call_tool("solve", {"problem": "?"})
+
+    assert (said(result), result.is_error) == (["the client did not declare sampling"], True)
+
+
+async def test_sixty_four_turns_are_within_everybodys_limits(meet: Meet) -> None:
+    model = ScriptedModel(*[ToolCall("add", {"a": turn, "b": 1}) for turn in range(63)], "done")
+    with fail_after(30):
+        async with (
+            meet(calculator()) as transport,
+            Client(transport, sampling=Sampling(with_tools=model, approve=always)) as client,
+        ):
+            result = await client.call_tool("solve", {"problem": "count"})
+
+    assert (said(result), len(model.requests)) == (["done"], 64)
+
+
+async def test_many_clients_share_a_server(meet: Meet) -> None:
+    answers: list[list[str]] = []
+
+    async def one(transport: Transport, name: str) -> None:
+        sampling = Sampling(with_tools=ScriptedModel(name), approve=always)
+        async with Client(transport, sampling=sampling) as client:
+            answers.append(said(await client.call_tool("solve", {"problem": "who?"})))
+
+    with fail_after(20):
+        async with meet(calculator()) as transport, create_task_group() as tasks:
+            for name in "abc":
+                tasks.start_soon(one, transport, name)
+
+    assert sorted(answers) == [["a"], ["b"], ["c"]]
+
+
+async def test_a_child_process_is_met_the_same_way() -> None:
+    transport = Stdio([sys.executable, "-m", "tests.testing.stdio_server"])
+    sampling = Sampling(with_tools=ScriptedModel("Because."), approve=always)
+    with fail_after(30):
+        async with Client(transport, sampling=sampling) as client:
+            assert said(await client.call_tool("ask", {"question": "Why?"})) == ["Because."]
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
+async def test_every_older_revision_is_spoken_to_the_end(version: str) -> None:
+    server = Server("old", versions=(version,))
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return text_of(await ctx.sample("Why?"))
+
+    sampling = Sampling(with_tools=ScriptedModel("Because."), approve=always)
+    with fail_after(20):
+        async with Client(server.in_process(), sampling=sampling) as client:
+            assert (client.protocol_version, client.sampling_mode) == (version, "basic")
+            assert said(await client.call_tool("ask")) == ["Because."]
+
+
+async def test_a_session_that_the_server_forgot_is_taken_up_anew() -> None:
+    server = calculator()
+    with fail_after(20):
+        async with server.http() as url, Client(StreamableHttp(url)) as client:
+            before = await client.list_tools()
+            await server.forget_sessions()
+            after = await client.list_tools()
+
+    assert [tool.name for tool in after] == [tool.name for tool in before]
+
+
+async def test_a_stream_that_was_cut_is_resumed_by_the_client() -> None:
+    server = Server("s")
+    runs: list[int] = []
+
+    @server.tool
+    async def cut(ctx: Context) -> str:
+        runs.append(1)
+        await server.drop_streams(retry=0.01)
+        return text_of(await ctx.sample("Still there?"))
+
+    sampling = Sampling(with_tools=ScriptedModel("Yes."), approve=always)
+    with fail_after(20):
+        async with server.http() as url, Client(StreamableHttp(url), sampling=sampling) as client:
+            result = await client.call_tool("cut")
+
+    assert (said(result), runs) == (["Yes."], [1])
+
+
+def test_importing_the_package_does_not_import_its_testing_part() -> None:
+    code = "import sys, mcp_host; sys.exit(any(name.startswith('mcp_host.testing') for name in sys.modules))"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
