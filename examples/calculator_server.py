@@ -1,8 +1,4 @@
-"""A server whose tool has no answers of its own: it asks the host's model, and lends it a calculator.
-
-python examples/calculator_server.py                over stdio, for a host that starts it
-python examples/calculator_server.py --http [PORT]  over HTTP, for any number of hosts
-"""
+"""A server whose tool asks the host's model and lends it a calculator; over stdio, or over HTTP with ``--http``."""
 
 from __future__ import annotations
 

@@ -56,11 +56,11 @@ def _carry_out(options: Options) -> int:
     report = anyio.run(run, options)
     if options.json:
         print(_document(report.document()), flush=True)
-    elif report.code == outcomes.OK:
+    elif report.complaint is None:
         report.tell(page)
     else:
-        report.tell(Page(sys.stderr))
-    return report.code
+        outcomes.complain(sys.stderr, report.complaint)
+    return outcomes.OK if report.complaint is None else outcomes.TOOL_ERROR
 
 
 def _document(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from mcp_host.cli.contents import as_text
 from mcp_host.cli.page import Page, compact
 from mcp_host.client.client import Client
 from mcp_host.sampling import Handler, Sampling, SamplingRequest
@@ -87,7 +88,7 @@ def tell_result(page: Page, result: CallToolResult) -> None:
     page.line()
     page.line("server -> host: the tool's result", "bold")
     for block in result.content:
-        page.field("text" if isinstance(block, TextContent) else "content", _text(block), "green")
+        page.field("text" if isinstance(block, TextContent) else "content", as_text(block), "green")
     if result.is_error:
         page.field("isError", "true", "red")
 
@@ -104,16 +105,12 @@ def _tell_blocks(page: Page, role: str, blocks: Sequence[SamplingMessageContentB
             case ToolUseContent(id=id, name=name, input=arguments):
                 page.field("tool_use", f"{name} {compact(arguments)} ({id})", "cyan")
             case ToolResultContent(tool_use_id=id, content=content, is_error=is_error):
-                said = " ".join(map(_text, content))
+                said = " ".join(map(as_text, content))
                 page.field("tool_result", f"{'error: ' if is_error else ''}{said} ({id})", "cyan")
             case ImageContent() | AudioContent():
-                page.field(role, _text(block))
+                page.field(role, as_text(block))
             case _:
                 assert_never(block)
-
-
-def _text(block: object) -> str:
-    return block.text if isinstance(block, TextContent) else f"[{getattr(block, 'type', 'content')}]"
 
 
 def _signature(tool: Tool) -> str:

@@ -45,8 +45,15 @@ class Page:
                 self._print(part, style)
             first = rest
 
+    def paragraph(self, text: str, style: Style | None = None, *, indent: int = 0) -> None:
+        """Somebody's text, wrapped and indented."""
+        margin = " " * indent
+        for line in text.strip().splitlines():
+            for part in self._wrapped(clean(line), margin, margin):
+                self._print(part, style)
+
     def text(self, text: str) -> None:
-        """Somebody's text as it is, but harmless. Not wrapped: it may be meant for another program."""
+        """Somebody's text, harmless, but with its own lines: it may be meant for another program."""
         for line in text.splitlines():
             self._print(clean(line), None)
 

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
-from mcp_host.cli.outcomes import OK, TOOL_ERROR
+from mcp_host.cli.contents import as_text
 from mcp_host.cli.page import Page, compact
 from mcp_host.types import (
-    AudioContent,
-    BlobResourceContents,
     CallToolResult,
-    EmbeddedResource,
-    ImageContent,
     Implementation,
     Prompt,
     Resource,
-    ResourceLink,
     ResourceTemplate,
     ServerCapabilities,
-    TextContent,
-    TextResourceContents,
     Tool,
-    UnknownContent,
 )
 from mcp_host.types.base import Model
-from mcp_host.types.content import ReceivedContent
 
 Document: TypeAlias = dict[str, object]
 
@@ -36,7 +27,7 @@ class ToolList:
     """The answer to `mcp-host tools`."""
 
     tools: Sequence[Tool]
-    code: int = OK
+    complaint: None = None
 
     def document(self) -> Document:
         """``{"tools": [...]}``, each as the server wrote it."""
@@ -56,18 +47,22 @@ class CallResult:
     result: CallToolResult
 
     @property
-    def code(self) -> int:
-        return TOOL_ERROR if self.result.is_error else OK
+    def complaint(self) -> str | None:
+        return f"the tool reported an error\n{self.text()}" if self.result.is_error else None
 
     def document(self) -> Document:
         """The tool's result as the server wrote it: ``{"content": [...], "isError": ..., ...}``."""
         return self.result.to_wire()
 
     def tell(self, page: Page) -> None:
-        for block in self.result.content:
-            page.text(as_text(block))
-        if not self.result.content and self.result.structured_content is not None:
-            page.text(compact(self.result.structured_content))
+        page.text(self.text())
+
+    def text(self) -> str:
+        """What the tool said; a tool that returns structured content "SHOULD also return" it as text."""
+        result = self.result
+        if not result.content and result.structured_content is not None:
+            return compact(result.structured_content)
+        return "\n".join(map(as_text, result.content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +77,7 @@ class Inspection:
     resources: Sequence[Resource] | None
     templates: Sequence[ResourceTemplate] | None
     prompts: Sequence[Prompt] | None
-    code: int = OK
+    complaint: None = None
 
     def document(self) -> Document:
         """The handshake and the lists under the protocol's own names; what is not there is absent."""
@@ -142,29 +137,10 @@ def tell_tool(page: Page, tool: Tool, *, indent: int = 0) -> None:
     _tell_item(page, f"{tool.name}({', '.join(names)})", tool.title, tool.description, indent=indent)
 
 
-def as_text(block: ReceivedContent) -> str:
-    """What of a block can be shown as text; of the rest, what it is and how large."""
-    match block:
-        case TextContent(text=text):
-            return text
-        case EmbeddedResource(resource=TextResourceContents(text=text)):
-            return text
-        case EmbeddedResource(resource=BlobResourceContents(uri=uri, blob=data)):
-            return f"[contents of {uri}, {len(data)} characters of base64]"
-        case ResourceLink(uri=uri):
-            return f"[link to {uri}]"
-        case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
-            return f"[{kind}, {len(data)} characters of base64]"
-        case UnknownContent(type=kind):
-            return f"[{kind}]"
-    assert_never(block)
-
-
 def _tell_item(page: Page, head: str, title: str | None, about: str | None, *, indent: int = 4) -> None:
-    page.field("", head, "bold", indent=indent, column=0)
-    for text in (title, about):
-        if text:
-            page.field("", text.strip(), indent=indent + 4, column=0)
+    page.paragraph(head, "bold", indent=indent)
+    for text in filter(None, (title, about)):
+        page.paragraph(text, indent=indent + 4)
 
 
 def _heading(page: Page, name: str, items: Sequence[object]) -> None:

@@ -1,0 +1,35 @@
+"""Reach a server by its URL, and tell apart what can go wrong."""
+
+from __future__ import annotations
+
+import anyio
+from hello_server import server
+
+from mcp_host import Client, McpError, StreamableHttp
+from mcp_host.errors import ConnectFailed, ServerError
+from mcp_host.types import TextContent
+
+
+async def greet(url: str, tool: str) -> str:
+    """What the server says, or what went wrong, by whose fault it is."""
+    try:
+        async with Client(StreamableHttp(url, headers={"Authorization": "Bearer a-token-of-yours"})) as client:
+            result = await client.call_tool(tool, {"name": "Grace"}, timeout=10)
+    except ConnectFailed:
+        return "nobody answers there"
+    except ServerError as exc:
+        return f"the server refused: {exc}"
+    except McpError as exc:  # everything else that this library raises
+        return f"it failed: {exc}"
+    return "".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+async def main() -> None:
+    async with server.http() as url:  # stands for a server somewhere else
+        print(await greet(url, "greet"))
+        print(await greet(url, "insult"))
+    print(await greet(url, "greet"))
+
+
+if __name__ == "__main__":
+    anyio.run(main)

@@ -1,0 +1,29 @@
+"""Start a server as a child process, see what it offers, and call a tool."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from mcp_host import Client, Stdio
+from mcp_host.types import TextContent
+
+SERVER = Path(__file__).with_name("hello_server.py")
+
+
+async def main() -> None:
+    async with Client(Stdio([sys.executable, str(SERVER)])) as client:
+        print(f"connected to {client.server_info.name}, revision {client.protocol_version}")
+        for tool in await client.list_tools():
+            print(f"it offers {tool.name}: {tool.description}")
+
+        result = await client.call_tool("greet", {"name": "Ada"})
+        for block in result.content:
+            if isinstance(block, TextContent):
+                print(block.text)
+
+
+if __name__ == "__main__":
+    anyio.run(main)

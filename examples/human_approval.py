@@ -1,0 +1,39 @@
+"""Ask a person in the terminal before a server may use the model, and set limits that no answer can lift."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from mcp_host import Allow, Client, Deny, Sampling, SamplingLimits, SamplingRequest, Stdio, ask_in_terminal
+from mcp_host.types import CreateMessageResult, TextContent
+
+SERVER = Path(__file__).with_name("calculator_server.py")
+TRUSTED = {"add", "subtract", "multiply", "divide"}
+
+
+async def model(request: SamplingRequest) -> CreateMessageResult:
+    """Stands for your model."""
+    return request.reply("Four, I believe.")
+
+
+async def approve(request: SamplingRequest) -> Allow | Deny:
+    """Your own rules come first; what they leave open is for a person to say."""
+    if any(tool.name not in TRUSTED for tool in request.tools):
+        return Deny("this host lends its model to calculators only")
+    return await ask_in_terminal(request)  # without a terminal, the answer is Deny
+
+
+async def main() -> None:
+    limits = SamplingLimits(max_tokens=2000, tools=8, seconds=60)
+    sampling = Sampling(with_tools=model, approve=approve, limits=limits)
+    async with Client(Stdio([sys.executable, str(SERVER)]), sampling=sampling) as client:
+        result = await client.call_tool("solve", {"problem": "What is 2 + 2?"})
+        print("refused:" if result.is_error else "answered:", end=" ")
+        print(*(block.text for block in result.content if isinstance(block, TextContent)))
+
+
+if __name__ == "__main__":
+    anyio.run(main)

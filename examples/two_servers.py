@@ -1,0 +1,48 @@
+"""Hold two servers at once: connect them one by one, call them together, close them in any order."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from mcp_host import Client, Stdio
+from mcp_host.testing import Server
+from mcp_host.types import CallToolResult, TextContent
+
+SERVER = Path(__file__).with_name("hello_server.py")
+
+clock = Server("clock")
+
+
+@clock.tool
+async def tell_time() -> str:
+    """Tell the time."""
+    return "It is tea time."
+
+
+async def show(client: Client, tool: str, arguments: dict[str, str]) -> None:
+    result: CallToolResult = await client.call_tool(tool, arguments)
+    print(*(f"{client.server_info.name}: {block.text}" for block in result.content if isinstance(block, TextContent)))
+
+
+async def main() -> None:
+    first = Client(Stdio([sys.executable, str(SERVER)]))
+    second = Client(clock.in_process())
+    async with anyio.create_task_group() as tasks:  # connected by tasks that end at once
+        tasks.start_soon(first.connect)
+        tasks.start_soon(second.connect)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(show, first, "greet", {"name": "Alan"})
+            tasks.start_soon(show, second, "tell_time", {})
+        await first.aclose()  # the first one first, which `async with` could not do
+        await show(second, "tell_time", {})
+    finally:
+        await first.aclose()  # once more does no harm
+        await second.aclose()
+
+
+if __name__ == "__main__":
+    anyio.run(main)
