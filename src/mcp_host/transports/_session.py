@@ -25,7 +25,7 @@ from mcp_host.transports._pace import Pace, listening, resuming
 from mcp_host.transports._refusals import forgets_session, refusal
 from mcp_host.transports._reply import Reply
 from mcp_host.transports._stream import MessageStream
-from mcp_host.transports.base import Exchange, Headers, Receive
+from mcp_host.transports.base import Exchange, Headers, Receive, deliver
 
 logger = logging.getLogger(__name__)
 
@@ -140,8 +140,7 @@ class Session:
         stream = MessageStream(reply, cursor, self._max_message)
         while (messages := await stream.next()) is not None:
             pace.hit()
-            for message in messages:
-                exchange.receive(message)
+            deliver(messages, exchange.receive)
             await exchange.progress()
             if exchange.answered:
                 return
@@ -197,14 +196,14 @@ class Session:
         return True
 
     async def _hear(self, reply: Reply, cursor: Cursor, receive: Receive) -> bool:
+        """Deliver one stream to its end; whether there was anything in it."""
         heard = False
+        stream = MessageStream(reply, cursor, self._max_message)
         try:
             async with reply:
-                stream = MessageStream(reply, cursor, self._max_message)
                 while (messages := await stream.next()) is not None:
                     heard = True
-                    for message in messages:
-                        receive(message)
+                    deliver(messages, receive)
         except ProtocolError as exc:
             logger.warning("%s: the stream for server messages: %s", self._origin.name, exc)
             cursor.last_id = ""  # from there on it would all be replayed, and fail again

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
@@ -13,6 +13,12 @@ from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, 
 Headers: TypeAlias = Mapping[str, str]
 Receive: TypeAlias = Callable[[Incoming], None]
 """Takes what a server said. Returns at once: no reader ever waits for a handler."""
+
+
+def deliver(messages: Iterable[Incoming], receive: Receive) -> None:
+    """Hand over what one line, body or event carried, in order."""
+    for message in messages:
+        receive(message)
 
 
 class Transport(Protocol):

@@ -35,7 +35,7 @@ from mcp_host.transports._refusals import forgets_session, names_lost_session, r
 from mcp_host.transports._reply import Reply
 from mcp_host.transports._session import Session, valid_session_id
 from mcp_host.transports._stream import REMARK, MessageStream
-from mcp_host.transports.base import Exchange, Headers, Receive
+from mcp_host.transports.base import Exchange, Headers, Receive, deliver
 
 INITIALIZED = "notifications/initialized"
 STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before the first call; an event may never come
@@ -77,24 +77,30 @@ class StreamableHttp:
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[HttpChannel]:
         """Open a channel. Nothing is sent until the first request is."""
-        url = parse(self.url)
-        client = self.client or own_client(url, limits)
-        try:
-            async with create_task_group() as drains:
-                drain = Drain(drains)
-                origin = Origin(client, url, drain, own=client is not self.client)
-                channel = HttpChannel(origin, {**(self.headers or {}), **ALWAYS}, limits.max_message)
-                try:
-                    yield channel
-                finally:
-                    drain.closed = True
-                    with move_on_after(limits.close_timeout / 2, shield=True):
-                        await channel.close()
-                    drains.cancel_scope.cancel()
-        finally:
-            if client is not self.client:
+        async with self._borrowed_or_own(limits) as client, create_task_group() as drains:
+            drain = Drain(drains)
+            origin = Origin(client, parse(self.url), drain, own=client is not self.client)
+            channel = HttpChannel(origin, {**(self.headers or {}), **ALWAYS}, limits.max_message)
+            try:
+                yield channel
+            finally:
+                drain.closed = True
                 with move_on_after(limits.close_timeout / 2, shield=True):
-                    await client.aclose()
+                    await channel.close()
+                drains.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def _borrowed_or_own(self, limits: Limits) -> AsyncIterator[httpx.AsyncClient]:
+        """The client to use. Only one of our own is closed."""
+        if self.client is not None:
+            yield self.client
+            return
+        client = own_client(parse(self.url), limits)
+        try:
+            yield client
+        finally:
+            with move_on_after(limits.close_timeout / 2, shield=True):
+                await client.aclose()
 
 
 class Drain:
@@ -198,8 +204,7 @@ class HttpChannel:
             raise ProtocolError(f"{self._origin.name}: {_no_response(reply)}")
         body = (await reply.whole(self._max_message)).removeprefix(BOM)
         messages = decode(body)
-        for message in messages:
-            exchange.receive(message)
+        deliver(messages, exchange.receive)
         await exchange.progress()
         if exchange.answered:
             return
@@ -210,8 +215,7 @@ class HttpChannel:
         cursor, anonymous = Cursor(), None
         stream = MessageStream(reply, cursor, self._max_message)
         while (messages := await stream.next()) is not None:
-            for message in messages:
-                exchange.receive(message)
+            deliver(messages, exchange.receive)
             await exchange.progress()
             if exchange.answered:
                 return

@@ -21,7 +21,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp_host.errors import ConnectionClosed
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Notification, Request, Success, decode, encode, oversize
-from mcp_host.transports.base import Exchange, Headers, Receive
+from mcp_host.transports.base import Exchange, Headers, Receive, deliver
 
 CAPACITY = 1024  # messages on their way to the server; past it, writers wait
 
@@ -88,9 +88,8 @@ class MemoryChannel:
         async for raw in self._from_server:
             if len(raw) > self._max_message:
                 receive(oversize(raw, raw, len(raw), self._max_message))
-                continue
-            for message in decode(raw):
-                receive(message)
+            else:
+                deliver(decode(raw), receive)
         raise ConnectionClosed(self.reason)
 
     async def _write(self, raw: bytes) -> None:

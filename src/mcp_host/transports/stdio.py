@@ -16,7 +16,7 @@ from mcp_host.protocol.jsonrpc import Failure, Malformed, Notification, Request,
 from mcp_host.transports._child import Child, start
 from mcp_host.transports._outbox import Line, OnLost, Outbox
 from mcp_host.transports._stderr import OnStderr, Stderr
-from mcp_host.transports.base import Exchange, Headers, Receive
+from mcp_host.transports.base import Exchange, Headers, Receive, deliver
 
 BOM = b"\xef\xbb\xbf"
 LAST_WORDS = 1.0  # seconds, after the process has ended, for what it wrote before; a grandchild may hold the pipe open
@@ -123,8 +123,7 @@ class StdioChannel:
         if isinstance(line, Oversize):
             receive(oversize(line.head, line.tail, line.size, self._limits.max_message))
         elif line and not line.isspace():
-            for message in decode(line):
-                receive(message)
+            deliver(decode(line), receive)
 
     def _take_last(self, rest: bytes | Oversize | None, receive: Receive) -> None:
         """A last line needs no line end; but half a message is none, and no reason to fail a request as malformed."""

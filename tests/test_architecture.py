@@ -1,0 +1,143 @@
+"""The layers and the sizes that docs/how-it-works.md promises, and the front doors."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import mcp_host
+
+SOURCE = Path(mcp_host.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+MAY_IMPORT = {
+    "errors": set[str](),
+    "limits": set[str](),
+    "version": set[str](),
+    "concurrency": {"errors"},
+    "types": {"errors"},
+    "protocol": {"errors", "types"},
+    "handlers": {"errors", "protocol"},
+    "transports": {"concurrency", "errors", "limits", "protocol"},
+    "sampling": {"errors", "handlers", "protocol", "types"},
+    "client": {
+        *("concurrency", "errors", "handlers", "limits", "protocol", "sampling", "transports", "types", "version"),
+    },
+    "testing": {"concurrency", "errors", "limits", "protocol", "sampling", "transports", "types", "version"},
+    "cli": {
+        "client",
+        "errors",
+        "limits",
+        "protocol",
+        "sampling",
+        "testing",
+        "transports",
+        "types",
+        "version",
+        "mcp_host",
+    },
+}
+"""Which packages each package may import. Everything points one way: towards `errors`."""
+
+MAX_LINES = 400
+MAX_FUNCTION = 40
+MAX_NESTING = 3
+NESTING = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
+
+
+def place(module: Path) -> str:
+    return module.relative_to(SOURCE).as_posix()
+
+
+def package(module: Path) -> str:
+    first = module.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Every module imported at run time; what only a type checker sees is free."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+        yield from imports(node)
+
+
+def parse(module: Path) -> ast.Module:
+    return ast.parse(module.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "module", [module for module in MODULES if module.parent != SOURCE or module.stem != "__init__"], ids=place
+)
+def test_a_package_imports_only_what_is_beneath_it(module: Path) -> None:
+    packages = {package(other) for other in MODULES}
+    parts = [name.split(".") for name in imports(parse(module)) if name.startswith("mcp_host.")]
+    used = {second for _, second, *_ in parts if second in packages}
+
+    assert used - {package(module)} <= MAY_IMPORT[package(module)]
+
+
+def test_httpx_is_met_in_the_transports_only() -> None:
+    users = {package(module) for module in MODULES if "httpx" in imports(parse(module))}
+
+    assert users == {"transports"}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=place)
+def test_a_module_and_its_functions_can_be_read_at_a_sitting(module: Path) -> None:
+    text = module.read_text(encoding="utf-8")
+    functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+    assert len(text.splitlines()) <= MAX_LINES
+    assert {f.name: body_lines(f) for f in functions if body_lines(f) > MAX_FUNCTION} == {}
+    assert {f.name: depth(f) for f in functions if depth(f) > MAX_NESTING} == {}
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of code: what a docstring promises, and a long signature, count for nothing."""
+    statements = function.body[1:] if ast.get_docstring(function) else function.body
+    return (statements[-1].end_lineno or 0) - statements[0].lineno + 1 if statements else 0
+
+
+def depth(node: ast.AST) -> int:
+    """How many blocks deep the deepest statement stands; `elif` and functions within count as no deeper."""
+    deepest = 0
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
+        deepest = max(deepest, depth(child) + (isinstance(child, NESTING) and not is_elif))
+    return deepest
+
+
+@pytest.mark.parametrize("name", ["mcp_host", "mcp_host.sampling", "mcp_host.testing", "mcp_host.types"])
+def test_a_front_door_has_what_it_lists(name: str) -> None:
+    module = import_module(name)
+
+    assert len(module.__all__) == len(set(module.__all__))
+    for export in module.__all__:
+        assert getattr(module, export) is not None
+
+
+def test_what_is_not_at_the_front_door_says_so() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Manager'"):
+        mcp_host.Manager  # noqa: B018  # the access is the test
+
+
+def test_importing_the_package_imports_no_http_no_schemas_and_no_server() -> None:
+    heavy = ["httpx", "httpcore", "h11", "jsonschema", "referencing", "uvicorn", "trio", "mcp_host.testing"]
+    code = f"import sys, mcp_host; print([name for name in {heavy} if name in sys.modules])"
+
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert printed.strip() == "[]"
