@@ -9,10 +9,11 @@ from typing import Self, TypeAlias
 
 from anyio import CancelScope, Lock, move_on_after
 
-from mcp_host.client.connection import Connection, Registration
+from mcp_host.client.connection import Connection
 from mcp_host.client.elicitation import Elicitation
 from mcp_host.client.inputs import Inputs
 from mcp_host.client.notices import Notices, OnChange, OnLog
+from mcp_host.client.registration import Registration
 from mcp_host.client.requests import Requests
 from mcp_host.client.roots import RootLike, Roots
 from mcp_host.concurrency import Held

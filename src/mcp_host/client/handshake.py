@@ -1,0 +1,78 @@
+"""The handshake: who we are, what we answer, and which revision both sides speak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anyio import move_on_after
+
+from mcp_host.client.exchange import Patience
+from mcp_host.client.failures import server_error
+from mcp_host.client.link import Link
+from mcp_host.client.registration import Registration
+from mcp_host.client.session import Session
+from mcp_host.errors import McpError, ServerError, Unauthorized
+from mcp_host.protocol.jsonrpc import Failure
+from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS, accept, counter_offer
+from mcp_host.types import InitializeResult
+
+INITIALIZED_DEADLINE = 5.0  # seconds for a notification that nothing depends on
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """How to shake hands with one server, the first time and after it has forgotten us."""
+
+    name: str
+    link: Link
+    registration: Registration
+
+    async def shake(self, epoch: int) -> Session:
+        """Initialize; once more without `sampling.tools` if the server answers that with an error.
+
+        Raises:
+            ServerError: The server refused, for whatever other reason.
+            ProtocolError: Its answer is none (`UnsupportedVersion`: no revision in common).
+        """
+        try:
+            return await self._initialize(epoch, tools=self.registration.advertise_tools)
+        except ServerError as refusal:
+            if isinstance(refusal, Unauthorized) or not self.registration.advertises_tools:
+                raise
+            try:
+                session = await self._initialize(epoch, tools=False)
+            except McpError:
+                raise refusal from None  # then the tools were not the reason
+            self.registration.give_up_tools(self.name)
+            return session
+
+    async def _initialize(self, epoch: int, *, tools: bool, version: str = HANDSHAKE_VERSIONS[0]) -> Session:
+        params = {
+            "protocolVersion": version,
+            "capabilities": self.registration.inputs.capabilities(sampling_tools=tools),
+            "clientInfo": self.registration.client_info.to_wire(),
+        }
+        limit = self.registration.limits.connect_timeout
+        reply = await self.link.ask("initialize", params, {}, Patience.of(limit, limit))
+        if isinstance(reply, Failure):
+            if (other := counter_offer(reply)) and other != version:
+                return await self._initialize(epoch, tools=tools, version=other)
+            raise server_error("initialize", reply)
+        result = InitializeResult.from_wire(reply.result)
+        era = accept(result.protocol_version)
+        await self._confirm(era.headers("notifications/initialized"))
+        return Session(
+            epoch=epoch,
+            era=era,
+            result=result,
+            capabilities=reply.result["capabilities"],
+            inputs=self.registration.inputs.session(era, result.server_info.name, sampling_tools=tools),
+        )
+
+    async def _confirm(self, headers: dict[str, str]) -> None:
+        """Say that we are initialized. A server that fumbles this may still answer calls."""
+        with move_on_after(INITIALIZED_DEADLINE):
+            try:
+                await self.link.tell("notifications/initialized", {}, headers)
+            except McpError as exc:
+                self.registration.warn(f"{self.name} did not take notifications/initialized: {exc}")

@@ -1,0 +1,259 @@
+"""A server that forgot our session gets one new handshake, and nobody notices who need not."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Client, Sampling, SamplingRequest, StreamableHttp, always
+from mcp_host.errors import HttpStatusError, McpError, RequestTimeout, SessionLost
+from mcp_host.limits import Limits
+from mcp_host.testing import Context, Server
+from mcp_host.types import CreateMessageResult
+from tests.client.support import say_paris
+
+URL = "http://mcp.test/mcp"
+WELCOME = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}, "resources": {"subscribe": True}, "logging": {}},
+    "serverInfo": {"name": "s", "version": "0"},
+}
+
+
+class Forgetful:
+    """An HTTP server with sessions, which a test can make it forget."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str | None]] = []
+        self.known: set[str] = set()
+        self.welcomes = True
+        self.remembers = True
+        self._sessions = 0
+        self.arrivals = anyio.Event()
+        self.gate: anyio.Event | None = None
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        session = request.headers.get("mcp-session-id")
+        if request.method != "POST":
+            return httpx.Response(405)
+        message = json.loads(request.content)
+        method = message.get("method", "response")
+        self.heard.append((method, session))
+        if method == "initialize":
+            return self._welcome(message)
+        if session not in self.known:
+            return httpx.Response(404)
+        if "id" not in message:
+            return httpx.Response(202)
+        if self.gate is not None:
+            await self.gate.wait()
+        result: dict[str, Any] = {"content": []} if method == "tools/call" else {}
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    def _welcome(self, message: dict[str, Any]) -> httpx.Response:
+        if not self.welcomes:
+            return httpx.Response(503, headers={"retry-after": "7"})
+        self._sessions += 1
+        id = f"s{self._sessions}"
+        if self.remembers:
+            self.known = {id}
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": WELCOME}
+        return httpx.Response(200, json=answer, headers={"mcp-session-id": id})
+
+    def methods(self, *, since: int = 0) -> list[str]:
+        return [method for method, _ in self.heard[since:]]
+
+
+@asynccontextmanager
+async def connected(server: Forgetful, **options: Any) -> AsyncIterator[Client]:
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(server)) as http,
+        Client(StreamableHttp(URL, client=http), **options) as client,
+    ):
+        yield client
+
+
+async def test_a_call_that_meets_a_404_is_made_again_in_a_new_session() -> None:
+    server = Forgetful()
+
+    with anyio.fail_after(5):
+        async with connected(server) as client:
+            server.known.clear()
+            assert (await client.call_tool("x")).content == []
+
+    assert server.heard == [
+        ("initialize", None),
+        ("notifications/initialized", "s1"),
+        ("tools/call", "s1"),
+        ("initialize", None),
+        ("notifications/initialized", "s2"),
+        ("tools/call", "s2"),
+    ]
+
+
+async def test_many_calls_that_meet_a_404_share_one_handshake() -> None:
+    server = Forgetful()
+
+    with anyio.fail_after(5):
+        async with connected(server) as client:
+            server.known.clear()
+            async with anyio.create_task_group() as tasks:
+                for _ in range(10):
+                    tasks.start_soon(client.call_tool, "x")
+
+    assert Counter(server.methods())["initialize"] == 2
+    assert {session for method, session in server.heard if method == "tools/call"} == {"s1", "s2"}
+
+
+async def test_a_cancelled_caller_does_not_cancel_the_handshake_for_the_others() -> None:
+    server = Forgetful()
+
+    with anyio.fail_after(5):
+        async with connected(server) as client:
+            server.known.clear()
+            async with anyio.create_task_group() as tasks:
+                doomed = anyio.CancelScope()
+
+                async def call_and_be_cancelled() -> None:
+                    with doomed:
+                        await client.call_tool("doomed")
+
+                tasks.start_soon(call_and_be_cancelled)
+                tasks.start_soon(client.call_tool, "x")
+                await anyio.lowlevel.checkpoint()
+                doomed.cancel()
+            assert (await client.call_tool("y")).content == []
+
+    assert Counter(server.methods())["initialize"] == 2
+
+
+async def test_subscriptions_and_the_log_level_are_re_established() -> None:
+    server = Forgetful()
+
+    with anyio.fail_after(5):
+        async with connected(server) as client:
+            await client.subscribe_resource("a:b")
+            await client.subscribe_resource("c:d")
+            await client.unsubscribe_resource("c:d")
+            await client.set_log_level("warning")
+            server.known.clear()
+            before = len(server.heard)
+            await client.call_tool("x")
+
+    assert server.methods(since=before) == [
+        "tools/call",
+        "initialize",
+        "notifications/initialized",
+        "resources/subscribe",
+        "logging/setLevel",
+        "tools/call",
+    ]
+
+
+async def test_a_server_that_forgets_at_once_again_is_not_asked_for_ever() -> None:
+    server = Forgetful()
+
+    with anyio.fail_after(5):
+        async with connected(server) as client:
+            server.known.clear()
+            server.remembers = False
+            with pytest.raises(SessionLost) as failure:
+                await client.call_tool("x")
+
+    assert not failure.value.may_have_run
+    assert Counter(server.methods()) == {"initialize": 2, "notifications/initialized": 2, "tools/call": 2}
+
+
+async def test_a_handshake_that_fails_fails_the_call_and_the_next_call_tries_again() -> None:
+    server = Forgetful()
+
+    with anyio.fail_after(5):
+        async with connected(server) as client:
+            server.known.clear()
+            server.welcomes = False
+            with pytest.raises(HttpStatusError) as failure:
+                await client.call_tool("x")
+            server.welcomes = True
+            assert (await client.call_tool("y")).content == []
+
+    assert (failure.value.status, failure.value.retry_after) == (503, 7)
+
+
+async def test_a_registered_handler_serves_the_new_session_too() -> None:
+    server = Server("geo")
+
+    @server.tool
+    async def capital(ctx: Context) -> str:
+        answer = await ctx.sample("capital?", max_tokens=9)
+        return str(answer.content[0].to_wire()["text"])
+
+    with anyio.fail_after(20):
+        async with server.http() as url:
+            sampling = Sampling(with_tools=say_paris, approve=always)
+            async with Client(StreamableHttp(url), sampling=sampling) as client:
+                first = await client.call_tool("capital")
+                await server.forget_sessions()
+                second = await client.call_tool("capital")
+                assert client.sampling_mode == "with_tools"
+
+    assert first == second
+    assert first.is_error is not True
+
+
+async def test_a_handler_of_a_lost_session_is_cancelled() -> None:
+    """What the old session asked for must not be answered into the new one."""
+    server = Server("geo")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        await ctx.sample("capital?", max_tokens=9)
+        return "asked"
+
+    @server.tool
+    async def hello() -> str:
+        return "hello"
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    async def ask_and_lose(client: Client) -> None:
+        with pytest.raises(McpError):
+            await client.call_tool("ask")
+
+    started, ended = anyio.Event(), anyio.Event()
+    with anyio.fail_after(20):
+        async with server.http() as url:
+            sampling = Sampling(with_tools=model, approve=always)
+            async with Client(StreamableHttp(url), sampling=sampling) as client, anyio.create_task_group() as tasks:
+                tasks.start_soon(ask_and_lose, client)
+                await started.wait()
+                await server.forget_sessions()
+                await client.call_tool("hello")
+                await ended.wait()
+
+
+async def test_a_call_waits_for_a_handshake_under_way_no_longer_than_it_may() -> None:
+    class Slow(Forgetful):
+        async def __call__(self, request: httpx.Request) -> httpx.Response:
+            if self._sessions and json.loads(request.content or b"{}").get("method") == "initialize":
+                await anyio.sleep_forever()
+            return await super().__call__(request)
+
+    server = Slow()
+    with anyio.fail_after(5):
+        async with connected(server, limits=Limits(connect_timeout=3)) as client:
+            server.known.clear()
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("x", total_timeout=0.1)
