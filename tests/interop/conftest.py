@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.processes import HttpServer, everything, free_port, running
+from tests.interop.processes import HttpServer, everything_over_http, free_port, running
 
 collect_ignore_glob = [] if os.environ.get("MCP_INTEROP") else ["test_*.py"]
 
@@ -26,10 +26,7 @@ def mark() -> Iterator[str]:
 def everything_http() -> Iterator[HttpServer]:
     """server-everything over Streamable HTTP, for the tests of one file."""
     mark, port = f"interop-{uuid.uuid4().hex}", free_port()
-    server = HttpServer(
-        everything("streamableHttp", mark), port, ready=f"listening on port {port}", env={"PORT": str(port)}
-    )
-    with server:
+    with everything_over_http(mark, port) as server:
         yield server
 
     assert running(mark) == []

@@ -25,12 +25,23 @@ def everything(transport: str, mark: str) -> list[str]:
     return ["node", str(_package("server-everything") / "dist" / "index.js"), transport, mark]
 
 
-def filesystem(folder: Path) -> list[str]:
-    return ["node", str(_package("server-filesystem") / "dist" / "index.js"), str(folder)]
+def everything_over_http(mark: str, port: int) -> HttpServer:
+    environment = {"PORT": str(port)}
+    ready = f"listening on port {port}"
+    return HttpServer(everything("streamableHttp", mark), port, ready=ready, env=environment)
+
+
+def filesystem(folder: Path, mark: str) -> list[str]:
+    """The command for server-filesystem. *mark* is a folder to it, which does not exist and is ignored."""
+    return ["node", str(_package("server-filesystem") / "dist" / "index.js"), str(folder), mark]
 
 
 def official_sdk(transport: str, port: int, mark: str) -> list[str]:
     return [PYTHON, str(SERVERS / "official_sdk.py"), transport, str(port), mark]
+
+
+def typescript_sdk(mark: str) -> list[str]:
+    return ["node", str(SERVERS / "typescript_sdk.mjs"), str(_package("sdk")), mark]
 
 
 def _package(name: str) -> Path:

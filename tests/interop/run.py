@@ -136,7 +136,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def test(arguments: Sequence[str]) -> int:
     """Run pytest on this folder, which collects nothing unless told where the servers are."""
-    command = [sys.executable, "-m", "pytest", "--quiet", "--tb=short", "--durations=5", *arguments, str(HERE)]
+    chosen = any(Path(argument.partition("::")[0]).exists() for argument in arguments)
+    where = [] if chosen else [str(HERE)]
+    command = [sys.executable, "-m", "pytest", "--quiet", "--tb=short", "--durations=5", *arguments, *where]
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "MCP_INTEROP": str(CACHE)}, start_new_session=True)
     try:
         return process.wait(TESTING)
