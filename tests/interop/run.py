@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -27,6 +28,7 @@ NODE_MAJOR = 20
 INSTALLING = 300.0  # seconds for one step; each takes a tenth of that on a slow machine
 HEARTBEAT = 15.0  # seconds between signs of life while a step goes on
 TESTING = 480.0  # seconds for all the tests, which bound their own waits far below
+LEAVING = 30.0  # seconds for an interrupted pytest to end what it began
 
 
 class Unusable(Exception):
@@ -119,19 +121,16 @@ def step(what: str, command: Sequence[str], folder: Path) -> None:
 
 def ends_within(process: subprocess.Popen[bytes], seconds: float, what: str) -> int:
     deadline = time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0:
-        try:
-            return process.wait(min(HEARTBEAT, left))
-        except subprocess.TimeoutExpired:
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            with suppress(subprocess.TimeoutExpired):  # then it is time for a sign of life
+                return process.wait(min(HEARTBEAT, left))
             print(f"interop: still at {what}", flush=True)
-    end(process)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # npm and pip start others
+            process.wait()
     raise Unusable(f"{what} took longer than {seconds:.0f} s")
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that it started."""
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def test(arguments: Sequence[str]) -> int:
@@ -139,15 +138,19 @@ def test(arguments: Sequence[str]) -> int:
     chosen = any(Path(argument.partition("::")[0]).exists() for argument in arguments)
     where = [] if chosen else [str(HERE)]
     command = [sys.executable, "-m", "pytest", "--quiet", "--tb=short", "--durations=5", *arguments, *where]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "MCP_INTEROP": str(CACHE)}, start_new_session=True)
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "MCP_INTEROP": str(CACHE)})
     try:
         return process.wait(TESTING)
     except subprocess.TimeoutExpired:
         print(f"interop: the tests took longer than {TESTING:.0f} s", file=sys.stderr)
-        return 1
-    finally:
-        if process.poll() is None:
-            end(process)
+        process.send_signal(signal.SIGINT)  # pytest then leaves its fixtures, which end the servers
+    except KeyboardInterrupt:
+        pass  # which the terminal has sent to pytest, too
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(LEAVING)
+    process.kill()
+    process.wait()
+    return 1
 
 
 if __name__ == "__main__":
