@@ -8,6 +8,7 @@ from mcp_host import Sampling, SamplingRequest, always
 from mcp_host.types import CreateMessageResult, TextContent
 
 TOOLS: dict[str, Any] = {"tools": {}}
+INFO = {"name": "s", "version": "0"}
 EMPTY: dict[str, Any] = {"content": []}
 QUESTION = {"messages": [{"role": "user", "content": {"type": "text", "text": "capital?"}}], "maxTokens": 5}
 ADD = {"name": "add", "inputSchema": {"type": "object"}}

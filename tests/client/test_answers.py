@@ -7,12 +7,14 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Client, OuterCall, SamplingRequest
+from mcp_host import Client, Elicitation, FormRequest, OuterCall, SamplingRequest
+from mcp_host.client.inputs import SessionInputs
+from mcp_host.client.link import MAX_EARLY
 from mcp_host.limits import Limits
 from mcp_host.protocol.codes import CALL_ENDED
 from mcp_host.testing import ScriptedPeer
-from mcp_host.types import CreateMessageResult, ToolUseContent
-from tests.client.support import ADD, EMPTY, PARIS, QUESTION, TOOLS, sampling, text
+from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams, ToolUseContent
+from tests.client.support import ADD, EMPTY, INFO, PARIS, QUESTION, TOOLS, sampling, text
 
 
 class Asking(ScriptedPeer):
@@ -137,7 +139,7 @@ async def test_a_ping_is_answered_at_any_time() -> None:
         early = await peer.ask("ping")
         await peer.reply(
             peer.heard[0],
-            {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}},
+            {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO},
         )
         await peer.receive("notifications/initialized")
         answers.extend([early, await peer.ask("ping")])
@@ -154,9 +156,7 @@ async def test_a_request_before_the_handshake_is_done_is_kept_and_answered_then(
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
         await peer.send({"jsonrpc": "2.0", "id": "early", "method": "sampling/createMessage", "params": QUESTION})
-        await peer.reply(
-            request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}}
-        )
+        await peer.reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO})
         while (message := await peer.receive()).get("id") != "early":
             pass
         answers.append(message["result"])
@@ -308,3 +308,78 @@ async def test_a_flood_of_requests_is_held_to_its_bound_and_counted() -> None:
             await anyio.wait_all_tasks_blocked()
 
             assert client.counters == {"dropped requests": 15}
+
+
+async def test_an_answer_that_is_not_json_is_an_error_to_the_server_and_a_line_in_our_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        uses = [ToolUseContent(id="1", name="add", input={"n": float("nan")})]
+        return CreateMessageResult(content=uses, model="m", stop_reason="toolUse")
+
+    answer = await asked(
+        Asking("sampling/createMessage", QUESTION | {"tools": [ADD]}), sampling=sampling(with_tools=model)
+    )
+
+    assert answer == {"error": {"code": -32603, "message": "the client failed to answer"}}
+    assert "not expressible in JSON" in caplog.text
+
+
+async def test_a_form_is_answered_by_the_handler_for_forms() -> None:
+    async def form(request: FormRequest) -> ElicitResult:
+        return request.accept(name="Ada")
+
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    answer = await asked(
+        Asking("elicitation/create", {"message": "who?", "requestedSchema": schema}), elicitation=Elicitation(form=form)
+    )
+
+    assert answer == {"result": {"action": "accept", "content": {"name": "Ada"}}}
+
+
+async def test_a_fault_of_our_own_while_answering_is_an_error_to_the_server(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*arguments: object) -> dict[str, Any]:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(SessionInputs, "answer", broken)
+
+    answer = await asked(Asking("roots/list", {}))
+
+    assert answer == {"error": {"code": -32603, "message": "the client failed to answer"}}
+    assert "ZeroDivisionError: ours" in caplog.text
+
+
+async def test_what_came_too_early_is_kept_up_to_a_bound() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        request = await peer.receive("initialize")
+        for n in range(MAX_EARLY + 10):
+            await peer.tell("notifications/message", {"level": "info", "data": n})
+        await peer.reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO})
+
+    async def on_log(message: LoggingMessageNotificationParams) -> None:
+        seen.append(message.data)
+
+    seen: list[object] = []
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), on_log=on_log):
+            await anyio.wait_all_tasks_blocked()
+
+    assert seen == list(range(MAX_EARLY))
+
+
+async def test_an_error_without_an_id_is_nobodys_when_several_calls_wait() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        calls = [await peer.receive("tools/call") for _ in range(2)]
+        await peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "what?"}})
+        for call in calls:
+            await peer.reply(call, EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(client.call_tool, "x")
+
+    assert client.counters == {"errors without an id": 1}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -20,11 +23,10 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
+from mcp_host.transports.memory import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.transports.stdio import Stdio
-from mcp_host.types import Implementation
-from tests.client.support import EMPTY, TOOLS, sampling, say_paris
-
-INFO = {"name": "s", "version": "0"}
+from mcp_host.types import Implementation, PromptReference
+from tests.client.support import EMPTY, INFO, TOOLS, sampling, say_paris
 
 
 def echo() -> ScriptedPeer:
@@ -300,3 +302,71 @@ async def test_a_client_whose_server_ended_can_be_connected_again() -> None:
             await client.connect()
             assert client.connected
             assert client.sampling_mode == "basic"
+
+
+async def test_when_a_dying_server_did_not_die_of_the_tools_its_first_end_stands() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.receive("initialize")
+        await peer.hang_up()
+
+    peer = ScriptedPeer(script)
+    client = Client(peer, sampling=sampling())
+    with anyio.fail_after(5), pytest.raises(ConnectionClosed, match="has ended"):
+        await client.connect()
+
+    offers = [message["params"]["capabilities"]["sampling"] for message in peer.heard]
+    assert offers == [{"tools": {}}, {}]
+    assert client.warnings == []
+
+
+async def test_completion_of_2024_needs_no_capability_for_there_was_none() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(version="2024-11-05")
+        await peer.reply(await peer.receive("completion/complete"), {"completion": {"values": ["Oslo"]}})
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            result = await client.complete(PromptReference(name="p"), "city", "O")
+
+    assert result.completion.values == ["Oslo"]
+
+
+async def test_a_transport_that_breaks_in_its_own_code_ends_the_calls_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @dataclass(frozen=True)
+    class Broken(InProcess):
+        @asynccontextmanager
+        async def open(self, limits: Limits) -> AsyncIterator[MemoryChannel]:
+            async with super().open(limits) as channel:
+                channel.listen = listen  # type: ignore[method-assign]
+                yield channel
+
+    async def listen(receive: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    async def serve(inbox: Inbox, outbox: Outbox) -> None:
+        await anyio.sleep_forever()
+
+    with (
+        anyio.fail_after(5),
+        pytest.raises(ConnectionClosed, match="reading from the server failed: ZeroDivisionError"),
+    ):
+        await Client(Broken(serve)).connect()
+
+    assert "a bug" in caplog.text
+
+
+async def test_roots_may_be_replaced_before_there_is_a_connection() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands()
+        answers.append((await peer.ask("roots/list"))["result"])
+
+    answers: list[Any] = []
+    client = Client(ScriptedPeer(script), roots=[])
+    await client.set_roots(["/tmp"])
+    with anyio.fail_after(5):
+        async with client:
+            await anyio.wait_all_tasks_blocked()
+
+    assert answers == [{"roots": [{"uri": "file:///tmp"}]}]

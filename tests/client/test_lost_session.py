@@ -13,8 +13,9 @@ import httpx
 import pytest
 
 from mcp_host import Client, Sampling, SamplingRequest, StreamableHttp, always
-from mcp_host.errors import HttpStatusError, McpError, RequestTimeout, SessionLost
+from mcp_host.errors import ConnectTimeout, HttpStatusError, McpError, RequestTimeout, SessionLost
 from mcp_host.limits import Limits
+from mcp_host.protocol.eras import Legacy
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult
 from tests.client.support import say_paris
@@ -257,3 +258,81 @@ async def test_a_call_waits_for_a_handshake_under_way_no_longer_than_it_may() ->
             server.known.clear()
             with pytest.raises(RequestTimeout):
                 await client.call_tool("x", total_timeout=0.1)
+
+
+async def test_a_new_session_that_takes_too_long_is_a_connect_timeout() -> None:
+    class Slow(Forgetful):
+        async def __call__(self, request: httpx.Request) -> httpx.Response:
+            if self._sessions and json.loads(request.content or b"{}").get("method") == "resources/subscribe":
+                await anyio.sleep_forever()
+            return await super().__call__(request)
+
+    server = Slow()
+    with anyio.fail_after(5):
+        async with connected(server, limits=Limits(connect_timeout=0.3)) as client:
+            client._connected().subscriptions["a:b"] = None
+            server.known.clear()
+            with pytest.raises(ConnectTimeout, match="did not take up a new session in time"):
+                await client.call_tool("x")
+
+
+async def test_what_cannot_be_re_established_is_a_warning_and_the_call_goes_on() -> None:
+    class Unwilling(Forgetful):
+        async def __call__(self, request: httpx.Request) -> httpx.Response:
+            message = json.loads(request.content or b"{}")
+            if self._sessions > 1 and message.get("method") == "logging/setLevel":
+                self.heard.append(("logging/setLevel", None))
+                error = {"code": -32602, "message": "not that one"}
+                return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "error": error})
+            return await super().__call__(request)
+
+    server = Unwilling()
+    with anyio.fail_after(5):
+        async with connected(server) as client:
+            await client.set_log_level("debug")
+            server.known.clear()
+            assert (await client.call_tool("x")).content == []
+            (warning,) = client.warnings
+
+    assert "logging/setLevel could not be re-established: not that one" in warning
+
+
+async def test_leaving_a_stream_says_nothing_more_where_that_is_the_cancellation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not so in the handshake revisions, which say "Disconnection SHOULD NOT be interpreted as cancelling"."""
+
+    async def cancelled(cancels: bool) -> list[str]:
+        monkeypatch.setattr(Legacy, "disconnect_cancels", cancels)
+        server = Forgetful()
+        async with connected(server) as client:
+            server.gate = anyio.Event()
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("x", timeout=0.05)
+            await anyio.wait_all_tasks_blocked()
+        return server.methods(since=2)
+
+    with anyio.fail_after(5):
+        assert await cancelled(False) == ["tools/call", "notifications/cancelled"]
+        assert await cancelled(True) == ["tools/call"]
+
+
+async def test_an_answer_that_cannot_be_delivered_is_counted_and_ends_nothing() -> None:
+    class Deaf(Forgetful):
+        async def __call__(self, request: httpx.Request) -> httpx.Response:
+            message = json.loads(request.content or b"{}")
+            if message.get("method") == "tools/call":
+                ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
+                answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
+                body = "".join(f"data: {json.dumps(event)}\n\n" for event in (ping, answer))
+                return httpx.Response(200, text=body, headers={"content-type": "text/event-stream"})
+            if message.get("id") == "p":
+                return httpx.Response(500)
+            return await super().__call__(request)
+
+    with anyio.fail_after(5):
+        async with connected(Deaf()) as client:
+            assert (await client.call_tool("x")).content == []
+            await anyio.wait_all_tasks_blocked()
+
+            assert client.counters == {"undelivered messages": 1}

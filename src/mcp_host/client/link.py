@@ -45,6 +45,7 @@ from mcp_host.transports.base import Channel, Headers
 logger = logging.getLogger(__name__)
 
 ANSWER_DEADLINE = 30.0  # seconds for delivering an answer or a cancellation: short of any sensible call timeout
+FAILED = "the client failed to answer"  # what a server is told, and nothing of the reason
 MAX_EARLY = 64  # messages kept that a hasty server sends before the handshake is done
 
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -253,9 +254,9 @@ class Link:
             try:
                 await self._channel.send(message, headers)
             except CallerError:
-                logger.exception("an answer to the server was not JSON")
-                assert isinstance(message, Success)
-                await self._deliver(Failure(message.id, INTERNAL_ERROR, "the client failed to answer"), headers)
+                logger.exception("what was to be sent is not JSON")
+                if isinstance(message, Success | Failure):  # the server must not wait for ever
+                    await self._deliver(Failure(message.id, INTERNAL_ERROR, FAILED), headers)
             except McpError as exc:
                 self.counters["undelivered messages"] += 1
                 logger.debug("not delivered: %s", exc)
@@ -312,7 +313,7 @@ async def _reply_to(request: Request, session: Session, call: OuterCall | None) 
         return Failure(request.id, exc.code, str(exc), exc.data)
     except Exception:  # a bug of ours or of a handler: ours to log, not the server's to read
         logger.exception("answering %s failed", request.method)
-        return Failure(request.id, INTERNAL_ERROR, "the client failed to answer")
+        return Failure(request.id, INTERNAL_ERROR, FAILED)
 
 
 def _outer_call(exchange: PendingExchange | None, *, inferred: bool) -> OuterCall | None:
