@@ -118,6 +118,12 @@ class Raw:
     async def tell(self, method: str, params: Wire | None = None) -> None:
         await self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
 
+    async def hang_up(self) -> None:
+        """End the connection; returns when the server has ended it, too."""
+        await self._outbox.aclose()
+        async for _ in self._inbox:
+            pass
+
     async def shake_hands(self, *, version: str = "2025-11-25", capabilities: Wire | None = None) -> Wire:
         declared = EVERYTHING if capabilities is None else capabilities
         params = {"protocolVersion": version, "capabilities": declared, "clientInfo": INFO}

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 import threading
+from pathlib import Path
 
+import httpx
 import pytest
+import uvicorn
 from anyio import create_task_group, fail_after
 from pydantic_core import to_json
 
 from mcp_host.testing import Context, Server, text_of
-from tests.testing.raw_http import Peer, Response, Stream, Wire, call, request, served
+from tests.testing.raw_http import ACCEPT, INITIALIZE, Peer, Response, Stream, Wire, call, request, served
+
+ROOT = Path(__file__).parents[2]
 
 
 def asking() -> Server:
@@ -150,6 +157,17 @@ async def test_leaving_a_stream_cancels_nothing() -> None:
                 assert await events.rest() == [{"jsonrpc": "2.0", "id": 1, "result": BECAUSE}]
 
 
+async def test_a_request_id_in_use_is_refused() -> None:
+    with fail_after(20):
+        async with served(asking()) as stranger:
+            peer = await stranger.shake_hands()
+            async with peer.stream(call(1, "ask")) as events:
+                await events.message()
+                refused = await peer.post(call(1, "echo"))
+
+    assert (refused.status, refused.json()["error"]["message"]) == (400, "the request id 1 is in use")
+
+
 CANCEL = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
 
 
@@ -269,6 +287,31 @@ async def test_no_thread_and_no_session_is_left_behind() -> None:
     await server.notify_tools_changed()  # there is no event loop any more that this could run in
     await server.drop_streams()
     await server.forget_sessions()
+
+
+async def test_a_server_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def startup(server: uvicorn.Server, sockets: object) -> None:
+        server.should_exit = True
+
+    monkeypatch.setattr(uvicorn.Server, "startup", startup)
+    with pytest.raises(RuntimeError, match="uvicorn did not start"):
+        async with Server("s").http():
+            pass
+
+
+def test_a_program_of_its_own_says_its_url_and_ends_by_a_signal() -> None:
+    program = "from tests.testing.stdio_server import server; server.run_http()"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        initialize = request(0, "initialize", INITIALIZE)
+        headers = {"accept": ACCEPT, "content-type": "application/json"}
+        session = httpx.post(url, json=initialize, headers=headers).headers["mcp-session-id"]
+        with httpx.stream("GET", url, headers={"accept": ACCEPT, "mcp-session-id": session}) as stream:
+            process.send_signal(signal.SIGINT)
+            rest = stream.read()
+
+    assert (rest, process.returncode) == (b"", 0)
 
 
 async def test_without_uvicorn_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

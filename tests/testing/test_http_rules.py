@@ -84,7 +84,8 @@ async def test_what_breaks_the_rules_of_a_session_has_a_status_too(
 
 
 async def test_an_asgi_server_starts_and_ends_it_by_lifespan() -> None:
-    app = Server("s").asgi(path="/")
+    server = Server("s")
+    app = server.asgi(path="/")
     said: list[str] = []
     events = iter(["lifespan.startup", "lifespan.shutdown"])
 
@@ -95,6 +96,7 @@ async def test_an_asgi_server_starts_and_ends_it_by_lifespan() -> None:
         said.append(event["type"])
 
     await app({"type": "lifespan"}, receive, send)
+    await server.drop_streams()  # and there are none
     await app({"type": "websocket"}, receive, send)
 
     assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]

@@ -9,7 +9,7 @@ import pytest
 from anyio import fail_after
 from pydantic import Field
 
-from mcp_host.testing import Context, Server
+from mcp_host.testing import Context, Server, text_of
 from mcp_host.types import (
     BlobResourceContents,
     GetPromptResult,
@@ -58,6 +58,11 @@ def whole() -> object:
 @server.resource("r://broken")
 def broken() -> str:
     raise LookupError("secret")
+
+
+@server.resource("r://modelled")
+async def modelled(ctx: Context) -> str:
+    return text_of(await ctx.sample("Why?"))
 
 
 @server.resource_template("notes://{year}/{title}", mime_type="text/plain")
@@ -175,6 +180,14 @@ async def test_a_uri_that_does_not_fit_the_function_is_refused() -> None:
 async def test_a_function_that_fails_says_nothing_of_it_to_the_client(caplog: pytest.LogCaptureFixture) -> None:
     assert await refused("resources/read", {"uri": "r://broken"}) == {"code": -32603, "message": "Internal error"}
     assert "secret" in caplog.text
+
+
+async def test_a_resource_that_may_not_ask_the_client_says_so() -> None:
+    with fail_after(5):
+        async with talk(server, capabilities={}) as raw:
+            error = await raw.error("resources/read", {"uri": "r://modelled"})
+
+    assert error == {"code": -32603, "message": "the client did not declare sampling"}
 
 
 @pytest.mark.parametrize("template", ["x://{?query}", "x://{a}/{a}", "x://{a b}"])

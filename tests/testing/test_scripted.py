@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from anyio import fail_after
+from anyio import create_task_group, fail_after, wait_all_tasks_blocked
 
 from mcp_host.client.client import Client
 from mcp_host.errors import ConnectionClosed, ServerError
@@ -46,7 +46,8 @@ async def test_a_peer_asks_tells_and_hears_the_answer() -> None:
         call = await peer.receive("tools/call")
         await peer.tell("notifications/made_up")
         await peer.tell("notifications/cancelled", {"requestId": 99})
-        pong = await peer.ask("ping")
+        ping, pong = await peer.ask("ping"), await peer.ask("ping")
+        assert ping["id"] == "ask-1"
         unknown = await peer.ask("made/up", {"x": 1})
         await peer.reply(call, {"content": [], "structuredContent": {"pong": pong, "code": unknown["error"]["code"]}})
 
@@ -54,7 +55,7 @@ async def test_a_peer_asks_tells_and_hears_the_answer() -> None:
         async with Client(ScriptedPeer(script)) as client:
             result = await client.call_tool("t")
 
-    assert result.structured_content == {"pong": {"jsonrpc": "2.0", "id": "ask-1", "result": {}}, "code": -32601}
+    assert result.structured_content == {"pong": {"jsonrpc": "2.0", "id": "ask-2", "result": {}}, "code": -32601}
 
 
 async def test_a_peer_can_break_every_rule() -> None:
@@ -119,3 +120,28 @@ async def test_a_peer_listens_on_when_its_script_is_over() -> None:
             await client.aclose()
 
     assert [message["method"] for message in peer.heard[2:]] == ["tools/call", "notifications/cancelled"]
+
+
+async def test_what_comes_between_is_heard_and_passed_over() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities={"tools": {}})
+        first = await peer.receive("tools/call")
+        await wait_all_tasks_blocked()  # the second call is here, and comes before the answer to our ping
+        await peer.ask("ping")
+        second = peer.heard[-2]
+        await peer.reply(second, {"content": []})
+        await peer.reply(first, {"content": []})
+
+    peer = ScriptedPeer(script)
+    with fail_after(5):
+        async with Client(peer, roots=[]) as client, create_task_group() as tasks:
+            await client.set_roots(["file:///a"])
+            tasks.start_soon(client.call_tool, "t")
+            tasks.start_soon(client.call_tool, "t")
+
+    assert [message.get("method") for message in peer.heard[2:]] == [
+        "notifications/roots/list_changed",
+        "tools/call",
+        "tools/call",
+        None,
+    ]

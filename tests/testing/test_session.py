@@ -304,5 +304,6 @@ async def test_a_client_that_leaves_takes_its_calls_with_it() -> None:
         async with talk(server) as raw:
             await raw.start("wait")
             await begun.wait()
+            await raw.hang_up()
         await ended.wait()
         await server.notify_tools_changed()  # and nobody is there any more to be told

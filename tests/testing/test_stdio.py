@@ -6,10 +6,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from mcp_host.testing.stdio import MAX_LINE
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 20  # seconds for a process that is expected to end by itself
@@ -45,6 +48,14 @@ class Child:
         assert self.process.stdout is not None
         self._stdin, self._stdout = self.process.stdin, self.process.stdout
 
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(DEADLINE)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            with suppress(OSError):  # what it never read
+                pipe.close()
+
     def say(self, message: object) -> None:
         self.say_raw(json.dumps(message).encode() + b"\n")
 
@@ -56,6 +67,14 @@ class Child:
         message: dict[str, Any] = json.loads(self._stdout.readline())
         return message
 
+    def stop_hearing(self) -> None:
+        self._stdout.close()
+
+    def ends(self) -> bool:
+        """Whether closing its stdin ends it."""
+        self._stdin.close()
+        return self.process.wait(DEADLINE) == 0
+
     def hang_up(self) -> tuple[list[dict[str, Any]], str]:
         """Close its stdin; what it said after that, and all of its stderr."""
         out, err = self.process.communicate(timeout=DEADLINE)
@@ -66,8 +85,7 @@ class Child:
 def child(request: pytest.FixtureRequest) -> Iterator[Child]:
     child = Child(request.param)
     yield child
-    child.process.kill()
-    child.process.communicate()
+    child.close()
 
 
 @pytest.fixture
@@ -122,6 +140,7 @@ def test_a_line_that_is_no_json_is_answered_and_survived(ready: Child) -> None:
     error = ready.hear()
     assert (error["id"], error["error"]["code"]) == (None, -32700)
     assert ready.hear() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert ready.hang_up() == ([], "")
 
 
 def test_what_a_pipe_cannot_hold_waits_for_a_client_that_reads_late(ready: Child) -> None:
@@ -131,3 +150,20 @@ def test_what_a_pipe_cannot_hold_waits_for_a_client_that_reads_late(ready: Child
     said, _ = ready.hang_up()
 
     assert sorted(message["id"] for message in said) == list(range(1, 20))
+
+
+def test_a_line_past_every_bound_is_dropped_and_survived(ready: Child) -> None:
+    ready.say_raw(b"x" * (MAX_LINE + 1) + b"\n")
+    ready.say({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+
+    assert ready.hear()["error"]["code"] == -32700
+    assert ready.hear() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert ready.hang_up() == ([], "")
+
+
+def test_a_client_that_hears_no_more_can_still_end_it(ready: Child) -> None:
+    ready.stop_hearing()
+    for id in (1, 2):
+        ready.say(call(id, "echo", text="nobody hears this"))
+
+    assert ready.ends()

@@ -13,6 +13,7 @@ from mcp_host.testing import Context, RequestError, Server, ToolError
 from mcp_host.types import (
     AudioContent,
     CallToolResult,
+    ContentBlock,
     ElicitRequestURLParams,
     ImageContent,
     TextContent,
@@ -157,6 +158,10 @@ def unannotated():  # type: ignore[no-untyped-def]  # which is the point
     return {"a": 1}
 
 
+def blocks_by_alias() -> Annotated[list[ContentBlock], "what it is"]:
+    return [TextContent(text="one")]
+
+
 def a_model() -> Point:
     return Point(x=1)
 
@@ -196,6 +201,7 @@ def maybe() -> Point | None:
                 ]
             },
         ),
+        (blocks_by_alias, text("one")),
         (a_result, {"content": [], "isError": False}),
         (unannotated, {**text('{"a":1}'), "structuredContent": {"a": 1}}),
         (a_model, {**text('{"x":1,"y":0}'), "structuredContent": {"x": 1, "y": 0}}),
@@ -220,6 +226,7 @@ async def test_what_a_function_returns_becomes_content(function: Any, result: di
         (a_text, None),
         (nothing, None),
         (blocks, None),
+        (blocks_by_alias, None),
         (a_result, None),
         (unannotated, None),
         (a_number, {"type": "object", "properties": {"result": {"type": "number"}}, "required": ["result"]}),
@@ -358,10 +365,35 @@ def untypable(a: object, b: Server) -> str:
     return ""
 
 
-@pytest.mark.parametrize("function", [takes_anything, positional, untypable, lambda: ""], ids=str)
-def test_a_function_that_cannot_be_a_tool_is_refused_when_it_is_registered(function: Any) -> None:
-    with pytest.raises((TypeError, ValueError)):
+def returns_untypable() -> Server:
+    return Server("s")
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (takes_anything, "args: int cannot be given by name"),
+        (positional, "a: int cannot be given by name"),
+        (untypable, "untypable: Unable to generate pydantic-core schema"),
+        (returns_untypable, "returns_untypable: Unable to generate pydantic-core schema"),
+        (lambda: "", "has no name: give one"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_function_that_cannot_be_a_tool_is_refused_when_it_is_registered(function: Any, why: str) -> None:
+    with pytest.raises(TypeError, match=why):
         Server("s").tool(function)
+
+
+async def test_a_value_that_breaks_its_annotation_fails_the_tool(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+
+    @server.tool
+    def liar() -> int:
+        value: Any = "one"
+        return value  # type: ignore[no-any-return]  # the lie
+
+    assert await called(server, "liar") == failed("the tool liar failed")
 
 
 async def test_the_decorator_gives_the_function_back() -> None:

@@ -68,12 +68,8 @@ class Dialogue:
                 self._hear(message)
             case Success() | Failure():
                 self._settle(message)
-            case Malformed(method=str()):
-                self._send(Failure(message.id, INVALID_REQUEST, message.reason), None)
-            case Malformed(id=None):
-                self._send(Failure(None, PARSE_ERROR, message.reason), None)
-            case Malformed(id=id, reason=reason):
-                self._settle(Failure(id, INVALID_REQUEST, reason))
+            case _:
+                self._refuse(message)
 
     def tell(self, method: str, params: Params, origin: Id | None = None) -> None:
         """Send a notification, on account of the client's request *origin*."""
@@ -93,18 +89,23 @@ class Dialogue:
             await question.settled.wait()
         finally:
             del self._asked[id]
-            if question.answer is None:
+            if not question.settled.is_set():
                 self.tell("notifications/cancelled", {"requestId": id}, origin)
-        match question.answer:
-            case Success(result=result):
-                return result
-            case Failure(code=code, message=text, data=data):
-                raise ClientError(method, code, text, data)
-        raise AssertionError("settled without an answer")
+        if isinstance(question.answer, Failure):
+            raise ClientError(method, question.answer.code, question.answer.message, question.answer.data)
+        return question.answer.result
 
     async def idle(self) -> None:
         """Wait until no request of the client is under way."""
         await self._idle.wait()
+
+    def _refuse(self, broken: Malformed) -> None:
+        """Say that it is broken to whoever waits: the client for a response, or one of us for the client's."""
+        if broken.id is not None and broken.method is None:
+            self._settle(Failure(broken.id, INVALID_REQUEST, broken.reason))
+            return
+        code = PARSE_ERROR if broken.id is None else INVALID_REQUEST
+        self._send(Failure(broken.id, code, broken.reason), None)
 
     def _take(self, request: Request) -> None:
         if request.id in self._running:
@@ -171,4 +172,4 @@ class _Question:
 
     def __init__(self) -> None:
         self.settled = Event()
-        self.answer: Response | None = None
+        self.answer: Response

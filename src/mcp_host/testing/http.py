@@ -240,8 +240,7 @@ async def _pour(stream: EventStream, position: int, headers: Mapping[str, str], 
 
 
 async def _until_gone(receive: Receive, scope: CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    await receive()  # the body has been read, so nothing is left to be received but the end
     scope.cancel()
 
 

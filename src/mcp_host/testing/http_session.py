@@ -122,9 +122,7 @@ class HttpSession:
         self._settle(id, None)
 
     def _settle(self, id: Id, response: bytes | None) -> None:
-        exchange = self._exchanges.pop(id, None)
-        if exchange is None:
-            return
+        exchange = self._exchanges.pop(id)
         exchange.settle(id, response)
         if exchange.done.is_set():
             self._ended.append(exchange.stream)

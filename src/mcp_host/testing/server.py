@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from weakref import WeakSet
 
@@ -286,12 +287,24 @@ class Server:
         Raises:
             ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
         """
-        try:
-            from mcp_host.testing.serving import serve
-        except ModuleNotFoundError as exc:
-            raise ImportError("serving over HTTP needs uvicorn: pip install 'mcp-host[testing]'") from exc
+        _require_uvicorn()
+        from mcp_host.testing.serving import serve  # here, because only this needs uvicorn
+
         async with serve(self.asgi(json_response=json_response)) as port:
-            yield f"http://127.0.0.1:{port}/mcp"
+            yield _url(port)
+
+    def run_http(self, port: int = 0, *, json_response: bool = False) -> None:
+        """Serve over Streamable HTTP on 127.0.0.1 until interrupted: for ``if __name__ == "__main__"``.
+
+        The first line on stdout is the URL; without a *port*, any free one is taken.
+
+        Raises:
+            ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
+        """
+        _require_uvicorn()
+        from mcp_host.testing.serving import run  # here, because only this needs uvicorn
+
+        run(self.asgi(json_response=json_response), port, lambda port: print(_url(port), flush=True))
 
     async def forget_sessions(self) -> None:
         """Lose every HTTP session, as a restarted server does: their requests end, and the next ones get a 404."""
@@ -327,6 +340,17 @@ class Server:
                     for message in decode(raw):
                         session.receive(message)
             tasks.cancel_scope.cancel()
+
+
+def _require_uvicorn() -> None:
+    try:
+        import_module("uvicorn")
+    except ModuleNotFoundError as exc:
+        raise ImportError("serving over HTTP needs uvicorn: pip install 'mcp-host[testing]'") from exc
+
+
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}/mcp"
 
 
 def _described(

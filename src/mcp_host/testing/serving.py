@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from threading import Event, Thread
+from types import FrameType
 
 import uvicorn
 from anyio import CancelScope, to_thread
@@ -47,6 +48,10 @@ class _Uvicorn(uvicorn.Server):
         finally:
             self.up.set()
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self.stop()
+
     async def main_loop(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         await self.on_tick(0)
@@ -59,11 +64,18 @@ class _Uvicorn(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._stopping.set)
 
 
+def run(app: HttpApp, port: int, announce: Callable[[int], None]) -> None:
+    """Serve *app* on 127.0.0.1 in this very thread until a signal ends it; *announce* hears the port."""
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        announce(listener.getsockname()[1])
+        with suppress(KeyboardInterrupt):  # uvicorn passes a signal on when it has ended
+            asyncio.run(_Uvicorn(app).serve([listener]))
+
+
 @asynccontextmanager
 async def serve(app: HttpApp) -> AsyncIterator[int]:
     """Serve *app* on 127.0.0.1; the port. When this is left, everything has ended."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         server = _Uvicorn(app)
         thread = Thread(target=server.run_to_the_end, args=(listener,), name="uvicorn", daemon=True)

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Literal, TypeAlias
 
 import anyio
-from anyio import Event, create_task_group, from_thread, move_on_after
+from anyio import Event, RunFinishedError, create_task_group, from_thread, move_on_after
 from anyio.lowlevel import EventLoopToken, current_token
 
 from mcp_host.limits import MiB
@@ -81,14 +81,12 @@ async def _read(fd: int, session: Session) -> None:
 
 
 def _pump(fd: int, take: Callable[[bytes], None], loop: EventLoopToken) -> None:
-    chunk = b"-"
-    while chunk:
+    with suppress(RunFinishedError):  # whoever ended the event loop wants no more
         try:
-            chunk = os.read(fd, CHUNK)
-        except OSError:
-            chunk = b""
-        with suppress(RuntimeError):  # the event loop has ended before its input
-            from_thread.run_sync(take, chunk, token=loop)
+            while chunk := os.read(fd, CHUNK):
+                from_thread.run_sync(take, chunk, token=loop)
+        finally:
+            from_thread.run_sync(take, b"", token=loop)
 
 
 def ignore(id: Id) -> None:
