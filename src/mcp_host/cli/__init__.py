@@ -12,10 +12,8 @@ from io import TextIOWrapper
 
 import anyio
 
-from mcp_host.cli import outcomes
+from mcp_host.cli import commands, demo, outcomes
 from mcp_host.cli.arguments import Options, UsageError, parse
-from mcp_host.cli.commands import run
-from mcp_host.cli.demo import demo
 from mcp_host.cli.models import MODELS
 from mcp_host.cli.page import Page
 from mcp_host.errors import McpError
@@ -51,9 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _carry_out(options: Options) -> int:
     page = Page(sys.stdout)
     if options.verb == "demo":
-        anyio.run(demo, MODELS[options.model or ""], page)
+        anyio.run(demo.run, MODELS[options.model or ""], page)
         return outcomes.OK
-    report = anyio.run(run, options)
+    report = anyio.run(commands.run, options)
     if options.json:
         print(_document(report.document()), flush=True)
     elif report.complaint is None:

@@ -31,10 +31,14 @@ QUOTED = 200  # characters of a tool's own words that are passed on
 
 
 async def arithmetic(request: SamplingRequest) -> CreateMessageResult:
-    """Answer a sampling request that asks for one calculation; say so if it is anything else.
+    """Answer a sampling request that asks for one calculation; say so if it is anything else."""
+    return answer(request)
 
-    The conversation itself is the only memory: each request is planned anew, and
-    the results in it are put where they belong.
+
+def answer(request: SamplingRequest) -> CreateMessageResult:
+    """The next turn of the conversation, which is the only memory there is.
+
+    Each request is planned anew, and the results in it are put where they belong.
     """
     try:
         problem, rest = _progress(request)

@@ -31,7 +31,7 @@ def server_script() -> Path:
     return installed if installed.exists() else Path(__file__).parents[3] / "examples" / SERVER
 
 
-async def demo(model: Handler, page: Page) -> None:
+async def run(model: Handler, page: Page) -> None:
     """Run the whole dialogue over both transports, and tell it on *page*."""
     script = server_script()
     page.line("1. Over stdio: the server is a child process of ours", "bold")
@@ -66,12 +66,13 @@ async def _serving(script: Path) -> AsyncIterator[str]:
 async def _first_line(process: Process) -> str:
     assert process.stdout is not None, "it is a pipe by default"
     line = b""
-    with move_on_after(STARTING):
+    with move_on_after(STARTING) as scope:
         async for chunk in process.stdout:
             line += chunk
             if b"\n" in line:
                 return line.decode().strip()
-    raise ConnectFailed(f"{SERVER} --http did not start within {STARTING:g} s")
+    reason = f"did not start within {STARTING:g} s" if scope.cancelled_caught else "ended before it served"
+    raise ConnectFailed(f"{SERVER} --http {reason}")
 
 
 async def _dialogue(transport: Transport, model: Handler, page: Page) -> None:

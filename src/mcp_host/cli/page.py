@@ -18,6 +18,8 @@ SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "cyan": "36"}
 
 WIDEST = 100  # columns; longer lines are hard to read
 NARROWEST = 24
+INDENT = "    "  # of labels
+COLUMN = 18  # where the text beside a label begins
 UNKNOWN_WIDTH = (80, 24)  # where the output is no terminal, and COLUMNS does not say
 
 
@@ -35,11 +37,13 @@ class Page:
         for part in self._wrapped(text, "", "") if text else [""]:
             self._print(part, style)
 
-    def field(self, label: str, text: str, style: Style | None = None, *, indent: int = 4, column: int = 14) -> None:
-        """A label and, beside it, somebody's text: every line of it indented, so that none passes for ours."""
-        start = " " * indent + clean(label)
-        first = start.ljust(column + indent - 1) + " "
-        rest = " " * (len(first) if len(first) <= self._width // 2 else indent + 2)
+    def field(self, label: str, text: str, style: Style | None = None) -> None:
+        """A label and somebody's text beside or below it: every line indented, so that none passes for ours."""
+        first = (INDENT + clean(label)).ljust(COLUMN - 1) + " "
+        rest = " " * len(first)
+        if len(rest) > self._width // 2:  # no room beside the label
+            self.paragraph(label, style, indent=len(INDENT))
+            first = rest = INDENT + "  "
         for line in text.splitlines() or [""]:
             for part in self._wrapped(clean(line), first, rest):
                 self._print(part, style)

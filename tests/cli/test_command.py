@@ -1,0 +1,389 @@
+"""The command, from its arguments to its output and exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from mcp_host import errors
+from mcp_host.cli import main
+from mcp_host.cli.commands import COMMANDS, Progress
+from mcp_host.cli.outcomes import MEANINGS, code_of
+from mcp_host.types import ProgressNotificationParams
+from tests.cli import everything, scripted_child
+from tests.cli.terminals import Terminal
+
+SERVER = ["--", sys.executable, str(everything.__file__)]
+MCP_HOST = [sys.executable, "-m", "mcp_host.cli"]
+PATIENCE = 30.0  # seconds for a child process that has to import everything, on a busy machine
+
+UNKNOWN = {"error": {"code": -32602, "message": "no\x1b[2J such tool"}}
+
+Captured = pytest.CaptureFixture[str]
+
+
+def python(program: str) -> list[str]:
+    """A server that is one line of Python."""
+    return ["--", sys.executable, "-c", program]
+
+
+def scripted(capabilities: object, **answers: object) -> list[str]:
+    """A server that gives these answers, by method with an underscore for the slash."""
+    info = {"name": "scripted", "version": "0"}
+    initialized = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
+    script = {method.replace("_", "/"): answer for method, answer in answers.items()}
+    script.setdefault("initialize", {"result": initialized})
+    return ["--", sys.executable, str(scripted_child.__file__), json.dumps(script)]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(everything.server.http()) as url:
+        yield url
+
+
+# What is printed
+
+
+def test_tools_lists_names_arguments_and_descriptions_made_harmless(url: str, capsys: Captured) -> None:
+    assert main(["tools", url]) == 0
+
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.splitlines()[:8] == [
+        "add(a: integer, b?: integer)",
+        "    Add two numbers.",
+        "",
+        "    The second one is 1 unless you say otherwise.",
+        r"evil\x1b[2J()",
+        r"    Evil\u202e",
+        r"    \x1b[2JWipes",
+        r"    your\x07 screen.",
+    ]
+
+
+def test_a_server_without_tools_is_said_to_have_none(capsys: Captured) -> None:
+    assert main(["tools", *scripted({"tools": {}}, tools_list={"result": {"tools": []}})]) == 0
+
+    assert capsys.readouterr() == ("This server offers no tools.\n", "")
+
+
+def test_what_had_to_be_left_out_is_a_warning(capsys: Captured) -> None:
+    tools = [{"name": "good", "inputSchema": {}}, {"name": "bad"}]
+
+    assert main(["tools", *scripted({"tools": {}}, tools_list={"result": {"tools": tools}})]) == 0
+
+    out, err = capsys.readouterr()
+    assert out == "good()\n"
+    assert err.startswith("mcp-host: warning: ")
+    assert err.count("\n") == 1
+
+
+def test_a_call_prints_what_the_tool_says_and_nothing_else(url: str, capsys: Captured) -> None:
+    assert main(["call", url, "contents"]) == 0
+
+    assert capsys.readouterr() == ("text\n[image/png, 4 characters of base64]\na note\n[link to note://2]\n", "")
+
+
+def test_what_a_tool_says_cannot_command_the_terminal(url: str, capsys: Captured) -> None:
+    assert main(["call", url, everything.EVIL]) == 0
+
+    assert capsys.readouterr() == ("\\x1b[2Jwiped\n\\u202e\\x9b\nsecond line\n", "")
+
+
+def test_structured_content_without_text_is_printed_as_json(capsys: Captured) -> None:
+    result = {"content": [], "structuredContent": {"n": 1, "s": "\x1b"}}
+
+    assert main(["call", "t", *scripted({"tools": {}}, tools_call={"result": result})]) == 0
+
+    assert capsys.readouterr() == ('{"n": 1, "s": "\\u001b"}\n', "")
+
+
+def test_blocks_that_are_no_text_are_named(capsys: Captured) -> None:
+    blob = {"type": "resource", "resource": {"uri": "a:b", "blob": "AAAA"}}
+    result = {"content": [blob, {"type": "hologram"}, {"type": "audio", "data": "AA", "mimeType": "audio/ogg"}]}
+
+    assert main(["call", "t", *scripted({"tools": {}}, tools_call={"result": result})]) == 0
+
+    assert capsys.readouterr().out.splitlines() == [
+        "[contents of a:b, 4 characters of base64]",
+        "[hologram, which this version does not know]",
+        "[audio/ogg, 2 characters of base64]",
+    ]
+
+
+def test_inspect_shows_all_that_a_server_says_of_itself(url: str, capsys: Captured) -> None:
+    assert main(["inspect", url]) == 0
+
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[:3] == ["Server", "    name          everything", "    version       2.0"]
+    assert lines[3] == "    revision      2025-11-25"
+    assert "    instructions  Be careful." in lines
+    assert r"                  \x1b[2Jmcp-host: all is well" in lines
+    assert lines[lines.index("Tools (7)") + 1] == "    add(a: integer, b?: integer)"
+    assert lines[lines.index("Resources (1)") :] == [
+        "Resources (1)",
+        "    note://1",
+        "        note (One)",
+        "        A note.",
+        "",
+        "Resource templates (1)",
+        "    note://{number}",
+        "        notes",
+        "",
+        "Prompts (1)",
+        "    greet(name, mood?)",
+        "        Greet somebody.",
+    ]
+
+
+def test_inspect_leaves_out_what_the_server_cannot_list(capsys: Captured) -> None:
+    unknown = {"error": {"code": -32601, "message": "Method not found"}}
+    answers = {"resources_list": {"result": {"resources": []}}, "resources_templates_list": unknown}
+
+    assert main(["inspect", *scripted({"resources": {}}, **answers)]) == 0
+
+    assert [line for line in capsys.readouterr().out.splitlines() if "(" in line] == ["Resources (0)"]
+
+
+# For programs
+
+
+def test_json_is_one_document_in_the_spelling_of_the_protocol(capsys: Captured) -> None:
+    result = {"content": [{"type": "text", "text": "\x1b\x7f\x9b\u202e"}], "isError": False, "extra": 1}
+
+    assert main(["call", "t", "--json", *scripted({"tools": {}}, tools_call={"result": result})]) == 0
+
+    out, err = capsys.readouterr()
+    assert (json.loads(out), err) == (result, "")
+    assert out.isascii()
+    assert all(char.isprintable() or char == "\n" for char in out)
+
+
+def test_the_tools_document_holds_what_the_server_wrote(capsys: Captured) -> None:
+    tools = [{"name": "t", "inputSchema": {"type": "object"}, "vendor": [1]}]
+
+    assert main(["tools", "--json", *scripted({"tools": {}}, tools_list={"result": {"tools": tools}})]) == 0
+
+    assert json.loads(capsys.readouterr().out) == {"tools": tools}
+
+
+def test_the_inspection_document_has_the_handshake_and_the_advertised_lists(capsys: Captured) -> None:
+    prompts = [{"name": "p"}]
+
+    assert main(["inspect", "--json", *scripted({"prompts": {}}, prompts_list={"result": {"prompts": prompts}})]) == 0
+
+    assert json.loads(capsys.readouterr().out) == {
+        "protocolVersion": "2025-11-25",
+        "serverInfo": {"name": "scripted", "version": "0"},
+        "capabilities": {"prompts": {}},
+        "prompts": prompts,
+    }
+
+
+def test_a_failed_tool_is_a_document_and_exit_code_1(url: str, capsys: Captured) -> None:
+    assert main(["call", url, "fail", "--json"]) == 1
+
+    out, err = capsys.readouterr()
+    text = "the printer\nis on \x1b[2Jfire"
+    assert (json.loads(out), err) == ({"content": [{"type": "text", "text": text}], "isError": True}, "")
+
+
+# Both kinds of target
+
+
+def test_a_url_is_a_server_too(url: str, capsys: Captured) -> None:
+    assert main(["call", url, "add", '{"a": 2, "b": 3}']) == 0
+
+    assert capsys.readouterr() == ("5\n", "")
+
+
+def test_headers_go_to_the_url_and_variables_to_the_command(url: str, capsys: Captured) -> None:
+    assert main(["call", url, "add", '{"a": 1}', "-H", "X-One=1", "--header", "X-Two: 2"]) == 0
+    assert main(["call", "environment", '{"name": "SECRET"}', "-e", "SECRET=a=b ", *SERVER]) == 0
+
+    assert capsys.readouterr() == ("2\na=b \n", "")
+
+
+def test_options_may_stand_anywhere_before_the_command(url: str, capsys: Captured) -> None:
+    assert main(["call", "--json", url, "--timeout", "20", "add", "-H", "A=b", '{"a": 1}']) == 0
+
+    assert json.loads(capsys.readouterr().out)["structuredContent"] == {"result": 2}
+
+
+def test_a_server_gets_no_model_unless_it_is_lent_one(capsys: Captured) -> None:
+    calculator = ["--", sys.executable, str(Path("examples/calculator_server.py").resolve())]
+    solve = ["call", "solve", '{"problem": "2 * (3 + 4)"}']
+
+    assert main([*solve, *calculator]) == 1
+    assert main([*solve, "--model", "arithmetic", *calculator]) == 0
+
+    refusal = "mcp-host: the tool reported an error\n  | the client did not declare sampling\n"
+    assert capsys.readouterr() == ("2 * (3 + 4) = 14\n", refusal)
+
+
+# How it ends
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "sentence"),
+    [
+        ([], 2, "the following arguments are required: COMMAND (see mcp-host --help)"),
+        (["frob"], 2, "argument COMMAND: invalid choice: 'frob' "),
+        (["tools"], 2, "there is no server: give its URL, or the command that starts it after --"),
+        (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
+        (["tools", "--"], 2, "there is no command after --"),
+        (["tools", "http://x", "y"], 2, "'y' is one word too many"),
+        (["tools", "http://"], 2, ""),
+        (["tools", "http://x", "-H", "secret"], 2, "argument -H/--header: not of the form NAME=VALUE"),
+        (["tools", "http://x", "-e", "A=b"], 2, "--env is for a command; a URL takes --header"),
+        (["tools", "-H", "A=b", *SERVER], 2, "headers are for a URL; a command takes --env"),
+        (["tools", "--timeout", "soon", *SERVER], 2, "argument --timeout: 'soon' is no number of seconds"),
+        (["tools", "--timeout", "nan", *SERVER], 2, "argument --timeout: 'nan' is no number of seconds"),
+        (["call", *SERVER], 2, "there is no tool to call"),
+        (["call", "add", '{"a": 1,}', *SERVER], 2, "the arguments are not JSON: trailing comma at line 1 column 9"),
+        (["call", "add", '{"a": NaN}', *SERVER], 2, "the arguments are not JSON: expected value at line 1 column 7"),
+        (["call", "add", "[" * 9999, *SERVER], 2, "the arguments are not JSON: recursion limit exceeded at line 1"),
+        (["call", "add", "null", *SERVER], 2, 'the arguments are a JSON object, like {"name": "value"}, and this is null'),
+        (["call", "add", "--model", "gpt-5", *SERVER], 2, "argument --model: there is no model 'gpt-5'; the models there are: arithmetic; "),
+        (["demo", "--model", "gpt-5"], 2, "argument --model: there is no model 'gpt-5'; the models there are: arithmetic; "),
+        (["tools", *scripted({"prompts": {}})], 2, ""),
+        (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
+        (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, ""),
+        (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, ""),
+        (["call", "t", *scripted({"tools": {}}, tools_call=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
+        (["tools", *scripted({}, initialize={"result": {}})], 6, "malformed InitializeResult: "),
+    ],
+    ids=lambda value: " ".join(value[:3])[:40] if isinstance(value, list) else "",
+)  # fmt: skip  # one case on each line
+def test_the_exit_code_says_what_went_wrong_and_one_sentence_says_why(
+    argv: list[str], code: int, sentence: str, capsys: Captured
+) -> None:
+    assert main(argv) == code
+
+    out, err = capsys.readouterr()
+    first, *rest = err.splitlines()
+    assert out == ""
+    assert first.startswith(f"mcp-host: {sentence}")
+    assert all(line.startswith("  | ") for line in rest)
+    assert all(char.isprintable() or char == "\n" for char in err)
+
+
+def test_a_failed_tool_is_exit_code_1_and_its_words_are_set_off(url: str, capsys: Captured) -> None:
+    assert main(["call", url, "fail"]) == 1
+
+    assert capsys.readouterr() == (
+        "",
+        "mcp-host: the tool reported an error\n  | the printer\n  | is on \\x1b[2Jfire\n",
+    )
+
+
+def test_every_error_has_an_exit_code_that_the_help_explains(capsys: Captured) -> None:
+    tree = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.McpError)]
+
+    codes = {kind.__name__: code_of(kind.__new__(kind)) for kind in tree}
+
+    assert {name: codes[name] for name in ("NotConnected", "SessionLost", "RequestTimeout", "Unauthorized")} == {
+        "NotConnected": 2,
+        "SessionLost": 3,
+        "RequestTimeout": 4,
+        "Unauthorized": 5,
+    }
+    assert {codes["MessageTooLarge"], codes["InputRefused"]} == {6, 70}
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    assert stopped.value.code == 0
+    out = capsys.readouterr().out
+    assert all(f"  {code:<10}{MEANINGS[code]}" in out for code in {0, 1, 130, *codes.values()})
+
+
+@pytest.mark.parametrize("verb", ["demo", "tools", "call", "inspect"])
+def test_each_command_has_help_with_an_example(verb: str, capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([verb, "--help"])
+
+    assert stopped.value.code == 0
+    assert f"examples:\n  mcp-host {verb}" in capsys.readouterr().out
+
+
+def test_a_defect_of_ours_is_told_from_a_failed_tool(
+    url: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(COMMANDS, "tools")
+
+    assert main(["tools", url]) == 70
+
+    assert capsys.readouterr().err.endswith("KeyError: 'tools'\n")
+
+
+def test_ctrl_c_ends_a_call_with_130_and_without_a_traceback(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reading = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    command = [*MCP_HOST, "call", "hang", json.dumps({"path": str(fifo)}), *SERVER]
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert select.select([reading], [], [], PATIENCE)[0], "the tool was never called"
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE)
+    finally:
+        os.close(reading)
+
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    with subprocess.Popen([*MCP_HOST, "tools", *SERVER], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+        process.wait(PATIENCE)
+
+    assert (process.returncode, err) == (141, b"")
+
+
+def test_a_console_that_cannot_show_a_character_gets_its_escape() -> None:
+    result = {"result": {"content": [{"type": "text", "text": "\N{SNOWMAN}"}]}}
+    command = [*MCP_HOST, "call", "t", *scripted({"tools": {}}, tools_call=result)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=PATIENCE, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"\\u2603\n", b"")
+
+
+def test_help_does_not_import_what_only_urls_need() -> None:
+    program = "import sys; from mcp_host.cli.arguments import parse; parse(['tools', '--', 'x']); print('httpx' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE, check=True)
+
+    assert done.stdout == b"False\n"
+
+
+async def test_progress_is_one_line_of_a_terminal_and_wiped_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    terminal = Terminal()
+
+    with Progress(terminal) as progress:
+        await progress.show(ProgressNotificationParams(progress_token=1, progress=1, total=4, message="half\x1b[2J"))
+        await progress.show(ProgressNotificationParams(progress_token=1, progress=2.5))
+
+    assert terminal.getvalue() == "\r1 of 4 half\\x1b[2J\x1b[K\r2.5 \x1b[K\r\x1b[K"
+
+
+def test_progress_is_silent_where_nobody_watches(url: str, capsys: Captured) -> None:
+    assert main(["call", url, "work"]) == 0
+
+    assert capsys.readouterr() == ("done\n", "")

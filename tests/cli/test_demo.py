@@ -1,0 +1,141 @@
+"""`mcp-host demo`, from end to end: real child processes, a real socket, every step on the page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from mcp_host.cli import demo, main
+from mcp_host.cli.demo import SERVER, server_script
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0  # seconds for three processes that import everything, on a busy machine
+
+DIALOGUE = """\
+host -> server: initialize
+    advertises    {"sampling": {"tools": {}}}
+
+server -> host: the handshake's answer
+    server        calculator 1.0.0
+    revision      2025-11-25
+    advertises    {"logging": {}, "tools": {"listChanged": true}}
+    instructions  Give `solve` a problem of arithmetic.
+
+host -> server: tools/call
+    tool          solve
+    arguments     {"problem": "What is (3 + 4) * (10 - 4) / 2?"}
+
+server -> host: sampling/createMessage, a question for our model
+    user          What is (3 + 4) * (10 - 4) / 2?
+    tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
+
+host -> server: our model's answer
+    model         arithmetic planner (no language model)
+    tool_use      add {"a": 3, "b": 4} (call 1)
+    tool_use      subtract {"a": 10, "b": 4} (call 2)
+    stopReason    toolUse
+
+server -> host: sampling/createMessage, a question for our model
+    messages      the 2 from before and 1 new
+    tool_result   7.0 (call 1)
+    tool_result   6.0 (call 2)
+    tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
+
+host -> server: our model's answer
+    model         arithmetic planner (no language model)
+    tool_use      multiply {"a": 7, "b": 6} (call 3)
+    stopReason    toolUse
+
+server -> host: sampling/createMessage, a question for our model
+    messages      the 4 from before and 1 new
+    tool_result   42.0 (call 3)
+    tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
+
+host -> server: our model's answer
+    model         arithmetic planner (no language model)
+    tool_use      divide {"a": 42, "b": 2} (call 4)
+    stopReason    toolUse
+
+server -> host: sampling/createMessage, a question for our model
+    messages      the 6 from before and 1 new
+    tool_result   21.0 (call 4)
+    tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
+
+host -> server: our model's answer
+    model         arithmetic planner (no language model)
+    text          (3 + 4) * (10 - 4) / 2 = 21
+    stopReason    endTurn
+
+server -> host: the tool's result
+    text          (3 + 4) * (10 - 4) / 2 = 21
+"""
+
+
+def plain(page: str) -> str:
+    """A dialogue with its random ids as numbers, in order of appearance: equal ids stay equal."""
+    numbers: dict[str, int] = {}
+    return re.sub(r"call_[0-9a-f]{16}", lambda id: f"call {numbers.setdefault(id[0], len(numbers) + 1)}", page)
+
+
+def test_the_demo_shows_every_step_over_stdio_and_then_over_http(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mcp_host.cli", "demo"]
+    environment = {"HOME": str(tmp_path), "COLUMNS": "100"}
+
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=PATIENCE, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    over_stdio, over_http = done.stdout.split("2. Over HTTP: the same server, as a service\n")
+    beginning, _, dialogue = over_stdio.removesuffix("\n").partition("\n\n")
+    assert beginning.splitlines()[0] == "1. Over stdio: the server is a child process of ours"
+    assert plain(dialogue) == DIALOGUE
+    beginning, _, dialogue = over_http.partition("\n\n")
+    assert re.fullmatch(r"   http://127\.0\.0\.1:\d+/mcp", beginning.splitlines()[-1])
+    assert plain(dialogue) == DIALOGUE
+
+
+def test_without_uvicorn_the_demo_says_what_its_second_half_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+
+    assert main(["demo"]) == 0
+
+    out, err = capsys.readouterr()
+    assert out.endswith(
+        "2. Over HTTP: the same server, as a service\n"
+        "   needs uvicorn, which is not installed: pip install 'mcp-host[testing]'\n"
+    )
+    assert err == ""
+
+
+def test_a_server_that_does_not_start_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    script = tmp_path / SERVER
+    script.write_text(
+        f"import runpy, sys\nif '--http' in sys.argv: sys.exit(1)\n"
+        f"runpy.run_path({str(server_script())!r}, run_name='__main__')\n"
+    )
+    monkeypatch.setattr(demo, "server_script", lambda: script)
+
+    assert main(["demo"]) == 3
+
+    assert capsys.readouterr().err == f"mcp-host: {SERVER} --http ended before it served\n"
+
+
+def test_an_installed_package_brings_the_example_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"] == {f"examples/{SERVER}": f"mcp_host/cli/{SERVER}"}
+    assert server_script() == ROOT / "examples" / SERVER
+
+    installed = tmp_path / SERVER
+    installed.touch()
+    monkeypatch.setattr(demo, "__file__", str(tmp_path / "demo.py"))
+    assert server_script() == installed

@@ -1,0 +1,149 @@
+"""Every example, run as its reader would run it: as a program, without arguments and without a network."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+LONGEST = 60  # lines
+PATIENCE = 60.0  # seconds for a program that imports everything and starts another that does, on a busy machine
+
+# The same program on the other backend.
+ON_TRIO = "import runpy, sys, anyio; anyio.run(runpy.run_path(sys.argv[1])['main'], backend='trio')"
+
+needs_terminals = pytest.mark.skipif(sys.platform == "win32", reason="asking in the terminal is POSIX only")
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def command(name: str, backend: str = "asyncio") -> list[str]:
+    path = str(EXAMPLES / f"{name}.py")
+    return [sys.executable, path] if backend == "asyncio" else [sys.executable, "-c", ON_TRIO, path]
+
+
+def output(name: str, backend: str) -> list[str]:
+    """What an example prints. It has no terminal, and nothing goes to stderr."""
+    done = subprocess.run(
+        command(name, backend),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(EXAMPLES)},  # which a program has by itself, and `python -c` has not
+        timeout=PATIENCE,
+        check=False,
+        start_new_session=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_hello_stdio(backend: str) -> None:
+    assert output("hello_stdio", backend) == [
+        "connected to hello, revision 2025-11-25",
+        "it offers greet: Say hello to somebody.",
+        "Hello, Ada!",
+    ]
+
+
+def test_hello_http(backend: str) -> None:
+    assert output("hello_http", backend) == [
+        "Hello, Grace!",
+        "the server refused: Unknown tool: insult (-32602)",
+        "nobody answers there",
+    ]
+
+
+def test_sampling_with_tools(backend: str) -> None:
+    assert output("sampling_with_tools", backend) == [
+        "sampling mode: with_tools",
+        "calculator asks, with 1 messages and 4 tools",
+        "calculator asks, with 3 messages and 4 tools",
+        "its tools say 24.0 and 18.0",
+        "calculator asks, with 5 messages and 4 tools",
+        "its tools say 42.0",
+        "There are 42 legs.",
+    ]
+
+
+def test_two_servers(backend: str) -> None:
+    lines = output("two_servers", backend)
+
+    assert sorted(lines[:2]) == ["clock: It is tea time.", "hello: Hello, Alan!"]  # at once, so in any order
+    assert lines[2:] == ["clock: It is tea time."]
+
+
+def test_human_approval_without_a_human(backend: str) -> None:
+    assert output("human_approval", backend) == [
+        "refused: the client refused sampling/createMessage: this client has no terminal to ask its user in (-1)"
+    ]
+
+
+@needs_terminals
+@pytest.mark.parametrize(
+    ("key", "last"),
+    [
+        (b"y", "answered: Four, I believe."),
+        (b"n", "refused: the client refused sampling/createMessage: User rejected sampling request (-1)"),
+    ],
+    ids=["yes", "no"],
+)
+def test_human_approval(key: bytes, last: str, backend: str) -> None:
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        command("human_approval", backend), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        asked = read_until(ours, b"[y/N] ")
+        os.write(ours, key + b"\n")
+        answered = read_until(ours, last.encode())
+        process.wait(PATIENCE)
+    os.close(ours)
+
+    assert process.returncode == 0
+    assert b"What is 2 + 2?" in asked
+    assert b"divide: Divide the first number by the second." in asked
+    assert answered.decode().split("\r\n")[-1] == last
+
+
+def read_until(fd: int, wanted: bytes) -> bytes:
+    """What the program shows, up to *wanted*."""
+    seen = b""
+    while wanted not in seen:
+        assert select.select([fd], [], [], PATIENCE)[0], f"silence after {seen!r}"
+        seen += os.read(fd, 4096)
+    return seen[: seen.index(wanted) + len(wanted)]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mcp") is not None, reason="the official SDK is installed")
+def test_callback_in_official_sdk_says_what_it_needs() -> None:
+    """With the SDK, `make interop` runs it."""
+    done = subprocess.run(
+        command("callback_in_official_sdk"), capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "this example needs the official SDK: pip install mcp==2.3.0\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_example_is_short_and_says_in_one_sentence_what_it_shows(name: str) -> None:
+    text = (EXAMPLES / f"{name}.py").read_text()
+
+    opening = ast.get_docstring(ast.parse(text))
+    assert opening is not None
+    assert "\n" not in opening
+    assert opening.endswith(".")
+    assert len(text.splitlines()) < LONGEST
