@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from typing import TypeAlias
 
 import pytest
-from anyio import fail_after
+from anyio import Event, fail_after, sleep_forever
 
 from mcp_host import (
     Allow,
@@ -22,6 +23,7 @@ from mcp_host import (
     __version__,
     always,
 )
+from mcp_host.errors import RequestTimeout
 from mcp_host.testing import ScriptedModel
 from mcp_host.types import (
     CallToolResult,
@@ -275,3 +277,49 @@ async def test_closing_ends_the_session_of_the_server(http: HttpServer) -> None:
             await client.ping()
 
     http.says('"DELETE /mcp HTTP/1.1" 200', times=before + 1)
+
+
+@pytest.mark.parametrize("kind", ["json", "stateless"])
+async def test_a_server_that_answers_with_json_or_without_a_session_is_served_as_well(kind: str, mark: str) -> None:
+    port = free_port()
+    with fail_after(IN_TIME), HttpServer(official_sdk(kind, port, mark), port, ready="Uvicorn running") as http:
+        async with Client(StreamableHttp(http.url)) as client:
+            tools = [tool.name for tool in await client.list_tools()]
+            result = await client.call_tool("count", {"to": 3})
+            warnings = client.warnings
+
+    assert "calculate" in tools
+    assert (result.structured_content, warnings) == ({"result": 3}, [])
+
+
+async def test_a_call_that_is_given_up_is_cancelled_in_the_server(server: AnyTransport) -> None:
+    name = str(uuid.uuid4())
+    with fail_after(IN_TIME):
+        async with Client(server) as client:
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("hang", {"name": name}, timeout=0.2)
+            result = await client.call_tool("cancellation_of", {"name": name})
+
+    assert result.structured_content == {"result": name}
+
+
+async def test_a_handler_ends_when_the_server_gives_its_request_up(server: AnyTransport) -> None:
+    ended = Event()
+
+    async def take_forever(request: SamplingRequest) -> str:
+        try:
+            await sleep_forever()
+        finally:
+            ended.set()
+        return "never"
+
+    async def answer_afterwards(request: SamplingRequest) -> str:
+        await ended.wait()
+        return "the first has ended"
+
+    model = ScriptedModel(take_forever, answer_afterwards)
+    with fail_after(IN_TIME):
+        async with Client(server, sampling=Sampling(with_tools=model, approve=always)) as client:
+            heard = await client.call_tool("lose_patience")
+
+    assert heard.structured_content == {"result": ["Request 'sampling/createMessage' timed out", "the first has ended"]}

@@ -1,14 +1,16 @@
 """A server written with the official Python SDK, whose tools report what this client made of their requests.
 
-Runs in the environment that `run.py` installs: ``official_sdk.py stdio|http PORT MARK``.
+Runs in the environment that `run.py` installs: ``official_sdk.py stdio|http|json|stateless PORT MARK``.
 """
 
 # mypy: ignore-errors
 # The SDK is not installed where the types are checked: its dependencies would tie ours down.
 
 import sys
+from collections import defaultdict
 from typing import Any
 
+import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.streamable_http import EventMessage, EventStore
@@ -24,6 +26,8 @@ from mcp_types import (
     ToolChoice,
     ToolResultContent,
 )
+
+cancelled = defaultdict(anyio.Event)  # by the name of a call of `hang`
 
 MAX_TURNS = 8  # of the model, before the server gives up
 
@@ -137,8 +141,49 @@ async def count(to: int, ctx: Context, pause_at: int | None = None) -> int:
     return to
 
 
+@mcp.tool()
+async def hang(name: str) -> None:
+    """Never end by itself."""
+    try:
+        await anyio.sleep_forever()
+    finally:
+        cancelled[name].set()
+
+
+@mcp.tool()
+async def cancellation_of(name: str) -> str:
+    """Wait until the call of `hang` under that name is cancelled."""
+    await cancelled[name].wait()
+    return name
+
+
+@mcp.tool()
+async def lose_patience(ctx: Context) -> list[str]:
+    """Ask the client's model, give that up before it answers, and ask again."""
+    heard = []
+    for timeout in (0.2, None):
+        try:
+            answer = await ctx.session.send_request(
+                CreateMessageRequest(params=CreateMessageRequestParams(messages=[text("user", "?")], max_tokens=500)),
+                CreateMessageResultWithTools,
+                request_read_timeout_seconds=timeout,
+                metadata=ServerMessageMetadata(related_request_id=ctx.request_id),
+            )
+            heard.append(answer.content.text)
+        except MCPError as error:
+            heard.append(error.message)
+    return heard
+
+
+HTTP = {
+    "http": {"event_store": Events(), "retry_interval": 50},
+    "json": {"json_response": True},
+    "stateless": {"stateless_http": True},
+}
+
 if __name__ == "__main__":
-    if sys.argv[1] == "stdio":
+    transport, port = sys.argv[1], int(sys.argv[2])
+    if transport == "stdio":
         mcp.run()
     else:
-        mcp.run("streamable-http", host="127.0.0.1", port=int(sys.argv[2]), event_store=Events(), retry_interval=50)
+        mcp.run("streamable-http", host="127.0.0.1", port=port, **HTTP[transport])
