@@ -263,6 +263,7 @@ def test_a_server_gets_no_model_unless_it_is_lent_one(capsys: Captured) -> None:
         (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, ""),
         (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, ""),
         (["call", "t", *scripted({"tools": {}}, tools_call=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
+        (["inspect", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
         (["tools", *scripted({}, initialize={"result": {}})], 6, "malformed InitializeResult: "),
     ],
     ids=lambda value: " ".join(value[:3])[:40] if isinstance(value, list) else "",

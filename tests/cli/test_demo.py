@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -84,7 +85,7 @@ def plain(page: str) -> str:
 
 def test_the_demo_shows_every_step_over_stdio_and_then_over_http(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mcp_host.cli", "demo"]
-    environment = {"HOME": str(tmp_path), "COLUMNS": "100"}
+    environment = {**os.environ, "HOME": str(tmp_path), "COLUMNS": "100"}
 
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=PATIENCE, check=False

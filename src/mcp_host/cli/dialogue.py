@@ -24,7 +24,7 @@ from mcp_host.types.sampling import SamplingMessageContentBlock
 
 
 class Narrated:
-    """A sampling handler that tells what it is asked and what *model* answers."""
+    """A sampling handler for one conversation, that tells what it is asked and what *model* answers."""
 
     def __init__(self, model: Handler, page: Page) -> None:
         self._model = model
@@ -43,8 +43,6 @@ class Narrated:
         page.line("server -> host: sampling/createMessage, a question for our model", "bold")
         if request.system_prompt is not None:
             page.field("system", request.system_prompt)
-        if len(request.messages) < self._told:
-            self._told = 0  # another conversation
         new = request.messages[self._told :]
         if self._told:
             page.field("messages", f"the {self._told} from before and {len(new)} new")
