@@ -8,7 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.processes import HttpServer, everything_over_http, free_port, running
+from mcp_host import Stdio, StreamableHttp
+from tests.interop.processes import (
+    AnyTransport,
+    HttpServer,
+    everything_command,
+    everything_over_http,
+    free_port,
+    running,
+)
 
 collect_ignore_glob = [] if os.environ.get("MCP_INTEROP") else ["test_*.py"]
 
@@ -30,3 +38,12 @@ def everything_http() -> Iterator[HttpServer]:
         yield server
 
     assert running(mark) == []
+
+
+@pytest.fixture(params=["stdio", "http"])
+def everything(request: pytest.FixtureRequest, mark: str) -> AnyTransport:
+    """A way to server-everything."""
+    if request.param == "stdio":
+        return Stdio(everything_command("stdio", mark))
+    http: HttpServer = request.getfixturevalue("everything_http")
+    return StreamableHttp(http.url)

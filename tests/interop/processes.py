@@ -10,17 +10,21 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
+
+from mcp_host import Stdio, StreamableHttp
 
 CACHE = Path(os.environ.get("MCP_INTEROP", ""))
 PYTHON = str(CACHE / "python" / "bin" / "python")
 SERVERS = Path(__file__).parent / "servers"
 
+AnyTransport: TypeAlias = Stdio | StreamableHttp
+
 STARTING = 30.0  # seconds for a server to listen, on a machine that is busy
 ENDING = 5.0  # seconds from SIGTERM to SIGKILL
 
 
-def everything(transport: str, mark: str) -> list[str]:
+def everything_command(transport: str, mark: str) -> list[str]:
     """The command for server-everything. *mark*, which it ignores, is there to find the process by."""
     return ["node", str(_package("server-everything") / "dist" / "index.js"), transport, mark]
 
@@ -28,7 +32,7 @@ def everything(transport: str, mark: str) -> list[str]:
 def everything_over_http(mark: str, port: int) -> HttpServer:
     environment = {"PORT": str(port)}
     ready = f"listening on port {port}"
-    return HttpServer(everything("streamableHttp", mark), port, ready=ready, env=environment)
+    return HttpServer(everything_command("streamableHttp", mark), port, ready=ready, env=environment)
 
 
 def filesystem(folder: Path, mark: str) -> list[str]:

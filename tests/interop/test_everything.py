@@ -5,37 +5,31 @@ from __future__ import annotations
 import gzip
 import json
 from base64 import b64decode
-from pathlib import Path
-from typing import TypeAlias
 
 import pytest
-from anyio import Event, fail_after
+from anyio import fail_after
 
 from mcp_host import (
-    Change,
     Client,
     Elicitation,
     FormRequest,
     Sampling,
     Stdio,
-    StreamableHttp,
     UrlRequest,
     always,
 )
-from mcp_host.errors import CallerError, RequestTimeout, ServerError, UrlElicitationRequired
+from mcp_host.errors import CallerError, RequestTimeout, ServerError
 from mcp_host.testing import ScriptedModel
 from mcp_host.types import (
     Annotations,
     BlobResourceContents,
     CallToolResult,
     Completion,
-    ElicitRequestURLParams,
     ElicitResult,
     EmbeddedResource,
     ImageContent,
     Implementation,
     ListedCapability,
-    LoggingMessageNotificationParams,
     ProgressNotificationParams,
     PromptMessage,
     PromptReference,
@@ -45,15 +39,13 @@ from mcp_host.types import (
     ResourceTemplateReference,
     ResourceUpdatedNotification,
     ResourceUpdatedNotificationParams,
-    SamplingMessage,
     TasksCapability,
     TextContent,
     TextResourceContents,
     ToolAnnotations,
 )
-from tests.interop.processes import HttpServer, everything
-
-AnyTransport: TypeAlias = Stdio | StreamableHttp
+from tests.interop.heard import Changes, Logs, texts
+from tests.interop.processes import AnyTransport, everything_command
 
 IN_TIME = 30.0  # seconds for a test; each takes a few at most when the machine is idle
 
@@ -82,42 +74,6 @@ FOR_THIS_CLIENT = [  # which the server offers to a client that declared roots, 
 ]
 
 
-@pytest.fixture(params=["stdio", "http"])
-def server(request: pytest.FixtureRequest, mark: str) -> AnyTransport:
-    if request.param == "stdio":
-        return Stdio(everything("stdio", mark))
-    http: HttpServer = request.getfixturevalue("everything_http")
-    return StreamableHttp(http.url)
-
-
-class Changes:
-    """An *on_change* that keeps the changes of one method; *any* is set at the first."""
-
-    def __init__(self, method: str) -> None:
-        self.kept: list[Change] = []
-        self.any = Event()
-        self._method = method
-
-    async def __call__(self, change: Change) -> None:
-        if change.method == self._method:
-            self.kept.append(change)
-            self.any.set()
-
-
-class Logs:
-    """An *on_log* that keeps every line; *enough* is set when one contains *wanted*."""
-
-    def __init__(self, wanted: str) -> None:
-        self.lines: list[str] = []
-        self.enough = Event()
-        self._wanted = wanted
-
-    async def __call__(self, message: LoggingMessageNotificationParams) -> None:
-        self.lines.append(f"{message.level}: {message.data}")
-        if self._wanted in self.lines[-1]:
-            self.enough.set()
-
-
 async def decline_form(request: FormRequest) -> ElicitResult:
     return request.decline()
 
@@ -126,13 +82,9 @@ async def decline_url(request: UrlRequest) -> ElicitResult:
     return request.decline()
 
 
-def texts(result: CallToolResult) -> list[str]:
-    return [block.text for block in result.content if isinstance(block, TextContent)]
-
-
-async def test_the_handshake_tells_who_the_server_is_and_what_it_offers(server: AnyTransport) -> None:
+async def test_the_handshake_tells_who_the_server_is_and_what_it_offers(everything: AnyTransport) -> None:
     with fail_after(IN_TIME):
-        async with Client(server) as client:
+        async with Client(everything) as client:
             await client.ping()
             offered, instructions = client.server_capabilities, client.instructions
             facts = (client.protocol_version, client.server_info, client.sampling_mode, client.warnings)
@@ -154,9 +106,9 @@ async def test_the_handshake_tells_who_the_server_is_and_what_it_offers(server: 
     assert instructions.startswith("# Everything Server")
 
 
-async def test_every_tool_is_listed_and_read_whole(server: AnyTransport) -> None:
+async def test_every_tool_is_listed_and_read_whole(everything: AnyTransport) -> None:
     client = Client(
-        server,
+        everything,
         sampling=Sampling(with_tools=ScriptedModel(), approve=always),
         elicitation=Elicitation(form=decline_form, url=decline_url),
         roots=[],
@@ -177,9 +129,9 @@ async def test_every_tool_is_listed_and_read_whole(server: AnyTransport) -> None
     assert all(tool.input_schema["type"] == "object" for tool in tools.values())
 
 
-async def test_tools_return_text_images_and_annotations(server: AnyTransport) -> None:
+async def test_tools_return_text_images_and_annotations(everything: AnyTransport) -> None:
     with fail_after(IN_TIME):
-        async with Client(server) as client:
+        async with Client(everything) as client:
             echo = await client.call_tool("echo", {"message": "Grüße, 世界 \u2028 😀"})
             total = await client.call_tool("get-sum", {"a": 2, "b": 3.5})
             image = await client.call_tool("get-tiny-image")
@@ -201,9 +153,9 @@ async def test_tools_return_text_images_and_annotations(server: AnyTransport) ->
     )
 
 
-async def test_tools_return_resources_and_links_to_them(server: AnyTransport) -> None:
+async def test_tools_return_resources_and_links_to_them(everything: AnyTransport) -> None:
     with fail_after(IN_TIME):
-        async with Client(server) as client:
+        async with Client(everything) as client:
             carried = await client.call_tool("get-resource-reference", {"resourceType": "Text", "resourceId": 7})
             linked = await client.call_tool("get-resource-links", {"count": 2})
 
@@ -227,9 +179,9 @@ async def test_tools_return_resources_and_links_to_them(server: AnyTransport) ->
     ]
 
 
-async def test_structured_content_is_checked_against_the_listed_schema(server: AnyTransport) -> None:
+async def test_structured_content_is_checked_against_the_listed_schema(everything: AnyTransport) -> None:
     with fail_after(IN_TIME):
-        async with Client(server) as client:
+        async with Client(everything) as client:
             await client.list_tools()
             result = await client.call_tool("get-structured-content", {"location": "Chicago"})
 
@@ -238,9 +190,9 @@ async def test_structured_content_is_checked_against_the_listed_schema(server: A
     assert [json.loads(text) for text in texts(result)] == [weather]
 
 
-async def test_a_tool_that_refuses_its_arguments_returns_an_error_result(server: AnyTransport) -> None:
+async def test_a_tool_that_refuses_its_arguments_returns_an_error_result(everything: AnyTransport) -> None:
     with fail_after(IN_TIME):
-        async with Client(server) as client:
+        async with Client(everything) as client:
             unknown = await client.call_tool("no-such-tool")
             wrong = await client.call_tool("echo", {"massage": "?"})
 
@@ -251,22 +203,22 @@ async def test_a_tool_that_refuses_its_arguments_returns_an_error_result(server:
     assert "Invalid arguments for tool echo" in texts(wrong)[0]
 
 
-async def test_a_tool_that_runs_only_as_a_task_is_not_called(server: AnyTransport) -> None:
+async def test_a_tool_that_runs_only_as_a_task_is_not_called(everything: AnyTransport) -> None:
     with fail_after(IN_TIME):
-        async with Client(server) as client:
+        async with Client(everything) as client:
             await client.list_tools()
             with pytest.raises(CallerError, match="simulate-research-query"):
                 await client.call_tool("simulate-research-query", {"topic": "tides"})
 
 
-async def test_progress_arrives_in_order_and_before_the_result(server: AnyTransport) -> None:
+async def test_progress_arrives_in_order_and_before_the_result(everything: AnyTransport) -> None:
     reports: list[tuple[float, float | None]] = []
 
     async def on_progress(report: ProgressNotificationParams) -> None:
         reports.append((report.progress, report.total))
 
     with fail_after(IN_TIME):
-        async with Client(server) as client:
+        async with Client(everything) as client:
             arguments = {"duration": 0.5, "steps": 5}
             result = await client.call_tool("trigger-long-running-operation", arguments, on_progress=on_progress)
 
@@ -274,9 +226,9 @@ async def test_progress_arrives_in_order_and_before_the_result(server: AnyTransp
     assert texts(result) == ["Long running operation completed. Duration: 0.5 seconds, Steps: 5."]
 
 
-async def test_a_call_that_takes_too_long_does_not_harm_the_next(server: AnyTransport) -> None:
+async def test_a_call_that_takes_too_long_does_not_harm_the_next(everything: AnyTransport) -> None:
     with fail_after(IN_TIME):
-        async with Client(server) as client:
+        async with Client(everything) as client:
             with pytest.raises(RequestTimeout):
                 await client.call_tool("trigger-long-running-operation", {"duration": 2, "steps": 1}, timeout=0.2)
             echo = await client.call_tool("echo", {"message": "still here"})
@@ -284,9 +236,9 @@ async def test_a_call_that_takes_too_long_does_not_harm_the_next(server: AnyTran
     assert texts(echo) == ["Echo: still here"]
 
 
-async def test_resources_are_listed_and_read(server: AnyTransport) -> None:
+async def test_resources_are_listed_and_read(everything: AnyTransport) -> None:
     with fail_after(IN_TIME):
-        async with Client(server) as client:
+        async with Client(everything) as client:
             resources = {resource.uri: resource for resource in await client.list_resources()}
             templates = await client.list_resource_templates()
             document = await client.read_resource(DOCUMENT)
@@ -308,10 +260,10 @@ async def test_resources_are_listed_and_read(server: AnyTransport) -> None:
     assert b64decode(bytes_.blob).startswith(b"Resource 3: This is a base64 blob")
 
 
-async def test_a_subscribed_resource_announces_its_changes(server: AnyTransport) -> None:
+async def test_a_subscribed_resource_announces_its_changes(everything: AnyTransport) -> None:
     changes = Changes("notifications/resources/updated")
     with fail_after(IN_TIME):
-        async with Client(server, on_change=changes) as client:
+        async with Client(everything, on_change=changes) as client:
             await client.subscribe_resource(DOCUMENT)
             await client.call_tool("toggle-subscriber-updates")
             await changes.any.wait()
@@ -322,11 +274,11 @@ async def test_a_subscribed_resource_announces_its_changes(server: AnyTransport)
     assert set(changes.kept) == {updated}
 
 
-async def test_a_resource_that_a_tool_makes_is_announced_and_can_be_read(server: AnyTransport) -> None:
+async def test_a_resource_that_a_tool_makes_is_announced_and_can_be_read(everything: AnyTransport) -> None:
     changes = Changes("notifications/resources/list_changed")
     arguments = {"name": "tides.gz", "data": "data:text/plain,high%20and%20low", "outputType": "resourceLink"}
     with fail_after(IN_TIME):
-        async with Client(server, on_change=changes) as client:
+        async with Client(everything, on_change=changes) as client:
             result = await client.call_tool("gzip-file-as-resource", arguments)
             await changes.any.wait()
             read = await client.read_resource("demo://resource/session/tides.gz")
@@ -339,9 +291,9 @@ async def test_a_resource_that_a_tool_makes_is_announced_and_can_be_read(server:
     assert gzip.decompress(b64decode(contents.blob)) == b"high and low"
 
 
-async def test_prompts_are_listed_and_filled_in(server: AnyTransport) -> None:
+async def test_prompts_are_listed_and_filled_in(everything: AnyTransport) -> None:
     with fail_after(IN_TIME):
-        async with Client(server) as client:
+        async with Client(everything) as client:
             prompts = {prompt.name: prompt for prompt in await client.list_prompts()}
             simple = await client.get_prompt("simple-prompt")
             filled = await client.get_prompt("args-prompt", {"city": "Oslo", "state": "Norway"})
@@ -361,11 +313,11 @@ async def test_prompts_are_listed_and_filled_in(server: AnyTransport) -> None:
     assert content.resource.uri == "demo://resource/dynamic/text/4"
 
 
-async def test_arguments_are_completed_in_the_light_of_those_decided(server: AnyTransport) -> None:
+async def test_arguments_are_completed_in_the_light_of_those_decided(everything: AnyTransport) -> None:
     prompt = PromptReference(name="completable-prompt")
     template = ResourceTemplateReference(uri="demo://resource/dynamic/text/{resourceId}")
     with fail_after(IN_TIME):
-        async with Client(server) as client:
+        async with Client(everything) as client:
             department = await client.complete(prompt, "department", "S")
             name = await client.complete(prompt, "name", "", context={"department": "Sales"})
             number = await client.complete(template, "resourceId", "12")
@@ -375,10 +327,10 @@ async def test_arguments_are_completed_in_the_light_of_those_decided(server: Any
     assert number.completion == Completion(values=["12"], total=1, has_more=False)
 
 
-async def test_the_log_level_decides_what_is_heard(server: AnyTransport) -> None:
+async def test_the_log_level_decides_what_is_heard(everything: AnyTransport) -> None:
     logs = Logs("document/startup.md")
     with fail_after(IN_TIME):
-        async with Client(server, on_log=logs) as client:
+        async with Client(everything, on_log=logs) as client:
             await client.set_log_level("error")
             await client.subscribe_resource(DOCUMENT)  # which the server logs as info
             await client.set_log_level("info")
@@ -389,110 +341,12 @@ async def test_the_log_level_decides_what_is_heard(server: AnyTransport) -> None
     assert line.startswith("info: Received Subscribe Resource request for URI: demo://resource/static/document/startup")
 
 
-async def test_a_sampling_request_without_tools_is_answered_by_the_handler_with_tools(server: AnyTransport) -> None:
-    model = ScriptedModel("High tide at noon.", name="a-model")
-    with fail_after(IN_TIME):
-        async with Client(server, sampling=Sampling(with_tools=model, approve=always)) as client:
-            mode = client.sampling_mode
-            result = await client.call_tool("trigger-sampling-request", {"prompt": "the tide?", "maxTokens": 50})
-
-    (request,) = model.requests
-    question = "Resource trigger-sampling-request context: the tide?"
-    assert mode == "with_tools"
-    assert request.messages == [SamplingMessage(role="user", content=TextContent(text=question))]
-    assert (request.system_prompt, request.max_tokens, request.temperature) == (
-        "You are a helpful test server.",
-        50,
-        0.7,
-    )
-    assert (request.tools, request.server) == ([], "mcp-servers/everything")
-    (text,) = texts(result)
-    assert json.loads(text.removeprefix("LLM sampling result:")) == {
-        "role": "assistant",
-        "content": {"type": "text", "text": "High tide at noon."},
-        "model": "a-model",
-        "stopReason": "endTurn",
-    }
-
-
-async def test_a_form_is_filled_in_with_its_defaults(server: AnyTransport) -> None:
-    async def fill_in(request: FormRequest) -> ElicitResult:
-        return request.accept(name="Ada", email="ada@example.org", integer=7)
-
-    with fail_after(IN_TIME):
-        async with Client(server, elicitation=Elicitation(form=fill_in)) as client:
-            result = await client.call_tool("trigger-elicitation-request")
-
-    raw = texts(result)[-1]
-    assert json.loads(raw[raw.index("{") :]) == {
-        "action": "accept",
-        "content": {
-            "name": "Ada",
-            "email": "ada@example.org",
-            "integer": 7,
-            "firstLine": "It was a dark and stormy night.",
-            "number": 3.14,
-            "untitledSingleSelectEnum": "Monica",
-            "untitledMultipleSelectEnum": ["Guitar"],
-            "titledSingleSelectEnum": "hero-1",
-            "titledMultipleSelectEnum": ["fish-1"],
-            "legacyTitledEnum": "pet-1",
-        },
-    }
-
-
-async def test_a_form_can_be_declined(server: AnyTransport) -> None:
-    with fail_after(IN_TIME):
-        async with Client(server, elicitation=Elicitation(form=decline_form)) as client:
-            result = await client.call_tool("trigger-elicitation-request")
-
-    assert texts(result)[0] == "❌ User declined to provide the requested information."
-
-
-async def test_a_user_is_sent_to_a_url_by_request_or_by_error(server: AnyTransport) -> None:
-    visits: list[tuple[str, str | None]] = []
-
-    async def visit(request: UrlRequest) -> ElicitResult:
-        visits.append((request.url, request.elicitation_id))
-        return request.accept()
-
-    url = {"url": "https://example.org/consent", "elicitationId": "visit-1"}
-    with fail_after(IN_TIME):
-        async with Client(server, elicitation=Elicitation(url=visit)) as client:
-            asked = await client.call_tool("trigger-url-elicitation", url)
-            with pytest.raises(UrlElicitationRequired) as required:
-                await client.call_tool("trigger-url-elicitation", {**url, "errorPath": True})
-
-    assert texts(asked)[0].startswith("✅ User completed the URL elicitation flow.")
-    assert visits == [("https://example.org/consent", "visit-1")]
-    (elicitation,) = required.value.elicitations
-    assert elicitation == ElicitRequestURLParams(
-        url="https://modelcontextprotocol.io",
-        message="Open this link to satisfy the prerequisite, then retry the request.",
-        elicitation_id=elicitation.elicitation_id,
-    )
-
-
-async def test_the_server_learns_the_roots_and_their_changes(server: AnyTransport, tmp_path: Path) -> None:
-    logs = Logs("Roots updated: 2 root(s)")
-    other = tmp_path / "other folder"
-    with fail_after(IN_TIME):
-        async with Client(server, roots=[tmp_path], on_log=logs) as client:
-            first = await client.call_tool("get-roots-list")
-            await client.set_roots([tmp_path, other])
-            await logs.enough.wait()
-            second = await client.call_tool("get-roots-list")
-
-    assert f"1. Unnamed Root\n   URI: {tmp_path.as_uri()}\n" in texts(first)[0]
-    assert f"2. Unnamed Root\n   URI: {other.as_uri()}\n" in texts(second)[0]
-
-
 async def test_the_environment_of_a_child_is_the_safe_list_and_what_was_given(
     mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_OF_THE_HOST", "s3cret")
     with fail_after(IN_TIME):
-        async with Client(Stdio(everything("stdio", mark), env={"GIVEN": "yes"})) as client:
+        async with Client(Stdio(everything_command("stdio", mark), env={"GIVEN": "yes"})) as client:
             environment = json.loads(texts(await client.call_tool("get-env"))[0])
 
     assert environment["GIVEN"] == "yes"

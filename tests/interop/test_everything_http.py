@@ -23,7 +23,7 @@ from mcp_host import Change, Client, Sampling, StreamableHttp, always
 from mcp_host.errors import HttpStatusError, SessionLost
 from mcp_host.testing import ScriptedModel
 from mcp_host.types import LoggingMessageNotificationParams, ProgressNotificationParams, TextContent
-from tests.interop.processes import HttpServer, everything, everything_over_http, free_port
+from tests.interop.processes import HttpServer, everything_command, everything_over_http, free_port
 
 IN_TIME = 30.0  # seconds for a test; each takes a few when the machine is idle
 
@@ -168,7 +168,7 @@ async def test_a_call_under_way_when_the_server_restarts_says_that_its_session_i
 
 async def test_a_server_that_speaks_only_the_transport_of_2024_is_named_as_one(mark: str) -> None:
     port = free_port()
-    server = HttpServer(everything("sse", mark), port, ready=f"running on port {port}", env={"PORT": str(port)})
+    server = HttpServer(everything_command("sse", mark), port, ready=f"running on port {port}", env={"PORT": str(port)})
     client = Client(StreamableHttp(f"http://127.0.0.1:{port}/sse"))
     with fail_after(IN_TIME), server, pytest.raises(HttpStatusError, match=r"only the HTTP\+SSE transport") as refused:
         await client.connect()

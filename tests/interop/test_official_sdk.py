@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from typing import TypeAlias
 
 import pytest
 from anyio import Event, fail_after, sleep_forever
@@ -35,9 +34,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
-from tests.interop.processes import HttpServer, free_port, official_sdk, running
-
-AnyTransport: TypeAlias = Stdio | StreamableHttp
+from tests.interop.processes import AnyTransport, HttpServer, free_port, official_sdk, running
 
 IN_TIME = 30.0  # seconds for a test; each takes a fraction of one when the machine is idle
 
