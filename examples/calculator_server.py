@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import socket
 
 from mcp_host.testing import Context, Server, ToolError
-from mcp_host.types import TextContent
 
 server = Server("calculator", instructions="Give `solve` a problem of arithmetic.")
 
@@ -37,21 +35,11 @@ def divide(a: float, b: float) -> float:
 async def solve(problem: str, context: Context) -> str:
     """Solve a problem of arithmetic: your model thinks, the calculator here calculates."""
     answer = await context.sample_loop(problem, tools=[add, subtract, multiply, divide])
-    return "".join(block.text for block in answer.content if isinstance(block, TextContent))
-
-
-def serve_http(port: int) -> None:
-    """Serve on *port*, or on any free one for 0, and print the URL."""
-    import uvicorn  # here, because over stdio nobody needs it
-
-    with socket.create_server(("127.0.0.1", port)) as listener:
-        print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
-        config = uvicorn.Config(server.asgi(), log_level="warning", timeout_graceful_shutdown=1)
-        uvicorn.Server(config).run(sockets=[listener])
+    return answer.text
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A calculator that thinks with your model.")
     parser.add_argument("--http", type=int, nargs="?", const=0, metavar="PORT", help="any free port by default")
     port = parser.parse_args().http
-    server.run_stdio() if port is None else serve_http(port)
+    server.run_stdio() if port is None else server.run_http(port)

@@ -7,7 +7,6 @@ from hello_server import server
 
 from mcp_host import Client, McpError, StreamableHttp
 from mcp_host.errors import ConnectFailed, ServerError
-from mcp_host.types import TextContent
 
 
 async def greet(url: str, tool: str) -> str:
@@ -21,7 +20,7 @@ async def greet(url: str, tool: str) -> str:
         return f"the server refused: {exc}"
     except McpError as exc:  # everything else that this library raises
         return f"it failed: {exc}"
-    return "".join(block.text for block in result.content if isinstance(block, TextContent))
+    return result.text
 
 
 async def main() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import anyio
 
 from mcp_host import Client, Stdio
-from mcp_host.types import TextContent
 
 SERVER = Path(__file__).with_name("hello_server.py")
 
@@ -20,9 +19,7 @@ async def main() -> None:
             print(f"it offers {tool.name}: {tool.description}")
 
         result = await client.call_tool("greet", {"name": "Ada"})
-        for block in result.content:
-            if isinstance(block, TextContent):
-                print(block.text)
+        print(result.text)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 
 from mcp_host import Allow, Client, Deny, Sampling, SamplingLimits, SamplingRequest, Stdio, ask_in_terminal
-from mcp_host.types import CreateMessageResult, TextContent
+from mcp_host.types import CreateMessageResult
 
 SERVER = Path(__file__).with_name("calculator_server.py")
 TRUSTED = {"add", "subtract", "multiply", "divide"}
@@ -32,7 +32,7 @@ async def main() -> None:
     async with Client(Stdio([sys.executable, str(SERVER)]), sampling=sampling) as client:
         result = await client.call_tool("solve", {"problem": "What is 2 + 2?"})
         print("refused:" if result.is_error else "answered:", end=" ")
-        print(*(block.text for block in result.content if isinstance(block, TextContent)))
+        print(result.text)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 
 from mcp_host import Client, Sampling, SamplingRequest, Stdio, ToolCall, always
-from mcp_host.types import CreateMessageResult, TextContent, ToolResultContent
+from mcp_host.types import CreateMessageResult, ToolResultContent
 
 SERVER = Path(__file__).with_name("calculator_server.py")
 
@@ -19,15 +19,11 @@ async def model(request: SamplingRequest) -> CreateMessageResult:
     print(f"{request.server} asks, with {len(request.messages)} messages and {len(request.tools)} tools")
     if not isinstance(latest[0], ToolResultContent):
         return request.calls(ToolCall("multiply", {"a": 6, "b": 4}), ToolCall("multiply", {"a": 3, "b": 6}))
-    numbers = [text_of(block) for block in latest if isinstance(block, ToolResultContent)]
+    numbers = [block.text for block in latest if isinstance(block, ToolResultContent)]
     print(f"its tools say {' and '.join(numbers)}")
     if len(numbers) == 2:
         return request.call("add", a=float(numbers[0]), b=float(numbers[1]))
     return request.reply(f"There are {float(numbers[0]):g} legs.")
-
-
-def text_of(result: ToolResultContent) -> str:
-    return "".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
 async def main() -> None:
@@ -36,7 +32,7 @@ async def main() -> None:
     async with Client(Stdio([sys.executable, str(SERVER)]), sampling=sampling) as client:
         print(f"sampling mode: {client.sampling_mode}")
         result = await client.call_tool("solve", {"problem": "Six dogs and three ants: how many legs?"})
-        print(*(block.text for block in result.content if isinstance(block, TextContent)))
+        print(result.text)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import anyio
 
 from mcp_host import Client, Stdio
 from mcp_host.testing import Server
-from mcp_host.types import CallToolResult, TextContent
 
 SERVER = Path(__file__).with_name("hello_server.py")
 
@@ -23,8 +22,8 @@ async def tell_time() -> str:
 
 
 async def show(client: Client, tool: str, arguments: dict[str, str]) -> None:
-    result: CallToolResult = await client.call_tool(tool, arguments)
-    print(*(f"{client.server_info.name}: {block.text}" for block in result.content if isinstance(block, TextContent)))
+    result = await client.call_tool(tool, arguments)
+    print(f"{client.server_info.name}: {result.text}")
 
 
 async def main() -> None:

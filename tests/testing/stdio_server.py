@@ -8,7 +8,7 @@ import sys
 
 from anyio import sleep_forever
 
-from mcp_host.testing import Context, Server, text_of
+from mcp_host.testing import Context, Server
 
 server = Server("child")
 
@@ -16,7 +16,7 @@ server = Server("child")
 @server.tool
 async def ask(ctx: Context, question: str) -> str:
     """Ask the host's model."""
-    return text_of(await ctx.sample(question))
+    return (await ctx.sample(question)).text
 
 
 @server.tool

@@ -8,7 +8,7 @@ import pytest
 from anyio import Event, fail_after, move_on_after
 from pydantic import BaseModel, Field
 
-from mcp_host.testing import ClientError, Context, Server, ToolError, text_of
+from mcp_host.testing import ClientError, Context, Server, ToolError
 from mcp_host.types import ModelHint, ModelPreferences, SamplingMessage, TextContent, Tool
 from tests.testing.raw import Raw, talk
 
@@ -52,7 +52,7 @@ class Nested(BaseModel):
 
 @server.tool
 async def ask(ctx: Context) -> str:
-    return text_of(await ctx.sample("Why?"))
+    return (await ctx.sample("Why?")).text
 
 
 @server.tool
@@ -74,7 +74,7 @@ async def ask_in_full(ctx: Context) -> str:
 
 @server.tool
 async def loop(ctx: Context, max_turns: int = 9) -> str:
-    return text_of(await ctx.sample_loop("6 + 7?", tools={"add": add, "half": halve}, max_turns=max_turns))
+    return (await ctx.sample_loop("6 + 7?", tools={"add": add, "half": halve}, max_turns=max_turns)).text
 
 
 @server.tool
@@ -451,7 +451,7 @@ async def test_a_conversation_that_an_older_revision_cannot_write_is_not_sent() 
     @old.tool
     async def two_blocks(ctx: Context) -> str:
         block = TextContent(text="a")
-        return text_of(await ctx.sample(SamplingMessage(role="user", content=[block, block])))
+        return (await ctx.sample(SamplingMessage(role="user", content=[block, block]))).text
 
     with fail_after(5):
         async with talk(old, version="2025-06-18") as raw:
@@ -483,7 +483,7 @@ async def test_the_tools_of_one_answer_run_at_the_same_time() -> None:
 
     @together.tool
     async def both(ctx: Context) -> str:
-        return text_of(await ctx.sample_loop("Meet!", tools=[meet]))
+        return (await ctx.sample_loop("Meet!", tools=[meet])).text
 
     with fail_after(5):
         async with talk(together) as raw:

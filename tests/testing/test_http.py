@@ -14,7 +14,7 @@ import uvicorn
 from anyio import create_task_group, fail_after
 from pydantic_core import to_json
 
-from mcp_host.testing import Context, Server, text_of
+from mcp_host.testing import Context, Server
 from tests.testing.raw_http import ACCEPT, INITIALIZE, Peer, Response, Stream, Wire, call, request, served
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ def asking() -> Server:
     @server.tool
     async def ask(ctx: Context) -> str:
         await ctx.progress(1)
-        return text_of(await ctx.sample("Why?"))
+        return (await ctx.sample("Why?")).text
 
     @server.tool
     def echo() -> str:

@@ -9,7 +9,7 @@ import pytest
 from anyio import fail_after
 from pydantic import Field
 
-from mcp_host.testing import Context, Server, text_of
+from mcp_host.testing import Context, Server
 from mcp_host.types import (
     BlobResourceContents,
     GetPromptResult,
@@ -62,7 +62,7 @@ def broken() -> str:
 
 @server.resource("r://modelled")
 async def modelled(ctx: Context) -> str:
-    return text_of(await ctx.sample("Why?"))
+    return (await ctx.sample("Why?")).text
 
 
 @server.resource_template("notes://{year}/{title}", mime_type="text/plain")

@@ -12,7 +12,7 @@ import pytest
 from anyio import create_task_group, fail_after
 
 from mcp_host import Client, Elicitation, FormRequest, Sampling, Stdio, StreamableHttp, ToolCall, always
-from mcp_host.testing import Context, ScriptedModel, Server, text_of
+from mcp_host.testing import Context, ScriptedModel, Server
 from mcp_host.transports.base import Transport
 from mcp_host.types import CallToolResult, ElicitResult, ProgressNotificationParams, TextContent, ToolResultContent
 
@@ -34,7 +34,7 @@ def calculator() -> Server:
     async def solve(ctx: Context, problem: str) -> str:
         """Solve a problem in words."""
         await ctx.progress(0, message="asking")
-        return text_of(await ctx.sample_loop(problem, tools=[add, divide]))
+        return (await ctx.sample_loop(problem, tools=[add, divide])).text
 
     @server.tool
     async def confirm(ctx: Context) -> str:
@@ -169,7 +169,7 @@ async def test_every_older_revision_is_spoken_to_the_end(version: str) -> None:
 
     @server.tool
     async def ask(ctx: Context) -> str:
-        return text_of(await ctx.sample("Why?"))
+        return (await ctx.sample("Why?")).text
 
     sampling = Sampling(with_tools=ScriptedModel("Because."), approve=always)
     with fail_after(20):
@@ -197,7 +197,7 @@ async def test_a_stream_that_was_cut_is_resumed_by_the_client() -> None:
     async def cut(ctx: Context) -> str:
         runs.append(1)
         await server.drop_streams(retry=0.01)
-        return text_of(await ctx.sample("Still there?"))
+        return (await ctx.sample("Still there?")).text
 
     sampling = Sampling(with_tools=ScriptedModel("Yes."), approve=always)
     with fail_after(20):

@@ -14,7 +14,6 @@ import anyio
 
 from mcp_host.cli import commands, demo, outcomes
 from mcp_host.cli.arguments import Options, UsageError, parse
-from mcp_host.cli.models import MODELS
 from mcp_host.cli.page import Page
 from mcp_host.errors import McpError
 
@@ -49,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _carry_out(options: Options) -> int:
     page = Page(sys.stdout)
     if options.verb == "demo":
-        anyio.run(demo.run, MODELS[options.model or ""], page)
+        assert options.model is not None, "the arguments have a default for it"
+        anyio.run(demo.run, options.model, page)
         return outcomes.OK
     report = anyio.run(commands.run, options)
     if options.json:

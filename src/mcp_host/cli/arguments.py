@@ -13,6 +13,8 @@ from pydantic_core import from_json
 
 from mcp_host.cli.models import MODELS
 from mcp_host.cli.outcomes import MEANINGS
+from mcp_host.limits import Limits
+from mcp_host.sampling import Handler
 from mcp_host.version import __version__
 
 NAME = "mcp-host"
@@ -57,6 +59,12 @@ VARIABLE = re.compile(r"([^=]+)=(.*)", re.DOTALL)
 
 CHOICES = f"the models there are: {', '.join(MODELS)}; those of providers come in a later release"
 
+DEFAULTS = Limits()
+PATIENCE = (
+    f"how long to wait for a connection ({DEFAULTS.connect_timeout:g} by default),"
+    f" and for a server that is silent about a call ({DEFAULTS.timeout:g})"
+)
+
 KINDS: Mapping[type, str] = {
     list: "an array",
     str: "a string",
@@ -84,7 +92,7 @@ class Options:
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
     json: bool = False
-    model: str | None = None
+    model: Handler | None = None
     tool: str = ""
     arguments: JSONObject = field(default_factory=dict)
 
@@ -176,7 +184,7 @@ def _parser(verb: str) -> _Parser:
 def _add_server_options(parser: _Parser) -> None:
     add = parser.add_argument
     add("--json", action="store_true", help="print one JSON document, in the spelling of the protocol")
-    add("--timeout", type=_seconds, metavar="SECONDS", help="for connecting (30), and for the server's silence (120)")
+    add("--timeout", type=_seconds, metavar="SECONDS", help=PATIENCE)
     add("-H", "--header", type=_header, action="append", default=[], metavar="NAME=VALUE", help="sent to a URL")
     add("-e", "--env", type=_variable, action="append", default=[], metavar="NAME=VALUE", help="given to a command")
 
@@ -239,7 +247,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _model(text: str) -> str:
+def _model(text: str) -> Handler:
     if text not in MODELS:
         raise argparse.ArgumentTypeError(f"there is no model {text!r}; {CHOICES}")
-    return text
+    return MODELS[text]

@@ -16,7 +16,6 @@ from mcp_host.sampling import SamplingRequest, ToolCall
 from mcp_host.types import (
     CreateMessageResult,
     SamplingMessage,
-    TextContent,
     Tool,
     ToolResultContent,
     ToolUseContent,
@@ -70,7 +69,7 @@ def _progress(request: SamplingRequest) -> tuple[Problem, Expression]:
 def _last_question(messages: Sequence[SamplingMessage]) -> tuple[str, Sequence[SamplingMessage]]:
     """The last thing that the user said, and the messages after it."""
     for index in reversed(range(len(messages))):
-        text = "\n".join(block.text for block in messages[index].content if isinstance(block, TextContent))
+        text = messages[index].text
         if text and messages[index].role == "user":
             return text, messages[index + 1 :]
     raise NoArithmetic("I can only do arithmetic, and there is no question")
@@ -108,13 +107,12 @@ def _results(
 
 
 def _number(use: ToolUseContent, result: ToolResultContent) -> float:
-    text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
     if result.is_error:
-        raise NoArithmetic(f"I cannot finish this: {use.name} says {excerpt(text, QUOTED)}")
+        raise NoArithmetic(f"I cannot finish this: {use.name} says {excerpt(result.text, QUOTED)}")
     try:
-        number = float(text)
+        number = float(result.text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise NoArithmetic(f"I cannot finish this: {use.name} answered no number but {excerpt(text, QUOTED)}")
+        raise NoArithmetic(f"I cannot finish this: {use.name} answered no number but {excerpt(result.text, QUOTED)}")
     return tidy(number)

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TextIO, TypeAlias, TypeVar
 
 from mcp_host.cli.arguments import Options, UsageError
-from mcp_host.cli.models import MODELS
 from mcp_host.cli.outcomes import complain
 from mcp_host.cli.page import Page, clean
 from mcp_host.cli.reports import CallResult, Document, Inspection, ToolList
@@ -101,7 +100,7 @@ def _transport(options: Options) -> Transport:
 
 
 def _sampling(options: Options) -> Sampling | None:
-    return None if options.model is None else Sampling(with_tools=MODELS[options.model], approve=always)
+    return None if options.model is None else Sampling(with_tools=options.model, approve=always)
 
 
 def _limits(options: Options) -> Limits:

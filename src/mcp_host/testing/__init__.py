@@ -2,7 +2,6 @@
 
 from mcp_host.testing.context import Context
 from mcp_host.testing.errors import ClientError, NotDeclared, RequestError, ToolError
-from mcp_host.testing.loop import text_of
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.testing.scripted import ScriptedPeer
 from mcp_host.testing.server import Server
@@ -16,5 +15,4 @@ __all__ = [
     "ScriptedPeer",
     "Server",
     "ToolError",
-    "text_of",
 ]

@@ -45,11 +45,6 @@ def tools_by_name(tools: Tools) -> dict[str, FunctionTool]:
     return {tool.definition.name: tool for tool in made}
 
 
-def text_of(answer: CreateMessageResult) -> str:
-    """What the model said in words; empty if it said nothing in words."""
-    return "\n\n".join(block.text for block in answer.content if isinstance(block, TextContent))
-
-
 def tool_uses(answer: CreateMessageResult) -> list[ToolUseContent]:
     """What the model wants to be run, in its order."""
     return [block for block in answer.content if isinstance(block, ToolUseContent)]

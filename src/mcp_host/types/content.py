@@ -1,5 +1,6 @@
 """Content blocks: the pieces that messages, prompts and tool results are made of."""
 
+from collections.abc import Iterable
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
@@ -46,6 +47,11 @@ class TextContent(Model):
     text: str
     annotations: Annotations | None = None
     meta: Annotated[Meta, SINCE_2025_06_18] = None
+
+
+def words(blocks: Iterable[object]) -> str:
+    """The text blocks among *blocks*, one after the other on lines of their own; "" where there are none."""
+    return "\n".join(block.text for block in blocks if isinstance(block, TextContent))
 
 
 class ImageContent(Model):

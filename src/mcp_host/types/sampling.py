@@ -31,7 +31,7 @@ from mcp_host.types.base import (
     Number,
     ShapeSince,
 )
-from mcp_host.types.content import KNOWN_TYPES, AudioContent, ContentBlock, ImageContent, Role, TextContent
+from mcp_host.types.content import KNOWN_TYPES, AudioContent, ContentBlock, ImageContent, Role, TextContent, words
 from mcp_host.types.messages import InputCall, TaskAugmentedRequestParams
 from mcp_host.types.tools import Tool
 
@@ -63,6 +63,11 @@ class ToolResultContent(Model, since="2025-11-25"):
     structured_content: Annotated[object, NOT_AN_OBJECT] = None
     is_error: bool | None = None
     meta: Meta = None
+
+    @property
+    def text(self) -> str:
+        """The words among *content*: its text blocks, on lines of their own."""
+        return words(self.content)
 
     @model_validator(mode="before")
     @classmethod
@@ -108,6 +113,11 @@ class SamplingMessage(Model):
     role: Role
     content: OneOrMore
     meta: Annotated[Meta, SINCE_2025_11_25] = None
+
+    @property
+    def text(self) -> str:
+        """The words among *content*: its text blocks, on lines of their own."""
+        return words(self.content)
 
     if TYPE_CHECKING:
 
@@ -191,6 +201,11 @@ class CreateMessageResult(Model):
     model: str
     stop_reason: str | None = None
     meta: Meta = None
+
+    @property
+    def text(self) -> str:
+        """The words among *content*: its text blocks, on lines of their own."""
+        return words(self.content)
 
     if TYPE_CHECKING:
 

@@ -12,7 +12,7 @@ from mcp_host.types.base import (
     Meta,
     Model,
 )
-from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent
+from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent, words
 from mcp_host.types.messages import CacheableResult, NotificationParams, PaginatedResult, Result, TypedNotification
 
 
@@ -53,6 +53,11 @@ class CallToolResult(Result):
     content: Array[ReceivedContent]
     structured_content: Annotated[object, SINCE_2025_06_18, NOT_AN_OBJECT] = None
     is_error: bool | None = None
+
+    @property
+    def text(self) -> str:
+        """The words among *content*: its text blocks, on lines of their own."""
+        return words(self.content)
 
 
 class ListToolsResult(PaginatedResult, CacheableResult):
