@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -24,8 +26,10 @@ from tests.cli.terminals import Terminal
 
 SERVER = ["--", sys.executable, str(everything.__file__)]
 MCP_HOST = [sys.executable, "-m", "mcp_host.cli"]
+PYTHON = Path(sys.executable).name  # what a server is called that it runs
 PATIENCE = 30.0  # seconds for a child process that has to import everything, on a busy machine
 
+NO_METHOD = {"error": {"code": -32601, "message": "Method not found"}}
 UNKNOWN = {"error": {"code": -32602, "message": "no\x1b[2J such tool"}}
 
 Captured = pytest.CaptureFixture[str]
@@ -148,13 +152,23 @@ def test_inspect_shows_all_that_a_server_says_of_itself(url: str, capsys: Captur
     ]
 
 
-def test_inspect_leaves_out_what_the_server_cannot_list(capsys: Captured) -> None:
-    unknown = {"error": {"code": -32601, "message": "Method not found"}}
-    answers = {"resources_list": {"result": {"resources": []}}, "resources_templates_list": unknown}
-
+@pytest.mark.parametrize(
+    ("answers", "headings"),
+    [
+        ({"resources_list": {"result": {"resources": []}}, "resources_templates_list": NO_METHOD}, ["Resources (0)"]),
+        (
+            {"resources_list": NO_METHOD, "resources_templates_list": {"result": {"resourceTemplates": []}}},
+            ["Resource templates (0)"],
+        ),
+    ],
+    ids=["no templates", "only templates"],
+)
+def test_inspect_leaves_out_what_the_server_cannot_list(
+    answers: dict[str, object], headings: list[str], capsys: Captured
+) -> None:
     assert main(["inspect", *scripted({"resources": {}}, **answers)]) == 0
 
-    assert [line for line in capsys.readouterr().out.splitlines() if "(" in line] == ["Resources (0)"]
+    assert [line for line in capsys.readouterr().out.splitlines() if line.endswith(")")] == headings
 
 
 # For programs
@@ -200,6 +214,15 @@ def test_a_failed_tool_is_a_document_and_exit_code_1(url: str, capsys: Captured)
     assert (json.loads(out), err) == ({"content": [{"type": "text", "text": text}], "isError": True}, "")
 
 
+def test_a_program_may_take_the_output_where_it_wants(url: str) -> None:
+    output = StringIO()
+
+    with redirect_stdout(output):
+        assert main(["call", url, "add", '{"a": 1}']) == 0
+
+    assert output.getvalue() == "2\n"
+
+
 # Both kinds of target
 
 
@@ -223,7 +246,7 @@ def test_options_may_stand_anywhere_before_the_command(url: str, capsys: Capture
 
 
 def test_a_server_gets_no_model_unless_it_is_lent_one(capsys: Captured) -> None:
-    calculator = ["--", sys.executable, str(Path("examples/calculator_server.py").resolve())]
+    calculator = ["--", sys.executable, str(Path(__file__).parents[2] / "examples" / "calculator_server.py")]
     solve = ["call", "solve", '{"problem": "2 * (3 + 4)"}']
 
     assert main([*solve, *calculator]) == 1
@@ -245,7 +268,7 @@ def test_a_server_gets_no_model_unless_it_is_lent_one(capsys: Captured) -> None:
         (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
         (["tools", "--"], 2, "there is no command after --"),
         (["tools", "http://x", "y"], 2, "'y' is one word too many"),
-        (["tools", "http://"], 2, ""),
+        (["tools", "http://"], 2, "not the URL of an HTTP server: "),
         (["tools", "http://x", "-H", "secret"], 2, "argument -H/--header: not of the form NAME=VALUE"),
         (["tools", "http://x", "-e", "A=b"], 2, "--env is for a command; a URL takes --header"),
         (["tools", "-H", "A=b", *SERVER], 2, "headers are for a URL; a command takes --env"),
@@ -258,10 +281,10 @@ def test_a_server_gets_no_model_unless_it_is_lent_one(capsys: Captured) -> None:
         (["call", "add", "null", *SERVER], 2, 'the arguments are a JSON object, like {"name": "value"}, and this is null'),
         (["call", "add", "--model", "gpt-5", *SERVER], 2, "argument --model: there is no model 'gpt-5'; the models there are: arithmetic; "),
         (["demo", "--model", "gpt-5"], 2, "argument --model: there is no model 'gpt-5'; the models there are: arithmetic; "),
-        (["tools", *scripted({"prompts": {}})], 2, ""),
+        (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} did not advertise tools, which tools/list needs"),
         (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
-        (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, ""),
-        (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, ""),
+        (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr ends:"),
+        (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} did not finish the handshake within 0.2 s"),
         (["call", "t", *scripted({"tools": {}}, tools_call=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
         (["inspect", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
         (["tools", *scripted({}, initialize={"result": {}})], 6, "malformed InitializeResult: "),
@@ -328,6 +351,7 @@ def test_a_defect_of_ours_is_told_from_a_failed_tool(
     assert capsys.readouterr().err.endswith("KeyError: 'tools'\n")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="FIFOs and SIGINT are POSIX's")
 def test_ctrl_c_ends_a_call_with_130_and_without_a_traceback(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
