@@ -54,4 +54,4 @@ lock: setup  ## requirements-dev.lock, anew from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --all-extras --no-emit-index-url --no-header --output-file requirements-dev.lock --upgrade pyproject.toml
 
 clean:  ## remove what was made
-	@rm -rf $(VENV) build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .interop build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

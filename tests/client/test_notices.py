@@ -70,6 +70,7 @@ async def test_changes_come_typed_and_in_order_and_one_that_waits_already_is_not
         PromptListChangedNotification,
         ResourceListChangedNotification,
     ]
+    assert seen[0] == ToolListChangedNotification()
     assert isinstance(seen[1], ResourceUpdatedNotification)
     assert seen[1].params == ResourceUpdatedNotificationParams(uri="a:b")
     assert client.counters == {"coalesced notifications": 2}

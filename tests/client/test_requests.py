@@ -237,11 +237,14 @@ async def test_a_tool_that_runs_only_as_a_task_is_refused_here() -> None:
     ("ask", "code", "data", "error"),
     [
         (lambda client: client.read_resource("a:b"), -32002, {"uri": "a:b"}, ResourceNotFound),
+        (lambda client: client.read_resource("a:b"), -32602, {"uri": "a:b"}, ResourceNotFound),
+        (lambda client: client.read_resource("a:b"), -32602, {"uri": "c:d"}, ServerError),
+        (lambda client: client.read_resource("a:b"), -32602, None, ServerError),
         (lambda client: client.call_tool("x"), -32002, None, ServerError),
         (lambda client: client.call_tool("x"), -32042, {"elicitations": []}, UrlElicitationRequired),
         (lambda client: client.ping(), -32600, None, ServerError),
     ],
-    ids=["no-resource", "another-32002", "url-elicitation", "ping"],
+    ids=["no-resource", "no-such-uri", "another-uri", "no-uri", "another-32002", "url-elicitation", "ping"],
 )
 async def test_errors_with_a_meaning_of_their_own_are_typed(
     ask: Ask, code: int, data: object, error: type[ServerError]

@@ -121,7 +121,7 @@ class Connection:
         era = session.era
         reply = await self.link.ask(method, era.dress(method, params), era.headers(method), patience, on_report)
         if isinstance(reply, Failure):
-            raise server_error(method, reply)
+            raise server_error(method, params, reply)
         return era.read(reply.result).value
 
     # A lost session

@@ -57,7 +57,7 @@ class Handshake:
         if isinstance(reply, Failure):
             if (other := counter_offer(reply)) and other != version:
                 return await self._initialize(epoch, tools=tools, version=other)
-            raise server_error("initialize", reply)
+            raise server_error("initialize", params, reply)
         result = InitializeResult.from_wire(reply.result)
         era = accept(result.protocol_version)
         await self._confirm(era.headers("notifications/initialized"))

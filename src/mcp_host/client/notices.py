@@ -142,4 +142,5 @@ def _completion_to(callback: OnElicitationComplete) -> Deliver:
 
 
 def _wire(notification: Notification) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "method": notification.method, "params": notification.params}
+    params = {"params": notification.params} if notification.params else {}  # absent stays absent
+    return {"jsonrpc": "2.0", "method": notification.method} | params
