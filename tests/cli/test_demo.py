@@ -131,6 +131,16 @@ def test_a_server_that_does_not_start_is_an_error(
     assert capsys.readouterr().err == f"mcp-host: {SERVER} --http ended before it served\n"
 
 
+def test_a_server_that_never_listens_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "STARTING", 0)
+
+    assert main(["demo"]) == 3
+
+    assert capsys.readouterr().err == f"mcp-host: {SERVER} --http did not start within 0 s\n"
+
+
 def test_an_installed_package_brings_the_example_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["force-include"] == {f"examples/{SERVER}": f"mcp_host/cli/{SERVER}"}

@@ -9,8 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from subprocess import DEVNULL
 
-from anyio import move_on_after, open_process
+from anyio import IncompleteRead, move_on_after, open_process
 from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from mcp_host.cli.dialogue import Narrated, tell_call, tell_handshake, tell_result
 from mcp_host.cli.page import Page
@@ -22,6 +23,7 @@ from mcp_host.transports.stdio import Stdio
 
 SERVER = "calculator_server.py"
 PROBLEM = "What is (3 + 4) * (10 - 4) / 2?"
+LONGEST_LINE = 1000  # bytes of a URL on 127.0.0.1
 STARTING = 20.0  # seconds for the server to listen; a cold machine takes some to import everything
 
 
@@ -65,14 +67,13 @@ async def _serving(script: Path) -> AsyncIterator[str]:
 
 async def _first_line(process: Process) -> str:
     assert process.stdout is not None, "it is a pipe by default"
-    line = b""
-    with move_on_after(STARTING) as scope:
-        async for chunk in process.stdout:
-            line += chunk
-            if b"\n" in line:
-                return line.decode().strip()
-    reason = f"did not start within {STARTING:g} s" if scope.cancelled_caught else "ended before it served"
-    raise ConnectFailed(f"{SERVER} --http {reason}")
+    with move_on_after(STARTING):
+        try:
+            line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", LONGEST_LINE)
+        except IncompleteRead as exc:
+            raise ConnectFailed(f"{SERVER} --http ended before it served") from exc
+        return line.decode().strip()
+    raise ConnectFailed(f"{SERVER} --http did not start within {STARTING:g} s")
 
 
 async def _dialogue(transport: Transport, model: Handler, page: Page) -> None:
