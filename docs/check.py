@@ -1,0 +1,179 @@
+"""`make docs`: the pages say what is true. Links and names exist, snippets run, generated pages are fresh."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import reference
+from pages import Page, read
+from source import SOURCE, statements, targets
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = SOURCE / "mcp_host"
+
+FILE = re.compile(r"[\w.-]*/[\w./-]+|[\w-]+\.(?:py|md|toml|lock|json|mjs|txt)")
+MEMBER = re.compile(r"([A-Z]\w+)\.(\w+)(?:\(.*\))?")
+MAKE = re.compile(r"\bmake ([a-z]+)")
+SHELL = frozenset({"sh", "console"})
+RUN = frozenset({"python", "console"})
+
+
+def main() -> int:
+    """Check every page; print what is wrong, with its place."""
+    pages = [read(path) for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])]
+    problems = [*stale(), *untrue_layers(), *untrue_environment()]
+    for page in pages:
+        problems += [*dead_links(page), *unknown_targets(page)]
+        if page.path.name not in reference.PAGES:
+            problems += [*unknown_files(page), *unknown_members(page)]
+    for page in pages:
+        if any(block.language in RUN for block in page.blocks):
+            problems += failing_snippets(page)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    print(f"docs: {len(pages)} pages, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+def stale() -> Iterator[str]:
+    """Generated pages that the generator would write differently."""
+    for name, write in reference.PAGES.items():
+        path = reference.HERE / name
+        if not path.exists() or path.read_text(encoding="utf-8") != write():
+            yield f"docs/{name}: not what the docstrings say; run .venv/bin/python docs/reference.py"
+
+
+def untrue_layers() -> Iterator[str]:
+    """Rows of the table of layers that the test of the architecture has otherwise."""
+    sys.path.insert(0, str(ROOT))
+    from tests.test_architecture import MAY_IMPORT
+
+    page = (reference.HERE / "how-it-works.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page.partition("## One call")[0], re.MULTILINE))
+    said = {package: set(re.findall(r"`(\w+)`", others)) for package, others in rows.items()}
+    for package in sorted({*said, *MAY_IMPORT}):
+        if said.get(package) != MAY_IMPORT.get(package):
+            yield f"docs/how-it-works.md: the layers of {package} are not those of tests/test_architecture.py"
+
+
+def untrue_environment() -> Iterator[str]:
+    """Variables that a child inherits and the page on security does not name, or the other way round."""
+    page = (reference.HERE / "security.md").read_text(encoding="utf-8")
+    section = page.partition("## The environment of a child")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([A-Z_]+)`", section))
+    inherited = set(inherited_names())
+    if named != inherited:
+        yield f"docs/security.md: what a child inherits differs in {', '.join(sorted(named ^ inherited))}"
+
+
+def inherited_names() -> Iterator[str]:
+    """What a child inherits, on Windows and elsewhere: from both branches of the source."""
+    for node in ast.walk(ast.parse((PACKAGE / "transports" / "_child.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Assign) and targets(node) == ["INHERITED"]:
+            yield from (str(part.value) for part in ast.walk(node.value) if isinstance(part, ast.Constant))
+
+
+def dead_links(page: Page) -> Iterator[str]:
+    """Links to files that are not there, and to headings that are not there."""
+    for line, target in page.links():
+        if "://" in target:
+            continue  # the network is no part of the gate
+        file, _, anchor = target.partition("#")
+        path = (page.path.parent / file).resolve() if file else page.path
+        if not path.exists():
+            yield f"{place(page, line)}: there is no {target}"
+        elif anchor and path.suffix == ".md" and anchor not in read(path).anchors:
+            yield f"{place(page, line)}: there is no heading for {target}"
+
+
+def unknown_targets(page: Page) -> Iterator[str]:
+    """`make` targets that the Makefile does not have."""
+    there = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    shown = [(block.line, block.text) for block in page.blocks if block.language in SHELL]
+    for line, text in [*page.words(), *shown]:
+        yield from (
+            f"{place(page, line)}: there is no `make {name}`" for name in MAKE.findall(text) if name not in there
+        )
+
+
+def unknown_files(page: Page) -> Iterator[str]:
+    """Files in backticks that are neither in the checkout, nor in the package, nor made by the page's own blocks."""
+    made = {block.name for block in page.blocks}
+    for line, word in page.words():
+        if not FILE.fullmatch(word) or word in made or word in NO_FILES:
+            continue
+        if not any((base / word).exists() for base in (ROOT, PACKAGE, page.path.parent)):
+            yield f"{place(page, line)}: there is no file {word}"
+
+
+NO_FILES = frozenset({"sampling/createMessage", "elicitation/create", "roots/list", "tools/list", "tools/call"}) | {
+    *("resources/subscribe", "logging/setLevel", "prompts/get", "server/discover", "subscriptions/listen"),
+    *("notifications/cancelled", "notifications/initialized", "notifications/progress", "application/json"),
+    *("text/event-stream", "resources/read", "completion/complete"),
+}
+"""Methods of the protocol and media types, which look like paths."""
+
+
+def unknown_members(page: Page) -> Iterator[str]:
+    """``Class.member`` in backticks, where the package has the class and not the member."""
+    for line, word in page.words():
+        found = MEMBER.fullmatch(word)
+        if found and (has := classes().get(found[1])) is not None and found[2] not in has:
+            yield f"{place(page, line)}: {found[1]} has no {found[2]}"
+
+
+DEEPEST = 4  # classes that inherit from each other
+
+
+@cache
+def classes() -> dict[str, set[str]]:
+    """Every class of the package with what it defines, its bases' and its instances' attributes among it."""
+    own: dict[str, set[str]] = {}
+    bases: dict[str, set[str]] = {}
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                own.setdefault(node.name, set()).update(defined(node))
+                bases.setdefault(node.name, set()).update(ast.unparse(base) for base in node.bases)
+    for _ in range(DEEPEST):
+        for name, its in bases.items():
+            own[name] = own[name].union(*(own.get(base, set()) for base in its))
+    return own
+
+
+def defined(cls: ast.ClassDef) -> Iterator[str]:
+    for node in ast.walk(cls):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+    for statement, _ in statements([node for node in ast.walk(cls) if isinstance(node, ast.stmt)]):
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            yield from (name.removeprefix("self.") for name in targets(statement))
+
+
+def failing_snippets(page: Page) -> list[str]:
+    """What goes wrong in a page's snippets, which run in a process without a terminal."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("snippets.py")), str(page.path)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,  # else `ask_in_terminal` would ask whoever runs this
+    )
+    if done.returncode:
+        return [done.stderr.strip() or f"{page.path}: its snippets ended with code {done.returncode}"]
+    return []
+
+
+def place(page: Page, line: int) -> str:
+    return f"{page.path.relative_to(ROOT)}:{line}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
