@@ -17,7 +17,7 @@ from anyio.abc import Process
 
 from mcp_host.errors import ConnectFailed
 from mcp_host.transports._outbox import Pipe
-from mcp_host.transports._pipes import ReadEnd, WriteEnd, open_pipe
+from mcp_host.transports._pipes import WriteEnd, open_pipe, read_end
 
 if sys.platform == "win32":
     INHERITED = (
@@ -162,4 +162,4 @@ async def _start(command: Sequence[str], env: Mapping[str, str], cwd: str | Path
                 command, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd, start_new_session=True
             )
         ours.pop_all()
-        return PosixChild(process, WriteEnd(to_child), ReadEnd(from_child), ReadEnd(from_stderr))
+        return PosixChild(process, WriteEnd(to_child), read_end(from_child), read_end(from_stderr))

@@ -8,13 +8,16 @@ grandchild keeps its end open for ever.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
+from collections import deque
 from contextlib import suppress
 
 from anyio import ClosedResourceError, notify_closing, wait_readable, wait_writable
 
 CHUNK = 256 * 1024  # bytes read at once
+AHEAD = 4  # chunks read before anyone asks for them
 CAPACITY = 1024 * 1024  # of a pipe where the system lets us choose (Linux: 64 KiB unless asked)
 
 
@@ -48,7 +51,7 @@ class WriteEnd:
 
 
 class ReadEnd:
-    """The reading end of a pipe."""
+    """The reading end of a pipe, on any backend."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -66,6 +69,70 @@ class ReadEnd:
 
     async def close(self) -> None:
         self._fd = _close(self._fd)
+
+
+class WatchedReadEnd:
+    """The reading end of a pipe on asyncio: watched by the event loop from one read to the next.
+
+    Waiting anew for each read would cost two more system calls and one more turn of the loop.
+    """
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self._chunks: deque[bytes] = deque()
+        self._wake: asyncio.Future[None] | None = None
+        self._watching = False
+        self._watch()
+
+    async def read(self) -> bytes:
+        """Wait for the next bytes; empty at the end of the stream, or once closed."""
+        while not self._chunks:
+            if self._fd < 0:
+                return b""
+            self._wake = self._loop.create_future()
+            await self._wake
+        if len(self._chunks) == 1 and not self._chunks[0]:
+            return b""  # the end stays the end
+        chunk = self._chunks.popleft()
+        self._watch()
+        return chunk
+
+    async def close(self) -> None:
+        self._unwatch()
+        self._fd = _close(self._fd)
+        self._notify()
+
+    def _watch(self) -> None:
+        if not self._watching and self._fd >= 0 and len(self._chunks) < AHEAD:
+            self._loop.add_reader(self._fd, self._take)
+            self._watching = True
+
+    def _unwatch(self) -> None:
+        if self._watching:
+            self._loop.remove_reader(self._fd)
+            self._watching = False
+
+    def _take(self) -> None:
+        with suppress(BlockingIOError):
+            self._chunks.append(os.read(self._fd, CHUNK))
+            if not self._chunks[-1] or len(self._chunks) >= AHEAD:
+                self._unwatch()
+            self._notify()
+
+    def _notify(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+
+def read_end(fd: int) -> ReadEnd | WatchedReadEnd:
+    """The reading end that fits the running backend."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return ReadEnd(fd)
+    return WatchedReadEnd(fd)
 
 
 def open_pipe() -> tuple[int, int]:
