@@ -52,6 +52,11 @@ class Held(Generic[T]):
         self._value: T
         self._error: BaseException | None = None
 
+    @property
+    def leaving(self) -> bool:
+        """Whether somebody has asked to leave."""
+        return self._stop.is_set()
+
     async def enter(self) -> T:
         """Enter the context manager; raise what entering raised, bare.
 

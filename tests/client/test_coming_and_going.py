@@ -127,7 +127,8 @@ async def test_closing_ends_the_calls_in_flight() -> None:
     assert ended == [True]
 
 
-async def test_closing_while_another_task_connects_ends_the_connecting() -> None:
+@pytest.mark.parametrize("answers", [{}, {"sampling": sampling()}], ids=["no sampling", "sampling with tools"])
+async def test_closing_while_another_task_connects_ends_the_connecting(answers: dict[str, Any]) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.receive("initialize")
 
@@ -135,7 +136,8 @@ async def test_closing_while_another_task_connects_ends_the_connecting() -> None
         with pytest.raises(ConnectionClosed, match="closed while it was being opened"):
             await client.connect()
 
-    client = Client(ScriptedPeer(script))
+    peer = ScriptedPeer(script)
+    client = Client(peer, **answers)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(connect)
@@ -144,6 +146,8 @@ async def test_closing_while_another_task_connects_ends_the_connecting() -> None
 
     with pytest.raises(NotConnected):
         await client.call_tool("x")
+    assert [message["method"] for message in peer.heard] == ["initialize"]
+    assert client.warnings == []
 
 
 async def test_a_cancelled_connect_leaves_nothing_behind() -> None:

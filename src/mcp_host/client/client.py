@@ -117,7 +117,7 @@ class Client(Requests):
         except ConnectFailed:
             raise
         except ConnectionClosed as ended:
-            if not tools:
+            if not tools or self._held is None or self._held.leaving:  # the latter two: it was us who closed it
                 raise
             # A strict server may die of a capability that it does not know.
             self._registration.advertise_tools = False
