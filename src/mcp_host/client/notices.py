@@ -30,6 +30,7 @@ Change: TypeAlias = (
     | ResourceListChangedNotification
     | ResourceUpdatedNotification
 )
+"""What *on_change* is told: that a list has changed, or a resource that was subscribed to."""
 OnChange: TypeAlias = Callable[[Change], Awaitable[None]]
 OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], Awaitable[None]]
 Deliver: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]

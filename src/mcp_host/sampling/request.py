@@ -73,6 +73,7 @@ class SamplingRequest:
 
     @property
     def messages(self) -> list[SamplingMessage]:
+        """The whole conversation, oldest first. The last message is what to answer."""
         return self.params.messages
 
     @property
@@ -82,10 +83,12 @@ class SamplingRequest:
 
     @property
     def tool_choice(self) -> ToolChoice | None:
+        """Whether the model may (also where this is None), must or must not use tools."""
         return self.params.tool_choice
 
     @property
     def system_prompt(self) -> str | None:
+        """How the server would like the model to behave: a stranger's text."""
         return self.params.system_prompt
 
     @property
@@ -95,22 +98,27 @@ class SamplingRequest:
 
     @property
     def temperature(self) -> float | None:
+        """As the server would like it; the specification names no scale."""
         return self.params.temperature
 
     @property
     def stop_sequences(self) -> list[str] | None:
+        """Texts before which the model should stop, with the stop reason ``stopSequence``."""
         return self.params.stop_sequences
 
     @property
     def model_preferences(self) -> ModelPreferences | None:
+        """Which model the server would like. A wish: the choice is the host's."""
         return self.params.model_preferences
 
     @property
     def include_context(self) -> Literal["none", "thisServer", "allServers"] | None:
+        """What the server would like to be added. Nothing has to be: see above."""
         return self.params.include_context
 
     @property
     def metadata(self) -> dict[str, object] | None:
+        """For the provider of the model, in that provider's own words."""
         return self.params.metadata
 
     @property

@@ -35,6 +35,7 @@ ILLEGAL_ANSWER = "this client's model gave an answer that the request does not a
 TOOL_FIELDS = ("tools", "toolChoice", "tool_choice")  # the last is how drafts of SEP-1577 spelled it
 
 SamplingCallback: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Takes the params of a ``sampling/createMessage``; returns what `SamplingSession.respond` does."""
 
 
 class Sampling:

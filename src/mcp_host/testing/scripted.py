@@ -46,9 +46,11 @@ class ScriptedPeer:
 
     @property
     def name(self) -> str:
+        """What it calls itself in the handshake, and is called in errors."""
         return self._transport.name
 
     def open(self, limits: Limits) -> AbstractAsyncContextManager[Channel]:
+        """Begin a connection, and the script with it."""
         return self._transport.open(limits)
 
     # Hearing

@@ -40,6 +40,7 @@ class InProcess:
 
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[MemoryChannel]:
+        """Run *serve* in a task; cancel it on leaving."""
         to_server, server_inbox = create_memory_object_stream[bytes](CAPACITY)
         # Bounded by what the server has to say to one client: both ends are the same program.
         server_outbox, from_server = create_memory_object_stream[bytes](math.inf)

@@ -43,10 +43,12 @@ class Stdio:
 
     @property
     def name(self) -> str:
+        """The program's name, without its directory and arguments."""
         return Path(self.command[0]).name
 
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[StdioChannel]:
+        """Start the process; end it and all of its descendants on leaving."""
         child = await start(self.command, self.env, self.cwd)
         async with create_task_group() as tasks:
             channel = StdioChannel(self.name, child, Stderr(self.on_stderr), limits)
