@@ -146,6 +146,8 @@ def class_entry(named: Named, node: ast.ClassDef) -> Iterator[str]:
         yield python(call(named.name, constructor))
     yield render(named.doc)
     yield from [render(base.doc) for base in source.bases(named)[1:] if not is_public(base) and has_public(base)]
+    if named.name.endswith("Limits"):
+        yield f"[What each of them bounds](limits.md#{named.name.lower()})"
     if fields := list(field_lines(named, node)):
         yield "\n".join(fields)
     yield from methods(named)
@@ -220,7 +222,7 @@ def field_lines(named: Named, node: ast.ClassDef) -> Iterator[str]:
         if isinstance(found, ast.FunctionDef) and "property" in " ".join(source.decorators(found)):
             assert found.returns is not None, f"{name} is typed"
             yield bullet(f"{name}: {ast.unparse(found.returns)}", doc)
-        elif isinstance(found, ast.AnnAssign) and doc and "Limits" not in named.name:
+        elif isinstance(found, ast.AnnAssign) and doc and not named.name.endswith("Limits"):
             yield bullet(f"{name}: {ast.unparse(found.annotation)}", doc)
     for name, doc in source.attributes(named).items():
         yield bullet(name, doc)
