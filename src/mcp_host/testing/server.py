@@ -264,7 +264,7 @@ class Server:
         """
         from mcp_host.testing.stdio import run  # here, because only a program of its own needs it
 
-        run(self.converse, backend)
+        run(self._converse, backend)
 
     def asgi(self, *, json_response: bool = False, path: str = "/mcp") -> HttpApp:
         """This server as a plain ASGI application, its MCP endpoint at *path*.
@@ -274,7 +274,7 @@ class Server:
         """
         from mcp_host.testing.http import HttpApp  # here, because most servers never see HTTP
 
-        app = HttpApp(self.converse, json_response=json_response, path=path)
+        app = HttpApp(self._converse, json_response=json_response, path=path)
         self._apps.add(app)
         return app
 
@@ -321,7 +321,7 @@ class Server:
             await app.drop_streams(farewell)
 
     @contextmanager
-    def converse(self, session_of: Callable[[Catalog], Session]) -> Iterator[Session]:
+    def _converse(self, session_of: Callable[[Catalog], Session]) -> Iterator[Session]:
         """One client's conversation, from beginning to end, in the task of whoever serves it."""
         session = session_of(self._catalog)
         self._sessions[session] = Home()
@@ -335,7 +335,7 @@ class Server:
             outbox.send_nowait(encode(message))
 
         async with create_task_group() as tasks:
-            with self.converse(lambda catalog: Session(catalog, tasks, send, lambda id: None)) as session:
+            with self._converse(lambda catalog: Session(catalog, tasks, send, lambda id: None)) as session:
                 async for raw in inbox:
                     for message in decode(raw):
                         session.receive(message)
