@@ -139,10 +139,11 @@ def alias(written: ast.expr) -> str:
 
 
 def class_entry(named: Named, node: ast.ClassDef) -> Iterator[str]:
-    if "errors" in named.module:
+    if named.module == ERRORS or named.module.endswith(".errors"):
         parents = [base for base in source.bases(named)[1:2] if base.name != "Exception"]
         yield "".join(f"Base: [`{base.name}`](#{base.name.lower()})." for base in parents)
-    elif named.name not in MADE_FOR_USERS and (constructor := constructor_of(named, node)):
+    made_by_users = (named.module != ERRORS and named.name not in MADE_FOR_USERS) or named.name in RAISED_BY_HANDLERS
+    if made_by_users and (constructor := constructor_of(named, node)):
         yield python(call(named.name, constructor))
     yield render(named.doc)
     yield from [render(base.doc) for base in source.bases(named)[1:] if not is_public(base) and has_public(base)]
@@ -157,6 +158,10 @@ def class_entry(named: Named, node: ast.ClassDef) -> Iterator[str]:
 
 MADE_FOR_USERS = frozenset({"Context", "SamplingSession"})
 """Classes that nobody makes but the package: their constructors are no promise."""
+
+ERRORS = "mcp_host.errors"
+RAISED_BY_HANDLERS = frozenset({"InputRefused"})
+"""Errors that users make; the others only come to them."""
 
 
 def is_public(named: Named) -> bool:
@@ -233,7 +238,7 @@ def bullet(spelling: str, doc: str) -> str:
 
 
 def methods(named: Named) -> Iterator[str]:
-    if "errors" in named.module:
+    if named.module == ERRORS:
         return
     for name, pairs in source.members(named).items():
         nodes = [node for node, _ in pairs if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]

@@ -51,6 +51,10 @@ class Sampling:
 
     One object may serve any number of connections, and `anyio.run` calls one
     after another: its limits hold for all of them together.
+
+    Raises:
+        ValueError: There is no handler.
+        TypeError: *approve* cannot be called.
     """
 
     def __init__(
