@@ -172,7 +172,8 @@ def failing_snippets(page: Page) -> list[str]:
 
 
 def place(page: Page, line: int) -> str:
-    return f"{page.path.relative_to(ROOT)}:{line}"
+    path = page.path.relative_to(ROOT) if page.path.is_relative_to(ROOT) else page.path
+    return f"{path}:{line}"
 
 
 if __name__ == "__main__":

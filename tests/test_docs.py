@@ -1,0 +1,113 @@
+"""What checks the docs finds what is wrong with a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import check
+import pages
+import pytest
+import snippets
+
+
+def page(folder: Path, text: str) -> pages.Page:
+    path = folder / "page.md"
+    path.write_text(text, encoding="utf-8")
+    return pages.read(path)
+
+
+@pytest.mark.parametrize(
+    ("heading", "anchor"),
+    [
+        ("One call, from end to end", "one-call-from-end-to-end"),
+        ("`mcp_host.errors`", "mcp_hosterrors"),
+        ("Use a provider's SDK", "use-a-providers-sdk"),
+        ("See [this](there.md) - now", "see-this---now"),
+    ],
+)
+def test_a_heading_has_the_anchor_that_github_gives_it(heading: str, anchor: str) -> None:
+    assert pages.slug(heading) == anchor
+
+
+def test_what_stands_in_a_block_is_neither_a_heading_nor_a_link(tmp_path: Path) -> None:
+    read = page(tmp_path, "# One\n\n```sh\n# Two\n[three](four.md)\n```\n\n# One\n")
+
+    assert read.anchors == {"one", "one-1"}
+    assert list(read.links()) == []
+    assert read.blocks == [pages.Block(3, "sh", "", "# Two\n[three](four.md)\n", "One")]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[a](nowhere.md)", "1: there is no nowhere.md"),
+        ("# Here\n[a](#there)", "2: there is no heading for #there"),
+        ("[a](page.md#there)", "1: there is no heading for page.md#there"),
+        ("`make tea`", "1: there is no `make tea`"),
+        ("```sh\nmake tea\n```", "1: there is no `make tea`"),
+        ("`client/nothing.py`", "1: there is no file client/nothing.py"),
+        ("`Client.nothing`", "1: Client has no nothing"),
+    ],
+)
+def test_what_does_not_exist_is_found_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
+    read = page(tmp_path, text)
+    checks = (check.dead_links, check.unknown_targets, check.unknown_files, check.unknown_members)
+
+    found = [line for one in checks for line in one(read)]
+
+    assert found == [f"{read.path}:{problem}"]
+
+
+def test_what_exists_is_left_alone(tmp_path: Path) -> None:
+    text = (
+        "# Here\n[a](#here) [b](https://nowhere.example) `make test` `client/client.py` `Client.call_tool` `tools/call`"
+    )
+    read = page(tmp_path, text)
+
+    for one in (check.dead_links, check.unknown_targets, check.unknown_files, check.unknown_members):
+        assert list(one(read)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("```python\n1 / 0\n```", "page.md:1: ZeroDivisionError"),
+        ("```python\nprint(1)\n```\n\n```text\n2\n```", "page.md:1: SnippetError: it prints\n    1\n"),
+        ("```python\nx = 1\n```\n## Next\n```python\nx\n```", "page.md:5: NameError"),
+        ("```python examples/hello_server.py\nprint(1)\n```", "page.md:1: SnippetError: the example file"),
+        ("```console\n$ python -c 'raise SystemExit(3)'\n```", "page.md:1: SnippetError: python .* ended with code 3"),
+        ("```console\n$ python -c 'print(1)'\n2\n```", "page.md:1: SnippetError: it prints\n    1\n"),
+    ],
+)
+def test_a_snippet_that_is_not_as_the_page_says_fails_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(snippets.SnippetError, match=problem):
+        anyio.run(snippets.run_page, page(tmp_path, text))
+
+
+def test_snippets_run_in_order_and_await(tmp_path: Path) -> None:
+    text = """
+```python said.py
+print("said")
+```
+
+```console
+$ python said.py
+s...d
+```
+
+```python
+async with Client(transport) as client:
+    names = [tool.name for tool in await client.list_tools()]
+```
+
+```python
+print(names[0])
+```
+
+```text
+research
+```
+"""
+
+    assert anyio.run(snippets.run_page, page(tmp_path, text)) == 4
