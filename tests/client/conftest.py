@@ -1,0 +1,60 @@
+"""The specification as oracle: whatever the client said to a scripted peer is valid in the negotiated revision."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mcp_host.testing import ScriptedPeer
+from tests import spec
+
+
+class Overheard:
+    """What one peer heard, each message with the revision that was agreed on by then."""
+
+    def __init__(self) -> None:
+        self.revision = "2025-11-25"
+        self.messages: list[tuple[str, dict[str, Any]]] = []
+
+
+@pytest.fixture(autouse=True)
+def everything_said_is_valid(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if "MCP_SPEC_DIR" not in os.environ:
+        yield
+        return
+    peers: dict[int, Overheard] = {}
+    receive, send = ScriptedPeer.receive, ScriptedPeer.send
+
+    async def overhear(peer: ScriptedPeer, method: str | None = None) -> dict[str, Any]:
+        before = len(peer.heard)
+        try:
+            return await receive(peer, method)
+        finally:
+            overheard = peers.setdefault(id(peer), Overheard())
+            overheard.messages += [(overheard.revision, message) for message in peer.heard[before:]]
+
+    async def note_revision(peer: ScriptedPeer, message: dict[str, Any]) -> None:
+        result = message.get("result")
+        if isinstance(result, dict) and result.get("protocolVersion") in spec.REVISIONS:
+            peers.setdefault(id(peer), Overheard()).revision = result["protocolVersion"]
+        await send(peer, message)
+
+    monkeypatch.setattr(ScriptedPeer, "receive", overhear)
+    monkeypatch.setattr(ScriptedPeer, "send", note_revision)
+    yield
+
+    invalid = [said for peer in peers.values() for said in peer.messages if not valid(*said)]
+    assert invalid == []
+
+
+def valid(revision: str, message: dict[str, Any]) -> bool:
+    newer = revision >= "2025-11-25"
+    if "method" in message:
+        return spec.validator(revision, "ClientRequest" if "id" in message else "ClientNotification").is_valid(message)
+    if "error" in message:
+        return spec.validator(revision, "JSONRPCErrorResponse" if newer else "JSONRPCError").is_valid(message)
+    envelope = spec.validator(revision, "JSONRPCResultResponse" if newer else "JSONRPCResponse").is_valid(message)
+    return envelope and spec.validator(revision, "ClientResult").is_valid(message["result"])
