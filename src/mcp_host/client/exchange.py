@@ -45,6 +45,8 @@ class PendingExchange:
         self.epoch = epoch
         self.outcome: Outcome | None = None
         self.withdrawn = False
+        self.callers_own: McpError | None = None
+        """What the caller's callback raised: it comes out of the channel, and is no failure of the channel's."""
         self.scope = CancelScope()
         self._route = route
         self._on_report = on_report
@@ -85,6 +87,9 @@ class PendingExchange:
         try:
             while self._reports:
                 await self._on_report(self._reports.popleft())
+        except McpError as exc:
+            self.callers_own = exc
+            raise
         finally:
             self._reporting = False
             self.heard()

@@ -111,6 +111,8 @@ class Link:
             try:
                 await self._channel.request(exchange.request, headers, exchange)
             except McpError as exc:
+                if exc is exchange.callers_own:
+                    raise
                 failure = exc
         await exchange.progress()  # what came before the answer is delivered before the answer
         match exchange.outcome:

@@ -1,0 +1,46 @@
+"""What a caller's own progress callback raises is the caller's, whatever kind of error it is."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from mcp_host import Client
+from mcp_host.errors import ServerError
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import ProgressNotificationParams
+from tests.client.support import EMPTY, TOOLS
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), ServerError(5, "of another call")], ids=["any", "one of ours"])
+@pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "after the answer"])
+async def test_what_a_progress_callback_raises_ends_the_call_and_nothing_else(error: Exception, answered: bool) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        for done in (1, 2):
+            await peer.tell("notifications/progress", {"progressToken": call["id"], "progress": done})
+        if answered:
+            await peer.reply(call, EMPTY)
+        said.set()
+        await peer.receive()
+
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        seen.append(progress.progress)
+        await said.wait()
+        await anyio.wait_all_tasks_blocked()
+        raise error
+
+    said = anyio.Event()
+    seen: list[float] = []
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(type(error)) as caught:
+                await client.call_tool("slow", on_progress=on_progress)
+            await anyio.wait_all_tasks_blocked()
+
+    assert caught.value is error
+    assert seen == [1]
+    cancelled = [message for message in peer.heard if message["method"] == "notifications/cancelled"]
+    assert len(cancelled) == (not answered)
