@@ -8,7 +8,7 @@ import pytest
 from anyio import Event, fail_after, move_on_after
 from pydantic import BaseModel, Field
 
-from mcp_host.testing import ClientError, Context, Server, ToolError
+from mcp_host.testing import ClientError, Context, RequestError, Server, ToolError
 from mcp_host.types import ModelHint, ModelPreferences, SamplingMessage, TextContent, Tool
 from tests.testing.raw import Raw, talk
 
@@ -469,6 +469,32 @@ async def test_a_tool_sees_the_requests_meta_and_what_the_client_declared() -> N
     assert result["structuredContent"] == {
         "meta": {"com.example/k": 1},
         "declared": {"roots": {"listChanged": True}},
+    }
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_an_error_that_a_tool_of_the_loop_wants_to_be_the_answer_is_the_answer(at_once: int) -> None:
+    strict = Server("strict")
+
+    def refuse() -> str:
+        raise RequestError(-32050, "not like this", {"k": 1})
+
+    @strict.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.sample_loop("Go!", tools=[refuse])).text
+
+    with fail_after(5):
+        async with talk(strict) as raw:
+            call = await raw.start("ask")
+            await raw.reply(
+                await raw.receive(), answer(*(use(f"u{n}", "refuse") for n in range(at_once)), stop="toolUse")
+            )
+            refusal = await raw.receive()
+
+    assert refusal == {
+        "jsonrpc": "2.0",
+        "id": call,
+        "error": {"code": -32050, "message": "not like this", "data": {"k": 1}},
     }
 
 

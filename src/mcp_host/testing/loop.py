@@ -63,9 +63,12 @@ async def run_tools(
     async def run(index: int, use: ToolUseContent) -> None:
         results[index] = _answer(use, await _run(use, tools.get(use.name), context))
 
-    async with create_task_group() as tasks:
-        for index, use in enumerate(uses):
-            tasks.start_soon(run, index, use)
+    try:
+        async with create_task_group() as tasks:
+            for index, use in enumerate(uses):
+                tasks.start_soon(run, index, use)
+    except ExceptionGroup as group:  # holds nothing but a `RequestError` of a tool's own, or several
+        raise group.exceptions[0] from None
     return SamplingMessage(role="user", content=[results[index] for index in range(len(uses))])
 
 
