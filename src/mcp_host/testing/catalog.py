@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
+from mcp_host.protocol.codes import RESOURCE_NOT_FOUND
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.testing.dialect import given
 from mcp_host.testing.errors import RequestError
@@ -19,8 +20,6 @@ T = TypeVar("T")
 
 CompletionFunction: TypeAlias = Callable[[str, Mapping[str, str]], Sequence[str] | Awaitable[Sequence[str]]]
 """Takes what was typed so far and the arguments that are settled; returns the suggestions, best first."""
-
-RESOURCE_NOT_FOUND = -32002
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel, ValidationError
@@ -40,15 +40,12 @@ from mcp_host.types import (
 MAX_TOKENS = 1024
 MAX_TURNS = 64  # as many as a host lets pass with the defaults
 
-SEVERITY: Mapping[str, int] = {
-    level: rank
-    for rank, level in enumerate(("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"))
-}
+SEVERITY: Mapping[str, int] = {level: rank for rank, level in enumerate(get_args(LoggingLevel))}
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
-    """Who is on the other side of a conversation, as its handshake says."""
+class Caller:
+    """The client on the other side of a conversation, as its handshake says."""
 
     info: Implementation
     capabilities: ClientCapabilities
@@ -65,7 +62,7 @@ class Call:
 
     id: Id
     meta: Mapping[str, Any]
-    client: Client
+    client: Caller
     ask: Callable[[str, Params], Awaitable[Params]]
     tell: Callable[[str, Params], None]
     least_severity: Callable[[], int]

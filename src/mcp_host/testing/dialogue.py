@@ -167,6 +167,10 @@ class Dialogue:
             question.settled.set()
 
 
+def leave_open(id: Id) -> None:
+    """The `GivenUp` of a pipe, on which no request has anything of its own to close."""
+
+
 class _Question:
     """What we asked, and the answer once it is there."""
 

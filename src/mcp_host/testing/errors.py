@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Self
 
 from mcp_host.errors import McpError, excerpt
+from mcp_host.protocol.codes import URL_ELICITATION_REQUIRED
 from mcp_host.types import ElicitRequestURLParams
-
-URL_ELICITATION_REQUIRED = -32042  # "URLElicitationRequiredError", revision 2025-11-25
 
 
 class ToolError(McpError):

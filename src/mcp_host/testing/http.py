@@ -12,7 +12,8 @@ from mcp_host.concurrency import Held
 from mcp_host.protocol.jsonrpc import PARSE_ERROR, Incoming, Malformed, Request, decode
 from mcp_host.testing.home import Home
 from mcp_host.testing.http_rules import EVENTS, JSON, HttpRequest, Reply, refusal, refuse
-from mcp_host.testing.http_session import Converse, Exchange, HttpSession
+from mcp_host.testing.http_session import Exchange, HttpSession
+from mcp_host.testing.session import Converse
 from mcp_host.testing.streams import EventStream
 
 Scope: TypeAlias = MutableMapping[str, Any]

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from secrets import token_urlsafe
-from typing import TypeAlias
 
 from anyio import Event, create_task_group
 
 from mcp_host.protocol.jsonrpc import Failure, Id, Message, Request, Success, encode
-from mcp_host.testing.catalog import Catalog
-from mcp_host.testing.session import Session
+from mcp_host.testing.session import Converse, Session
 from mcp_host.testing.streams import EventStream, split_event_id
 
 STANDALONE = "get"
 RETAINED = 64  # streams that have ended and can still be resumed
-
-Converse: TypeAlias = Callable[[Callable[[Catalog], Session]], AbstractContextManager[Session]]
 
 
 class Exchange:

@@ -20,6 +20,7 @@ from mcp_host.testing.catalog import (
     template_pattern,
 )
 from mcp_host.testing.dialect import VERSIONS, given
+from mcp_host.testing.dialogue import leave_open
 from mcp_host.testing.functions import AnyFunction, Function
 from mcp_host.testing.home import Home
 from mcp_host.testing.session import Session
@@ -335,7 +336,7 @@ class Server:
             outbox.send_nowait(encode(message))
 
         async with create_task_group() as tasks:
-            with self._converse(lambda catalog: Session(catalog, tasks, send, lambda id: None)) as session:
+            with self._converse(lambda catalog: Session(catalog, tasks, send, leave_open)) as session:
                 async for raw in inbox:
                     for message in decode(raw):
                         session.receive(message)

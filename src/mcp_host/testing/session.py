@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from anyio.abc import TaskGroup
 
@@ -19,7 +20,7 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.testing import answers
 from mcp_host.testing.catalog import Catalog
-from mcp_host.testing.context import SEVERITY, Call, Client, Context
+from mcp_host.testing.context import SEVERITY, Call, Caller, Context
 from mcp_host.testing.dialect import Dialect, given
 from mcp_host.testing.dialogue import Dialogue, GivenUp, Later, Send
 from mcp_host.testing.errors import RequestError
@@ -32,7 +33,7 @@ class Session:
     """What one client has agreed on and asked for, for as long as it stays."""
 
     def __init__(self, catalog: Catalog, tasks: TaskGroup, send: Send, given_up: GivenUp) -> None:
-        self.client: Client | None = None
+        self.client: Caller | None = None
         self.subscriptions: set[str] = set()
         self._catalog = catalog
         self._capabilities: Mapping[str, Any] = {}
@@ -77,7 +78,7 @@ class Session:
             return partial(self._work, work, request, self.client)
         raise RequestError(METHOD_NOT_FOUND, f"Method not found: {request.method}")
 
-    async def _work(self, work: answers.Work, request: Request, client: Client) -> Params:
+    async def _work(self, work: answers.Work, request: Request, client: Caller) -> Params:
         meta = request.params.get("_meta")
         call = Call(
             id=request.id,
@@ -97,7 +98,7 @@ class Session:
         # Otherwise, the server MUST respond with another protocol version it supports."
         wanted = params.protocol_version
         dialect = Dialect(wanted if wanted in catalog.versions else catalog.versions[0])
-        self.client = Client(params.client_info, params.capabilities, dialect)
+        self.client = Caller(params.client_info, params.capabilities, dialect)
         self._capabilities = catalog.capabilities()
         result = InitializeResult(
             protocol_version=dialect.version,
@@ -106,3 +107,7 @@ class Session:
             **given(instructions=catalog.instructions),
         )
         return dialect.write(result)
+
+
+Converse: TypeAlias = Callable[[Callable[[Catalog], Session]], AbstractContextManager[Session]]
+"""Begins a conversation with a server, in the session that is made for its catalog, and ends it on leaving."""

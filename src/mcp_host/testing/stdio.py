@@ -5,27 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from queue import SimpleQueue
 from threading import Thread
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import anyio
 from anyio import Event, RunFinishedError, create_task_group, from_thread, move_on_after
 from anyio.lowlevel import EventLoopToken, current_token
 
-from mcp_host.limits import MiB
+from mcp_host.limits import Limits
 from mcp_host.protocol.framing import LineBuffer, Oversize
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode, oversize
-from mcp_host.testing.catalog import Catalog
-from mcp_host.testing.session import Session
+from mcp_host.testing.dialogue import leave_open
+from mcp_host.testing.session import Converse, Session
 
-CHUNK = 64 * 1024
-MAX_LINE = 64 * MiB
+CHUNK = 64 * 1024  # bytes read at once: a pipe's usual capacity
+MAX_LINE = Limits().max_message  # what a client takes by default, too
 LAST_ANSWERS = 0.5  # seconds for calls under way once the client has hung up: what was piped in deserves its answer
 LAST_WORDS = 5.0  # seconds for the client to take what was said before it is given up
-
-Converse: TypeAlias = Callable[[Callable[[Catalog], Session]], AbstractContextManager[Session]]
 
 
 def run(converse: Converse, backend: Literal["asyncio", "trio"]) -> None:
@@ -51,7 +49,7 @@ async def _serve(converse: Converse, reading: int, writer: Writer) -> None:
         writer.put(encode(message) + b"\n")
 
     async with create_task_group() as tasks:
-        with converse(lambda catalog: Session(catalog, tasks, send, ignore)) as session:
+        with converse(lambda catalog: Session(catalog, tasks, send, leave_open)) as session:
             await _read(reading, session)
             with move_on_after(LAST_ANSWERS):
                 await session.idle()
@@ -87,10 +85,6 @@ def _pump(fd: int, take: Callable[[bytes], None], loop: EventLoopToken) -> None:
                 from_thread.run_sync(take, chunk, token=loop)
         finally:
             from_thread.run_sync(take, b"", token=loop)
-
-
-def ignore(id: Id) -> None:
-    """A pipe has nothing to close when a request is given up."""
 
 
 def _receive(line: bytes | Oversize, session: Session) -> None:
