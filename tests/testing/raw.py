@@ -78,9 +78,13 @@ class Raw:
     async def request(self, method: str, params: Wire | None = None) -> int:
         """Send a request; its id."""
         self._last_id += 1
-        self._asked[self._last_id] = method
-        await self.send({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params or {}})
+        await self.request_as(self._last_id, method, params)
         return self._last_id
+
+    async def request_as(self, id: int | str, method: str, params: Wire | None = None) -> None:
+        """Send a request under an id of the test's own, which may be in use."""
+        self._asked[id] = method
+        await self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}})
 
     async def result(self, method: str, params: Wire | None = None) -> Wire:
         """The result of a request, whose response is expected to be the next message."""

@@ -224,10 +224,8 @@ async def test_a_request_id_in_use_is_refused_and_the_first_request_goes_on() ->
 
     with fail_after(5):
         async with talk(server) as raw:
-            request = {"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": {"name": "wait"}}
-            raw._asked["x"] = "tools/call"
-            await raw.send(request)
-            await raw.send(request)
+            await raw.request_as("x", "tools/call", {"name": "wait"})
+            await raw.request_as("x", "tools/call", {"name": "wait"})
             refused = await raw.receive()
             go.set()
             answered = await raw.receive()
