@@ -18,6 +18,7 @@
     ├── ProtocolError               the server broke the protocol
     │   ├── MessageTooLarge         a message past the size limit
     │   ├── UnsupportedVersion      no protocol version in common
+    │   ├── UncheckableSchema       no value can be checked against the server's schema
     │   └── InvalidToolOutput       a result that contradicts the tool's outputSchema
     ├── InputRefused                our side refused what a server asked for
     └── SamplingError               a model could not produce a usable message
@@ -169,6 +170,16 @@ class MessageTooLarge(ProtocolError):
 
 class UnsupportedVersion(ProtocolError):
     """The server speaks no protocol version that this client speaks."""
+
+
+class UncheckableSchema(ProtocolError):
+    """A JSON Schema that no value can be checked against: invalid, remote, too deep or too costly.
+
+    It stays inside the package. What a *server* sent is then refused, in an error that carries
+    it (`InvalidToolOutput.result`), for schemas that cannot be resolved "SHOULD be rejected rather
+    than silently treated as permissive" (2026-07-28, basic). What *we* send to the schema's own
+    author goes out unchecked, with a line in the log: the check would have been a courtesy.
+    """
 
 
 class InvalidToolOutput(ProtocolError):

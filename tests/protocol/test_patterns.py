@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.protocol.pattern_syntax import UnsupportedPattern
-from mcp_host.protocol.patterns import Budget, BudgetExhausted, Pattern
-
-PLENTY = 10_000_000
+from mcp_host.errors import UncheckableSchema
+from mcp_host.protocol.patterns import Pattern
 
 
 def found(pattern: str, text: str) -> bool:
-    return Pattern(pattern).found_in(text, Budget(PLENTY))
+    return Pattern(pattern).found_in(text)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,6 @@ def found(pattern: str, text: str) -> bool:
         ("^a{2,3}?$", "aaaa", False),
         ("^a{0,3}$", "aaa", True),
         ("^(){1000}$", "", True),
-        ("a{x}", "a{x}", True),  # no quantifier, so every character is itself
         ("^a+?b*?c??$", "aab", True),
         ("^.$", "\n", False),
         ("^.$", "🂡", True),
@@ -52,18 +51,24 @@ def found(pattern: str, text: str) -> bool:
         (r"^[\b]$", "\b", True),
         (r"^[\w-\.]+$", "a-b.c", True),
         (r"^[.-\w]+$", "a-b.c", True),
-        (r"^[+--]$", ",", True),
+        (r"^[a-\p{L}]$", "-", True),
+        (r"^[\s-a]$", "-", True),
+        (r"^[&&~~[]{3}$", "&~[", True),
+        (r"^[+-.]$", ",", True),
+        (r"^\<\>\-\/$", "<>-/", True),
+        (r"^[\<\-\/]+$", "</-", True),
         (r"^[[]$", "[", True),
         (r"^\x41\u0042\u{43}$", "ABC", True),
-        (r"^\t\n\v\f\r\0\.\/$", "\t\n\v\f\r\0./", True),
+        (r"^\t\n\v\f\r\.\/$", "\t\n\v\f\r./", True),
         (r"^\p{Lu}\p{Letter}\P{N}$", "Éé-", True),
         (r"^\p{gc=Nd}$", "x", False),
         (r"^[\p{L}]$", "é", True),
         (r"^(?:a)(?<name>b)(?P<other>c)$", "abc", True),
-        (r"^(?=.*[A-Z])(?=.*\d).{4,}$", "ab1C", True),
-        (r"^(?=.*[A-Z])(?=.*\d).{4,}$", "abcd", False),
-        (r"^(?!admin$)\w+$", "admin", False),
-        (r"^(?!admin$)\w+$", "admins", True),
+        (r"^\u{1F0A1}$", "🂡", True),
+        ("^.$", "\r", False),
+        ("^.$", "\ud800", True),
+        (r"^\w$", "é", False),
+        ("^é$", "é", True),
         ("}]", "}]", True),
     ],
 )
@@ -71,7 +76,7 @@ def test_patterns_mean_what_ecma_262_says(pattern: str, text: str, expected: boo
     assert found(pattern, text) is expected
 
 
-ATOMS = st.sampled_from(["a", "b", "_", " ", ".", r"\d", r"\W", "[ab]", "[^a]", "[a-c0]", "^", r"\b", "(?=a)", "(?!b)"])
+ATOMS = st.sampled_from(["a", "b", "_", " ", ".", r"\d", r"\W", "[ab]", "[^a]", "[a-c0]", "^", r"\b"])
 QUANTIFIED = st.sampled_from(["a", ".", "[ab]", r"\w"]).flatmap(
     lambda atom: st.sampled_from(["*", "+", "?", "{2}", "{1,}", "{0,2}"]).map(lambda times: atom + times)
 )
@@ -97,88 +102,93 @@ def test_patterns_mean_the_same_as_to_python_where_the_dialects_agree(pattern: s
 def test_any_text_is_a_pattern_or_unsupported(pattern: str, text: str) -> None:
     try:
         verdict = found(pattern, text)
-    except UnsupportedPattern:
+    except UncheckableSchema:
         return
 
     assert verdict in (True, False)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text"),
-    [
-        ("(a+)+$", "a" * 100_000 + "b"),
-        ("(a|a)*b", "a" * 100_000),
-        ("(a|aa)+$", "a" * 100_000 + "b"),
-        ("a*a*a*a*a*b", "a" * 100_000),
-        ("(.*)*x", "a" * 100_000),
-        (r"\s+$", " " * 100_000 + "x"),
-        (r"^(([a-z])+.)+[A-Z]([a-z])+$", "a" * 100_000),
-        (r"(\w+\s?)*\.", "word " * 20_000),
-    ],
-)
-def test_the_classical_killers_take_no_more_steps_than_the_text_is_long(pattern: str, text: str) -> None:
-    assert Pattern(pattern).found_in(text, Budget(len(text))) is False
+KILLERS = [
+    ("(a+)+$", "a" * 100_000 + "b"),
+    ("(a|a)*b", "a" * 100_000),
+    ("(a|aa)+$", "a" * 100_000 + "b"),
+    ("a*a*a*a*a*b", "a" * 100_000),
+    ("(.*)*x", "a" * 100_000),
+    (r"\s+$", " " * 100_000 + "x"),
+    (r"^(([a-z])+.)+[A-Z]([a-z])+$", "a" * 100_000),
+    (r"(\w+\s?)*\.", "word " * 20_000),
+]
+
+
+def test_the_classical_killers_end_at_once() -> None:
+    """In a process of its own: a pattern that does not end can only be killed."""
+    code = f"from mcp_host.protocol.patterns import Pattern; print([Pattern(p).found_in(t) for p, t in {KILLERS!r}])"
+
+    ran = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True, check=True, timeout=20)
+    assert ran.stdout == f"{[False] * len(KILLERS)}\n"
 
 
 @pytest.mark.parametrize(
-    ("pattern", "text"),
+    ("pattern", "weight"),
     [
-        ("(?=.*x)y", "a" * 100_000),
-        ("(a|b|.|c?)*.{0,500}x", "".join(map(chr, range(0x4E00, 0x9000)))),
-        ("(?=(?=(?=.*x).*x).*x)y", "a" * 1000),
+        ("", 50),
+        ("^a|bc$", 56),
+        ("a{3}", 53),
+        ("a{3,5}b{2,}", 57),
+        ("(ab){3}", 62),
+        ("((a{10}){10}c){10}", 50 + (2 + (2 + 10) * 10 + 1) * 10),
+        ("a+{7}(b)*", 50 + 1 + 1 + 6 + 3 + 1),
+        ("a{0}", 51),
+        (r"[a-z\]]{9}\p{L}", 50 + 9 + 51),
+        (r"\u{1000}", 51),
     ],
 )
-def test_what_does_take_longer_stops_when_the_steps_are_used_up(pattern: str, text: str) -> None:
-    with pytest.raises(BudgetExhausted):
-        Pattern(pattern).found_in(text, Budget(100_000))
+def test_a_pattern_weighs_as_much_as_if_its_repetitions_were_written_out(pattern: str, weight: int) -> None:
+    assert Pattern(pattern).weight == weight
 
 
 @pytest.mark.parametrize(
     ("pattern", "reason"),
     [
-        (r"(a)\1", "an escape that is not supported (at character 5)"),
-        (r"\k<name>", "an escape that is not supported (at character 2)"),
-        (r"\01", "an escape that is not supported (at character 2)"),
-        ("\\", "an escape that is not supported (at character 2)"),
-        ("(?<=a)b", "a group of a kind that is not supported (at character 0)"),
-        ("(?<!a)b", "a group of a kind that is not supported (at character 0)"),
-        ("(?i)a", "a group of a kind that is not supported (at character 0)"),
-        ("(?>a)", "a group of a kind that is not supported (at character 0)"),
-        (r"\p{Script=Greek}", "an escape that is not supported (at character 2)"),
-        (r"\p{Greek}", "a Unicode property that is not supported (at character 9)"),
-        (r"\ud83d", "half a character (at character 6)"),
-        (r"\u{110000}", "half a character (at character 10)"),
-        ("(a", "a group without an end (at character 2)"),
-        ("a)", "an unopened group (at character 1)"),
-        ("[a", "a set without an end (at character 2)"),
-        ("[]a]", "an empty set (at character 1)"),
-        ("[z-a]", "a range without order (at character 4)"),
-        ("*a", "a repetition of nothing (at character 1)"),
-        ("a**", "a repetition of a repetition (at character 2)"),
-        ("a++", "a repetition of a repetition (at character 2)"),
-        ("^*", "a repetition that repeats nothing (at character 2)"),
-        ("a{3,2}", "a repetition that repeats nothing (at character 6)"),
+        (r"(a)\1", r'the escape "\1" is not supported'),
+        (r"\k<name>", r'the escape "\k" is not supported'),
+        (r"\0", r'the escape "\0" is not supported'),
+        (r"\Aa", r'the escape "\A" is not supported'),
+        (r"[\A]", r'the escape "\A" is not supported'),
+        ("\\", '"\\" is not supported there, or without an end'),
+        ("a(?=b)", '"(?=" is not supported there, or without an end'),
+        ("(?!b)", '"(?!" is not supported there, or without an end'),
+        ("(?<=a)b", '"(?<" is not supported there, or without an end'),
+        ("(?i)a", '"(?i" is not supported there, or without an end'),
+        ("[a", '"[a" is not supported there, or without an end'),
+        ("[]a]", 'the set "[]" is not supported'),
+        ("[^]", 'the set "[^]" is not supported'),
+        ("[+--]", 'the set "[+--]" is not supported'),
+        (r"\p{Greek", "incomplete escape sequence"),
+        (r"\ud83d", "hexadecimal literal is not a Unicode scalar value"),
+        ("(a", "unclosed group"),
+        ("a)", "unopened group"),
+        ("[z-a]", "invalid character class range"),
+        ("*a", "repetition operator missing expression"),
+        ("a{x}", "repetition quantifier expects a valid decimal"),
+        ("a{3,2}", "invalid repetition count range"),
         ("a" * 5000, "it has 5000 characters, more than 4096"),
-        ("(" * 60 + ")" * 60, "groups nest more than 50 deep (at character 51)"),
-        ("((a{100}){100}){100}", "its repetitions amount to more than 10000 steps"),
-        ("((){5000}){5000}", "its repetitions amount to more than 10000 steps"),
+        ("(" * 300 + ")" * 300, "exceed the maximum number of nested parentheses/brackets"),
+        ("((a{100}){100}){100}", "its repetitions make it too large"),
+        ("((){5000}){5000}", "its repetitions make it too large"),
+        (r"\p{L}{200}", "its repetitions make it too large"),
+        ("[^a]{9000}" * 2, "its repetitions make it too large"),
     ],
 )
-def test_a_pattern_that_is_malformed_too_large_or_not_regular_is_unsupported(pattern: str, reason: str) -> None:
-    with pytest.raises(UnsupportedPattern, match=f"^{re.escape(reason)}$"):
+def test_a_pattern_that_is_malformed_too_large_or_not_regular_is_refused(pattern: str, reason: str) -> None:
+    with pytest.raises(UncheckableSchema, match=f"cannot be matched: {re.escape(reason)}"):
         Pattern(pattern)
 
 
-def test_a_pattern_stops_remembering_moves_before_they_fill_the_memory() -> None:
-    pattern = Pattern("(.*)*x")
-    text = "".join(map(chr, range(0x4E00, 0x9000)))
+def test_a_refused_pattern_is_named_with_the_reason() -> None:
+    with pytest.raises(UncheckableSchema) as caught:
+        Pattern("a(?=b)")
 
-    assert [pattern.found_in(text, Budget(PLENTY)), pattern.found_in(text + "x", Budget(PLENTY))] == [False, True]
-
-
-def test_a_long_text_costs_fewer_steps_than_it_has_characters() -> None:
-    budget = Budget(PLENTY)
-
-    Pattern("^[a-z]+$").found_in("a" * 80_000, budget)
-
-    assert PLENTY - budget.left < 10_100
+    assert str(caught.value) == (
+        'the pattern "a(?=b)" cannot be matched: "(?=" is not supported there, or without an end'
+    )

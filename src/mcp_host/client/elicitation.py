@@ -8,14 +8,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
-from mcp_host.errors import InputRefused, ProtocolError, excerpt
+from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt
 from mcp_host.handlers import call_handler
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.protocol.schemas import Schema, UncheckableSchema, compile_schema
 from mcp_host.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+
+if TYPE_CHECKING:
+    from mcp_host.protocol.schemas import Schema
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +99,8 @@ class FormRequest(_ElicitationRequest):
 
     @cached_property
     def _schema(self) -> Schema:
+        from mcp_host.protocol.schemas import compile_schema  # a tenth of a second, which few clients ever need
+
         return compile_schema(self.requested_schema)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from mcp_host.errors import CallerError, InvalidToolOutput
-from mcp_host.protocol.schemas import Schema, compile_schema
 from mcp_host.types import CallToolResult, Tool
+
+if TYPE_CHECKING:
+    from mcp_host.protocol.schemas import Schema
 
 
 class Toolbox:
@@ -51,6 +54,8 @@ class Toolbox:
         )
 
     def _schema(self, name: str, written: dict[str, object]) -> Schema:
+        from mcp_host.protocol.schemas import compile_schema  # a tenth of a second, which few clients ever need
+
         if name not in self._schemas:
             self._schemas[name] = compile_schema(written)
         return self._schemas[name]

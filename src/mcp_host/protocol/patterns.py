@@ -1,223 +1,145 @@
-"""Regular expressions of strangers, matched without backtracking and in steps that are counted.
+"""Regular expressions of strangers, searched for in linear time by the Rust engine inside pydantic.
 
 Python's `re` backtracks, and holds the interpreter's lock while it does: `(a+)+$` on 40 letters
-stops the whole process, and no timeout can fire. What else was weighed:
+stops the whole process, and no timeout can fire. Rust's `regex` never backtracks. It has no look-around
+and no backreferences; a schema with such a pattern cannot be checked.
 
-- an analysis that lets only harmless patterns through to `re`: one hole in it is a frozen host,
-  and even `\\s+$` takes a minute on 100 kB of blanks, because a search begins anew at every blank;
-- google-re2: linear, but a compiled dependency for a corner of the library, and no lookahead;
-- a worker process that can be killed: a process to start, to feed and to watch, and an `await` in pure code.
-
-A simulation of the automaton (Thompson's construction) needs none of that: it looks at each
-character once, and there at no more states than the pattern is long. So the pattern is ours to read as
-well: in the dialect that JSON Schema asks for, ECMA-262 with its u flag, instead of Python's.
+JSON Schema asks for the dialect of ECMA-262, which differs from Rust's in a few tokens. They are
+translated here where one token stands for another, and refused where it would take more. What remains
+of the difference: `\\s` matches what Unicode calls white space (with U+0085, without U+FEFF).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
-from typing import TypeAlias, TypeVar, assert_never
+import re
 
-from mcp_host.protocol.pattern_syntax import (
-    WORD,
-    Ahead,
-    Char,
-    Choice,
-    Edge,
-    Matcher,
-    Node,
-    Repeat,
-    Series,
-    UnsupportedPattern,
-    read,
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+from mcp_host.errors import UncheckableSchema, excerpt
+
+MAX_LENGTH = 4096
+MAX_WEIGHT = 10_000  # compiles in 150 ms at most; `^.{1,5000}$` weighs half of it
+START = 50  # of every pattern's weight: even a small automaton can be made to build a state for each character
+CLASS = 50  # a class such as `\\p{L}` is an automaton of its own
+
+TOKEN = re.compile(
+    r"(?P<set>\[\^?(?:\\.|[^]\\])*\])"
+    r"|(?P<open>\((?:\?:|\?P?<[A-Za-z_]\w*>)?(?!\?))"
+    r"|(?P<close>\))"
+    r"|(?P<times>\{\d+,?\d*\})"
+    r"|(?P<escape>\\(?:[pPu]\{[^}]*\}|.))"
+    r"|(?P<suffix>[*+?])"
+    r"|(?P<other>[^\\\[(])",
+    re.DOTALL,
 )
+SET_TOKEN = re.compile(r"\\[pP]\{[^}]*\}|\\.|--|.", re.DOTALL)
+CLASSES = (r"\d", r"\D", r"\w", r"\W", r"\s", r"\S", r"\p", r"\P")
 
-MAX_PROGRAM = 10_000  # nodes of the automaton: `.{0,1000}` makes 2,000 of them
-MAX_REMEMBERED = 10_000  # numbers of nodes in the moves that one pattern remembers, about 400 kB
-CHARACTERS_PER_STEP = 8  # a remembered move takes an eighth of the time of a step
-ACCEPTED = (-1,)
+OUTSIDE = {
+    r"\d": "[0-9]",  # ASCII, as in ECMA-262
+    r"\D": "[^0-9]",
+    r"\w": "[0-9A-Za-z_]",
+    r"\W": "[^0-9A-Za-z_]",
+    r"\b": r"(?-u:\b)",
+    r"\B": r"(?-u:\B)",
+    r"\<": "<",  # to Rust a word's beginning and end
+    r"\>": ">",
+    ".": r"[^\n\r\u2028\u2029]",
+}
+INSIDE = {
+    **{escape: OUTSIDE[escape] for escape in (r"\d", r"\D", r"\w", r"\W", r"\<", r"\>")},
+    r"\b": r"\x08",
+    "[": r"\[",  # to Rust a set within the set
+    "&": r"\&",
+    "~": r"\~",
+    ".": ".",
+}
+SAME = frozenset("sSnrtfvpPux")  # letters that mean the same to both behind a backslash
 
-T = TypeVar("T")
-Moves: TypeAlias = dict[tuple[tuple[int, ...], str], tuple[int, ...]]
 
-
-class BudgetExhausted(Exception):
-    """The work was not done within the steps that were granted."""
-
-
-class Budget:
-    """Steps that may still be taken."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def spend(self, steps: int = 1) -> None:
-        self.left -= steps
-        if self.left < 0:
-            raise BudgetExhausted
+class _Unsupported(Exception):
+    """What cannot be translated, and why."""
 
 
 class Pattern:
     """A pattern that is ready to be searched for.
 
+    *weight* is about the number of states of its automaton; a search takes no more
+    than this many moves for each character.
+
     Raises:
-        UnsupportedPattern: It cannot be matched here, with the reason.
+        UncheckableSchema: It is malformed, too large, or not regular.
     """
 
+    __slots__ = ("_engine", "weight")
+
     def __init__(self, source: str) -> None:
-        self._program = Program()
-        self._start = self._program.write(read(source), self._program.accept)
+        try:
+            translated, self.weight = _read(source)
+            self._engine = SchemaValidator(core_schema.str_schema(pattern=translated, regex_engine="rust-regex"))
+        except (_Unsupported, SchemaError) as exc:
+            reason = str(exc).rpartition("rror: ")[2]  # Rust's last line; before it, the pattern with a marker
+            raise UncheckableSchema(f'the pattern "{excerpt(source, 100)}" cannot be matched: {reason}') from exc
 
-    @property
-    def size(self) -> int:
-        """How many nodes its automaton has."""
-        return self._program.size
-
-    def found_in(self, text: str, budget: Budget) -> bool:
-        """Whether any part of *text* matches.
-
-        Raises:
-            BudgetExhausted: It would take more steps than are left.
-        """
-        return self._program.run(self._start, text, 0, budget, anywhere=True)
+    def found_in(self, text: str) -> bool:
+        """Whether any part of *text* matches. Half of a surrogate pair counts as U+FFFD."""
+        if not text.isascii():
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return self._engine.isinstance_python(text)
 
 
-class Program:
-    """The automaton: nodes that point at nodes, written from the pattern's end to its beginning."""
-
-    def __init__(self) -> None:
-        self._takes: dict[int, tuple[Matcher, int]] = {}  # one character, and on
-        self._forks: dict[int, tuple[int, int]] = {}
-        self._edges: dict[int, tuple[str, int]] = {}
-        self._aheads: dict[int, tuple[int, bool, int]] = {}
-        self._moves: dict[tuple[int, ...], Moves] = {}
-        self._room = MAX_REMEMBERED
-        self._steady = True
-        self.size = 0
-        self.accept = self._new()
-
-    def _new(self) -> int:
-        """The number of one more node. Counts as well what writes no node, such as `(){1000}`."""
-        self.size += 1
-        if self.size > MAX_PROGRAM:
-            raise UnsupportedPattern(f"its repetitions amount to more than {MAX_PROGRAM} steps")
-        return self.size
-
-    def write(self, tree: Node, then: int) -> int:
-        """Write *tree* so that *then* follows it; return where it begins."""
-        match tree:
-            case Char(accepts):
-                return self._put(self._takes, (accepts, then))
-            case Edge(kind):
-                self._steady = self._steady and kind in ("start", "end")
-                return self._put(self._edges, (kind, then))
-            case Ahead(part, negated):
-                self._steady = False
-                return self._put(self._aheads, (self.write(part, self.accept), negated, then))
-            case Series(parts):
-                for part in reversed(parts):
-                    then = self.write(part, then)
-                self._new()
-                return then
-            case Choice(options):
-                return reduce(self._fork, [self.write(option, then) for option in options])
-            case Repeat(part, least, most):
-                return self._repeat(part, least, most, then)
-        assert_never(tree)
-
-    def _put(self, table: dict[int, T], entry: T) -> int:
-        here = self._new()
-        table[here] = entry
-        return here
-
-    def _fork(self, one: int, other: int) -> int:
-        return self._put(self._forks, (one, other))
-
-    def _repeat(self, part: Node, least: int, most: int | None, then: int) -> int:
-        if most is None:
-            loop = self._new()
-            self._forks[loop] = self.write(part, loop), then
-            then = loop
+def _read(source: str) -> tuple[str, int]:
+    """The pattern in Rust's dialect, and its weight: repetitions count as if they were written out."""
+    if len(source) > MAX_LENGTH:
+        raise _Unsupported(f"it has {len(source)} characters, more than {MAX_LENGTH}")
+    translated: list[str] = []
+    groups, last, end = [START], 0, 0
+    for token in TOKEN.finditer(source):
+        if token.start() != end:
+            break
+        end = token.end()
+        kind, text = token.lastgroup, token[0]
+        translated.append(_translated(kind, text))
+        if kind == "open":
+            groups.append(2)
+            continue
+        if kind == "times":
+            before, last = last, last * max(map(int, re.findall(r"\d+", text)))
+            groups[-1] += max(last - before, 0)
+        elif kind == "close" and len(groups) > 1:
+            last = groups.pop()
+            groups[-1] += last
+        elif kind == "suffix":
+            groups[-1] += 1  # what it repeats is still the last, should `{1000}` follow
         else:
-            after = then
-            for _ in range(most - least):  # x{0,3} as (x(x(x)?)?)?: from each of them it is one step to the end
-                then = self._fork(self.write(part, then), after)
-        for _ in range(least):
-            then = self.write(part, then)
-        return then
-
-    def run(self, start: int, text: str, at: int, budget: Budget, *, anywhere: bool) -> bool:
-        """Whether what begins at *start* matches from *at* on (or, *anywhere*, from any later place)."""
-        budget.spend((len(text) - at) // CHARACTERS_PER_STEP + 2)
-        anchored = self._edges.get(start, ("", 0))[0] == "start"
-        again = (start,) if anywhere and not anchored else ()
-        moves = self._moves.setdefault(again, {})
-        alive: tuple[int, ...] = (start,)
-        place = at
-        while True:
-            key = alive, text[place : place + 1]
-            alive = moves.get(key, ()) if place else ()
-            if not alive:
-                alive = self._move(key[0], again, text, place, budget)
-                self._remember(moves, key, alive, place)
-            if alive in (ACCEPTED, ()):
-                return alive == ACCEPTED
-            place += 1
-
-    def _move(
-        self, alive: tuple[int, ...], again: tuple[int, ...], text: str, place: int, budget: Budget
-    ) -> tuple[int, ...]:
-        """The nodes that are alive behind the character at *place*."""
-        takes = self._reach(list(alive), text, place, budget)
-        if takes is None:
-            return ACCEPTED
-        if place == len(text):
-            return ()
-        return tuple(dict.fromkeys(then for accepts, then in takes if accepts(text[place]))) + again
-
-    def _remember(self, moves: Moves, key: tuple[tuple[int, ...], str], alive: tuple[int, ...], place: int) -> None:
-        """Within a text a move depends on the character alone, unless something looks to its left or ahead."""
-        if place and self._steady and self._room > 0:
-            moves[key] = alive
-            self._room -= len(key[0]) + len(alive)
-
-    def _reach(self, alive: list[int], text: str, place: int, budget: Budget) -> list[tuple[Matcher, int]] | None:
-        """The characters that could come next, from all nodes in *alive*; None where the end is reached."""
-        seen: set[int] = set()
-        takes = []
-        while alive:
-            here = alive.pop()
-            if here in seen:
-                continue
-            seen.add(here)
-            budget.spend()
-            if here == self.accept:
-                return None
-            if take := self._takes.get(here):
-                takes.append(take)
-            elif fork := self._forks.get(here):
-                alive += fork
-            else:
-                alive += self._passed(here, text, place, budget)
-        return takes
-
-    def _passed(self, here: int, text: str, place: int, budget: Budget) -> tuple[int, ...]:
-        """What lies behind an edge or a look ahead, where it lets through."""
-        if here in self._edges:
-            kind, then = self._edges[here]
-            return (then,) if AT_EDGE[kind](text, place) else ()
-        start, negated, then = self._aheads[here]
-        return (then,) if self.run(start, text, place, budget, anywhere=False) is not negated else ()
+            last = 1 + CLASS * len(re.findall(r"\\[pP]", text))
+            groups[-1] += last
+    if end != len(source):
+        raise _Unsupported(f'"{source[end : end + 3]}" is not supported there, or without an end')
+    if sum(groups) > MAX_WEIGHT:
+        raise _Unsupported("its repetitions make it too large")
+    return "".join(translated), sum(groups)
 
 
-def _on_boundary(text: str, place: int) -> bool:
-    return (place > 0 and text[place - 1] in WORD) is not (place < len(text) and text[place] in WORD)
+def _translated(kind: str | None, text: str) -> str:
+    if kind == "set":
+        return _set(text)
+    return _escape(OUTSIDE.get(text, text))
 
 
-AT_EDGE: dict[str, Callable[[str, int], bool]] = {
-    "start": lambda text, place: place == 0,
-    "end": lambda text, place: place == len(text),
-    "b": _on_boundary,
-    "B": lambda text, place: not _on_boundary(text, place),
-}
+def _set(text: str) -> str:
+    opening = "[^" if text.startswith("[^") else "["
+    tokens = SET_TOKEN.findall(text[len(opening) : -1])
+    if not tokens or "--" in tokens:  # to Rust a set that begins with "]", and a difference of sets
+        raise _Unsupported(f'the set "{text}" is not supported')
+    for at in [at for at, token in enumerate(tokens) if token == "-"]:
+        if any(token.startswith(CLASSES) for token in tokens[max(at - 1, 0) : at + 2]):
+            tokens[at] = r"\-"  # `[\w-.]` is no range
+    return opening + "".join([_escape(INSIDE.get(token, token)) for token in tokens]) + "]"
+
+
+def _escape(token: str) -> str:
+    """The token, unless it is an escape that means something else to Rust, or nothing to ECMA-262."""
+    if token[0] == "\\" and token[1].isalnum() and token[1] not in SAME:
+        raise _Unsupported(f'the escape "{token}" is not supported')
+    return token

@@ -1,0 +1,240 @@
+"""JSON Schemas of strangers: none of them can hold the process, or send it anywhere."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from mcp_host.errors import UncheckableSchema
+from mcp_host.protocol import schemas
+from mcp_host.protocol.schemas import compile_schema
+
+DEFAULT = "https://json-schema.org/draft/2020-12/schema"
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
+
+
+def mismatch(schema: dict[str, Any], value: object) -> str | None:
+    return compile_schema(schema).mismatch(value)
+
+
+def fan_out(keyword: str, levels: int) -> dict[str, Any]:
+    defs: dict[str, Any] = {"l0": {"type": "string"}}
+    for level in range(levels):
+        defs[f"l{level + 1}"] = {keyword: [{"$ref": f"#/$defs/l{level}"}] * 2}
+    return {"$defs": defs, "$ref": f"#/$defs/l{levels}"}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"properties": {"a": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "reason"),
+    [
+        ({"pattern": r"(a)\1"}, "", 'the pattern "(a)\\1" cannot be matched: the escape "\\1" is not supported'),
+        ({"patternProperties": {"(?<=a)b": {}}}, {}, 'the pattern "(?<=a)b" cannot be matched: "(?<" is not supported'),
+        ({"properties": {str(n): {"pattern": str(n)} for n in range(300)}}, {}, "its patterns are too large together"),
+        (
+            {"properties": {str(n): {"pattern": f"{n}a{{4000}}"} for n in range(20)}},
+            {},
+            "its patterns are too large together",
+        ),
+        ({"$ref": "#"}, 1, "it nests too deeply"),
+        (
+            {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+            1,
+            "it nests too deeply",
+        ),
+        (nested(60), {}, "it nests too deeply"),
+        ({"$ref": "#/" + "a" * 1000}, 0, "it has an address of more than 1000 characters"),
+        ({"$ref": "http://169.254.169.254/latest"}, 1, "Unresolvable: http://169.254.169.254/latest"),
+        ({"$ref": "file:///etc/passwd"}, 1, "Unresolvable: file:///etc/passwd"),
+        ({"not": {"$ref": "#/$defs/nowhere"}}, 1, "PointerToNowhere: "),
+        ({"$ref": "http://[::1"}, 1, "Unresolvable: http://[::1"),
+        ({"components": {"a": {"type": 5}}, "$ref": "#/components/a"}, 1, "it is not a valid JSON Schema: $.type:"),
+        ({"type": "objekt"}, 1, "it is not a valid JSON Schema: $.type:"),
+        ({"required": True}, 1, "it is not a valid JSON Schema: $.required: True is not of type"),
+        ({"properties": {"a": {"minLength": -1}}}, 1, "it is not a valid JSON Schema: $.properties.a.minLength: -1 is less"),
+        ({"$schema": DRAFT_7, "if": 5}, 1, "it is not a valid JSON Schema: $.if: 5 is not of type"),
+        ({"$schema": DRAFT_2019, "items": 5}, 1, "it is not a valid JSON Schema: $.items:"),
+        ({"$schema": "https://a.example/dialect"}, 1, "the dialect https://a.example/dialect is not supported"),
+        ({"$schema": 7}, 1, "the dialect 7 is not supported"),
+        ({"properties": {"a": {"$schema": DRAFT_7}}}, 1, "it mixes two dialects"),
+        ({"$ref": DRAFT_7}, {}, "it mixes two dialects"),
+        ({"$defs": {"a": {"$dynamicAnchor": "a"}}, "$dynamicRef": "#a"}, 1, "it refers dynamically"),
+        ({"$schema": DRAFT_2019, "items": {"$recursiveRef": "#"}}, 1, "it refers dynamically"),
+        ({"patternProperties": {"a": {}}, "unevaluatedProperties": False}, {}, "it has both unevaluatedProperties"),
+        ({"not": {"$ref": "#/components/a"}, "components": {"a": {"pattern": "(?=a)"}}}, 1, "the pattern"),
+        ({"multipleOf": 0.1}, float("nan"), "ValueError: "),
+    ],
+)  # fmt: skip
+def test_a_schema_that_cannot_be_checked_says_why_and_says_it_again(
+    schema: dict[str, Any], value: object, reason: str
+) -> None:
+    compiled = compile_schema(schema)
+
+    for _ in range(2):
+        with pytest.raises(UncheckableSchema) as caught:
+            compiled.mismatch(value)
+        assert str(caught.value).startswith(reason)
+    assert (compiled.problem(value) or "").startswith(f"its schema cannot be checked: {reason}")
+
+
+WIDE = {str(n): 1 for n in range(100_000)}
+LETTERS = ["".join(random.Random(n).choices("ab", k=200)) for n in range(2_000)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (fan_out("anyOf", 26), 1),
+        (fan_out("allOf", 26), "a"),
+        (fan_out("oneOf", 26), []),
+        ({"$schema": DEFAULT, **fan_out("anyOf", 26), "items": {"$ref": "#"}}, [1]),
+        ({"patternProperties": {f"k{n}": True for n in range(150)}}, {f"key{n}": 1 for n in range(10_000)}),
+        ({"items": {"not": {"pattern": "(?:a|b)*a(?:a|b){40}c"}}}, LETTERS),
+        ({"pattern": "x.{0,500}y"}, "x" * 100_000),
+        ({"properties": {str(n): {} for n in range(2_000)}}, {}),
+        ({"allOf": [{"items": True}] * 200}, list(WIDE)),
+        ({"allOf": [{"items": {}}] * 200}, list(WIDE)),
+        ({"allOf": [{"additionalProperties": {}}] * 200}, WIDE),
+        (
+            {"$defs": {"a": {"dependentRequired": {"0": list(WIDE)[:2_000]}}}, "allOf": [{"$ref": "#/$defs/a"}] * 400},
+            WIDE,
+        ),
+        ({"enum": [list(WIDE)] * 10}, 1),
+        ({"uniqueItems": True}, [list(WIDE)] * 10),
+        ({"allOf": [{"const": {"a": "x" * 1_000_000}}] * 10}, {"a": "x" * 1_000_000}),
+        ({"anyOf": [{"required": ["x" * 1_000_000]}] * 10}, {}),
+        ({"$defs": {"a": {"multipleOf": 7 * 10**4_000}}, "allOf": [{"$ref": "#/$defs/a"}] * 200}, 49 * 10**4_000),
+    ],
+    ids=[
+        "branches that all fail",
+        "branches that all fit",
+        "branches of which one should fit",
+        "branches of a schema that names its dialect and refers to itself",
+        "patterns times names",
+        "a pattern with a state for every text",
+        "a large pattern times a long text",
+        "a schema of too many parts",
+        "free items",
+        "empty items",
+        "empty members",
+        "names to look up",
+        "choices to write down",
+        "items to write down",
+        "constants to write down",
+        "names to repeat in messages",
+        "numbers to divide",
+    ],
+)
+def test_a_check_ends_when_its_steps_are_used_up(
+    schema: dict[str, Any], value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "MAX_STEPS", 50_000)  # the same as with 500,000, in a tenth of the time
+
+    assert compile_schema(schema).problem(value) == "its schema cannot be checked: it takes more than 50000 steps"
+
+
+def test_a_value_that_is_repeated_in_no_message_costs_nothing_however_large_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(schemas, "MAX_STEPS", 5_000)
+
+    problem = mismatch({"anyOf": [{"type": "integer"}] * 20}, "x" * 5_000_000)
+    assert problem == f'"{"x" * 60}… (5000000 characters)" is not valid under any of the given schemas'
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"unevaluatedProperties": {"type": "null"}}, {str(n): None for n in range(257)}),
+        ({"unevaluatedItems": {"type": "null"}}, [None] * 257),
+    ],
+)
+def test_unevaluated_members_and_items_are_checked_up_to_a_number(schema: dict[str, Any], value: Any) -> None:
+    problem = compile_schema(schema).problem(value)
+
+    assert problem is not None
+    assert problem.endswith("would meet more than 256 entries")
+
+
+def test_unevaluated_is_asked_after_the_keywords_that_it_looks_into_have_been_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(schemas, "MAX_STEPS", 50_000)
+    names = [str(n) for n in range(200)]
+    closed = {"unevaluatedProperties": False, "dependentSchemas": {name: {"minProperties": 1} for name in names}}
+    value = [dict.fromkeys([*names, "more"])] * 150
+
+    problem = compile_schema({"items": {"not": closed}}).problem(value)
+    assert problem == "its schema cannot be checked: it takes more than 50000 steps"
+
+
+@pytest.mark.parametrize("levels", [100, 500, 5_000])
+@pytest.mark.parametrize(
+    "schema", [{"const": 1}, {"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"}]
+)
+def test_a_value_that_nests_without_end_is_a_problem_and_no_recursion_error(
+    schema: dict[str, Any], levels: int
+) -> None:
+    value: object = []
+    for _ in range(levels):
+        value = [value]
+
+    problem = compile_schema(schema).problem(value)
+    assert problem in ("its schema cannot be checked: it nests too deeply", "an array of 1 items is not 1")
+    assert levels < 5_000 or problem == "its schema cannot be checked: it nests too deeply"
+
+
+def test_recursion_that_ends_is_fine() -> None:
+    schema = {
+        "$defs": {"node": {"properties": {"next": {"$ref": "#/$defs/node"}}, "type": "object"}},
+        "$ref": "#/$defs/node",
+    }
+    value: dict[str, object] = {}
+    for _ in range(40):
+        value = {"next": value}
+
+    assert mismatch(schema, value) is None
+
+
+def test_ten_thousand_records_are_checked_within_the_budget() -> None:
+    record = {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "pattern": "^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$"},
+            "kind": {"enum": [f"kind {n}" for n in range(1000)]},
+            "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+        },
+        "required": ["id", "kind"],
+        "additionalProperties": False,
+    }
+    compiled = compile_schema({"$defs": {"record": record}, "type": "array", "items": {"$ref": "#/$defs/record"}})
+    good = {"id": "123e4567-e89b-12d3-a456-426614174000", "kind": "kind 999", "tags": ["a", "b"]}
+
+    assert compiled.mismatch([good] * 10_000) is None
+    assert compiled.mismatch([good] * 99 + [{**good, "id": "1"}]) == (
+        f'$[99].id: "1" does not match "{"^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$"}"'
+    )
+
+
+def test_numbers_whose_hashes_collide_do_not_make_uniqueness_quadratic() -> None:
+    colliding = [n * (2**61 - 1) for n in range(20_000)]  # to Python's sets they are all alike
+
+    assert mismatch({"uniqueItems": True}, colliding) is None
+
+
+def test_a_problem_is_never_longer_than_a_few_lines() -> None:
+    schema: dict[str, Any] = {"enum": ["x" * 1000] * 5}
+    value: object = "y" * 1_000_000
+    for _ in range(12):
+        schema, value = {"anyOf": [{"properties": {"p" * 100: schema}}]}, {"p" * 100: value}
+
+    assert len(mismatch(schema, value) or "") < 600
