@@ -64,6 +64,8 @@ def terminal_path() -> str | None:
 
 async def ask(request: SamplingRequest, path: str) -> Allow | Deny:
     """Ask in the terminal at *path*."""
+    if sys.platform == "win32":  # pragma: no cover  # where terminal_path() knows none
+        return Deny(NO_TERMINAL)
     try:
         # Opened anew, so that O_NONBLOCK does not change the host's own streams.
         fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
@@ -80,7 +82,9 @@ async def ask(request: SamplingRequest, path: str) -> Allow | Deny:
 
 
 async def _ask(request: SamplingRequest, fd: int) -> Allow | Deny:
-    import termios  # not on Windows
+    if sys.platform == "win32":  # pragma: no cover  # for the type checker, as above
+        return Deny(NO_TERMINAL)
+    import termios
 
     if _in_background(fd):
         return Deny(IN_BACKGROUND)
@@ -99,6 +103,8 @@ async def _ask(request: SamplingRequest, fd: int) -> Allow | Deny:
 
 def _in_background(fd: int) -> bool:
     """Whether reading would stop the whole process (SIGTTIN) instead of returning."""
+    if sys.platform == "win32":  # pragma: no cover  # for the type checker, as above
+        return False
     try:
         return os.tcgetpgrp(fd) != os.getpgrp()
     except OSError:  # not the terminal that controls us: it has no say over our process

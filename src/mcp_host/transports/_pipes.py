@@ -16,6 +16,8 @@ from contextlib import suppress
 
 from anyio import ClosedResourceError, notify_closing, wait_readable, wait_writable
 
+assert sys.platform != "win32"  # which tells a type checker that what follows is not for Windows
+
 CHUNK = 256 * 1024  # bytes read at once
 AHEAD = 4  # chunks read before anyone asks for them
 CAPACITY = 1024 * 1024  # of a pipe where the system lets us choose (Linux: 64 KiB unless asked)
