@@ -20,7 +20,8 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
                 "1",
                 text("3"),
                 {"type": "resource_link", "name": "log", "uri": "file:///log"},
-                {"type": "resource", "resource": {"uri": "file:///sum", "text": "3"}},
+                {"type": "resource", "resource": {"uri": "file:///sum", "text": "three\nin words"}},
+                {"type": "resource", "resource": {"uri": "file:///image", "blob": "AAAA"}},
             )
         ),
         assistant(use("2")),
@@ -52,7 +53,9 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
         "  | result of a tool:\n"
         "  | 3\n"
         "  | [link to file:///log]\n"
-        "  | [contents of file:///sum]\n"
+        "  | three\n"
+        "  | in words\n"
+        "  | [contents of file:///image, 4 characters of base64]\n"
         "assistant\n"
         "  | calls add {}\n"
         "user\n"

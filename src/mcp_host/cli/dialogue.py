@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from mcp_host.cli.contents import as_text
 from mcp_host.cli.page import Page, compact
 from mcp_host.client.client import Client
 from mcp_host.sampling import Handler, Sampling, SamplingRequest
@@ -20,6 +19,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
+from mcp_host.types.content import in_words
 from mcp_host.types.sampling import SamplingMessageContentBlock
 
 
@@ -86,7 +86,7 @@ def tell_result(page: Page, result: CallToolResult) -> None:
     page.line()
     page.line("server -> host: the tool's result", "bold")
     for block in result.content:
-        page.field("text" if isinstance(block, TextContent) else "content", as_text(block), "green")
+        page.field("text" if isinstance(block, TextContent) else "content", in_words(block), "green")
     if result.is_error:
         page.field("isError", "true", "red")
 
@@ -103,10 +103,10 @@ def _tell_blocks(page: Page, role: str, blocks: Sequence[SamplingMessageContentB
             case ToolUseContent(id=id, name=name, input=arguments):
                 page.field("tool_use", f"{name} {compact(arguments)} ({id})", "cyan")
             case ToolResultContent(tool_use_id=id, content=content, is_error=is_error):
-                said = " ".join(map(as_text, content))
+                said = " ".join(map(in_words, content))
                 page.field("tool_result", f"{'error: ' if is_error else ''}{said} ({id})", "cyan")
             case ImageContent() | AudioContent():
-                page.field(role, as_text(block))
+                page.field(role, in_words(block))
             case _:
                 assert_never(block)
 

@@ -21,7 +21,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
-from mcp_host.types.content import ContentBlock
+from mcp_host.types.content import ContentBlock, in_words
 from mcp_host.types.sampling import SamplingMessageContentBlock
 
 # Few enough that all of it can be read before saying yes.
@@ -50,7 +50,7 @@ def _asker(request: SamplingRequest, width: int) -> Iterator[str]:
     yield f"A server asks for up to {request.max_tokens} tokens of your model"
     yield from _shown(_wrapped(_name(request.server), width))
     if request.outer is not None:
-        yield "while it works on" if not request.outer.inferred else "probably while it works on"
+        yield "probably while it works on" if request.outer.inferred else "while it works on"
         name = "" if request.outer.name is None else f" {request.outer.name}"
         yield from _shown(_wrapped(_name(request.outer.method + name), width))
 
@@ -90,18 +90,12 @@ def _message(message: SamplingMessage, width: int) -> Iterator[str]:
 
 def _block(block: SamplingMessageContentBlock | ContentBlock) -> str:
     match block:
-        case TextContent(text=text):
-            return text
-        case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
-            return f"[{_name(kind)}, {len(data)} characters of base64]"
         case ToolUseContent(name=name, input=arguments):
             return f"calls {_name(name)} {to_json(arguments).decode()}"
         case ToolResultContent(content=blocks, is_error=is_error):
             return "\n".join(["error of a tool:" if is_error else "result of a tool:", *map(_block, blocks)])
-        case EmbeddedResource(resource=resource):
-            return f"[contents of {resource.uri}]"
-        case ResourceLink(uri=uri):
-            return f"[link to {uri}]"
+        case TextContent() | ImageContent() | AudioContent() | EmbeddedResource() | ResourceLink():
+            return in_words(block)
     assert_never(block)
 
 

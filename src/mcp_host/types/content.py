@@ -1,7 +1,7 @@
 """Content blocks: the pieces that messages, prompts and tool results are made of."""
 
 from collections.abc import Iterable
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, assert_never
 
 from pydantic import AfterValidator, Field
 
@@ -147,3 +147,28 @@ class UnknownContent(Model):
 
 ReceivedContent: TypeAlias = Annotated[ContentBlock | UnknownContent, Field(union_mode="left_to_right")]
 """What a server may send as content: the schema's blocks, or one that is newer than this library."""
+
+
+def in_words(block: ReceivedContent) -> str:
+    """The text of a block; of anything else, what it is and how large: for a screen that can show nothing else."""
+    match block:
+        case TextContent(text=text):
+            return text
+        case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
+            return f"[{kind}, {len(data)} characters of base64]"
+        case EmbeddedResource(resource=resource):
+            return _contents_in_words(resource)
+        case ResourceLink(uri=uri):
+            return f"[link to {uri}]"
+        case UnknownContent(type=kind):
+            return f"[{kind}, which this version does not know]"
+    assert_never(block)
+
+
+def _contents_in_words(contents: TextOrBlob) -> str:
+    match contents:
+        case TextResourceContents(text=text):
+            return text
+        case BlobResourceContents(uri=uri, blob=data):
+            return f"[contents of {uri}, {len(data)} characters of base64]"
+    assert_never(contents)
