@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn, TypeAlias
+from typing import NoReturn
 
 from pydantic_core import from_json
 
@@ -74,8 +74,6 @@ KINDS: Mapping[type, str] = {
     type(None): "null",
 }
 
-JSONObject: TypeAlias = "Mapping[str, object]"
-
 
 class UsageError(Exception):
     """The command line makes no sense; the text says why, in one sentence."""
@@ -94,7 +92,7 @@ class Options:
     json: bool = False
     model: Handler | None = None
     tool: str = ""
-    arguments: JSONObject = field(default_factory=dict)
+    arguments: Mapping[str, object] = field(default_factory=dict)
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -205,14 +203,14 @@ def _check_fit(options: Options, parser: _Parser) -> None:
         parser.error("--env is for a command; a URL takes --header")
 
 
-def _take_call(words: list[str], parser: _Parser) -> tuple[str, JSONObject]:
+def _take_call(words: list[str], parser: _Parser) -> tuple[str, Mapping[str, object]]:
     if not words:
         parser.error("there is no tool to call")
     tool = words.pop(0)
     return tool, _arguments(words.pop(0), parser) if words else {}
 
 
-def _arguments(text: str, parser: _Parser) -> JSONObject:
+def _arguments(text: str, parser: _Parser) -> Mapping[str, object]:
     try:
         arguments: object = from_json(text, allow_inf_nan=False)
     except ValueError as exc:

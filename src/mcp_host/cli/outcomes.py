@@ -11,16 +11,20 @@ from mcp_host.errors import CallerError, ConnectionClosed, McpError, McpTimeout,
 OK = 0
 TOOL_ERROR = 1
 USAGE = 2
+NO_CONNECTION = 3
+TOO_LATE = 4
+REFUSED = 5
+BROKEN_PROTOCOL = 6
 DEFECT = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 READER_LEFT = 141  # 128 + SIGPIPE, likewise
 
 CODES: Mapping[type[BaseException], int] = {
     CallerError: USAGE,
-    ConnectionClosed: 3,
-    McpTimeout: 4,
-    ServerError: 5,
-    ProtocolError: 6,
+    ConnectionClosed: NO_CONNECTION,
+    McpTimeout: TOO_LATE,
+    ServerError: REFUSED,
+    ProtocolError: BROKEN_PROTOCOL,
     McpError: DEFECT,  # what is left concerns sampling, and is answered to the server instead of raised
 }
 
@@ -28,10 +32,10 @@ MEANINGS: Mapping[int, str] = {
     OK: "done",
     TOOL_ERROR: "the tool ran and reported an error",
     USAGE: "the command was wrong, or wants what the server does not offer",
-    3: "no connection to the server, or it was lost",
-    4: "it took too long",
-    5: "the server answered with an error",
-    6: "the server broke the protocol",
+    NO_CONNECTION: "no connection to the server, or it was lost",
+    TOO_LATE: "it took too long",
+    REFUSED: "the server answered with an error",
+    BROKEN_PROTOCOL: "the server broke the protocol",
     DEFECT: "a defect of mcp-host",
     INTERRUPTED: "interrupted by Ctrl-C",
 }

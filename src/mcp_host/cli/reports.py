@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
-from mcp_host.cli.contents import as_text
 from mcp_host.cli.page import Page, compact
 from mcp_host.types import (
     CallToolResult,
@@ -18,6 +17,7 @@ from mcp_host.types import (
     Tool,
 )
 from mcp_host.types.base import Model
+from mcp_host.types.content import in_words
 
 Document: TypeAlias = dict[str, object]
 
@@ -27,7 +27,7 @@ class ToolList:
     """The answer to `mcp-host tools`."""
 
     tools: Sequence[Tool]
-    complaint: None = None
+    complaint: ClassVar[None] = None
 
     def document(self) -> Document:
         """``{"tools": [...]}``, each as the server wrote it."""
@@ -62,7 +62,7 @@ class CallResult:
         result = self.result
         if not result.content and result.structured_content is not None:
             return compact(result.structured_content)
-        return "\n".join(map(as_text, result.content))
+        return "\n".join(map(in_words, result.content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Inspection:
     resources: Sequence[Resource] | None
     templates: Sequence[ResourceTemplate] | None
     prompts: Sequence[Prompt] | None
-    complaint: None = None
+    complaint: ClassVar[None] = None
 
     def document(self) -> Document:
         """The handshake and the lists under the protocol's own names; what is not there is absent."""
