@@ -27,6 +27,8 @@ KiB = 1024
 MiB = 1024 * KiB
 
 MOST_TOKENS = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC 8259, section 6)
+# At 0 any other bound would refuse everything.
+MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting", "seconds"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +93,6 @@ class SamplingLimits:
                 raise ValueError(f"SamplingLimits.{field.name} must be at least {least}, not {value}")
 
 
-MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting", "seconds"})
-
-
 def check_counts(wire: Mapping[str, object], limits: SamplingLimits) -> None:
     """Count and measure what the request lists before it is parsed: a million blocks would hold up the event loop.
 
@@ -154,31 +153,31 @@ def _count_blocks(message: object) -> int:
     return len(blocks) + sum(len(_list(block.get("content"))) for block in blocks if isinstance(block, dict))
 
 
-class Weight(NamedTuple):
+class _Weight(NamedTuple):
     text: int = 0
     binary: int = 0
 
 
-def _weigh(block: SamplingMessageContentBlock | ContentBlock) -> Weight:
+def _weigh(block: SamplingMessageContentBlock | ContentBlock) -> _Weight:
     match block:
         case TextContent(text=text):
-            return Weight(text=_utf8(text))
+            return _Weight(text=_utf8(text))
         case ImageContent(data=data) | AudioContent(data=data):
-            return Weight(binary=_decoded(data))
+            return _Weight(binary=_decoded(data))
         case ToolUseContent(input=arguments):
-            return Weight(text=_json_size(arguments))
+            return _Weight(text=_json_size(arguments))
         case ToolResultContent(content=blocks, structured_content=structured):
             inside = [_weigh(part) for part in blocks]
-            return Weight(
+            return _Weight(
                 text=sum(part.text for part in inside) + _json_size(structured),
                 binary=sum(part.binary for part in inside),
             )
         case EmbeddedResource(resource=resource):
             if isinstance(resource, BlobResourceContents):
-                return Weight(binary=_decoded(resource.blob))
-            return Weight(text=_utf8(resource.text))
+                return _Weight(binary=_decoded(resource.blob))
+            return _Weight(text=_utf8(resource.text))
         case ResourceLink():
-            return Weight(text=_json_size(block.to_wire()))
+            return _Weight(text=_json_size(block.to_wire()))
     assert_never(block)
 
 
