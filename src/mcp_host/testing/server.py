@@ -25,6 +25,7 @@ from mcp_host.testing.functions import AnyFunction, Function
 from mcp_host.testing.home import Home
 from mcp_host.testing.session import Session
 from mcp_host.testing.tools import function_tool
+from mcp_host.transports.base import deliver
 from mcp_host.transports.memory import Inbox, InProcess, Outbox
 from mcp_host.types import (
     Implementation,
@@ -338,8 +339,7 @@ class Server:
         async with create_task_group() as tasks:
             with self._converse(lambda catalog: Session(catalog, tasks, send, leave_open)) as session:
                 async for raw in inbox:
-                    for message in decode(raw):
-                        session.receive(message)
+                    deliver(decode(raw), session.receive)
             tasks.cancel_scope.cancel()
 
 

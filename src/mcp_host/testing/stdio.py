@@ -19,6 +19,7 @@ from mcp_host.protocol.framing import LineBuffer, Oversize
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode, oversize
 from mcp_host.testing.dialogue import leave_open
 from mcp_host.testing.session import Converse, Session
+from mcp_host.transports.base import deliver
 
 CHUNK = 64 * 1024  # bytes read at once: a pipe's usual capacity
 MAX_LINE = Limits().max_message  # what a client takes by default, too
@@ -91,8 +92,7 @@ def _receive(line: bytes | Oversize, session: Session) -> None:
     if isinstance(line, Oversize):
         session.receive(oversize(line.head, line.tail, line.size, MAX_LINE))
     elif line and not line.isspace():
-        for message in decode(line):
-            session.receive(message)
+        deliver(decode(line), session.receive)
 
 
 class Writer:
