@@ -263,14 +263,14 @@ async def test_a_call_waits_for_a_handshake_under_way_no_longer_than_it_may() ->
 async def test_a_new_session_that_takes_too_long_is_a_connect_timeout() -> None:
     class Slow(Forgetful):
         async def __call__(self, request: httpx.Request) -> httpx.Response:
-            if self._sessions and json.loads(request.content or b"{}").get("method") == "resources/subscribe":
+            if self._sessions > 1 and json.loads(request.content or b"{}").get("method") == "resources/subscribe":
                 await anyio.sleep_forever()
             return await super().__call__(request)
 
     server = Slow()
     with anyio.fail_after(5):
         async with connected(server, limits=Limits(connect_timeout=0.3)) as client:
-            client._connected().subscriptions["a:b"] = None
+            await client.subscribe_resource("a:b")
             server.known.clear()
             with pytest.raises(ConnectTimeout, match="did not take up a new session in time"):
                 await client.call_tool("x")
