@@ -10,8 +10,6 @@ import pytest
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import call_handler
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_cancelled_handler_is_cancelled() -> None:
     began, ended = anyio.Event(), []

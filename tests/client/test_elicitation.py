@@ -13,8 +13,6 @@ from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest, is
 from mcp_host.errors import InputRefused
 from mcp_host.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
-pytestmark = pytest.mark.anyio
-
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {

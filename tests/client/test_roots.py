@@ -11,8 +11,6 @@ from mcp_host.client.roots import RootLike, Roots
 from mcp_host.errors import InputRefused
 from mcp_host.types import ListRootsResult, Root
 
-pytestmark = pytest.mark.anyio
-
 NAMED = Root(uri="file:///srv/data", name="Data")
 
 
