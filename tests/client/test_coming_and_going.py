@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Client
+from mcp_host import Change, Client, SamplingRequest
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,
@@ -25,8 +25,9 @@ from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.memory import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.transports.stdio import Stdio
-from mcp_host.types import Implementation, PromptReference
-from tests.client.support import EMPTY, INFO, TOOLS, sampling, say_paris
+from mcp_host.types import CreateMessageResult, Implementation, PromptReference
+from tests.client.support import EMPTY, INFO, QUESTION, TOOLS, sampling, say_paris
+from tests.transports.children import python, running
 
 
 def echo() -> ScriptedPeer:
@@ -374,3 +375,58 @@ async def test_roots_may_be_replaced_before_there_is_a_connection() -> None:
             await anyio.wait_all_tasks_blocked()
 
     assert answers == [{"roots": [{"uri": "file:///tmp"}]}]
+
+
+async def test_a_callback_may_close_its_own_client() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        await peer.tell("notifications/tools/list_changed")
+
+    async def on_change(change: Change) -> None:
+        try:
+            await client.aclose()
+        finally:
+            closed.set()
+
+    closed = anyio.Event()
+    client = Client(ScriptedPeer(script), on_change=on_change, limits=Limits(close_timeout=60))
+    with anyio.fail_after(5):
+        await client.connect()
+        await closed.wait()
+        await client.aclose()
+
+    assert not client.connected
+
+
+async def test_a_handler_may_close_its_own_client() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        await peer.receive("tools/call")
+        await peer.ask("sampling/createMessage", QUESTION)
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        await client.aclose()
+        raise AssertionError("cancelled by then")
+
+    client = Client(ScriptedPeer(script), sampling=sampling(with_tools=model), limits=Limits(close_timeout=60))
+    with anyio.fail_after(5):
+        await client.connect()
+        with pytest.raises(ConnectionClosed, match="the client was closed"):
+            await client.call_tool("x")
+        await client.aclose()
+
+
+async def test_closing_goes_on_when_its_caller_is_cancelled() -> None:
+    client = Client(
+        Stdio(python("reply(read(), text(str(os.getpid()))); time.sleep(60)")), limits=Limits(close_timeout=1)
+    )
+
+    with anyio.fail_after(10):
+        await client.connect()
+        pid = int((await client.call_tool("pid")).text)
+        with anyio.move_on_after(0):
+            await client.aclose()
+        assert running(pid)
+        await client.aclose()
+
+    assert not running(pid)

@@ -76,7 +76,8 @@ class Client(Requests):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        await self.aclose()
+        with CancelScope(shield=True):  # when the block has ended, so has the server; the transport's bound holds
+            await self.aclose()
 
     async def connect(self) -> None:
         """Reach the server and shake hands. Does nothing when connected already.
@@ -102,13 +103,11 @@ class Client(Requests):
     async def aclose(self) -> None:
         """Close the connection: calls in flight end with `ConnectionClosed`, the server is shut down.
 
-        Any task may close, also while another is connecting, and more than once.
-        Takes `Limits.close_timeout` at most and raises nothing.
+        Any task may close, also while another is connecting, and more than once; a callback or
+        a handler of this very client may, and is cancelled by it. Takes `Limits.close_timeout`
+        at most and raises nothing. If the caller is cancelled meanwhile, the closing goes on without it.
         """
-        with CancelScope(
-            shield=True
-        ):  # a cancelled caller must not leave a process behind; the transport's bound holds
-            await self._disconnect()
+        await self._disconnect()
 
     async def _connect(self) -> None:
         tools = self._registration.advertises_tools
