@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from mcp_host.client.client import Client
 from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest
-from mcp_host.client.notices import Change
+from mcp_host.client.notices import Change, OnChange, OnLog
+from mcp_host.client.requests import OnProgress
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.sampling import (
@@ -46,6 +47,9 @@ __all__ = [
     "InProcess",
     "Limits",
     "McpError",
+    "OnChange",
+    "OnLog",
+    "OnProgress",
     "OuterCall",
     "Sampling",
     "SamplingLimits",

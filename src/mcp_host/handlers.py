@@ -1,4 +1,4 @@
-"""Calling the application's handlers: nothing of what they raise reaches a server."""
+"""Calling the application's code: what a handler or a callback raises stays on our side, and ends nothing."""
 
 from __future__ import annotations
 
@@ -36,6 +36,18 @@ async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, fai
         raise _hidden(exc, subject, failed) from exc
 
 
+async def call_callback(callback: Callable[[], Awaitable[None]], *, subject: str) -> None:
+    """Await a callback in place, for nobody who waits. What it raises is logged here, and goes nowhere else."""
+    try:
+        await callback()
+    except Exception:
+        logger.exception("%s failed", subject)
+    except get_cancelled_exc_class() as exc:
+        if _cancelled_us(exc):
+            raise
+        logger.exception("%s failed", subject)
+
+
 def _hidden(exc: BaseException, subject: str, failed: str) -> InputRefused:
     logger.error("%s: %s", subject, failed, exc_info=exc)
     return InputRefused(INTERNAL_ERROR, failed)
@@ -44,7 +56,7 @@ def _hidden(exc: BaseException, subject: str, failed: str) -> InputRefused:
 def _cancelled_us(exc: BaseException) -> bool:
     """Whether *exc* is our own cancellation, and not that of a task which the handler awaited.
 
-    Only asyncio mixes the two up. Passed on, the latter would end our task in silence, with no answer sent.
+    Only asyncio mixes the two up. Passed on, the latter would end our task in silence: no answer sent, or the whole connection gone.
     """
     task = asyncio.current_task() if isinstance(exc, asyncio.CancelledError) else None
     return task is None or task.cancelling() > 0

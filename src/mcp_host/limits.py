@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 MiB = 1024 * 1024
 
@@ -41,3 +41,9 @@ class Limits:
 
     max_pages: int = 1000
     """Pages of one list; a server that never ends its list ends here."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, least = getattr(self, field.name), 1 if field.name.startswith("max_") else 0
+            if not value >= least:  # which NaN is not, either
+                raise ValueError(f"Limits.{field.name} must be at least {least}, not {value}")

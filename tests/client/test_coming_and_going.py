@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 
-from mcp_host import Change, Client, SamplingRequest
+from mcp_host import Change, Client, SamplingRequest, StreamableHttp
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,
     ConnectTimeout,
+    HttpStatusError,
     NotConnected,
     ProtocolError,
     ServerError,
@@ -233,10 +235,11 @@ async def test_a_version_that_the_server_names_in_its_refusal_is_tried() -> None
 
 async def test_a_server_too_strict_for_sampling_tools_is_tried_once_more_without_them() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        strict = await peer.receive("initialize")
-        if "tools" in strict["params"]["capabilities"]["sampling"]:
-            await peer.refuse(strict, -32602, 'Unrecognized field "tools"')
-        await peer.shake_hands(capabilities=TOOLS)
+        request = await peer.receive("initialize")
+        if "tools" in request["params"]["capabilities"]["sampling"]:
+            await peer.refuse(request, -32602, 'Unrecognized field "tools"')
+        else:
+            await peer.reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO})
 
     peer = ScriptedPeer(script)
     client = Client(peer, sampling=sampling())
@@ -269,13 +272,37 @@ async def test_a_server_that_dies_of_sampling_tools_is_started_once_more_without
 
 async def test_when_the_tools_were_not_the_reason_the_first_error_stands() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        for reason in ("first", "second"):
-            await peer.refuse(await peer.receive("initialize"), -32000, reason)
+        request = await peer.receive("initialize")
+        with_tools = "tools" in request["params"]["capabilities"]["sampling"]
+        await peer.refuse(request, -32000, "first" if with_tools else "second")
 
     client = Client(ScriptedPeer(script), sampling=sampling())
     with anyio.fail_after(5), pytest.raises(ServerError, match="first"):
         await client.connect()
     assert client.warnings == []
+
+
+@pytest.mark.parametrize(("status", "handshakes"), [(400, 2), (500, 2), (401, 1), (404, 1), (503, 1)])
+async def test_only_what_a_strict_server_might_say_by_http_is_tried_again(status: int, handshakes: int) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        heard.append(request.method)
+        return httpx.Response(status if request.method == "POST" else 405)
+
+    heard: list[str] = []
+    with anyio.fail_after(5):
+        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
+            client = Client(StreamableHttp("http://mcp.test/mcp", client=http), sampling=sampling())
+            with pytest.raises(HttpStatusError) as failure:
+                await client.connect()
+
+    assert failure.value.status == status
+    assert heard.count("POST") == handshakes
+
+
+@pytest.mark.parametrize("wrong", [{"timeout": -1}, {"max_message": 0}, {"connect_timeout": float("nan")}])
+def test_limits_that_allow_nothing_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"Limits.{next(iter(wrong))} must be at least"):
+        Limits(**wrong)
 
 
 async def test_a_command_that_is_not_there_fails_at_once_and_by_name() -> None:

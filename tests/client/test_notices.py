@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import anyio
 import pytest
 
 from mcp_host import Change, Client, Elicitation
+from mcp_host.errors import ProtocolError
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import (
@@ -167,3 +169,38 @@ async def test_what_no_callback_wants_costs_nothing_and_breaks_nothing() -> None
             assert (await client.call_tool("x")).content == []
 
     assert client.counters == {}
+
+
+async def test_a_callback_that_awaits_somebody_elses_cancelled_task_ends_nothing(
+    anyio_backend_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On asyncio that looks just like our own cancellation."""
+    if anyio_backend_name != "asyncio":
+        pytest.skip("only asyncio has tasks that others can await")
+
+    async def on_log(message: LoggingMessageNotificationParams) -> None:
+        seen.append(message.data)
+        doomed = asyncio.ensure_future(asyncio.sleep(60))
+        doomed.cancel()
+        await doomed
+
+    seen: list[object] = []
+    with anyio.fail_after(5):
+        async with Client(telling(log(1), log(2)), on_log=on_log) as client:
+            await anyio.wait_all_tasks_blocked()
+            assert client.connected
+
+    assert seen == [1, 2]
+    assert "the callback for notifications/message failed" in caplog.text
+
+
+async def test_an_error_of_a_call_that_the_callback_made_is_the_callbacks(caplog: pytest.LogCaptureFixture) -> None:
+    async def on_log(message: LoggingMessageNotificationParams) -> None:
+        raise ProtocolError("from a call of mine")
+
+    with anyio.fail_after(5):
+        async with Client(telling(log(1)), on_log=on_log) as client:
+            await anyio.wait_all_tasks_blocked()
+
+    assert client.counters == {}
+    assert "from a call of mine" in caplog.text

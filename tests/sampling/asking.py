@@ -64,7 +64,7 @@ def request(
 
 
 def session(handler: Handler, *, limits: SamplingLimits | None = None) -> SamplingSession:
-    return Sampling(with_tools=handler, approve=always, limits=limits).session("calculator", knows_tools=True)
+    return Sampling(with_tools=handler, approve=always, limits=limits).session(server="calculator", knows_tools=True)
 
 
 async def refused(asked: SamplingSession, params: Wire) -> InputRefused:

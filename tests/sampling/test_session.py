@@ -75,7 +75,7 @@ async def test_approver_and_handler_see_the_same_request_in_this_order() -> None
         return request.reply("yes")
 
     sampling = Sampling(with_tools=model, approve=approve, limits=SamplingLimits(max_tokens=10))
-    await sampling.session("calculator", knows_tools=True).answer(wire(), outer)
+    await sampling.session(server="calculator", knows_tools=True).answer(wire(), outer)
 
     assert [who for who, _ in seen] == ["approver", "handler"]
     request = seen[0][1]
@@ -135,7 +135,7 @@ async def basic(request: SamplingRequest) -> CreateMessageResult:
 async def test_the_handler_of_a_session_is_chosen_once(
     sampling: Sampling, knows_tools: bool, mode: SamplingMode, answer: str
 ) -> None:
-    chosen = sampling.session("calculator", knows_tools)
+    chosen = sampling.session(server="calculator", knows_tools=knows_tools)
 
     assert chosen.mode == mode
     assert (await chosen.answer(wire())).content == [TextContent(text=answer)]
@@ -173,7 +173,9 @@ def test_sampling_without_a_handler_is_a_mistake() -> None:
 async def test_basic_mode_refuses_whatever_mentions_tools(params: Wire, problem: str) -> None:
     model = ScriptedModel()
 
-    refusal = await refused(Sampling(basic=model, approve=always).session("calculator", True), params)
+    refusal = await refused(
+        Sampling(basic=model, approve=always).session(server="calculator", knows_tools=True), params
+    )
 
     assert said(refusal) == (-32602, problem)
     assert model.requests == []
@@ -182,7 +184,11 @@ async def test_basic_mode_refuses_whatever_mentions_tools(params: Wire, problem:
 async def test_basic_mode_takes_a_null_for_what_is_absent() -> None:
     model = ScriptedModel("yes")
 
-    await Sampling(basic=model, approve=always).session("calculator", True).answer(wire(tools=None, toolChoice=None))
+    await (
+        Sampling(basic=model, approve=always)
+        .session(server="calculator", knows_tools=True)
+        .answer(wire(tools=None, toolChoice=None))
+    )
 
     assert model.requests[0].tools == []
 
@@ -213,7 +219,7 @@ async def test_a_broken_or_oversized_request_reaches_neither_approver_nor_model(
 
     model = ScriptedModel()
     sampling = Sampling(with_tools=model, approve=approve, limits=SamplingLimits(messages=2, text=10))
-    refusal = await refused(sampling.session("calculator", True), params)
+    refusal = await refused(sampling.session(server="calculator", knows_tools=True), params)
 
     assert refusal.code == -32602
     assert str(refusal).startswith(problem)
@@ -226,7 +232,9 @@ async def test_a_denied_request_does_not_reach_the_model() -> None:
         return Deny("not today")
 
     model = ScriptedModel()
-    refusal = await refused(Sampling(with_tools=model, approve=approve).session("calculator", True), wire())
+    refusal = await refused(
+        Sampling(with_tools=model, approve=approve).session(server="calculator", knows_tools=True), wire()
+    )
 
     assert said(refusal) == (-1, "not today")
     assert model.requests == []

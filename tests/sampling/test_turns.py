@@ -44,7 +44,7 @@ class Turnstile:
 async def test_a_storm_of_requests_is_answered_a_few_at_a_time() -> None:
     turnstile = Turnstile()
     sampling = Sampling(with_tools=turnstile, approve=always)
-    servers = [sampling.session(f"server {n}", True) for n in range(6)]
+    servers = [sampling.session(server=f"server {n}", knows_tools=True) for n in range(6)]
     answers: list[CreateMessageResult] = []
 
     async def ask(server: SamplingSession) -> None:
@@ -115,7 +115,7 @@ def test_one_registration_serves_one_event_loop_after_another(anyio_backend_name
 
     async def once() -> None:
         with fail_after(5), CancelScope():
-            await sampling.session("calculator", True).answer(wire())
+            await sampling.session(server="calculator", knows_tools=True).answer(wire())
 
     for _ in range(2):
         anyio.run(once, backend=anyio_backend_name)

@@ -17,7 +17,15 @@ from mcp_host.client.registration import Registration
 from mcp_host.client.requests import Requests
 from mcp_host.client.roots import RootLike, Roots
 from mcp_host.concurrency import Held
-from mcp_host.errors import CallerError, ConnectFailed, ConnectionClosed, ConnectTimeout, McpError
+from mcp_host.errors import (
+    CallerError,
+    ConnectFailed,
+    ConnectionClosed,
+    ConnectTimeout,
+    HttpStatusError,
+    McpError,
+    ServerError,
+)
 from mcp_host.limits import Limits
 from mcp_host.sampling import Sampling, SamplingMode
 from mcp_host.transports.base import Transport
@@ -25,6 +33,9 @@ from mcp_host.types import Implementation, ServerCapabilities
 from mcp_host.version import __version__
 
 RootsArgument: TypeAlias = "Sequence[RootLike] | Callable[[], Awaitable[Sequence[RootLike]]] | None"
+
+
+STUMBLES = frozenset({400, 422, 500})  # what a strict server may say by HTTP to a field that it does not know
 
 
 class Client(Requests):
@@ -110,22 +121,30 @@ class Client(Requests):
         await self._disconnect()
 
     async def _connect(self) -> None:
-        tools = self._registration.advertises_tools
+        """Open a connection; once more without `sampling.tools` where these may be what the server stumbled over."""
         try:
             self._connection = await self._open()
-        except ConnectFailed:
-            raise
-        except ConnectionClosed as ended:
-            if not tools or self._held is None or self._held.leaving:  # the latter two: it was us who closed it
+        except McpError as failure:
+            if not self._may_be_the_tools(failure):
                 raise
-            # A strict server may die of a capability that it does not know.
-            self._registration.advertise_tools = False
+            self._registration.tools_welcome = False
             try:
                 self._connection = await self._open()
             except McpError:
-                self._registration.advertise_tools = True
-                raise ended from None  # then the tools were not the reason
-            self._registration.give_up_tools(self._transport.name)
+                self._registration.tools_welcome = True
+                raise failure from None  # then they were not the reason
+            self._registration.warn(
+                f"{self._transport.name} failed the handshake that advertised sampling.tools"
+                " and passed it without: it gets plain sampling only"
+            )
+
+    def _may_be_the_tools(self, failure: McpError) -> bool:
+        """Strict servers refuse a capability that they do not know, or die of it."""
+        if not self._registration.offers_tools or self._held is None or self._held.leaving:
+            return False  # the latter two: it was us who ended it
+        if isinstance(failure, HttpStatusError):
+            return failure.status in STUMBLES
+        return isinstance(failure, ServerError | ConnectionClosed) and not isinstance(failure, ConnectFailed)
 
     async def _open(self) -> Connection:
         registration = self._registration

@@ -142,7 +142,7 @@ class Connection:
         if scope.cancelled_caught:
             raise RequestTimeout(f"{method}: no new session with {self._name} within the call's total timeout")
         if renewal.error is not None:
-            raise renewal.error
+            raise renewal.error.with_traceback(None)  # the same for everyone who waited
 
     async def _run_renewal(self, renewal: Renewal, epoch: int) -> None:
         """In a task of the connection's: it must not end because one of those who wait for it is cancelled."""

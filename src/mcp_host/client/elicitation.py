@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
-from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt
+from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt, quoted
 from mcp_host.handlers import call_handler
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
@@ -186,9 +186,7 @@ class Elicitation:
         if mode == "url" and self.url is not None:
             return await _ask(self.url, UrlRequest(server, read_url(params)))
         offered = " and ".join(self.capability())
-        raise InputRefused(
-            INVALID_PARAMS, f"this client offers elicitation by {offered}, not {excerpt(repr(mode), 40)}"
-        )
+        raise InputRefused(INVALID_PARAMS, f"this client offers elicitation by {offered}, not {quoted(mode)}")
 
 
 async def _ask(handler: Callable[[Any], Awaitable[ElicitResult]], request: FormRequest | UrlRequest) -> ElicitResult:
@@ -230,9 +228,7 @@ def read_url(params: dict[str, Any]) -> ElicitRequestURLParams:
     except ProtocolError as exc:
         raise InputRefused(INVALID_PARAMS, str(exc)) from exc
     if not is_web_url(visit.url):
-        raise InputRefused(
-            INVALID_PARAMS, f"this client opens only plain http and https URLs, not {excerpt(visit.url, 80)}"
-        )
+        raise InputRefused(INVALID_PARAMS, f"this client opens only plain http and https URLs, not {quoted(visit.url)}")
     return visit
 
 

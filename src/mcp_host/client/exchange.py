@@ -38,11 +38,8 @@ class Patience:
 class PendingExchange:
     """One request between its sending and its answer. Implements `transports.base.Exchange`."""
 
-    def __init__(
-        self, request: Request, epoch: int, patience: Patience, route: Route, on_report: OnReport | None
-    ) -> None:
+    def __init__(self, request: Request, patience: Patience, route: Route, on_report: OnReport | None) -> None:
         self.request = request
-        self.epoch = epoch
         self.outcome: Outcome | None = None
         self.withdrawn = False
         self.callers_own: McpError | None = None

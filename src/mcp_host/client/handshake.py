@@ -11,7 +11,7 @@ from mcp_host.client.failures import server_error
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
 from mcp_host.client.session import Session
-from mcp_host.errors import McpError, ServerError, Unauthorized
+from mcp_host.errors import McpError
 from mcp_host.protocol.jsonrpc import Failure
 from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS, accept, counter_offer
 from mcp_host.types import InitializeResult
@@ -28,25 +28,16 @@ class Handshake:
     registration: Registration
 
     async def shake(self, epoch: int) -> Session:
-        """Initialize; once more without `sampling.tools` if the server answers that with an error.
+        """Initialize and confirm.
 
         Raises:
-            ServerError: The server refused, for whatever other reason.
+            ServerError: The server refused.
             ProtocolError: Its answer is none (`UnsupportedVersion`: no revision in common).
         """
-        try:
-            return await self._initialize(epoch, tools=self.registration.advertise_tools)
-        except ServerError as refusal:
-            if isinstance(refusal, Unauthorized) or not self.registration.advertises_tools:
-                raise
-            try:
-                session = await self._initialize(epoch, tools=False)
-            except McpError:
-                raise refusal from None  # then the tools were not the reason
-            self.registration.give_up_tools(self.name)
-            return session
+        return await self._initialize(epoch, HANDSHAKE_VERSIONS[0])
 
-    async def _initialize(self, epoch: int, *, tools: bool, version: str = HANDSHAKE_VERSIONS[0]) -> Session:
+    async def _initialize(self, epoch: int, version: str) -> Session:
+        tools = self.registration.tools_welcome
         params = {
             "protocolVersion": version,
             "capabilities": self.registration.inputs.capabilities(sampling_tools=tools),
@@ -56,7 +47,7 @@ class Handshake:
         reply = await self.link.ask("initialize", params, {}, Patience.of(limit, limit))
         if isinstance(reply, Failure):
             if (other := counter_offer(reply)) and other != version:
-                return await self._initialize(epoch, tools=tools, version=other)
+                return await self._initialize(epoch, other)
             raise server_error("initialize", params, reply)
         result = InitializeResult.from_wire(reply.result)
         era = accept(result.protocol_version)

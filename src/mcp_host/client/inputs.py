@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp_host.client.elicitation import Elicitation
 from mcp_host.client.roots import Roots
-from mcp_host.errors import InputRefused
+from mcp_host.errors import InputRefused, excerpt
 from mcp_host.protocol.eras import Answer, Era
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.sampling import OuterCall, Sampling, SamplingMode, SamplingSession
@@ -77,5 +77,5 @@ class SessionInputs:
         try:
             return self._era.write(answer)
         except InputRefused as exc:
-            logger.error("an answer was withheld from %s: %s", self._server, exc.__cause__)
+            logger.error("an answer was withheld from %s: %s", excerpt(self._server), exc.__cause__)
             raise

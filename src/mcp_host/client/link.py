@@ -91,8 +91,7 @@ class Link:
         id = next(self._ids)
         if on_report is not None:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
-        epoch = 0 if self.session is None else self.session.epoch
-        exchange = PendingExchange(Request(id, method, params), epoch, patience, self.route, on_report)
+        exchange = PendingExchange(Request(id, method, params), patience, self.route, on_report)
         self._pending[id] = exchange
         try:
             return await self._see_through(exchange, headers)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from anyio import Event
 
 from mcp_host.client.elicitation import OnElicitationComplete
 from mcp_host.errors import ProtocolError
+from mcp_host.handlers import call_callback
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.types import (
     ElicitationCompleteNotification,
@@ -33,7 +35,8 @@ Change: TypeAlias = (
 """What *on_change* is told: that a list has changed, or a resource that was subscribed to."""
 OnChange: TypeAlias = Callable[[Change], Awaitable[None]]
 OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], Awaitable[None]]
-Deliver: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+Prepare: TypeAlias = Callable[[dict[str, Any]], Callable[[], Awaitable[None]]]
+"""Reads a notification, and says what is to be called. Raises `ProtocolError` for a malformed one."""
 
 CHANGES: dict[str, type[Change]] = {
     "notifications/tools/list_changed": ToolListChangedNotification,
@@ -66,16 +69,16 @@ class Notices:
         self._counters = counters
         self._queue: deque[Notification] = deque()
         self._wake = Event()
-        self._deliver = _deliveries(on_log, on_change, on_elicitation_complete)
+        self._prepare = _prepared(on_log, on_change, on_elicitation_complete)
 
     @property
     def wanted(self) -> bool:
         """Whether any callback is registered."""
-        return bool(self._deliver)
+        return bool(self._prepare)
 
     def offer(self, notification: Notification) -> None:
         """Queue what a callback wants; ignore the rest."""
-        if notification.method not in self._deliver:
+        if notification.method not in self._prepare:
             return
         if notification.method in CHANGES and notification in self._queue:
             self._counters["coalesced notifications"] += 1
@@ -95,12 +98,12 @@ class Notices:
 
     async def _hand_over(self, notification: Notification) -> None:
         try:
-            await self._deliver[notification.method](_wire(notification))
+            callback = self._prepare[notification.method](_wire(notification))
         except ProtocolError as exc:
             self._counters["malformed notifications"] += 1
             logger.debug("ignored: %s", exc)
-        except Exception:  # a callback's bug must not end the connection
-            logger.exception("the callback for %s failed", notification.method)
+        else:
+            await call_callback(callback, subject=f"the callback for {notification.method}")
 
     def _make_room(self) -> None:
         self._counters["dropped notifications"] += 1
@@ -108,38 +111,29 @@ class Notices:
         self._queue.remove(oldest)
 
 
-def _deliveries(
+def _prepared(
     on_log: OnLog | None, on_change: OnChange | None, on_elicitation_complete: OnElicitationComplete | None
-) -> dict[str, Deliver]:
-    deliveries: dict[str, Deliver] = {}
+) -> dict[str, Prepare]:
+    prepared: dict[str, Prepare] = {}
     if on_log is not None:
-        deliveries[LOG] = _log_to(on_log)
+        prepared[LOG] = _log_to(on_log)
     if on_change is not None:
-        deliveries |= {method: _change_to(on_change, kind) for method, kind in CHANGES.items()}
+        prepared |= {method: _change_to(on_change, kind) for method, kind in CHANGES.items()}
     if on_elicitation_complete is not None:
-        deliveries[ELICITATION_COMPLETE] = _completion_to(on_elicitation_complete)
-    return deliveries
+        prepared[ELICITATION_COMPLETE] = _completion_to(on_elicitation_complete)
+    return prepared
 
 
-def _log_to(callback: OnLog) -> Deliver:
-    async def deliver(wire: dict[str, Any]) -> None:
-        await callback(LoggingMessageNotification.from_wire(wire).params)
-
-    return deliver
+def _log_to(callback: OnLog) -> Prepare:
+    return lambda wire: partial(callback, LoggingMessageNotification.from_wire(wire).params)
 
 
-def _change_to(callback: OnChange, kind: type[Change]) -> Deliver:
-    async def deliver(wire: dict[str, Any]) -> None:
-        await callback(kind.from_wire(wire))
-
-    return deliver
+def _change_to(callback: OnChange, kind: type[Change]) -> Prepare:
+    return lambda wire: partial(callback, kind.from_wire(wire))
 
 
-def _completion_to(callback: OnElicitationComplete) -> Deliver:
-    async def deliver(wire: dict[str, Any]) -> None:
-        await callback(ElicitationCompleteNotification.from_wire(wire).params.elicitation_id)
-
-    return deliver
+def _completion_to(callback: OnElicitationComplete) -> Prepare:
+    return lambda wire: partial(callback, ElicitationCompleteNotification.from_wire(wire).params.elicitation_id)
 
 
 def _wire(notification: Notification) -> dict[str, Any]:

@@ -24,19 +24,12 @@ class Registration:
     limits: Limits
     warnings: list[str] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
-    advertise_tools: bool = True
-    """Turned off for good by a server that stumbles over `sampling.tools`."""
+    tools_welcome: bool = True
+    """Whether the server can bear to be told of `sampling.tools`. Some are too strict to."""
 
     @property
-    def advertises_tools(self) -> bool:
-        return self.advertise_tools and self.inputs.offers_sampling_tools
-
-    def give_up_tools(self, server: str) -> None:
-        """This server is too strict for `sampling.tools`: never advertise it to it again."""
-        self.advertise_tools = False
-        self.warn(
-            f"{server} failed the handshake that advertised sampling.tools and passed it without: plain sampling only"
-        )
+    def offers_tools(self) -> bool:
+        return self.tools_welcome and self.inputs.offers_sampling_tools
 
     def warn(self, text: str) -> None:
         """Something the application should know, though nothing failed."""

@@ -36,7 +36,7 @@ class Requests:
 
     *timeout* is how long, in seconds, the server may be silent about the call:
     progress starts it anew, and it stands still while our side answers something
-    that the server asked. *total_timeout* bounds the call as a whole. Both
+    that the server asked. *total_timeout*, where there is one, bounds the call as a whole. Both
     default to the client's `Limits`; `math.inf` means for ever.
 
     Every request may raise what follows, besides what its own docstring names.
@@ -109,14 +109,19 @@ class Requests:
         return await self._list("resources/templates/list", "resourceTemplates", ResourceTemplate, timeout)
 
     async def read_resource(
-        self, uri: str, *, timeout: float | None = None, on_progress: OnProgress | None = None
+        self,
+        uri: str,
+        *,
+        timeout: float | None = None,
+        total_timeout: float | None = None,
+        on_progress: OnProgress | None = None,
     ) -> ReadResourceResult:
         """Read the resource at *uri*.
 
         Raises:
             ResourceNotFound: The server has none there.
         """
-        wire = await self._request("resources/read", {"uri": uri}, timeout, None, on_progress)
+        wire = await self._request("resources/read", {"uri": uri}, timeout, total_timeout, on_progress)
         return ReadResourceResult.from_wire(wire)
 
     async def subscribe_resource(self, uri: str, *, timeout: float | None = None) -> None:
@@ -142,11 +147,13 @@ class Requests:
         arguments: Mapping[str, str] | None = None,
         *,
         timeout: float | None = None,
+        total_timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> GetPromptResult:
         """Get a prompt's messages. Arguments are strings (the schema's `GetPromptRequestParams`)."""
         params: Params = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
-        return GetPromptResult.from_wire(await self._request("prompts/get", params, timeout, None, on_progress))
+        wire = await self._request("prompts/get", params, timeout, total_timeout, on_progress)
+        return GetPromptResult.from_wire(wire)
 
     async def complete(
         self,

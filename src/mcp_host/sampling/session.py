@@ -79,7 +79,7 @@ class Sampling:
         """What to advertise as the client capability ``sampling``: ``{"tools": {}}`` with tools, else ``{}``."""
         return {} if self._with_tools is None else {"tools": {}}
 
-    def session(self, server: str, knows_tools: bool) -> SamplingSession:
+    def session(self, *, server: str, knows_tools: bool) -> SamplingSession:
         """Choose the handler of one connection, for as long as it lasts.
 
         *server* is the name to show for it. *knows_tools* says whether
@@ -95,7 +95,7 @@ class Sampling:
         Give each connection a callback of its own. The client has to advertise
         `capability()`, and to say with *knows_tools* whether it did so with ``tools``.
         """
-        return self.session(server, knows_tools).respond
+        return self.session(server=server, knows_tools=knows_tools).respond
 
     def _choose(self, knows_tools: bool) -> tuple[Handler, SamplingMode]:
         if self._with_tools is not None and knows_tools:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from anyio import (
@@ -36,7 +36,7 @@ class InProcess:
     """Speak to *serve*, an async function that runs as long as the connection."""
 
     serve: Serve
-    name: str = "the in-process server"
+    name: str = field(default="the in-process server", kw_only=True)
 
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[MemoryChannel]:

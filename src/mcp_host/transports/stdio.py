@@ -33,9 +33,9 @@ class Stdio:
     """
 
     command: Sequence[str]
-    env: Mapping[str, str] | None = field(default=None, repr=False)  # where tokens are passed
-    cwd: str | Path | None = None
-    on_stderr: OnStderr | None = None
+    env: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)  # where tokens are passed
+    cwd: str | Path | None = field(default=None, kw_only=True)
+    on_stderr: OnStderr | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if isinstance(self.command, str) or not self.command:
