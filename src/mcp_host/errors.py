@@ -34,17 +34,27 @@ if TYPE_CHECKING:
     from mcp_host.types import CallToolResult, ElicitRequestURLParams
 
 EXCERPT = 300  # characters of a stranger's text that an error message repeats
+QUOTED = 80  # characters of a stranger's word: a key, a name, an id
+
+
+def escaped(text: str) -> str:
+    """A stranger's text, harmless in a terminal or a log line.
+
+    Control characters, marks that turn the direction of writing, line breaks and lone
+    surrogates are escaped: "\\x1b[2J" stays visible instead of clearing the screen.
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def excerpt(text: str, limit: int = EXCERPT) -> str:
-    """A stranger's text, short and harmless enough for a terminal or a log line.
-
-    Control characters and lone surrogates are escaped: "\\x1b[2J" stays visible
-    instead of clearing the screen.
-    """
-    cut = text[:limit]
-    clean = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut)
+    """The beginning of a stranger's text, escaped, and how long it is if that is not all."""
+    clean = escaped(text[:limit])
     return clean if len(text) <= limit else f"{clean}… ({len(text)} characters)"
+
+
+def quoted(value: object, limit: int = QUOTED) -> str:
+    """A stranger's word inside a sentence of ours: text in quotes, other JSON as Python writes it."""
+    return f"'{excerpt(value, limit)}'" if isinstance(value, str) else excerpt(repr(value), limit)
 
 
 class McpError(Exception):

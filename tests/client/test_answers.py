@@ -130,7 +130,7 @@ async def test_what_an_old_revision_cannot_say_is_our_error_and_not_dropped(capl
         Asking("sampling/createMessage", QUESTION, version="2025-06-18"), sampling=sampling(with_tools=model)
     )
 
-    assert answer == {"error": {"code": -32603, "message": "the client's answer does not fit this protocol revision"}}
+    assert answer == {"error": {"code": -32603, "message": "this client's answer does not fit this protocol revision"}}
     assert "2025-11-25" in caplog.text
 
 

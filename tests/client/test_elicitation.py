@@ -130,12 +130,12 @@ async def test_a_whole_result_leaves_defaults_out() -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (lambda request: request.accept(name="A"), 'not what the server asked for: $.name: "A" is too short'),
-        (lambda request: request.accept(), 'not what the server asked for: "name" is a required property'),
-        (lambda _: ElicitResult(action="accept"), 'not what the server asked for: "name" is a required property'),
+        (lambda request: request.accept(name="A"), "not what the server asked for: $.name: 'A' is too short"),
+        (lambda request: request.accept(), "not what the server asked for: 'name' is a required property"),
+        (lambda _: ElicitResult(action="accept"), "not what the server asked for: 'name' is a required property"),
         (
             lambda _: ElicitResult(action="accept", content={"name": 5}),
-            'not what the server asked for: $.name: 5 is not of type "string"',
+            "not what the server asked for: $.name: 5 is not of type 'string'",
         ),
         (lambda _: {"action": "accept"}, "an elicitation handler returns an ElicitResult, not dict"),
     ],
@@ -232,7 +232,7 @@ async def test_a_request_built_by_hand_needs_no_properties() -> None:
         (Elicitation(form=FORMS), {**FORM, "requestedSchema": {"type": "string"}}, 'requestedSchema needs "type": "object" and an object of "properties"'),
         (Elicitation(form=FORMS), {**FORM, "requestedSchema": {"type": "object", "properties": []}}, 'requestedSchema needs "type": "object" and an object of "properties"'),
         (Elicitation(url=URLS), {"mode": "url", "message": "m"}, "malformed ElicitRequestURLParams: url: Field required"),
-        (Elicitation(url=URLS), {**URL, "url": "file:///etc/passwd"}, "this client opens only plain http and https URLs, not file:///etc/passwd"),
+        (Elicitation(url=URLS), {**URL, "url": "file:///etc/passwd"}, "this client opens only plain http and https URLs, not 'file:///etc/passwd'"),
     ],
 )  # fmt: skip
 async def test_a_request_that_was_never_offered_or_is_malformed_is_refused(

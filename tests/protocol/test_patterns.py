@@ -150,20 +150,20 @@ def test_a_pattern_weighs_as_much_as_if_its_repetitions_were_written_out(pattern
 @pytest.mark.parametrize(
     ("pattern", "reason"),
     [
-        (r"(a)\1", r'the escape "\1" is not supported'),
-        (r"\k<name>", r'the escape "\k" is not supported'),
-        (r"\0", r'the escape "\0" is not supported'),
-        (r"\Aa", r'the escape "\A" is not supported'),
-        (r"[\A]", r'the escape "\A" is not supported'),
-        ("\\", '"\\" is not supported there, or without an end'),
-        ("a(?=b)", '"(?=" is not supported there, or without an end'),
-        ("(?!b)", '"(?!" is not supported there, or without an end'),
-        ("(?<=a)b", '"(?<" is not supported there, or without an end'),
-        ("(?i)a", '"(?i" is not supported there, or without an end'),
-        ("[a", '"[a" is not supported there, or without an end'),
-        ("[]a]", 'the set "[]" is not supported'),
-        ("[^]", 'the set "[^]" is not supported'),
-        ("[+--]", 'the set "[+--]" is not supported'),
+        (r"(a)\1", r"the escape '\1' is not supported"),
+        (r"\k<name>", r"the escape '\k' is not supported"),
+        (r"\0", r"the escape '\0' is not supported"),
+        (r"\Aa", r"the escape '\A' is not supported"),
+        (r"[\A]", r"the escape '\A' is not supported"),
+        ("\\", "'\\' is not supported there, or without an end"),
+        ("a(?=b)", "'(?=' is not supported there, or without an end"),
+        ("(?!b)", "'(?!' is not supported there, or without an end"),
+        ("(?<=a)b", "'(?<' is not supported there, or without an end"),
+        ("(?i)a", "'(?i' is not supported there, or without an end"),
+        ("[a", "'[a' is not supported there, or without an end"),
+        ("[]a]", "the set '[]' is not supported"),
+        ("[^]", "the set '[^]' is not supported"),
+        ("[+--]", "the set '[+--]' is not supported"),
         (r"\p{Greek", "incomplete escape sequence"),
         (r"\ud83d", "hexadecimal literal is not a Unicode scalar value"),
         ("(a", "unclosed group"),
@@ -190,5 +190,5 @@ def test_a_refused_pattern_is_named_with_the_reason() -> None:
         Pattern("a(?=b)")
 
     assert str(caught.value) == (
-        'the pattern "a(?=b)" cannot be matched: "(?=" is not supported there, or without an end'
+        "the pattern 'a(?=b)' cannot be matched: '(?=' is not supported there, or without an end"
     )

@@ -144,21 +144,21 @@ def test_a_value_conforms_or_the_place_of_the_first_problem_is_named(
 @pytest.mark.parametrize(
     ("schema", "value", "problem"),
     [
-        ({"type": "integer"}, {"a": 1}, 'an object of 1 members is not of type "integer"'),
-        ({"type": "object"}, [1], 'an array of 1 items is not of type "object"'),
-        ({"items": {"type": "null"}}, ["x" * 100], f'$[0]: "{"x" * 60}… (100 characters)" is not of type "null"'),
+        ({"type": "integer"}, {"a": 1}, "an object of 1 members is not of type 'integer'"),
+        ({"type": "object"}, [1], "an array of 1 items is not of type 'object'"),
+        ({"items": {"type": "null"}}, ["x" * 100], f"$[0]: '{'x' * 60}… (100 characters)' is not of type 'null'"),
         ({"enum": [1]}, True, "True is not one of 1"),
-        ({"enum": list("abcdefg")}, 2.5, '2.5 is not one of "a", "b", "c", "d", "e" or 2 more'),
+        ({"enum": list("abcdefg")}, 2.5, "2.5 is not one of 'a', 'b', 'c', 'd', 'e' or 2 more"),
         ({"const": False}, 0, "0 is not False"),
         ({"multipleOf": 2}, 3, "3 is not a multiple of 2"),
-        ({"pattern": "^a"}, "ba", '"ba" does not match "^a"'),
+        ({"pattern": "^a"}, "ba", "'ba' does not match '^a'"),
         ({"uniqueItems": True}, [{"a": 1, "b": 2}, 5, {"b": 2.0, "a": 1}], "an array of 3 items has one of them twice"),
-        ({"additionalProperties": False}, {"a\x1b[2J": 1}, 'there may be no "a\\x1b[2J"'),
-        ({"properties": {"\x1b[2J": {"type": "null"}}}, {"\x1b[2J": 1}, "$['\\x1b[2J']: 1 is not of type \"null\""),
+        ({"additionalProperties": False}, {"a\x1b[2J": 1}, "there may be no 'a\\x1b[2J'"),
+        ({"properties": {"\x1b[2J": {"type": "null"}}}, {"\x1b[2J": 1}, "$['\\x1b[2J']: 1 is not of type 'null'"),
         (
             {"anyOf": [{"type": "array"}, {"properties": {"kind": {"const": "b"}}}, {"type": "null"}]},
             {"kind": "a"},
-            '$.kind: "a" is not "b"',
+            "$.kind: 'a' is not 'b'",
         ),
     ],
 )  # fmt: skip
@@ -170,9 +170,9 @@ def test_the_schema_is_read_once_and_later_changes_do_not_count() -> None:
     schema: dict[str, Any] = {"type": "string"}
     compiled = compile_schema(schema)
 
-    assert compiled.mismatch(5) == '5 is not of type "string"'
+    assert compiled.mismatch(5) == "5 is not of type 'string'"
     schema["type"] = "integer"
-    assert compiled.mismatch(5) == '5 is not of type "string"'
+    assert compiled.mismatch(5) == "5 is not of type 'string'"
 
 
 def test_the_libraries_for_schemas_are_not_imported_before_there_is_a_value() -> None:

@@ -37,8 +37,8 @@ def nested(levels: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("schema", "value", "reason"),
     [
-        ({"pattern": r"(a)\1"}, "", 'the pattern "(a)\\1" cannot be matched: the escape "\\1" is not supported'),
-        ({"patternProperties": {"(?<=a)b": {}}}, {}, 'the pattern "(?<=a)b" cannot be matched: "(?<" is not supported'),
+        ({"pattern": r"(a)\1"}, "", "the pattern '(a)\\1' cannot be matched: the escape '\\1' is not supported"),
+        ({"patternProperties": {"(?<=a)b": {}}}, {}, "the pattern '(?<=a)b' cannot be matched: '(?<' is not supported"),
         ({"properties": {str(n): {"pattern": str(n)} for n in range(300)}}, {}, "its patterns are too large together"),
         (
             {"properties": {str(n): {"pattern": f"{n}a{{4000}}"} for n in range(20)}},
@@ -63,7 +63,7 @@ def nested(levels: int) -> dict[str, Any]:
         ({"properties": {"a": {"minLength": -1}}}, 1, "it is not a valid JSON Schema: $.properties.a.minLength: -1 is less"),
         ({"$schema": DRAFT_7, "if": 5}, 1, "it is not a valid JSON Schema: $.if: 5 is not of type"),
         ({"$schema": DRAFT_2019, "items": 5}, 1, "it is not a valid JSON Schema: $.items:"),
-        ({"$schema": "https://a.example/dialect"}, 1, "the dialect https://a.example/dialect is not supported"),
+        ({"$schema": "https://a.example/dialect"}, 1, "the dialect 'https://a.example/dialect' is not supported"),
         ({"$schema": 7}, 1, "the dialect 7 is not supported"),
         ({"properties": {"a": {"$schema": DRAFT_7}}}, 1, "it mixes two dialects"),
         ({"$ref": DRAFT_7}, {}, "it mixes two dialects"),
@@ -148,7 +148,7 @@ def test_a_value_that_is_repeated_in_no_message_costs_nothing_however_large_it_i
     monkeypatch.setattr(schemas, "MAX_STEPS", 5_000)
 
     problem = mismatch({"anyOf": [{"type": "integer"}] * 20}, "x" * 5_000_000)
-    assert problem == f'"{"x" * 60}… (5000000 characters)" is not valid under any of the given schemas'
+    assert problem == f"'{'x' * 60}… (5000000 characters)' is not valid under any of the given schemas"
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_ten_thousand_records_are_checked_within_the_budget() -> None:
 
     assert compiled.mismatch([good] * 10_000) is None
     assert compiled.mismatch([good] * 99 + [{**good, "id": "1"}]) == (
-        f'$[99].id: "1" does not match "{"^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$"}"'
+        "$[99].id: '1' does not match '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$'"
     )
 
 

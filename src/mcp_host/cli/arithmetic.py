@@ -60,7 +60,7 @@ def _progress(request: SamplingRequest) -> tuple[Problem, Expression]:
     problem = find(question)
     rest: Expression = problem.expression
     for asked, answered in pairwise(later):
-        uses = [block for block in asked.content if isinstance(block, ToolUseContent)]
+        uses = asked.tool_uses
         if uses:
             rest = settle(rest, _results(uses, answered, _calls(rest, request), steps(rest)))
     return problem, rest

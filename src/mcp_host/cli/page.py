@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from textwrap import TextWrapper
 from typing import Literal, TextIO, TypeAlias
 
-from mcp_host.errors import excerpt
+from mcp_host.errors import escaped
 
 Style: TypeAlias = Literal["bold", "dim", "red", "green", "cyan"]
 
@@ -80,7 +80,7 @@ def wants_colours(stream: TextIO) -> bool:
 
 def clean(text: str) -> str:
     """One line of a stranger's text with nothing left in it that a terminal obeys: "\\x1b[2J" stays visible."""
-    return excerpt(text.replace("\t", "    "), len(text) * 4)
+    return escaped(text.replace("\t", "    "))
 
 
 def compact(value: object) -> str:

@@ -19,10 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mcp_host.errors import ProtocolError, excerpt
-from mcp_host.types import SamplingMessage, Tool, ToolChoice, ToolResultContent, ToolUseContent
-
-SHOWN = 80  # characters of a stranger's id or name that a message repeats
+from mcp_host.errors import ProtocolError, quoted
+from mcp_host.types import SamplingMessage, Tool, ToolChoice, ToolResultContent
 
 
 def check(messages: Sequence[SamplingMessage]) -> None:
@@ -49,13 +47,13 @@ def check(messages: Sequence[SamplingMessage]) -> None:
         asked = uses
     if asked:
         raise ProtocolError(
-            f"messages[{len(messages) - 1}]: tool_use {_quoted(asked[0])} has no tool_result in a message after it"
+            f"messages[{len(messages) - 1}]: tool_use {quoted(asked[0])} has no tool_result in a message after it"
         )
 
 
 def tool_use_ids(message: SamplingMessage) -> list[str]:
     """The ids of a message's tool uses, in order."""
-    return [block.id for block in message.content if isinstance(block, ToolUseContent)]
+    return [use.id for use in message.tool_uses]
 
 
 def check_tools(tools: Sequence[Tool], choice: ToolChoice | None) -> None:
@@ -67,9 +65,9 @@ def check_tools(tools: Sequence[Tool], choice: ToolChoice | None) -> None:
     first: dict[str, int] = {}
     for index, tool in enumerate(tools):
         if not tool.name or not tool.name.isprintable():
-            raise ProtocolError(f"tools[{index}]: {_quoted(tool.name)} is no name: it is empty or cannot be printed")
+            raise ProtocolError(f"tools[{index}]: {quoted(tool.name)} is no name: it is empty or cannot be printed")
         if first.setdefault(tool.name, index) != index:
-            raise ProtocolError(f"tools[{index}]: tools[{first[tool.name]}] has the name {_quoted(tool.name)} already")
+            raise ProtocolError(f"tools[{index}]: tools[{first[tool.name]}] has the name {quoted(tool.name)} already")
     if not tools and choice is not None and choice.mode == "required":
         raise ProtocolError("toolChoice: a tool is required, and the request offers none")
 
@@ -78,9 +76,9 @@ def _misplaced(message: SamplingMessage, uses: list[str], results: list[str]) ->
     if not message.content:
         return "it has no content"
     if uses and message.role != "assistant":
-        return f"tool_use {_quoted(uses[0])} is in a user message; only the assistant asks for tools"
+        return f"tool_use {quoted(uses[0])} is in a user message; only the assistant asks for tools"
     if results and message.role != "user":
-        return f"tool_result {_quoted(results[0])} is in an assistant message; results come from the user"
+        return f"tool_result {quoted(results[0])} is in an assistant message; results come from the user"
     if results and len(results) < len(message.content):
         return "tool results are mixed with other content; a message with tool results holds nothing else"
     return None
@@ -88,26 +86,22 @@ def _misplaced(message: SamplingMessage, uses: list[str], results: list[str]) ->
 
 def _unbalanced(results: list[str], asked: list[str], *, before: str) -> str | None:
     if asked and not results:
-        return f"tool_use {_quoted(asked[0])} of {before} has to be answered here, before anything else is said"
+        return f"tool_use {quoted(asked[0])} of {before} has to be answered here, before anything else is said"
     wanted = set(asked)
     answered: set[str] = set()
     for result in results:
         if result in answered:
-            return f"tool_use {_quoted(result)} has more than one tool_result"
+            return f"tool_use {quoted(result)} has more than one tool_result"
         if result not in wanted:
-            return f"tool_result {_quoted(result)} answers no tool_use of the message before it"
+            return f"tool_result {quoted(result)} answers no tool_use of the message before it"
         answered.add(result)
     missing = [use for use in asked if use not in answered]
-    return f"tool_use {_quoted(missing[0])} of {before} has no tool_result here" if missing else None
+    return f"tool_use {quoted(missing[0])} of {before} has no tool_result here" if missing else None
 
 
 def _reused(uses: list[str], used: set[str]) -> str | None:
     for use in uses:
         if use in used:
-            return f"the id {_quoted(use)} belongs to an earlier tool_use; each needs an id of its own"
+            return f"the id {quoted(use)} belongs to an earlier tool_use; each needs an id of its own"
         used.add(use)
     return None
-
-
-def _quoted(name: str) -> str:
-    return f"'{excerpt(name, SHOWN)}'"

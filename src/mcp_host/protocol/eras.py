@@ -97,7 +97,7 @@ class Legacy:
             answer = _one_block(answer)
         if problem := first_unknown(answer, self.version):
             raise InputRefused(
-                INTERNAL_ERROR, "the client's answer does not fit this protocol revision"
+                INTERNAL_ERROR, "this client's answer does not fit this protocol revision"
             ) from ValueError(problem)
         return answer.to_wire()
 

@@ -6,11 +6,11 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError, excerpt
+from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError, excerpt, quoted
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -75,7 +75,7 @@ def decode(raw: bytes) -> Sequence[Incoming]:
     Never raises: what cannot be read is `Malformed`, and its neighbours are still delivered.
     """
     try:
-        body = from_json(raw, allow_inf_nan=False)
+        body = _parse(raw)
     except ValueError as exc:
         return (Malformed(f"not JSON ({exc}): {_shown(raw)}", recover_id(raw, raw[-ID_WINDOW:])),)
     if isinstance(body, list):
@@ -131,9 +131,25 @@ def recover_id(head: bytes, tail: bytes) -> Id | None:
     return int(number) if number else str(text, errors="replace")
 
 
+def _parse(raw: bytes) -> Any:
+    try:
+        return from_json(raw, allow_inf_nan=False)
+    except ValueError as exc:
+        if "recursion limit" not in str(exc):
+            raise
+    try:  # that reader stops at 200 levels, which one schema in a long list may reach; Python's own goes further
+        return json.loads(raw, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
 def _read(body: Any) -> Incoming:
     if not isinstance(body, dict):
-        return Malformed(f"not an object: {excerpt(repr(body), 80)}")
+        return Malformed(f"not an object: {quoted(body)}")
     id, method = body.get("id"), body.get("method")
     if body.get("jsonrpc") != "2.0":
         return _malformed('jsonrpc is not "2.0"', id, method)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_host.errors import UnsupportedVersion, excerpt
+from mcp_host.errors import UnsupportedVersion, quoted
 from mcp_host.protocol.eras import Legacy
 from mcp_host.protocol.jsonrpc import Failure
 
@@ -19,7 +19,7 @@ def accept(version: object) -> Legacy:
     if version in HANDSHAKE_VERSIONS:
         return Legacy(str(version))
     ours = ", ".join(HANDSHAKE_VERSIONS)
-    raise UnsupportedVersion(f"the server insists on protocol version {excerpt(repr(version), 60)}; we speak {ours}")
+    raise UnsupportedVersion(f"the server insists on protocol version {quoted(version)}; we speak {ours}")
 
 
 def counter_offer(refusal: Failure) -> str | None:

@@ -15,7 +15,7 @@ import re
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from mcp_host.errors import UncheckableSchema, excerpt
+from mcp_host.errors import UncheckableSchema, quoted
 
 MAX_LENGTH = 4096
 MAX_WEIGHT = 10_000  # compiles in 150 ms at most; `^.{1,5000}$` weighs half of it
@@ -79,7 +79,7 @@ class Pattern:
             self._engine = SchemaValidator(core_schema.str_schema(pattern=translated, regex_engine="rust-regex"))
         except (_Unsupported, SchemaError) as exc:
             reason = str(exc).rpartition("rror: ")[2]  # Rust's last line; before it, the pattern with a marker
-            raise UncheckableSchema(f'the pattern "{excerpt(source, 100)}" cannot be matched: {reason}') from exc
+            raise UncheckableSchema(f"the pattern {quoted(source)} cannot be matched: {reason}") from exc
 
     def found_in(self, text: str) -> bool:
         """Whether any part of *text* matches. Half of a surrogate pair counts as U+FFFD."""
@@ -115,7 +115,7 @@ def _read(source: str) -> tuple[str, int]:
             last = 1 + CLASS * len(re.findall(r"\\[pP]", text))
             groups[-1] += last
     if end != len(source):
-        raise _Unsupported(f'"{source[end : end + 3]}" is not supported there, or without an end')
+        raise _Unsupported(f"{quoted(source[end : end + 3])} is not supported there, or without an end")
     if sum(groups) > MAX_WEIGHT:
         raise _Unsupported("its repetitions make it too large")
     return "".join(translated), sum(groups)
@@ -131,7 +131,7 @@ def _set(text: str) -> str:
     opening = "[^" if text.startswith("[^") else "["
     tokens = SET_TOKEN.findall(text[len(opening) : -1])
     if not tokens or "--" in tokens:  # to Rust a set that begins with "]", and a difference of sets
-        raise _Unsupported(f'the set "{text}" is not supported')
+        raise _Unsupported(f"the set {quoted(text)} is not supported")
     for at in [at for at, token in enumerate(tokens) if token == "-"]:
         if any(token.startswith(CLASSES) for token in tokens[max(at - 1, 0) : at + 2]):
             tokens[at] = r"\-"  # `[\w-.]` is no range
@@ -141,5 +141,5 @@ def _set(text: str) -> str:
 def _escape(token: str) -> str:
     """The token, unless it is an escape that means something else to Rust, or nothing to ECMA-262."""
     if token[0] == "\\" and token[1].isalnum() and token[1] not in SAME:
-        raise _Unsupported(f'the escape "{token}" is not supported')
+        raise _Unsupported(f"the escape {quoted(token)} is not supported")
     return token

@@ -30,7 +30,7 @@ from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  
 from referencing import Registry, Specification
 from referencing.jsonschema import specification_with
 
-from mcp_host.errors import UncheckableSchema, excerpt
+from mcp_host.errors import UncheckableSchema, excerpt, quoted
 from mcp_host.protocol.patterns import MAX_WEIGHT, Pattern
 
 MAX_STEPS = 500_000  # of one check: two to four seconds; 10,000 records of 20 members take 460,000
@@ -71,7 +71,7 @@ class _Text(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return f'"{excerpt(self, TEXT_SHOWN)}"'
+        return quoted(str(self), TEXT_SHOWN)
 
 
 def _copied(value: object) -> Any:
@@ -212,7 +212,7 @@ def _dialect(schema: Mapping[str, Any]) -> str:
         if known.ID_OF(known.META_SCHEMA).rstrip("#") == address:
             return address
     # "MUST handle unsupported dialects gracefully by returning an appropriate error" (2025-11-25, basic)
-    raise UncheckableSchema(f"the dialect {excerpt(str(named), 100)} is not supported")
+    raise UncheckableSchema(f"the dialect {quoted(named)} is not supported")
 
 
 @cache

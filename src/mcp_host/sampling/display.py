@@ -8,7 +8,7 @@ from typing import assert_never
 
 from pydantic_core import to_json
 
-from mcp_host.errors import excerpt
+from mcp_host.errors import escaped, excerpt
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import (
     AudioContent,
@@ -112,7 +112,7 @@ def _shown(lines: Iterable[str], *, most: int = LINES_SHOWN) -> Iterator[str]:
 
 def _lines(text: str, width: int) -> Iterator[str]:
     for line in text[:TEXT_SHOWN].split("\n"):
-        yield from _wrapped(excerpt(line, TEXT_SHOWN), width)
+        yield from _wrapped(escaped(line), width)
     if len(text) > TEXT_SHOWN:
         yield f"... of {len(text)} characters"
 

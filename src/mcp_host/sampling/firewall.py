@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mcp_host.errors import SamplingError, excerpt
-from mcp_host.protocol.conversation import SHOWN, tool_use_ids
+from mcp_host.errors import QUOTED, SamplingError, excerpt, quoted
+from mcp_host.protocol.conversation import tool_use_ids
 from mcp_host.sampling.limits import SamplingLimits
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import CreateMessageResult, ToolResultContent, ToolUseContent
@@ -23,13 +23,13 @@ def check_answer(answer: object, request: SamplingRequest, limits: SamplingLimit
     problem = _problem(answer, request, limits)
     if problem is not None:
         raise SamplingError(problem)
-    if answer.stop_reason is None and any(isinstance(block, ToolUseContent) for block in answer.content):
+    if answer.stop_reason is None and answer.tool_uses:
         return answer.model_copy(update={"stop_reason": TOOL_USE})
     return answer
 
 
 def _problem(answer: CreateMessageResult, request: SamplingRequest, limits: SamplingLimits) -> str | None:
-    uses = [block for block in answer.content if isinstance(block, ToolUseContent)]
+    uses = answer.tool_uses
     if answer.role != "assistant":
         return "its role is not assistant"
     if not answer.content:
@@ -39,7 +39,7 @@ def _problem(answer: CreateMessageResult, request: SamplingRequest, limits: Samp
     if not uses:
         return _without_tools(answer, request)
     if answer.stop_reason not in (TOOL_USE, None):
-        return f"it calls tools, but its stop reason is '{excerpt(answer.stop_reason, SHOWN)}'"
+        return f"it calls tools, but its stop reason is {quoted(answer.stop_reason)}"
     return _wrong_calls(uses, request, limits)
 
 
@@ -63,10 +63,10 @@ def _wrong_calls(uses: list[ToolUseContent], request: SamplingRequest, limits: S
     taken = {taken for message in request.messages for taken in tool_use_ids(message)}
     for use in uses:
         if use.id in taken:
-            return f"the tool_use id '{excerpt(use.id, SHOWN)}' was used before; each call needs an id of its own"
+            return f"the tool_use id {quoted(use.id)} was used before; each call needs an id of its own"
         taken.add(use.id)
     return None
 
 
 def _names(uses: list[ToolUseContent]) -> str:
-    return excerpt(", ".join([repr(use.name) for use in uses]), SHOWN)
+    return excerpt(", ".join([quoted(use.name) for use in uses]), QUOTED)

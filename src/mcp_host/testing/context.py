@@ -14,7 +14,7 @@ from mcp_host.protocol.jsonrpc import Id, Params
 from mcp_host.testing.dialect import Dialect, given
 from mcp_host.testing.errors import NotDeclared, ToolError
 from mcp_host.testing.functions import AnyFunction, Injected, PlainSchema
-from mcp_host.testing.loop import Prompt, Tools, as_messages, run_tools, tool_uses, tools_by_name
+from mcp_host.testing.loop import Prompt, Tools, as_messages, run_tools, tools_by_name
 from mcp_host.testing.tools import function_tool
 from mcp_host.types import (
     ClientCapabilities,
@@ -172,7 +172,7 @@ class Context(Injected):
                 max_tokens=max_tokens,
                 system_prompt=system_prompt,
             )
-            if not (uses := tool_uses(answer)):
+            if not (uses := answer.tool_uses):
                 return answer
             messages.append(SamplingMessage(role=answer.role, content=answer.content))
             messages.append(await run_tools(uses, offered, self))

@@ -11,7 +11,6 @@ from mcp_host.testing.functions import AnyFunction, BadArguments, Injected
 from mcp_host.testing.tools import FunctionTool, function_tool, text_result
 from mcp_host.types import (
     CallToolResult,
-    CreateMessageResult,
     SamplingMessage,
     TextContent,
     ToolResultContent,
@@ -43,11 +42,6 @@ def tools_by_name(tools: Tools) -> dict[str, FunctionTool]:
     else:
         made = [function_tool(function) for function in tools]
     return {tool.definition.name: tool for tool in made}
-
-
-def tool_uses(answer: CreateMessageResult) -> list[ToolUseContent]:
-    """What the model wants to be run, in its order."""
-    return [block for block in answer.content if isinstance(block, ToolUseContent)]
 
 
 async def run_tools(

@@ -16,7 +16,15 @@ from contextlib import contextmanager
 
 from anyio import CancelScope, Event, current_time, move_on_after, sleep
 
-from mcp_host.errors import ConnectionClosed, HttpStatusError, MessageTooLarge, ProtocolError, SessionLost, excerpt
+from mcp_host.errors import (
+    ConnectionClosed,
+    HttpStatusError,
+    MessageTooLarge,
+    ProtocolError,
+    SessionLost,
+    excerpt,
+    quoted,
+)
 from mcp_host.protocol.jsonrpc import Message, Request
 from mcp_host.protocol.sse import Cursor
 from mcp_host.transports._headers import EVENT_STREAM, LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID
@@ -45,7 +53,7 @@ def valid_session_id(id: str | None) -> str | None:
         ProtocolError: "The session ID MUST only contain visible ASCII characters".
     """
     if id is not None and not _VISIBLE.fullmatch(id):
-        raise ProtocolError(f"the server's session id is not visible ASCII: {excerpt(repr(id), 80)}")
+        raise ProtocolError(f"the server's session id is not visible ASCII: {quoted(id)}")
     return id
 
 

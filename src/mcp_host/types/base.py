@@ -6,12 +6,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVa
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, PydanticUndefined
 
-from mcp_host.errors import ProtocolError, excerpt
+from mcp_host.errors import QUOTED, ProtocolError, excerpt
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 """The revisions these types are the union of, oldest first. They are dates, so they sort as text."""
-
-QUOTED = 80  # characters of a stranger's key or tag that an error message repeats
 
 
 class Since(NamedTuple):

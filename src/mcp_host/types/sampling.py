@@ -87,6 +87,10 @@ SamplingMessageContentBlock: TypeAlias = Annotated[
 """The blocks of a sampling message. An unknown one is refused: the model would answer half a question."""
 
 
+def _tool_uses(blocks: Sequence[SamplingMessageContentBlock]) -> list[ToolUseContent]:
+    return [block for block in blocks if isinstance(block, ToolUseContent)]
+
+
 def _as_list(content: object) -> object:
     return list(content) if isinstance(content, list | tuple) else [content]
 
@@ -118,6 +122,11 @@ class SamplingMessage(Model):
     def text(self) -> str:
         """The words among *content*: its text blocks, on lines of their own."""
         return words(self.content)
+
+    @property
+    def tool_uses(self) -> list[ToolUseContent]:
+        """The tool calls among *content*, in their order."""
+        return _tool_uses(self.content)
 
     if TYPE_CHECKING:
 
@@ -206,6 +215,11 @@ class CreateMessageResult(Model):
     def text(self) -> str:
         """The words among *content*: its text blocks, on lines of their own."""
         return words(self.content)
+
+    @property
+    def tool_uses(self) -> list[ToolUseContent]:
+        """The tool calls among *content*, in their order."""
+        return _tool_uses(self.content)
 
     if TYPE_CHECKING:
 
