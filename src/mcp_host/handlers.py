@@ -28,7 +28,7 @@ async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, fai
         return await handler()
     except InputRefused:
         raise
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:  # a request of a server's is no way to end the host
         raise _hidden(exc, subject, failed) from exc
     except get_cancelled_exc_class() as exc:
         if _cancelled_us(exc):
@@ -40,7 +40,7 @@ async def call_callback(callback: Callable[[], Awaitable[None]], *, subject: str
     """Await a callback in place, for nobody who waits. What it raises is logged here, and goes nowhere else."""
     try:
         await callback()
-    except Exception:
+    except (Exception, SystemExit):
         logger.exception("%s failed", subject)
     except get_cancelled_exc_class() as exc:
         if _cancelled_us(exc):

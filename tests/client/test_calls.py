@@ -386,7 +386,8 @@ async def test_a_server_that_ends_ends_every_call_that_waits_for_it() -> None:
                 tasks.start_soon(call)
                 tasks.start_soon(call)
             assert not client.connected
-            with pytest.raises(ConnectionClosed):
+            with pytest.raises(ConnectionClosed) as later:
                 await client.call_tool("later")
 
     assert ended == [True, True]
+    assert not later.value.may_have_run, "over a link that is gone nothing is sent"

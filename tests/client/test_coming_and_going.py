@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -314,7 +315,7 @@ async def test_a_command_that_is_not_there_fails_at_once_and_by_name() -> None:
 async def test_a_server_that_dies_at_once_says_its_code_and_last_words() -> None:
     command = [sys.executable, "-c", "import sys; print('no config', file=sys.stderr); sys.exit(3)"]
 
-    with anyio.fail_after(10), pytest.raises(ConnectionClosed, match="exited with code 3") as failure:
+    with anyio.fail_after(10), pytest.raises(ConnectFailed, match="exited with code 3") as failure:
         await Client(Stdio(command)).connect()
 
     assert (failure.value.exit_code, failure.value.stderr) == (3, "no config")
@@ -457,3 +458,43 @@ async def test_closing_goes_on_when_its_caller_is_cancelled() -> None:
         await client.aclose()
 
     assert not running(pid)
+
+
+async def test_a_server_that_hangs_in_the_handshake_is_quoted_with_what_it_said_on_stderr() -> None:
+    command = [sys.executable, "-c", "import sys, time; print('missing API_KEY', file=sys.stderr); time.sleep(60)"]
+
+    with anyio.fail_after(10), pytest.raises(ConnectTimeout, match="missing API_KEY"):
+        await Client(Stdio(command), limits=Limits(connect_timeout=1, close_timeout=0.5)).connect()
+
+
+async def test_a_handler_that_cannot_be_cancelled_does_not_keep_the_server_alive() -> None:
+    body = """
+    print(os.getpid(), file=sys.stderr, flush=True)
+    read()
+    say({"id": "q", "method": "sampling/createMessage", "params": json.loads(sys.argv[1])})
+    time.sleep(60)
+    """
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        asked.set()
+        with anyio.CancelScope(shield=True):
+            await go_on.wait()
+        return request.reply("late")
+
+    asked, go_on = anyio.Event(), anyio.Event()
+    pids: list[int] = []
+    server = Stdio([*python(body), json.dumps(QUESTION)], on_stderr=lambda line: pids.append(int(line)))
+    client = Client(server, sampling=sampling(with_tools=model), limits=Limits(close_timeout=1))
+
+    async def call() -> None:
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("x")
+
+    with anyio.fail_after(10):
+        await client.connect()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await asked.wait()
+            await client.aclose()
+            assert not running(pids[0])
+            go_on.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -152,20 +153,76 @@ async def test_a_list_is_followed_through_all_its_pages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pages", "words"),
+    ("cursors", "words"),
     [
-        ([{"tools": [], "nextCursor": "x"}] * 2, "cursor 'x' leads nowhere new"),
-        ([{"tools": [], "nextCursor": 7}], "cursor 7"),
-        ([{"tools": [], "nextCursor": str(n)} for n in range(4)], "more than 3 pages"),
-        ([{"tools": {}}], "has no list 'tools'"),
+        (["x", "x"], "the cursor 'x' leads nowhere new"),
+        (["", ""], "the cursor '' leads nowhere new"),
+        ([7], "the cursor 7 leads nowhere new"),
+        (["1", "2", "3", "4"], "more than 3 pages"),
     ],
-    ids=["circle", "number", "endless", "no-list"],
+    ids=["circle", "empty", "number", "endless"],
 )
-async def test_a_list_that_leads_nowhere_ends(pages: list[dict[str, Any]], words: str) -> None:
+async def test_a_list_that_leads_nowhere_ends_with_what_was_read(cursors: list[object], words: str) -> None:
+    pages = [{"tools": [{"name": f"t{n}", "inputSchema": {}}], "nextCursor": c} for n, c in enumerate(cursors)]
+
     with anyio.fail_after(5):
         async with Client(answering(*pages), limits=Limits(max_pages=3)) as client:
-            with pytest.raises(ProtocolError, match=words):
+            tools = await client.list_tools()
+            (warning,) = client.warnings
+
+    assert [tool.name for tool in tools] == [f"t{n}" for n in range(min(len(cursors), 3))]
+    assert words in warning
+
+
+async def test_a_page_without_its_list_is_no_page() -> None:
+    with anyio.fail_after(5):
+        async with Client(answering({"tools": {}})) as client:
+            with pytest.raises(ProtocolError, match="has no list 'tools'"):
                 await client.list_tools()
+
+
+async def test_a_schema_that_nests_deeply_hides_no_other_tool() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(150):
+        schema = {"properties": {"a": schema}}
+    listed = [{"name": "deep", "inputSchema": {}, "outputSchema": schema}, {"name": "plain", "inputSchema": {}}]
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=EVERYTHING)
+        request = await peer.receive("tools/list")
+        answer = {"jsonrpc": "2.0", "id": request["id"], "result": {"tools": listed}}
+        await peer.send_raw(json.dumps(answer).encode())
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            tools = await client.list_tools()
+
+    assert [tool.name for tool in tools] == ["deep", "plain"]
+    assert tools[0].output_schema == schema
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.call_tool(5),
+        lambda client: client.call_tool("t", [1]),
+        lambda client: client.read_resource(None),
+        lambda client: client.get_prompt("p", {"a": 1}),
+        lambda client: client.get_prompt("p", "a"),
+    ],
+    ids=["tool", "arguments", "uri", "prompt-argument", "prompt-arguments"],
+)
+async def test_arguments_of_the_wrong_type_are_refused_and_not_sent(ask: Ask) -> None:
+    peer = answering()
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(TypeError):
+                await ask(client)
+            with pytest.raises(ValueError, match="not negative"):
+                await client.ping(timeout=-1)
+
+    assert len(peer.heard) == 2
 
 
 async def test_one_malformed_tool_hides_no_other() -> None:

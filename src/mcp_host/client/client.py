@@ -20,8 +20,6 @@ from mcp_host.concurrency import Held
 from mcp_host.errors import (
     CallerError,
     ConnectFailed,
-    ConnectionClosed,
-    ConnectTimeout,
     HttpStatusError,
     McpError,
     ServerError,
@@ -105,11 +103,7 @@ class Client(Requests):
             if self._connection is not None and self._connection.link.alive:
                 return
             await self._disconnect()
-            with move_on_after(self._registration.limits.connect_timeout) as scope:
-                await self._connect()
-            if scope.cancelled_caught:
-                seconds = f"{self._registration.limits.connect_timeout:g} s"
-                raise ConnectTimeout(f"{self._transport.name} did not finish the handshake within {seconds}")
+            await self._connect()
 
     async def aclose(self) -> None:
         """Close the connection: calls in flight end with `ConnectionClosed`, the server is shut down.
@@ -144,7 +138,9 @@ class Client(Requests):
             return False  # the latter two: it was us who ended it
         if isinstance(failure, HttpStatusError):
             return failure.status in STUMBLES
-        return isinstance(failure, ServerError | ConnectionClosed) and not isinstance(failure, ConnectFailed)
+        if isinstance(failure, ConnectFailed):
+            return failure.may_have_run  # else it was gone before it had heard of any tools
+        return isinstance(failure, ServerError)
 
     async def _open(self) -> Connection:
         registration = self._registration

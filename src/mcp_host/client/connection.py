@@ -17,6 +17,7 @@ from mcp_host.client.notices import Notices
 from mcp_host.client.registration import Registration
 from mcp_host.client.session import Session
 from mcp_host.errors import (
+    ConnectFailed,
     ConnectionClosed,
     ConnectTimeout,
     McpError,
@@ -27,7 +28,7 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Params
-from mcp_host.transports.base import Transport
+from mcp_host.transports.base import Channel, Transport, quoting
 from mcp_host.types.base import Model
 
 ModelT = TypeVar("ModelT", bound=Model)
@@ -53,22 +54,44 @@ class Connection:
     async def open(
         cls, transport: Transport, registration: Registration, notices: Notices
     ) -> AsyncIterator[Connection]:
-        """Reach the server and shake hands; leave nothing behind at the end, however it comes."""
+        """Reach the server and shake hands; leave nothing behind at the end, however it comes.
+
+        What runs the application's code has a task group of its own, outside of the
+        transport: a handler that will not end must not keep the server alive.
+        """
         limits = registration.limits
-        async with transport.open(limits) as channel, create_task_group() as tasks:
-            link = Link(channel, tasks, notices, limits, registration.counters)
-            tasks.start_soon(link.listen)
+        async with (
+            create_task_group() as application,
+            transport.open(limits) as channel,
+            create_task_group() as plumbing,
+        ):
+            link = Link(channel, application, plumbing, notices, limits, registration.counters)
+            plumbing.start_soon(link.listen)
             if notices.wanted:
-                tasks.start_soon(notices.run)
+                application.start_soon(notices.run)
             try:
-                connection = cls(transport.name, registration, link, tasks)
-                link.begin(await connection._handshake.shake(epoch=1))
+                connection = cls(transport.name, registration, link, plumbing)
+                await connection._begin(channel)
                 yield connection
             finally:
                 link.close(ConnectionClosed("the client was closed"))
+                application.cancel_scope.cancel()
                 with move_on_after(LETTING_GO, shield=True):
                     await link.idle()
-                tasks.cancel_scope.cancel()
+                plumbing.cancel_scope.cancel()
+
+    async def _begin(self, channel: Channel) -> None:
+        with move_on_after(self.limits.connect_timeout) as scope:
+            try:
+                self.link.begin(await self._handshake.shake(epoch=1))
+            except ConnectionClosed as ended:
+                raise ConnectFailed(
+                    str(ended), may_have_run=ended.may_have_run, exit_code=ended.exit_code, stderr=ended.stderr
+                ) from ended
+        if scope.cancelled_caught:
+            seconds = f"{self.limits.connect_timeout:g} s"
+            words = quoting(channel.last_words)
+            raise ConnectTimeout(f"{self._name} did not finish the handshake within {seconds}{words}")
 
     @property
     def limits(self) -> Limits:
@@ -102,6 +125,10 @@ class Connection:
         """Send a notification."""
         await self.link.tell(method, params, self.link.require().era.headers(method))
 
+    def warn(self, text: str) -> None:
+        """Something that the application should know of this server, though nothing failed."""
+        self._registration.warn(f"{self._name}: {text}")
+
     def read_items(self, method: str, key: str, model: type[ModelT], page: Params) -> list[ModelT]:
         """The items of one page. One that is malformed is left out, and does not hide the others."""
         wire = page.get(key)
@@ -112,7 +139,7 @@ class Connection:
             try:
                 items.append(model.from_wire(item))
             except ProtocolError as exc:
-                self._registration.warn(f"{self._name}: left out of {method}, position {position}: {exc}")
+                self.warn(f"left out of {method}, position {position}: {exc}")
         return items
 
     async def _ask(
@@ -168,7 +195,7 @@ class Connection:
             try:
                 await self._ask(session, method, params, Patience.of(self.limits.timeout, self.limits.connect_timeout))
             except McpError as exc:
-                self._registration.warn(f"{self._name}: {method} could not be re-established: {exc}")
+                self.warn(f"{method} could not be re-established: {exc}")
 
 
 class Renewal:

@@ -61,16 +61,25 @@ class Link:
     """
 
     def __init__(
-        self, channel: Channel, tasks: TaskGroup, notices: Notices, limits: Limits, counters: Counter[str]
+        self,
+        channel: Channel,
+        application: TaskGroup,
+        plumbing: TaskGroup,
+        notices: Notices,
+        limits: Limits,
+        counters: Counter[str],
     ) -> None:
         self.session: Session | None = None
         self.counters = counters
         self._channel = channel
-        self._tasks = tasks
+        self._application = application
+        self._plumbing = plumbing
         self._notices = notices
         self._ids = itertools.count(1)
         self._pending: dict[Id, PendingExchange] = {}
         self._answers = Answers(limits.max_answers)
+        self._delivering = 0
+        self._max_deliveries = limits.max_answers
         self._early: list[Request | Notification] = []
         self._closed: ConnectionClosed | None = None
         self._idle = Event()
@@ -86,8 +95,7 @@ class Link:
             RequestTimeout: The server was silent for too long, or the call took too long in all.
             ConnectionClosed, ProtocolError, HttpStatusError: As the channel or the answer says.
         """
-        if self._closed is not None:
-            raise self._closed.again()
+        self._check_open()
         id = next(self._ids)
         if on_report is not None:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
@@ -186,6 +194,8 @@ class Link:
             self._reply_soon(Failure(message.id, INVALID_REQUEST, message.reason))
         elif message.id is not None:
             self._settle(message.id, failed(message), origin)
+        elif message.oversize and len(self._pending) == 1:
+            self._settle(next(iter(self._pending)), failed(message), origin)  # it can be nobody else's
         elif (count := self.counters["malformed messages"]) & (count - 1) == 0:  # a flood must not fill a disk
             logger.warning("skipped something that is no message (%d so far): %s", count, message.reason)
 
@@ -221,7 +231,7 @@ class Link:
             answer = Answer(key, waiting[0] if len(waiting) == 1 else None, waiting)
             self._answers.begin(answer)
             call = _outer_call(answer.outer, inferred=origin is None)
-            self._tasks.start_soon(self._answer, answer, request, session, call)
+            self._application.start_soon(self._answer, answer, request, session, call)
 
     def _repeated(self, request: Request) -> None:
         """The same id again: over HTTP a replay after resumption, elsewhere a mistake of the server's."""
@@ -246,8 +256,17 @@ class Link:
         self._deliver_soon(reply, {} if self.session is None else self.session.era.headers(""))
 
     def _deliver_soon(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        if self._closed is None:
-            self._tasks.start_soon(self._deliver, message, headers)
+        if self._delivering >= self._max_deliveries:
+            self.counters["dropped answers"] += 1  # a flood of pings, say, by somebody who reads no answers
+        elif self._closed is None:
+            self._delivering += 1
+            self._plumbing.start_soon(self._deliver_counted, message, headers)
+
+    async def _deliver_counted(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        try:
+            await self._deliver(message, headers)
+        finally:
+            self._delivering -= 1
 
     async def _deliver(self, message: Notification | Success | Failure, headers: Headers) -> None:
         """Send what nobody here waits for. Never raises: the link may have died, and everyone knows."""
@@ -290,6 +309,13 @@ class Link:
         if not self._pending:
             self._idle.set()
 
+    def _check_open(self) -> None:
+        """Nothing can be sent over a link that is gone, so nothing of it can have run."""
+        if self._closed is not None:
+            gone = self._closed.again()
+            gone.may_have_run = False
+            raise gone
+
     @property
     def alive(self) -> bool:
         return self._closed is None
@@ -300,8 +326,7 @@ class Link:
 
     def require(self) -> Session:
         """The session, for whoever needs one."""
-        if self._closed is not None:
-            raise self._closed.again()
+        self._check_open()
         if self.session is None:
             raise NotConnected("the client has not finished connecting")
         return self.session

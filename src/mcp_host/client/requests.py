@@ -89,7 +89,7 @@ class Requests:
             CallerError: The tool was listed as one that runs only as a task.
         """
         self._toolbox.check_call(name)
-        params: Params = {"name": name, "arguments": {} if arguments is None else arguments}
+        params: Params = {"name": _text(name, "a tool's name"), "arguments": _mapping(arguments, "a tool's arguments")}
         if meta is not None:
             params["_meta"] = dict(meta)
         wire = await self._request("tools/call", params, timeout, total_timeout, on_progress)
@@ -121,13 +121,13 @@ class Requests:
         Raises:
             ResourceNotFound: The server has none there.
         """
-        wire = await self._request("resources/read", {"uri": uri}, timeout, total_timeout, on_progress)
+        wire = await self._request("resources/read", {"uri": _text(uri, "a URI")}, timeout, total_timeout, on_progress)
         return ReadResourceResult.from_wire(wire)
 
     async def subscribe_resource(self, uri: str, *, timeout: float | None = None) -> None:
         """Ask to be told, through *on_change*, when the resource at *uri* changes. Survives a lost session."""
         connection = self._connected()
-        await self._request("resources/subscribe", {"uri": uri}, timeout)
+        await self._request("resources/subscribe", {"uri": _text(uri, "a URI")}, timeout)
         connection.subscriptions[uri] = None
 
     async def unsubscribe_resource(self, uri: str, *, timeout: float | None = None) -> None:
@@ -151,7 +151,10 @@ class Requests:
         on_progress: OnProgress | None = None,
     ) -> GetPromptResult:
         """Get a prompt's messages. Arguments are strings (the schema's `GetPromptRequestParams`)."""
-        params: Params = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
+        params: Params = {"name": _text(name, "a prompt's name")}
+        if arguments is not None:
+            given = _mapping(arguments, "a prompt's arguments")
+            params["arguments"] = {key: _text(value, "a prompt's argument") for key, value in given.items()}
         wire = await self._request("prompts/get", params, timeout, total_timeout, on_progress)
         return GetPromptResult.from_wire(wire)
 
@@ -210,6 +213,8 @@ class Requests:
     ) -> Params:
         connection = self._connected()
         limits = connection.limits
+        if (timeout is not None and timeout < 0) or (total_timeout is not None and total_timeout < 0):
+            raise ValueError("a timeout is a number of seconds from now, and not negative")
         patience = Patience.of(
             limits.timeout if timeout is None else timeout,
             limits.total_timeout if total_timeout is None else total_timeout,
@@ -218,7 +223,7 @@ class Requests:
         return await connection.request(method, params, patience, report)
 
     async def _list(self, method: str, key: str, model: type[ModelT], timeout: float | None) -> list[ModelT]:
-        """All pages of a list; what cannot be read in them is left out, and said so."""
+        """All pages of a list; what cannot be read in them, and what never ends, is left out, and said so."""
         connection = self._connected()
         items: list[ModelT] = []
         cursors: set[str] = set()
@@ -230,10 +235,24 @@ class Requests:
             if cursor is None:
                 return items
             if not isinstance(cursor, str) or cursor in cursors:
-                raise ProtocolError(f"{method}: the cursor {excerpt(repr(cursor), 60)} leads nowhere new")
+                connection.warn(f"{method} ends early: the cursor {excerpt(repr(cursor), 60)} leads nowhere new")
+                return items
             cursors.add(cursor)
             params = {"cursor": cursor}
-        raise ProtocolError(f"{method}: more than {connection.limits.max_pages} pages (Limits.max_pages)")
+        connection.warn(f"{method} ends early: more than {connection.limits.max_pages} pages (Limits.max_pages)")
+        return items
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a str, not {type(value).__name__}")
+    return value
+
+
+def _mapping(value: object, what: str) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{what} are a mapping, not {type(value).__name__}")
+    return value or {}
 
 
 def _reporting(on_progress: OnProgress) -> OnReport:

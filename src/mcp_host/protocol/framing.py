@@ -10,56 +10,60 @@ EDGE = 256  # bytes kept of each end of a line that is dropped: enough to find a
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """A line longer than the limit. Only its two ends were kept."""
+    """A line longer than the limit, reported twice: with its *head* when it becomes too long, with its *tail* at its end."""
 
     head: bytes
     tail: bytes
     size: int
+    """So far, then in all."""
 
 
 class LineBuffer:
     """Cuts a byte stream at LF (and only there: U+2028 and its like are legal inside JSON strings).
 
     The limit applies to the line, wherever the chunks happen to end. A line over
-    the limit is dropped as it arrives and reported once it has ended.
+    the limit is dropped as it arrives. It is reported at once, for it may never end.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._parts: list[bytes] = []
         self._size = 0
-        self._head = b""
         self._tail = b""
 
     def feed(self, chunk: bytes) -> Iterator[bytes | Oversize]:
         """The lines that *chunk* completes, without their line ends."""
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
-            yield self._complete(chunk[start:end])
+            yield from self._complete(chunk[start:end])
             start = end + 1
         if start < len(chunk):
-            self._keep(chunk[start:])
+            yield from self._keep(chunk[start:])
 
-    def rest(self) -> bytes | Oversize | None:
+    def rest(self) -> Iterator[bytes | Oversize]:
         """What stands after the last LF; to be asked at the end of the stream."""
-        return self._complete(b"") if self._size else None
+        if self._size:
+            yield from self._complete(b"")
 
-    def _keep(self, part: bytes) -> None:
+    def _keep(self, part: bytes) -> Iterator[Oversize]:
+        fitted = self._size <= self._limit
         self._size += len(part)
         if self._size <= self._limit:
             self._parts.append(part)
             return
-        if self._parts or not self._head:
-            whole = b"".join(self._parts) + part
-            self._head, self._tail = whole[:EDGE], whole[-EDGE:]
+        if fitted:
+            part = b"".join([*self._parts, part])
             self._parts = []
-        else:
-            self._tail = (self._tail + part[-EDGE:])[-EDGE:]
+            yield Oversize(part[:EDGE], b"", self._size)
+        self._tail = (self._tail + part[-EDGE:])[-EDGE:]
 
-    def _complete(self, last: bytes) -> bytes | Oversize:
+    def _complete(self, last: bytes) -> Iterator[bytes | Oversize]:
         if not self._size and len(last) <= self._limit:
-            return last  # the usual case: the whole line came in one chunk
-        self._keep(last)
-        line = b"".join(self._parts) if self._size <= self._limit else Oversize(self._head, self._tail, self._size)
-        self._parts, self._size, self._head, self._tail = [], 0, b"", b""
-        return line
+            yield last  # the usual case: the whole line came in one chunk
+            return
+        yield from self._keep(last)
+        if self._size <= self._limit:
+            yield b"".join(self._parts)
+        else:
+            yield Oversize(b"", self._tail, self._size)
+        self._parts, self._size, self._tail = [], 0, b""

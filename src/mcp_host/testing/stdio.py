@@ -71,7 +71,7 @@ async def _read(fd: int, session: Session) -> None:
         for line in lines.feed(chunk):
             _receive(line, session)
         if not chunk:
-            if (rest := lines.rest()) is not None:
+            for rest in lines.rest():
                 _receive(rest, session)
             ended.set()
 
@@ -90,7 +90,8 @@ def _pump(fd: int, take: Callable[[bytes], None], loop: EventLoopToken) -> None:
 
 def _receive(line: bytes | Oversize, session: Session) -> None:
     if isinstance(line, Oversize):
-        session.receive(oversize(line.head, line.tail, line.size, MAX_LINE))
+        if line.head:  # one error is enough; the report of its end is for those who look for an id there
+            session.receive(oversize(line.head, line.tail, line.size, MAX_LINE))
     elif line and not line.isspace():
         deliver(decode(line), session.receive)
 

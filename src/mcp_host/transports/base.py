@@ -15,6 +15,11 @@ Receive: TypeAlias = Callable[[Incoming], None]
 """Takes what a server said. Returns at once: no reader ever waits for a handler."""
 
 
+def quoting(last_words: str) -> str:
+    """How an error message goes on with a channel's `last_words`."""
+    return f"; its stderr ends:\n{last_words}" if last_words else ""
+
+
 def deliver(messages: Iterable[Incoming], receive: Receive) -> None:
     """Hand over what one line, body or event carried, in order."""
     for message in messages:
@@ -71,13 +76,18 @@ class Exchange(Protocol):
 class Channel(Protocol):
     """One open connection. Carries messages; knows framing, and no rule of the protocol's.
 
-    Write these three methods and state the one fact, and you have a transport.
+    Write these three methods and state the two facts, and you have a transport.
     Each reports a dead link by raising `ConnectionClosed`. Only `listen` may
     be running at most once; the others run in any number of tasks at a time.
     """
 
     stream_per_request: bool
     """Whether each request has a stream of its own, so that leaving `request` can tell the server."""
+
+    @property
+    def last_words(self) -> str:
+        """The end of what the server says outside of the protocol (stderr), for error messages; "" if nothing."""
+        ...
 
     async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
         """Send *request* and stay until *exchange* is answered.

@@ -120,6 +120,7 @@ class HttpChannel:
     """The live side: a client, and the session that a legacy server began."""
 
     stream_per_request = True
+    last_words = ""
 
     def __init__(self, origin: Origin, headers: Headers, max_message: int) -> None:
         self._origin = origin

@@ -16,7 +16,7 @@ from mcp_host.protocol.jsonrpc import Failure, Malformed, Notification, Request,
 from mcp_host.transports._child import Child, start
 from mcp_host.transports._outbox import Line, OnLost, Outbox
 from mcp_host.transports._stderr import OnStderr, Stderr
-from mcp_host.transports.base import Exchange, Headers, Receive, deliver
+from mcp_host.transports.base import Exchange, Headers, Receive, deliver, quoting
 
 BOM = b"\xef\xbb\xbf"
 LAST_WORDS = 1.0  # seconds, after the process has ended, for what it wrote before; a grandchild may hold the pipe open
@@ -90,13 +90,18 @@ class StdioChannel:
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
         await self._put(encode(message))
 
+    @property
+    def last_words(self) -> str:
+        return self._stderr.tail()
+
     async def listen(self, receive: Receive) -> None:
         lines = LineBuffer(self._limits.max_message)
         async with create_task_group() as tasks:
             tasks.start_soon(self._watch, tasks.cancel_scope)
             await self._read(lines, receive)
             tasks.cancel_scope.cancel()
-        self._take_last(lines.rest(), receive)
+        for rest in lines.rest():
+            self._take_last(rest, receive)
         raise await self._end()
 
     async def write(self) -> None:
@@ -108,8 +113,9 @@ class StdioChannel:
             await self._child.stop(0)
 
     async def read_stderr(self) -> None:
-        while chunk := await self._child.stderr.read():
-            self._stderr.feed(chunk)
+        with CancelScope(shield=True):  # it ends with the process, or when our end is closed
+            while chunk := await self._child.stderr.read():
+                self._stderr.feed(chunk)
         self._stderr.end()
         self.stderr_ended.set()
 
@@ -127,9 +133,9 @@ class StdioChannel:
         elif line and not line.isspace():
             deliver(decode(line), receive)
 
-    def _take_last(self, rest: bytes | Oversize | None, receive: Receive) -> None:
+    def _take_last(self, rest: bytes | Oversize, receive: Receive) -> None:
         """A last line needs no line end; but half a message is none, and no reason to fail a request as malformed."""
-        if isinstance(rest, bytes) and not any(isinstance(message, Malformed) for message in decode(rest)):
+        if isinstance(rest, Oversize) or not any(isinstance(message, Malformed) for message in decode(rest)):
             self._take(rest, receive)
 
     async def _put(self, raw: bytes, on_lost: OnLost | None = None) -> Line | None:
@@ -142,8 +148,9 @@ class StdioChannel:
 
     async def drain(self) -> None:
         """Let go of whatever the server still writes."""
-        while await self._child.stdout.read():
-            pass
+        with CancelScope(shield=True):  # as above
+            while await self._child.stdout.read():
+                pass
 
     async def _watch(self, reading: CancelScope) -> None:
         """Bound the reading once the process has ended, for something else may keep its output open."""
@@ -161,7 +168,7 @@ class StdioChannel:
             what = f"{self._name} has closed its end of the connection"
         else:
             what = f"{self._name} {_ended(code)}"
-        return ConnectionClosed(f"{what}; its stderr ends:\n{tail}" if tail else what, exit_code=code, stderr=tail)
+        return ConnectionClosed(f"{what}{quoting(tail)}", exit_code=code, stderr=tail)
 
 
 def _ended(code: int | None) -> str:
