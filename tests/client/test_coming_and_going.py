@@ -15,6 +15,7 @@ import pytest
 
 from mcp_host import Change, Client, SamplingRequest, StreamableHttp
 from mcp_host.errors import (
+    CallerError,
     ConnectFailed,
     ConnectionClosed,
     ConnectTimeout,
@@ -498,3 +499,33 @@ async def test_a_handler_that_cannot_be_cancelled_does_not_keep_the_server_alive
             await client.aclose()
             assert not running(pids[0])
             go_on.set()
+
+
+@pytest.mark.parametrize(("first", "second"), [("asyncio", "trio"), ("trio", "asyncio"), ("asyncio", "asyncio")])
+def test_a_client_left_open_in_one_event_loop_can_be_connected_in_the_next(first: str, second: str) -> None:
+    client = Client(echo())
+
+    async def leave_open() -> None:
+        await client.connect()
+
+    async def use() -> None:
+        with anyio.fail_after(5):
+            assert not client.connected
+            await client.aclose()
+            async with client:
+                assert (await client.call_tool("x")).content == []
+
+    anyio.run(leave_open, backend=first)
+    anyio.run(use, backend=second)
+
+
+async def test_a_client_is_not_closed_from_another_event_loop() -> None:
+    async def close() -> None:
+        with pytest.raises(CallerError, match="another event loop"):
+            await client.aclose()
+
+    client = Client(echo())
+    with anyio.fail_after(10):
+        async with client:
+            await anyio.to_thread.run_sync(lambda: anyio.run(close))
+            assert (await client.call_tool("x")).content == []

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from anyio import CancelScope, Lock, move_on_after
+from anyio.lowlevel import EventLoopToken, current_token
 
 from mcp_host.client.connection import Connection
 from mcp_host.client.elicitation import Elicitation
@@ -73,7 +74,8 @@ class Client(Requests):
         self._on_log = on_log
         self._on_change = on_change
         self._on_elicitation_complete = None if elicitation is None else elicitation.on_complete
-        self._connecting = Lock()
+        self._loop: EventLoopToken | None = None
+        self._connecting: Lock
         self._held: Held[Connection] | None = None
 
     # Coming and going
@@ -99,6 +101,7 @@ class Client(Requests):
             ServerError: The server refused; `HttpStatusError` where it did so by HTTP status.
             ProtocolError: The server does not speak MCP, or no revision that we speak.
         """
+        self._belong_here()
         async with self._connecting:
             if self._connection is not None and self._connection.link.alive:
                 return
@@ -110,9 +113,27 @@ class Client(Requests):
 
         Any task may close, also while another is connecting, and more than once; a callback or
         a handler of this very client may, and is cancelled by it. Takes `Limits.close_timeout`
-        at most and raises nothing. If the caller is cancelled meanwhile, the closing goes on without it.
+        at most and raises nothing that the server does. If the caller is cancelled meanwhile,
+        the closing goes on without it.
+
+        Raises:
+            CallerError: The client is connected in another event loop.
         """
+        self._belong_here()
         await self._disconnect()
+
+    def _belong_here(self) -> None:
+        """Belong to the running event loop. What an earlier one left open has ended with it.
+
+        Raises:
+            CallerError: The client is connected in another event loop, which still runs.
+        """
+        loop = current_token()
+        if loop == self._loop:
+            return
+        if self.connected:
+            raise CallerError("this client is connected in another event loop, and can be used and closed only there")
+        self._loop, self._connecting, self._held, self._connection = loop, Lock(), None, None
 
     async def _connect(self) -> None:
         """Open a connection; once more without `sampling.tools` where these may be what the server stumbled over."""
