@@ -13,7 +13,7 @@ from anyio import IncompleteRead, move_on_after, open_process
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from mcp_host.cli.dialogue import Narrated, tell_call, tell_handshake, tell_result
+from mcp_host.cli.narration import Narrated, tell_call, tell_handshake, tell_result
 from mcp_host.cli.page import Page
 from mcp_host.client.client import Client
 from mcp_host.errors import ConnectFailed

@@ -14,7 +14,7 @@ from mcp_host.protocol.jsonrpc import Id, Params
 from mcp_host.testing.dialect import Dialect, given
 from mcp_host.testing.errors import NotDeclared, ToolError
 from mcp_host.testing.functions import AnyFunction, Injected, PlainSchema
-from mcp_host.testing.loop import Prompt, Tools, as_messages, run_tools, tools_by_name
+from mcp_host.testing.tool_loop import Prompt, Tools, as_messages, run_tools, tools_by_name
 from mcp_host.testing.tools import function_tool
 from mcp_host.types import (
     ClientCapabilities,

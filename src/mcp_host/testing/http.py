@@ -10,7 +10,7 @@ from anyio import CancelScope, create_task_group
 
 from mcp_host.concurrency import Held
 from mcp_host.protocol.jsonrpc import PARSE_ERROR, Incoming, Malformed, Request, decode
-from mcp_host.testing.home import Home
+from mcp_host.testing.event_loop import EventLoop
 from mcp_host.testing.http_rules import EVENTS, JSON, HttpRequest, Reply, refusal, refuse
 from mcp_host.testing.http_session import Exchange, HttpSession
 from mcp_host.testing.session import Converse
@@ -81,7 +81,7 @@ class HttpApp:
         self._json_response = json_response
         self._path = path
         self._sessions: dict[str, tuple[HttpSession, Held[HttpSession]]] = {}
-        self._home: Home | None = None
+        self._event_loop: EventLoop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -92,13 +92,13 @@ class HttpApp:
 
     async def aclose(self) -> None:
         """End every session, from any task of any event loop. The application can go on with new ones."""
-        if self._home is not None:
-            await self._home.run(self._end_all)
+        if self._event_loop is not None:
+            await self._event_loop.run(self._end_all)
 
     async def drop_streams(self, farewell: bytes) -> None:
         """Cut every connection that waits for events, after saying *farewell* on it."""
-        if self._home is not None:
-            await self._home.run(self._drop_all, farewell)
+        if self._event_loop is not None:
+            await self._event_loop.run(self._drop_all, farewell)
 
     async def _drop_all(self, farewell: bytes) -> None:
         for session, _ in self._sessions.values():
@@ -151,8 +151,8 @@ class HttpApp:
         return await self._answer(found.begin(post.requests), post, {}, receive, send)
 
     async def _initialize(self, post: Post, receive: Receive, send: Send) -> Reply | None:
-        if self._home is None:
-            self._home = Home()
+        if self._event_loop is None:
+            self._event_loop = EventLoop()
         held = Held(HttpSession.open(self._converse, answers_only=self._json_response))
         session = await held.enter()
         exchange = session.begin(post.requests)  # answered at once

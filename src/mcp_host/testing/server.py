@@ -21,8 +21,8 @@ from mcp_host.testing.catalog import (
 )
 from mcp_host.testing.dialect import VERSIONS, given
 from mcp_host.testing.dialogue import leave_open
+from mcp_host.testing.event_loop import EventLoop
 from mcp_host.testing.functions import AnyFunction, Function
-from mcp_host.testing.home import Home
 from mcp_host.testing.session import Session
 from mcp_host.testing.tools import function_tool
 from mcp_host.transports.base import deliver
@@ -76,7 +76,7 @@ class Server:
             raise ValueError(f"versions are among {', '.join(VERSIONS)}")
         self.name = name
         self._catalog = Catalog(Implementation(name=name, version=version), instructions, tuple(versions), page_size)
-        self._sessions: dict[Session, Home] = {}
+        self._sessions: dict[Session, EventLoop] = {}
         self._apps: WeakSet[HttpApp] = WeakSet()
 
     # What it offers
@@ -249,9 +249,9 @@ class Server:
         await self._announce("notifications/resources/updated", {"uri": uri}, subscribed_to=uri)
 
     async def _announce(self, method: str, params: dict[str, Any], *, subscribed_to: str | None = None) -> None:
-        for session, home in list(self._sessions.items()):
+        for session, event_loop in list(self._sessions.items()):
             if subscribed_to is None or subscribed_to in session.subscriptions:
-                await home.run(session.announce, method, params)
+                await event_loop.run(session.announce, method, params)
 
     # How it runs
 
@@ -326,7 +326,7 @@ class Server:
     def _converse(self, session_of: Callable[[Catalog], Session]) -> Iterator[Session]:
         """One client's conversation, from beginning to end, in the task of whoever serves it."""
         session = session_of(self._catalog)
-        self._sessions[session] = Home()
+        self._sessions[session] = EventLoop()
         try:
             yield session
         finally:

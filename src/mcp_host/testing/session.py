@@ -18,7 +18,7 @@ from mcp_host.protocol.jsonrpc import (
     Params,
     Request,
 )
-from mcp_host.testing import answers
+from mcp_host.testing import methods
 from mcp_host.testing.catalog import Catalog
 from mcp_host.testing.context import SEVERITY, Call, Caller, Context
 from mcp_host.testing.dialect import Dialect, given
@@ -55,7 +55,7 @@ class Session:
     def _answer(self, request: Request) -> Params | Later:
         match request.method:
             case "initialize":
-                return self._shake_hands(answers.read(InitializeRequestParams, request.params))
+                return self._shake_hands(methods.read(InitializeRequestParams, request.params))
             case "ping":
                 return {}
         if self.client is None:
@@ -64,21 +64,21 @@ class Session:
             raise RequestError(METHOD_NOT_FOUND, f"{request.method} takes {missing}, which was not declared")
         match request.method:
             case "logging/setLevel":
-                self._severity = SEVERITY[answers.read(SetLevelRequestParams, request.params).level]
+                self._severity = SEVERITY[methods.read(SetLevelRequestParams, request.params).level]
                 return {}
             case "resources/subscribe":
-                self.subscriptions.add(answers.read(ResourceRequestParams, request.params).uri)
+                self.subscriptions.add(methods.read(ResourceRequestParams, request.params).uri)
                 return {}
             case "resources/unsubscribe":
-                self.subscriptions.discard(answers.read(ResourceRequestParams, request.params).uri)
+                self.subscriptions.discard(methods.read(ResourceRequestParams, request.params).uri)
                 return {}
-        if page := answers.PAGES.get(request.method):
+        if page := methods.PAGES.get(request.method):
             return self.client.dialect.write(page(self._catalog, request.params))
-        if work := answers.WORK.get(request.method):
+        if work := methods.WORK.get(request.method):
             return partial(self._work, work, request, self.client)
         raise RequestError(METHOD_NOT_FOUND, f"Method not found: {request.method}")
 
-    async def _work(self, work: answers.Work, request: Request, client: Caller) -> Params:
+    async def _work(self, work: methods.Work, request: Request, client: Caller) -> Params:
         meta = request.params.get("_meta")
         call = Call(
             id=request.id,

@@ -176,7 +176,7 @@ from mcp_host.types.tools import (
 )
 
 if TYPE_CHECKING:
-    from mcp_host.types.failures import (
+    from mcp_host.types.error_types import (
         HeaderMismatch,
         HeaderMismatchError,
         InternalError,
@@ -257,7 +257,7 @@ if TYPE_CHECKING:
     )
 else:  # hidden, for a type checker would take any misspelt name for an object
     # A third of the classes, which few hosts touch: not worth their start.
-    _ON_DEMAND = ("failures", "requests", "responses", "subscriptions", "tasks")
+    _ON_DEMAND = ("error_types", "requests", "responses", "subscriptions", "tasks")
 
     def __getattr__(name: str) -> object:
         if name in __all__:

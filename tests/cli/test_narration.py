@@ -8,7 +8,7 @@ import pytest
 from anyio import fail_after
 
 from mcp_host import Client, Sampling, SamplingRequest, always
-from mcp_host.cli.dialogue import Narrated, tell_handshake, tell_result
+from mcp_host.cli.narration import Narrated, tell_handshake, tell_result
 from mcp_host.cli.page import Page
 from mcp_host.testing import ScriptedModel, Server
 from mcp_host.types import (

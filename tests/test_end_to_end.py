@@ -50,7 +50,7 @@ async def count_down(turns: int, ctx: Context) -> int:
 async def reached(how: str) -> AsyncIterator[Transport]:
     """The server above, over one of the transports."""
     if how == "stdio":
-        yield Stdio([sys.executable, "-m", "tests.test_dialogue"], cwd=Path(__file__).parent.parent)
+        yield Stdio([sys.executable, "-m", "tests.test_end_to_end"], cwd=Path(__file__).parent.parent)
     elif how == "in-process":
         yield server.in_process()
     else:

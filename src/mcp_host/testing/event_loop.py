@@ -12,7 +12,7 @@ from anyio.lowlevel import current_token
 Args = TypeVarTuple("Args")
 
 
-class Home:
+class EventLoop:
     """The event loop that made this object.
 
     A server over HTTP has a thread of its own, while the test that tells it to
