@@ -321,7 +321,7 @@ async def test_an_answer_that_is_not_json_is_an_error_to_the_server_and_a_line_i
         Asking("sampling/createMessage", QUESTION | {"tools": [ADD]}), sampling=sampling(with_tools=model)
     )
 
-    assert answer == {"error": {"code": -32603, "message": "the client failed to answer"}}
+    assert answer == {"error": {"code": -32603, "message": "this client failed to answer"}}
     assert "not expressible in JSON" in caplog.text
 
 
@@ -347,7 +347,7 @@ async def test_a_fault_of_our_own_while_answering_is_an_error_to_the_server(
 
     answer = await asked(Asking("roots/list", {}))
 
-    assert answer == {"error": {"code": -32603, "message": "the client failed to answer"}}
+    assert answer == {"error": {"code": -32603, "message": "this client failed to answer"}}
     assert "ZeroDivisionError: ours" in caplog.text
 
 

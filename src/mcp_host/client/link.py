@@ -45,7 +45,7 @@ from mcp_host.transports.base import Channel, Headers
 logger = logging.getLogger(__name__)
 
 ANSWER_DEADLINE = 30.0  # seconds for delivering an answer or a cancellation: short of any sensible call timeout
-FAILED = "the client failed to answer"  # what a server is told, and nothing of the reason
+FAILED = "this client failed to answer"  # what a server is told, and nothing of the reason
 MAX_EARLY = 64  # messages kept that a hasty server sends before the handshake is done
 
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -223,7 +223,7 @@ class Link:
         if key in self._answers or (self._channel.stream_per_request and self._answers.answered(key)):
             self._repeated(request)
         elif request.method not in session.era.server_requests:
-            self._reply_soon(Failure(request.id, METHOD_NOT_FOUND, "the client knows no such method"))
+            self._reply_soon(Failure(request.id, METHOD_NOT_FOUND, "this client knows no such method"))
         elif self._closed is not None or self._answers.full():
             self.counters["dropped requests"] += 1  # a flood that does not even wait for its answers
         else:
