@@ -10,11 +10,11 @@ from anyio import CancelScope, Event, create_task_group, fail_after, move_on_aft
 from anyio.abc import TaskGroup
 
 from mcp_host.client.exchange import OnReport, Patience
-from mcp_host.client.failures import server_error
 from mcp_host.client.handshake import Handshake
 from mcp_host.client.link import Link
 from mcp_host.client.notices import Notices
 from mcp_host.client.registration import Registration
+from mcp_host.client.server_errors import server_error
 from mcp_host.client.session import Session
 from mcp_host.errors import (
     ConnectFailed,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from anyio import move_on_after
 
 from mcp_host.client.exchange import Patience
-from mcp_host.client.failures import server_error
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
+from mcp_host.client.server_errors import server_error
 from mcp_host.client.session import Session
 from mcp_host.errors import McpError
 from mcp_host.protocol.jsonrpc import Failure

@@ -9,7 +9,7 @@ from mcp_host.client.connection import Connection
 from mcp_host.client.exchange import OnReport, Patience
 from mcp_host.client.session import Session
 from mcp_host.client.toolbox import Toolbox
-from mcp_host.errors import NotConnected, ProtocolError, ServerError, excerpt
+from mcp_host.errors import NotConnected, ProtocolError, ServerError, quoted
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.types import (
     CallToolResult,
@@ -235,7 +235,7 @@ class Requests:
             if cursor is None:
                 return items
             if not isinstance(cursor, str) or cursor in cursors:
-                connection.warn(f"{method} ends early: the cursor {excerpt(repr(cursor), 60)} leads nowhere new")
+                connection.warn(f"{method} ends early: the cursor {quoted(cursor)} leads nowhere new")
                 return items
             cursors.add(cursor)
             params = {"cursor": cursor}

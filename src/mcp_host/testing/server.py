@@ -20,9 +20,9 @@ from mcp_host.testing.catalog import (
     template_pattern,
 )
 from mcp_host.testing.dialect import VERSIONS, given
-from mcp_host.testing.dialogue import leave_open
 from mcp_host.testing.event_loop import EventLoop
 from mcp_host.testing.functions import AnyFunction, Function
+from mcp_host.testing.requests import leave_open
 from mcp_host.testing.session import Session
 from mcp_host.testing.tools import function_tool
 from mcp_host.transports.base import deliver

@@ -22,8 +22,8 @@ from mcp_host.testing import methods
 from mcp_host.testing.catalog import Catalog
 from mcp_host.testing.context import SEVERITY, Call, Caller, Context
 from mcp_host.testing.dialect import Dialect, given
-from mcp_host.testing.dialogue import Dialogue, GivenUp, Later, Send
 from mcp_host.testing.errors import RequestError
+from mcp_host.testing.requests import Dialogue, GivenUp, Later, Send
 from mcp_host.types import InitializeRequestParams, InitializeResult, ServerCapabilities
 from mcp_host.types.logging import SetLevelRequestParams
 from mcp_host.types.requests import ResourceRequestParams

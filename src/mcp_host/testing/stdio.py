@@ -17,7 +17,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 from mcp_host.limits import Limits
 from mcp_host.protocol.framing import LineBuffer, Oversize
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode, oversize
-from mcp_host.testing.dialogue import leave_open
+from mcp_host.testing.requests import leave_open
 from mcp_host.testing.session import Converse, Session
 from mcp_host.transports.base import deliver
 

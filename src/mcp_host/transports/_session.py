@@ -57,7 +57,7 @@ def valid_session_id(id: str | None) -> str | None:
     return id
 
 
-class Session:
+class LegacySession:
     """One legacy session. *headers* are what every request of it carries."""
 
     def __init__(self, origin: Origin, headers: Headers, id: str | None, max_message: int) -> None:

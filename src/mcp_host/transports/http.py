@@ -33,13 +33,14 @@ from mcp_host.transports._headers import ALWAYS, EVENT_STREAM, JSON, POSTED, SES
 from mcp_host.transports._origin import Origin, own_client, parse, shown
 from mcp_host.transports._refusals import forgets_session, names_lost_session, refusal
 from mcp_host.transports._reply import Reply
-from mcp_host.transports._session import Session, valid_session_id
+from mcp_host.transports._session import LegacySession, valid_session_id
 from mcp_host.transports._stream import REMARK, MessageStream
 from mcp_host.transports.base import Exchange, Headers, Receive, deliver
 
 INITIALIZED = "notifications/initialized"
 STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before the first call; an event may never come
 PROBE_TIME = 2.0  # seconds for finding out whether a server speaks the transport of 2024
+NO_RESPONSE = frozenset({202, 204})  # accepted, no content: whatever the body says
 OLD_TRANSPORT = frozenset({400, 404, 405})  # what such a server says to a POST of initialize
 
 
@@ -126,7 +127,7 @@ class HttpChannel:
         self._origin = origin
         self._headers = headers
         self._max_message = max_message
-        self._session: Session | None = None
+        self._session: LegacySession | None = None
         self._begun = Event()
         self._listening = False
 
@@ -180,7 +181,7 @@ class HttpChannel:
             self._session.end()
             await self._session.terminate()
 
-    async def _post(self, message: Message, headers: Headers, session: Session | None) -> Reply:
+    async def _post(self, message: Message, headers: Headers, session: LegacySession | None) -> Reply:
         body = encode(message)
         if session is None:
             always = self._headers
@@ -189,9 +190,9 @@ class HttpChannel:
             always = session.headers
         return await self._origin.send("POST", {**always, **POSTED, **headers}, body)
 
-    def _begin(self, reply: Reply) -> Session:
+    def _begin(self, reply: Reply) -> LegacySession:
         """A session begins with the headers of the reply to `initialize`, not before and not elsewhere."""
-        session = Session(
+        session = LegacySession(
             self._origin, self._headers, valid_session_id(reply.headers.get(SESSION_ID)), self._max_message
         )
         if self._session is not None:
@@ -200,8 +201,8 @@ class HttpChannel:
         self._begun.set()
         return session
 
-    async def _read_body(self, reply: Reply, exchange: Exchange, session: Session | None) -> None:
-        if reply.kind != JSON:
+    async def _read_body(self, reply: Reply, exchange: Exchange, session: LegacySession | None) -> None:
+        if reply.kind != JSON or reply.status in NO_RESPONSE:
             raise ProtocolError(f"{self._origin.name}: {_no_response(reply)}")
         body = (await reply.whole(self._max_message)).removeprefix(BOM)
         messages = decode(body)
@@ -212,7 +213,7 @@ class HttpChannel:
         self._heed(body, session)
         raise _unanswered(messages, self._origin.name)
 
-    async def _read_stream(self, reply: Reply, exchange: Exchange, session: Session | None) -> None:
+    async def _read_stream(self, reply: Reply, exchange: Exchange, session: LegacySession | None) -> None:
         cursor, anonymous = Cursor(), None
         stream = MessageStream(reply, cursor, self._max_message)
         while (messages := await stream.next()) is not None:
@@ -228,7 +229,7 @@ class HttpChannel:
             raise ConnectionClosed(f"{self._origin.name}: the stream ended before the response") from stream.failure
         await session.resume(cursor, exchange)
 
-    def _heed(self, remark: bytes, session: Session | None) -> None:
+    def _heed(self, remark: bytes, session: LegacySession | None) -> None:
         """Some servers say in a 200 what deserves a 404."""
         if (
             session is not None
@@ -237,7 +238,7 @@ class HttpChannel:
         ):
             raise session.lose(excerpt(remark[:REMARK].decode(errors="replace")), may_have_run=False)
 
-    async def _check(self, reply: Reply, message: Message, session: Session | None) -> None:
+    async def _check(self, reply: Reply, message: Message, session: LegacySession | None) -> None:
         """Raise what *reply* means, unless it is a success."""
         if reply.is_success:
             return
@@ -275,7 +276,7 @@ class HttpChannel:
 
 
 def _no_response(reply: Reply) -> str:
-    if reply.status in (202, 204):
+    if reply.status in NO_RESPONSE:
         return f"HTTP {reply.reason} for a request: no response can follow"
     kind = f"the content type {excerpt(reply.kind)}" if reply.kind else "no content type"
     return f"HTTP {reply.reason} with {kind}, neither {JSON} nor {EVENT_STREAM}"
