@@ -19,6 +19,7 @@
     │   ├── MessageTooLarge         a message past the size limit
     │   ├── UnsupportedVersion      no protocol version in common
     │   ├── UncheckableSchema       no value can be checked against the server's schema
+    │   │   └── UnsupportedPattern  for want of an engine that is safe
     │   └── InvalidToolOutput       a result that contradicts the tool's outputSchema
     ├── InputRefused                our side refused what a server asked for
     └── SamplingError               a model could not produce a usable message
@@ -189,6 +190,13 @@ class UncheckableSchema(ProtocolError):
     it (`InvalidToolOutput.result`), for schemas that cannot be resolved "SHOULD be rejected rather
     than silently treated as permissive" (2026-07-28, basic). What *we* send to the schema's own
     author goes out unchecked, with a line in the log: the check would have been a courtesy.
+    """
+
+
+class UnsupportedPattern(UncheckableSchema):
+    """A regular expression with look-around or back references, which no engine searches for in linear time.
+
+    It stays inside the package. What such a schema describes passes unchecked, and a warning says so.
     """
 
 

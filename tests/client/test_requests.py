@@ -267,6 +267,34 @@ async def test_a_listed_tools_output_is_held_to_its_schema(result: dict[str, Any
     assert failure.value.result.to_wire() == result
 
 
+async def test_a_pattern_that_no_safe_engine_knows_costs_the_check_and_not_the_result() -> None:
+    strong = {"type": "object", "properties": {"password": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}}
+    tool = {"name": "make", "inputSchema": {}, "outputSchema": strong}
+    made = {"content": [], "structuredContent": {"password": "Abc"}}
+
+    with anyio.fail_after(5):
+        async with Client(answering({"tools": [tool]}, made, made)) as client:
+            await client.list_tools()
+            for _ in range(2):
+                assert (await client.call_tool("make")).to_wire() == made
+            (warning,) = client.warnings
+
+    assert "results of the tool 'make' pass unchecked" in warning
+
+
+async def test_a_schema_that_is_a_trap_is_an_error_that_carries_the_result() -> None:
+    tool = {"name": "x", "inputSchema": {}, "outputSchema": {"$ref": "http://169.254.169.254/schema"}}
+    result: dict[str, Any] = {"content": [], "structuredContent": {}}
+
+    with anyio.fail_after(5):
+        async with Client(answering({"tools": [tool]}, result)) as client:
+            await client.list_tools()
+            with pytest.raises(InvalidToolOutput, match="its schema cannot be checked") as failure:
+                await client.call_tool("x")
+
+    assert failure.value.result.to_wire() == result
+
+
 async def test_an_unlisted_tools_output_is_not_checked_and_nothing_is_listed_behind_our_back() -> None:
     peer = answering({"content": [], "structuredContent": {"celsius": "cold"}})
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.errors import UncheckableSchema
+from mcp_host.errors import UncheckableSchema, UnsupportedPattern
 from mcp_host.protocol.patterns import Pattern
 
 
@@ -192,3 +192,24 @@ def test_a_refused_pattern_is_named_with_the_reason() -> None:
     assert str(caught.value) == (
         "the pattern 'a(?=b)' cannot be matched: '(?=' is not supported there, or without an end"
     )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kind"),
+    [
+        ("(?=a)", UnsupportedPattern),
+        ("a(?!b)", UnsupportedPattern),
+        ("(?<=a)b", UnsupportedPattern),
+        (r"(a)\1", UnsupportedPattern),
+        (r"(?<n>a)\k<n>", UnsupportedPattern),
+        ("(a", UncheckableSchema),
+        (r"\\(?", UncheckableSchema),
+    ],
+)
+def test_a_pattern_that_is_merely_irregular_is_told_from_one_that_is_broken(
+    pattern: str, kind: type[Exception]
+) -> None:
+    with pytest.raises(UncheckableSchema) as caught:
+        Pattern(pattern)
+
+    assert type(caught.value) is kind

@@ -51,7 +51,7 @@ class Requests:
 
     def __init__(self) -> None:
         self._connection: Connection | None = None
-        self._toolbox = Toolbox()
+        self._toolbox = Toolbox(self._warn)
 
     # Tools
 
@@ -198,6 +198,10 @@ class Requests:
         if self._connection is None:
             raise NotConnected("the client is not connected: use `async with`, or call connect() first")
         return self._connection
+
+    def _warn(self, text: str) -> None:
+        if self._connection is not None:
+            self._connection.warn(text)
 
     @property
     def _session(self) -> Session:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from mcp_host.errors import CallerError, InvalidToolOutput
+from mcp_host.errors import CallerError, InvalidToolOutput, UncheckableSchema, UnsupportedPattern
 from mcp_host.types import CallToolResult, Tool
 
 if TYPE_CHECKING:
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 class Toolbox:
     """The tools of the last `tools/list`. Empty until somebody has listed."""
 
-    def __init__(self) -> None:
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
         self._tools: dict[str, Tool] = {}
         self._schemas: dict[str, Schema] = {}
+        self._unchecked: set[str] = set()
 
     def replace(self, tools: Iterable[Tool]) -> None:
         """Remember a whole new listing. Of two tools with one name the first counts."""
@@ -46,12 +48,21 @@ class Toolbox:
         if "structured_content" not in result.model_fields_set:
             problem: str | None = "it has no structuredContent, though its outputSchema promises some"
         else:
-            problem = self._schema(name, tool.output_schema).problem(result.structured_content)
-        return (
-            None
-            if problem is None
-            else InvalidToolOutput(f"the result of {name!r} is not as listed: {problem}", result)
-        )
+            problem = self._problem(name, self._schema(name, tool.output_schema), result.structured_content)
+        if problem is None:
+            return None
+        return InvalidToolOutput(f"the result of {name!r} is not as listed: {problem}", result)
+
+    def _problem(self, name: str, schema: Schema, value: object) -> str | None:
+        try:
+            return schema.mismatch(value)
+        except UnsupportedPattern as exc:  # our engine's limit, and not the server's fault
+            if name not in self._unchecked:
+                self._unchecked.add(name)
+                self._warn(f"results of the tool {name!r} pass unchecked: {exc}")
+            return None
+        except UncheckableSchema as exc:
+            return f"its schema cannot be checked: {exc}"
 
     def _schema(self, name: str, written: dict[str, object]) -> Schema:
         from mcp_host.protocol.schemas import compile_schema  # a tenth of a second, which few clients ever need

@@ -2,7 +2,7 @@
 
 Python's `re` backtracks, and holds the interpreter's lock while it does: `(a+)+$` on 40 letters
 stops the whole process, and no timeout can fire. Rust's `regex` never backtracks. It has no look-around
-and no backreferences; a schema with such a pattern cannot be checked.
+and no backreferences; a schema with such a pattern cannot be checked, which is nobody's fault but ours.
 
 JSON Schema asks for the dialect of ECMA-262, which differs from Rust's in a few tokens. They are
 translated here where one token stands for another, and refused where it would take more. What remains
@@ -15,7 +15,7 @@ import re
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from mcp_host.errors import UncheckableSchema, quoted
+from mcp_host.errors import UncheckableSchema, UnsupportedPattern, quoted
 
 MAX_LENGTH = 4096
 MAX_WEIGHT = 10_000  # compiles in 150 ms at most; `^.{1,5000}$` weighs half of it
@@ -32,6 +32,7 @@ TOKEN = re.compile(
     r"|(?P<other>[^\\\[(])",
     re.DOTALL,
 )
+IRREGULAR = re.compile(r"(?:^|[^\\])(?:\\\\)*(?:\(\?(?:=|!|<=|<!)|\\[1-9]|\\k<)")  # look-around and back references
 SET_TOKEN = re.compile(r"\\[pP]\{[^}]*\}|\\.|--|.", re.DOTALL)
 CLASSES = (r"\d", r"\D", r"\w", r"\W", r"\s", r"\S", r"\p", r"\P")
 
@@ -68,7 +69,8 @@ class Pattern:
     than this many moves for each character.
 
     Raises:
-        UncheckableSchema: It is malformed, too large, or not regular.
+        UncheckableSchema: It is malformed or too large.
+        UnsupportedPattern: It is not regular.
     """
 
     __slots__ = ("_engine", "weight")
@@ -79,7 +81,8 @@ class Pattern:
             self._engine = SchemaValidator(core_schema.str_schema(pattern=translated, regex_engine="rust-regex"))
         except (_Unsupported, SchemaError) as exc:
             reason = str(exc).rpartition("rror: ")[2]  # Rust's last line; before it, the pattern with a marker
-            raise UncheckableSchema(f"the pattern {quoted(source)} cannot be matched: {reason}") from exc
+            kind = UnsupportedPattern if IRREGULAR.search(source) else UncheckableSchema
+            raise kind(f"the pattern {quoted(source)} cannot be matched: {reason}") from exc
 
     def found_in(self, text: str) -> bool:
         """Whether any part of *text* matches. Half of a surrogate pair counts as U+FFFD."""

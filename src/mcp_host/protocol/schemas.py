@@ -130,7 +130,7 @@ class Schema:
     def __init__(self, written: Mapping[str, object]) -> None:
         self._written = written
         self._validator: Any = None
-        self._refused: str | None = None
+        self._refused: UncheckableSchema | None = None
         self._patterns: dict[str, Pattern] = {}
         self._choices: dict[int, frozenset[str]] = {}
 
@@ -142,12 +142,12 @@ class Schema:
             UncheckableSchema: Nobody knows, because of the schema, with the reason.
         """
         if self._refused is not None:
-            raise UncheckableSchema(self._refused)
+            raise self._refused.with_traceback(None)
         if self._validator is None:
             try:
                 self._validator = self._counted(lambda: _prepare(self._written))
             except UncheckableSchema as exc:
-                self._refused = str(exc)
+                self._refused = exc
                 raise
         return self._counted(lambda: _first_problem(self._validator, _copied(value)))
 
