@@ -6,11 +6,12 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import copy_context
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from anyio import CancelScope, Event
+from anyio.lowlevel import EventLoopToken
 
 from mcp_host.errors import ConnectionClosed
 
@@ -33,6 +34,14 @@ def spawn(run: Callable[[], Awaitable[None]]) -> None:
     task = asyncio.ensure_future(run())
     _running.add(task)
     task.add_done_callback(_running.discard)
+
+
+def call_soon(loop: EventLoopToken, call: Callable[[], None]) -> None:
+    """Have *loop* call something, from whichever thread and even from a finalizer. Does nothing if it has ended."""
+    native: Any = loop.native_token
+    schedule = native.call_soon_threadsafe if isinstance(native, asyncio.AbstractEventLoop) else native.run_sync_soon
+    with suppress(RuntimeError):  # what both backends raise once they have ended
+        schedule(call)
 
 
 class Held(Generic[T]):

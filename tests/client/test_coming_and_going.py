@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -529,3 +530,24 @@ async def test_a_client_is_not_closed_from_another_event_loop() -> None:
         async with client:
             await anyio.to_thread.run_sync(lambda: anyio.run(close))
             assert (await client.call_tool("x")).content == []
+
+
+async def test_a_client_that_is_dropped_without_being_closed_is_closed_with_a_warning() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        try:
+            await peer.shake_hands()
+            await peer.receive()
+        finally:
+            gone.set()
+
+    def drop() -> None:
+        clients.clear()
+        gc.collect()
+
+    gone = anyio.Event()
+    clients = [Client(ScriptedPeer(script))]
+    with anyio.fail_after(5):
+        await clients[0].connect()
+        with pytest.warns(ResourceWarning, match="dropped without being closed"):
+            drop()
+        await gone.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -17,7 +18,7 @@ from mcp_host.client.notices import Notices, OnChange, OnLog
 from mcp_host.client.registration import Registration
 from mcp_host.client.requests import Requests
 from mcp_host.client.roots import RootLike, Roots
-from mcp_host.concurrency import Held
+from mcp_host.concurrency import Held, call_soon
 from mcp_host.errors import (
     CallerError,
     ConnectFailed,
@@ -77,6 +78,12 @@ class Client(Requests):
         self._loop: EventLoopToken | None = None
         self._connecting: Lock
         self._held: Held[Connection] | None = None
+
+    def __del__(self) -> None:
+        if self.connected and self._loop is not None and self._held is not None:
+            text = f"a client of {self._transport.name} was dropped without being closed"
+            warnings.warn(text, ResourceWarning, stacklevel=1)  # whoever dropped it is not on the stack
+            call_soon(self._loop, self._held.cancel)
 
     # Coming and going
 
