@@ -80,8 +80,8 @@ class Answers:
                 if answer.outer is exchange:
                     answer.scope.cancel()
 
-    def drop_before(self, epoch: int) -> None:
-        """A session is over: its requests must not be answered into the next one."""
+    def drop_before(self, epoch: float) -> None:
+        """The sessions before *epoch* are over: their requests must not be answered into the next one."""
         for answer in list(self._current.values()):
             if answer.key[0] < epoch:
                 answer.drop()

@@ -75,10 +75,9 @@ class Connection:
                 yield connection
             finally:
                 link.close(ConnectionClosed("the client was closed"))
-                application.cancel_scope.cancel()
                 with move_on_after(LETTING_GO, shield=True):
                     await link.idle()
-                plumbing.cancel_scope.cancel()
+                application.cancel_scope.cancel()  # and with it the plumbing, which is inside
 
     async def _begin(self, channel: Channel) -> None:
         with move_on_after(self.limits.connect_timeout) as scope:

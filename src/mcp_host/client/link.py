@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections import Counter
 
 from anyio import Event, move_on_after
@@ -109,8 +110,7 @@ class Link:
         finally:
             del self._pending[id]
             self._answers.call_ended(exchange)
-            if self._closed is not None and not self._pending:
-                self._idle.set()
+            self._check_idle()
 
     async def _see_through(self, exchange: PendingExchange, headers: Headers) -> Response:
         failure: McpError | None = None
@@ -267,6 +267,7 @@ class Link:
             await self._deliver(message, headers)
         finally:
             self._delivering -= 1
+            self._check_idle()
 
     async def _deliver(self, message: Notification | Success | Failure, headers: Headers) -> None:
         """Send what nobody here waits for. Never raises: the link may have died, and everyone knows."""
@@ -304,9 +305,13 @@ class Link:
     def close(self, reason: ConnectionClosed) -> None:
         """No answer will come any more, and no request can be sent."""
         self._closed = self._closed or reason
+        self._answers.drop_before(math.inf)
         for exchange in list(self._pending.values()):
             exchange.settle(reason.again())
-        if not self._pending:
+        self._check_idle()
+
+    def _check_idle(self) -> None:
+        if self._closed is not None and not self._pending and not self._delivering:
             self._idle.set()
 
     def _check_open(self) -> None:
@@ -321,7 +326,7 @@ class Link:
         return self._closed is None
 
     async def idle(self) -> None:
-        """Wait, once closed, until every caller has let go of the channel."""
+        """Wait, once closed, until every caller has let go of the channel and what was to be sent has been."""
         await self._idle.wait()
 
     def require(self) -> Session:

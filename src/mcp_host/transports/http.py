@@ -40,7 +40,7 @@ from mcp_host.transports.base import Exchange, Headers, Receive, deliver
 INITIALIZED = "notifications/initialized"
 STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before the first call; an event may never come
 PROBE_TIME = 2.0  # seconds for finding out whether a server speaks the transport of 2024
-NO_RESPONSE = frozenset({202, 204})  # accepted, no content: whatever the body says
+NO_RESPONSE = frozenset({202, 204})  # accepted, no content
 OLD_TRANSPORT = frozenset({400, 404, 405})  # what such a server says to a POST of initialize
 
 
@@ -202,9 +202,11 @@ class HttpChannel:
         return session
 
     async def _read_body(self, reply: Reply, exchange: Exchange, session: LegacySession | None) -> None:
-        if reply.kind != JSON or reply.status in NO_RESPONSE:
+        if reply.kind != JSON:
             raise ProtocolError(f"{self._origin.name}: {_no_response(reply)}")
         body = (await reply.whole(self._max_message)).removeprefix(BOM)
+        if not body and reply.status in NO_RESPONSE:
+            raise ProtocolError(f"{self._origin.name}: {_no_response(reply)}")
         messages = decode(body)
         deliver(messages, exchange.receive)
         await exchange.progress()
