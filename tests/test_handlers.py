@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcp_host.errors import InputRefused
-from mcp_host.handlers import call_handler
+from mcp_host.handlers import call_callback, call_handler
 
 
 async def test_a_cancelled_handler_is_cancelled() -> None:
@@ -48,3 +48,15 @@ async def test_the_cancellation_of_a_task_that_the_handler_awaited_is_a_failure(
 
     assert (caught.value.code, str(caught.value)) == (-32603, "no")
     assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+
+
+async def test_a_handler_or_callback_that_exits_ends_no_host(caplog: pytest.LogCaptureFixture) -> None:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(InputRefused, match="no"):
+        await call_handler(leave, subject="the handler", failed="no")
+    await call_callback(leave, subject="the callback")
+
+    assert "the handler: no" in caplog.text
+    assert "the callback failed" in caplog.text
