@@ -11,7 +11,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Stdio
-from mcp_host.errors import ConnectionClosed, RequestTimeout
+from mcp_host.errors import ConnectionClosed, MessageTooLarge, RequestTimeout
 from mcp_host.limits import Limits
 from mcp_host.types import ProgressNotificationParams, TextContent
 from tests.transports.children import python, running
@@ -366,3 +366,31 @@ def test_a_command_is_a_list_and_not_a_line_for_a_shell() -> None:
         Stdio("npx some-server")
     with pytest.raises(TypeError):
         Stdio([])
+
+
+@pytest.mark.parametrize("members", ['"id": %d, "result": %s', '"result": %s, "id": %d'], ids=["id-first", "id-last"])
+async def test_a_line_past_the_limit_fails_its_own_call_at_once_and_no_other(members: str) -> None:
+    order = "(r['id'], result)" if members.startswith('"id"') else "(result, r['id'])"
+    body = f"""
+    r = read()
+    result = json.dumps(text("x" * 200_000))
+    line = '{{"jsonrpc": "2.0", {members}}}' % {order}
+    raw(line[:150_000])
+    time.sleep(0.2)
+    raw(line[150_000:] + "\\n")
+    reply(read(), text("ok"))
+    """
+    with anyio.fail_after(10):
+        async with Client(Stdio(python(body)), limits=Limits(max_message=100_000, close_timeout=1)) as client:
+            with pytest.raises(MessageTooLarge, match=r"more than Limits\.max_message"):
+                await client.call_tool("x")
+            assert (await client.call_tool("y")).text == "ok"
+
+
+async def test_a_line_that_never_ends_fails_the_call_that_waits() -> None:
+    body = "read()\nwhile True: raw('x' * 50_000)"
+
+    with anyio.fail_after(10):
+        async with Client(Stdio(python(body)), limits=Limits(max_message=100_000, close_timeout=1)) as client:
+            with pytest.raises(MessageTooLarge):
+                await client.call_tool("x")

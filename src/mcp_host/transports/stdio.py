@@ -129,7 +129,9 @@ class StdioChannel:
 
     def _take(self, line: bytes | Oversize, receive: Receive) -> None:
         if isinstance(line, Oversize):
-            receive(oversize(line.head, line.tail, line.size, self._limits.max_message))
+            report = oversize(line.head, line.tail, line.size, self._limits.max_message)
+            if line.head or report.id is not None:  # the end of such a line is news only if the id stands there
+                receive(report)
         elif line and not line.isspace():
             deliver(decode(line), receive)
 
