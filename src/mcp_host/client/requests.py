@@ -49,8 +49,9 @@ class Requests:
         ProtocolError: The answer was not what the protocol says.
     """
 
+    _connection: Connection | None = None  # of the class, for a client whose construction fails is finalized, too
+
     def __init__(self) -> None:
-        self._connection: Connection | None = None
         self._toolbox = Toolbox(self._warn)
 
     # Tools
