@@ -383,3 +383,19 @@ async def test_an_error_without_an_id_is_nobodys_when_several_calls_wait() -> No
                 tasks.start_soon(client.call_tool, "x")
 
     assert client.counters == {"errors without an id": 1}
+
+
+async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands()
+        pings = [b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % n for n in range(20)]
+        await peer.send_raw(b"[" + b",".join(pings) + b"]")
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, limits=Limits(max_answers=5)) as client:
+            await anyio.wait_all_tasks_blocked()
+
+            assert client.counters == {"dropped answers": 15}
+
+    assert len([message for message in peer.heard if "result" in message]) == 5
