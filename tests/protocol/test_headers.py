@@ -1,0 +1,335 @@
+"""What Streamable HTTP repeats in headers: every value, and every annotation, valid or not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_host.protocol.headers import (
+    DEEPEST,
+    MCP_METHOD,
+    MCP_NAME,
+    ParameterHeader,
+    decode_value,
+    encode_value,
+    parameter_headers,
+)
+
+Schema = dict[str, object]
+
+
+def test_the_standard_headers_are_spelled_as_in_the_specification() -> None:
+    assert (MCP_METHOD, MCP_NAME) == ("Mcp-Method", "Mcp-Name")
+
+
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        ("us-west1", "us-west1"),
+        ("", ""),
+        ("us west 1", "us west 1"),
+        ("file:///a%20b?c=d", "file:///a%20b?c=d"),
+        ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+        (" padded ", "=?base64?IHBhZGRlZCA=?="),
+        (" us-west1", "=?base64?IHVzLXdlc3Qx?="),
+        ("us-west1 ", "=?base64?dXMtd2VzdDEg?="),
+        ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+        ("line1\r\nline2", "=?base64?bGluZTENCmxpbmUy?="),
+        ("\tindented", "=?base64?CWluZGVudGVk?="),
+        ("in\tside", "=?base64?aW4Jc2lkZQ==?="),
+        ("\x7f", "=?base64?fw==?="),
+        ("é", "=?base64?w6k=?="),
+        ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ("=?base64??=", "=?base64?PT9iYXNlNjQ/Pz0=?="),
+        ("=?base64?=", "=?base64?PT9iYXNlNjQ/PQ==?="),
+    ],
+)
+def test_a_value_is_plain_where_that_is_safe_and_base64_elsewhere(text: str, header: str) -> None:
+    assert encode_value(text) == header
+    assert decode_value(header) == text
+
+
+@pytest.mark.parametrize("text", ["=?BASE64?YQ==?=", "=?base64?YQ==", "base64?YQ==?=", "=?base65?YQ==?="])
+def test_what_only_resembles_the_markers_is_plain(text: str) -> None:
+    """ "These markers are case-sensitive and MUST appear exactly as shown"."""
+    assert encode_value(text) == text
+    assert decode_value(text) == text
+
+
+@given(st.text())
+def test_every_text_survives_its_header_and_every_header_is_visible(text: str) -> None:
+    header = encode_value(text)
+
+    assert decode_value(header) == text
+    assert re.fullmatch(r"([!-~]([ -~]*[!-~])?)?", header)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
+def test_half_of_a_surrogate_pair_cannot_be_sent(text: str) -> None:
+    with pytest.raises(ValueError, match="half of a surrogate pair"):
+        encode_value(text)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "é",
+        "a\nb",
+        "\x7f",
+        "\x00",
+        "=?base64?=",
+        "=?base64?YQ?=",
+        "=?base64?Y!==?=",
+        "=?base64?YQ==YQ==?=",
+        "=?base64?/w==?=",
+    ],
+    ids=["not-ascii", "line-end", "delete", "nul", "one-marker", "no-padding", "alphabet", "two-values", "not-utf-8"],
+)
+def test_a_malformed_header_has_no_value(header: str) -> None:
+    assert decode_value(header) is None
+
+
+@pytest.mark.parametrize(
+    ("argument", "header"),
+    [
+        ("us-west1", "us-west1"),
+        (" padded ", "=?base64?IHBhZGRlZCA=?="),
+        ("", ""),
+        (42, "42"),
+        (-7, "-7"),
+        (0, "0"),
+        (42.0, "42"),
+        (-0.0, "0"),
+        (2**53 - 1, "9007199254740991"),
+        (-(2**53) + 1, "-9007199254740991"),
+        (True, "true"),
+        (False, "false"),
+        (None, None),
+        (1.5, None),
+        (float("nan"), None),
+        (float("inf"), None),
+        (["us"], None),
+        ({"us": 1}, None),
+    ],
+    ids=repr,
+)
+def test_an_argument_becomes_a_header_as_its_kind_demands(argument: object, header: str | None) -> None:
+    assert ParameterHeader("Region", ("region",)).value({"region": argument, "other": "x"}) == header
+
+
+@pytest.mark.parametrize("argument", [2**53, -(2**53), 1e300, 10**5000], ids=["above", "below", "float", "endless"])
+def test_a_number_that_json_does_not_carry_safely_is_the_callers_error(argument: float) -> None:
+    with pytest.raises(ValueError, match=r"the number for Mcp-Param-Id is not within -\(2\*\*53 - 1\) and 2\*\*53 - 1"):
+        ParameterHeader("Id", ("id",)).value({"id": argument})
+
+
+def test_a_text_that_no_header_can_carry_is_the_callers_error() -> None:
+    with pytest.raises(ValueError, match="half of a surrogate pair"):
+        ParameterHeader("Region", ("region",)).value({"region": "\ud800"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "header"),
+    [
+        ({"where": {"region": "eu"}}, "eu"),
+        ({"where": {"zone": "eu"}}, None),
+        ({"where": {"region": None}}, None),
+        ({"where": "region"}, None),
+        ({"where": [{"region": "eu"}]}, None),
+        ({"region": "eu"}, None),
+        ({}, None),
+    ],
+    ids=repr,
+)
+def test_a_value_is_read_at_the_exact_property_path(arguments: dict[str, object], header: str | None) -> None:
+    assert ParameterHeader("Region", ("where", "region")).value(arguments) == header
+
+
+def test_a_header_is_called_what_the_annotation_says() -> None:
+    assert ParameterHeader("Method", ("method",)).header == "Mcp-Param-Method"
+
+
+REGION: Schema = {"type": "string", "x-mcp-header": "Region"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({}, ()),
+        ({"type": "object", "properties": {"query": {"type": "string"}}}, ()),
+        ({"properties": {"region": REGION}}, (ParameterHeader("Region", ("region",)),)),
+        (
+            {
+                "properties": {
+                    "where": {"type": "object", "properties": {"region": REGION}},
+                    "count": {"type": "integer", "x-mcp-header": "Count"},
+                    "dry": {"type": "boolean", "x-mcp-header": "Dry"},
+                }
+            },
+            (
+                ParameterHeader("Count", ("count",)),
+                ParameterHeader("Dry", ("dry",)),
+                ParameterHeader("Region", ("where", "region")),
+            ),
+        ),
+        (
+            {"properties": {"x": {"type": "string", "x-mcp-header": "!#$%&'*+-.^_`|~09azAZ"}}},
+            (ParameterHeader("!#$%&'*+-.^_`|~09azAZ", ("x",)),),
+        ),
+    ],
+    ids=["nothing", "unannotated", "one", "nested", "every-character"],
+)
+def test_annotated_parameters_are_found(schema: Schema, expected: tuple[ParameterHeader, ...]) -> None:
+    assert parameter_headers(schema) == expected
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"x-mcp-header": {"type": "string"}}},
+        {"$defs": {"x-mcp-header": {"type": "string"}}},
+        {"properties": {"where": {"properties": {"x-mcp-header": {"type": "array"}}}}},
+        {"properties": {"a": {"const": {"x-mcp-header": "No"}}}},
+        {"properties": {"a": {"enum": [{"x-mcp-header": "No"}]}}},
+        {"properties": {"a": {"default": {"x-mcp-header": "No"}}}},
+        {"properties": {"a": {"examples": [{"x-mcp-header": "No"}]}}},
+        {"required": ["x-mcp-header"], "dependentRequired": {"x-mcp-header": ["a"]}},
+        {"properties": {"a": True}, "additionalProperties": False, "items": True},
+        {"properties": True, "$defs": ["x-mcp-header"]},
+    ],
+    ids=[
+        "property",
+        "definition",
+        "nested-property",
+        "const",
+        "enum",
+        "default",
+        "examples",
+        "required",
+        "true",
+        "odd",
+    ],
+)
+def test_a_name_or_a_value_that_reads_like_an_annotation_is_none(schema: Schema) -> None:
+    assert parameter_headers(schema) == ()
+
+
+def test_a_property_called_like_the_annotation_can_be_annotated() -> None:
+    schema = {"properties": {"x-mcp-header": REGION, "properties": {"type": "integer", "x-mcp-header": "Count"}}}
+
+    assert parameter_headers(schema) == (
+        ParameterHeader("Region", ("x-mcp-header",)),
+        ParameterHeader("Count", ("properties",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "the x-mcp-header '' cannot be part of a header's name"),
+        ("My Region", "the x-mcp-header 'My Region' cannot be part of a header's name"),
+        ("Region:Primary", "the x-mcp-header 'Region:Primary' cannot be part of a header's name"),
+        ("Région", "the x-mcp-header 'Région' cannot be part of a header's name"),
+        ("Region\t1", "the x-mcp-header 'Region\\t1' cannot be part of a header's name"),
+        ("Region\n", "the x-mcp-header 'Region\\n' cannot be part of a header's name"),
+        ("A\r\nHost: b", "the x-mcp-header 'A\\r\\nHost: b' cannot be part of a header's name"),
+        (None, "an x-mcp-header is None instead of text"),
+        (True, "an x-mcp-header is True instead of text"),
+        (["Region"], "an x-mcp-header is ['Region'] instead of text"),
+    ],
+)
+def test_an_annotation_that_is_no_header_name_makes_the_tool_invalid(name: object, reason: str) -> None:
+    assert refusal({"properties": {"region": {"type": "string", "x-mcp-header": name}}}) == reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ({"type": "number"}, "type is 'number'"),
+        ({"type": "object"}, "type is 'object'"),
+        ({"type": "array"}, "type is 'array'"),
+        ({"type": "null"}, "type is 'null'"),
+        ({"type": ["string", "null"]}, "type is ['string', 'null']"),
+        ({"type": {}}, "type is {}"),
+        ({}, "type is missing"),
+        ({"$ref": "#/$defs/text"}, "type is missing"),
+    ],
+    ids=repr,
+)
+def test_only_strings_integers_and_booleans_can_be_annotated(kind: Schema, given: str) -> None:
+    assert refusal({"properties": {"region": {**kind, "x-mcp-header": "Region"}}}) == (
+        f"the x-mcp-header 'Region' is on a parameter whose {given}, not string, integer, boolean"
+    )
+
+
+@pytest.mark.parametrize("second", ["Region", "region", "REGION"])
+def test_two_annotations_of_one_name_make_the_tool_invalid(second: str) -> None:
+    twice: Schema = {"a": REGION, "b": {"properties": {"c": {"type": "string", "x-mcp-header": second}}}}
+
+    assert refusal({"properties": twice}) == f"two parameters have the x-mcp-header '{second}', in whatever case"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        REGION,
+        {"items": REGION},
+        {"items": {"properties": {"region": REGION}}},
+        {"prefixItems": [REGION]},
+        {"contains": REGION},
+        {"oneOf": [{"properties": {"region": REGION}}]},
+        {"anyOf": [{"properties": {"region": REGION}}]},
+        {"allOf": [{"properties": {"region": REGION}}]},
+        {"properties": {"a": {"anyOf": [REGION, {"type": "null"}]}}},
+        {"not": REGION},
+        {"if": {"properties": {"region": REGION}}},
+        {"then": {"properties": {"region": REGION}}},
+        {"else": {"properties": {"region": REGION}}},
+        {"$defs": {"region": REGION}},
+        {"definitions": {"region": REGION}},
+        {"dependentSchemas": {"a": {"properties": {"region": REGION}}}},
+        {"dependencies": {"a": {"properties": {"region": REGION}}}},
+        {"patternProperties": {"^r": REGION}},
+        {"additionalProperties": REGION},
+        {"unevaluatedProperties": REGION},
+        {"propertyNames": REGION},
+        {"contentSchema": REGION},
+        {"x-unknown": [[{"deeper": REGION}]]},
+        {"properties": [REGION]},
+        {"properties": {"const": {"items": REGION}}},
+    ],
+    ids=lambda schema: next(iter(schema)),
+)
+def test_an_annotation_that_properties_alone_do_not_lead_to_makes_the_tool_invalid(schema: Schema) -> None:
+    assert refusal(schema) == (
+        "the x-mcp-header 'Region' is not on a property that `properties` alone lead to, 64 of them at most"
+    )
+
+
+def nested(levels: int, schema: Schema) -> Schema:
+    for _ in range(levels):
+        schema = {"properties": {"a": schema}}
+    return schema
+
+
+def test_a_parameter_may_lie_as_deep_as_the_limit_and_no_deeper() -> None:
+    assert parameter_headers(nested(DEEPEST, REGION)) == (ParameterHeader("Region", ("a",) * DEEPEST),)
+    assert "64 of them at most" in refusal(nested(DEEPEST + 1, REGION))
+
+
+def test_a_schema_of_any_depth_is_read() -> None:
+    deep = nested(100_000, {})
+
+    assert parameter_headers({"properties": {"region": REGION, "deep": deep}, "allOf": [deep]}) == (
+        ParameterHeader("Region", ("region",)),
+    )
+
+
+def refusal(schema: Schema) -> str:
+    """The reason why a tool with this schema is left out."""
+    with pytest.raises(ValueError, match=r".") as raised:
+        parameter_headers(schema)
+    return str(raised.value)
