@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types docs check interop coverage lock clean
+.PHONY: help setup demo test lint types docs check interop conformance coverage lock clean
 
 help:  ## what there is
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup: $(READY)  ## the virtual environment, with the locked development tools
 
@@ -38,10 +38,13 @@ types: setup  ## strict types, for Linux and for Windows
 docs: setup  ## links, snippets and the reference
 	@$(BIN)/python docs/check.py
 
-check: lint types test docs  ## the gate, but for interop
+check: lint types test docs  ## the gate, but for interop and conformance
 
 interop: setup  ## against servers that others wrote (needs node and npm)
-	@$(BIN)/python tests/interop/run.py
+	@$(BIN)/python -m tests.interop.run
+
+conformance: setup  ## the official conformance suite, by a stricter rule (needs node and npm)
+	@$(BIN)/python -m tests.conformance.run
 
 coverage: setup  ## the tests, with branch coverage
 	@$(BIN)/coverage erase
@@ -54,4 +57,4 @@ lock: setup  ## requirements-dev.lock, anew from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --all-extras --no-emit-index-url --no-header --output-file requirements-dev.lock --upgrade pyproject.toml
 
 clean:  ## remove what was made
-	@rm -rf $(VENV) .interop build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .interop .conformance build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

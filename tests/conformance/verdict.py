@@ -1,0 +1,73 @@
+"""Whether a run of the conformance suite passed, by a rule stricter than the suite's own.
+
+The suite counts a run as passed where nothing failed: it accepts checks that were skipped,
+and a client that was killed by a signal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PASSED = "SUCCESS"
+HARMLESS = frozenset((PASSED, "SKIPPED", "INFO"))  # "SKIPPED" is not enough, though: see `Run.checks`
+
+
+@dataclass(frozen=True)
+class Run:
+    """A scenario of the suite, on the wire of one revision."""
+
+    version: str
+    scenario: str
+
+    checks: int
+    """How many have to pass: all that can be reached on this wire. One that is skipped shows nothing."""
+
+    error_allowed: bool = False
+    """Whether the client may end with an error, for what it is asked to do may be wrong."""
+
+    def __str__(self) -> str:
+        return f"{self.version} {self.scenario}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the suite looked at, and found."""
+
+    name: str
+    status: str
+    message: str = ""
+
+
+def read_checks(text: str) -> list[Check]:
+    """The checks in a ``checks.json``."""
+    return [Check(check["name"], check["status"], check.get("errorMessage") or "") for check in json.loads(text)]
+
+
+def passed(checks: Sequence[Check]) -> int:
+    """How many of the *checks* passed."""
+    return sum(check.status == PASSED for check in checks)
+
+
+def faults(run: Run, checks: Sequence[Check], ended: int | None) -> list[str]:
+    """Why this run did not pass, a sentence each; nothing where it did.
+
+    *ended* is the client's exit code, negative for the signal that killed it, None where it did not end in time.
+    """
+    found = [
+        f"{check.status} {check.name}: {check.message}".removesuffix(": ")
+        for check in checks
+        if check.status not in HARMLESS
+    ]
+    if passed(checks) < run.checks:
+        others = [check.name for check in checks if check.status == "SKIPPED"]
+        skipped = f", skipped: {', '.join(others)}" if others else ""
+        found.append(f"{passed(checks)} of {run.checks} checks passed{skipped}")
+    if ended is None:
+        found.append("the client did not end in time")
+    elif ended < 0:
+        found.append(f"the client was killed by signal {-ended}")
+    elif ended > 0 and not run.error_allowed:
+        found.append(f"the client ended with exit code {ended}")
+    return found
