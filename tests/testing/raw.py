@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from anyio import create_memory_object_stream, create_task_group, wait_all_tasks_blocked
@@ -19,7 +20,11 @@ Wire = dict[str, Any]
 INFO = {"name": "raw", "version": "0"}
 EVERYTHING: Wire = {"sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 
+MODERN = "2026-07-28"
+
 RESULTS = {
+    "server/discover": "DiscoverResult",
+    "subscriptions/listen": "SubscriptionsListenResult",
     "initialize": "InitializeResult",
     "tools/list": "ListToolsResult",
     "tools/call": "CallToolResult",
@@ -32,21 +37,51 @@ RESULTS = {
 }
 
 
+ERRORS = {
+    -32020: "HeaderMismatchError",
+    -32021: "MissingRequiredClientCapabilityError",
+    -32022: "UnsupportedProtocolVersionError",
+}
+
+
+def meta(capabilities: Wire | None = None, *, version: str = MODERN) -> Wire:
+    """What every request says of its client since 2026-07-28."""
+    declared = EVERYTHING if capabilities is None else capabilities
+    said = {"protocolVersion": version, "clientInfo": INFO, "clientCapabilities": declared}
+    return {f"io.modelcontextprotocol/{key}": value for key, value in said.items()}
+
+
 def check(message: Wire, revision: str, asked: dict[object, str]) -> None:
     """Hold what a server said against the official schema of the revision it speaks."""
+    assert revision != MODERN or not {"method", "id"} <= message.keys(), "no server asks in this revision"
     if "MCP_SPEC_DIR" not in os.environ:
         return
     match message:
         case {"method": _, "id": _}:
             spec.assert_valid(revision, "ServerRequest", message)
+        case {"result": {"resultType": "input_required"}}:
+            spec.assert_valid(revision, "InputRequiredResult", message["result"])
+        case {"error": {"code": code}} if code in ERRORS:
+            spec.assert_valid(revision, ERRORS[code], message)
         case {"method": _}:
             spec.assert_valid(revision, "ServerNotification", message)
         case {"result": result, "id": id}:
             spec.assert_valid(revision, RESULTS.get(asked[id], "EmptyResult"), result)
 
 
+@dataclass(frozen=True)
+class Round:
+    """What a tool asks, by name, and the state to come back with."""
+
+    requests: dict[str, Wire]
+    state: str
+
+
 class Raw:
-    """One connection, message by message. With *lenient*, the server is not held to the schema."""
+    """One connection, message by message. With *lenient*, the server is not held to the schema.
+
+    With a *meta*, requests are of revision 2026-07-28.
+    """
 
     def __init__(self, inbox: Inbox, outbox: Outbox, *, lenient: bool) -> None:
         self._inbox = inbox
@@ -55,13 +90,14 @@ class Raw:
         self._last_id = 0
         self._asked: dict[object, str] = {}
         self._revision = "2025-11-25"
+        self.meta: Wire = {}
 
     async def receive(self) -> Wire:
         message: Wire = from_json(await self._inbox.receive())
         if self._asked.get(message.get("id")) == "initialize" and "result" in message:
             self._revision = message["result"]["protocolVersion"]
         if not self._lenient:
-            check(message, self._revision, self._asked)
+            check(message, MODERN if self.meta else self._revision, self._asked)
         return message
 
     async def nothing_more(self) -> bool:
@@ -84,7 +120,10 @@ class Raw:
     async def request_as(self, id: int | str, method: str, params: Wire | None = None) -> None:
         """Send a request under an id of the test's own, which may be in use."""
         self._asked[id] = method
-        await self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}})
+        await self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": self._dressed(params or {})})
+
+    def _dressed(self, params: Wire) -> Wire:
+        return {**params, "_meta": {**self.meta, **params.get("_meta", {})}} if self.meta else params
 
     async def result(self, method: str, params: Wire | None = None) -> Wire:
         """The result of a request, whose response is expected to be the next message."""
@@ -118,6 +157,31 @@ class Raw:
     async def refuse(self, request: Wire, code: int, message: str, data: object) -> None:
         error = {"code": code, "message": message, "data": data}
         await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+
+    async def complete(self, method: str, params: Wire | None = None) -> Wire:
+        """The result of a request in 2026-07-28, without what all results there have in common."""
+        result = await self.result(method, params)
+        assert result.pop("resultType") == "complete", result
+        del result["_meta"]["io.modelcontextprotocol/serverInfo"]
+        if not result["_meta"]:
+            del result["_meta"]
+        return result
+
+    async def round(
+        self, name: str, answers: Wire | None = None, state: str | None = None, **arguments: object
+    ) -> Round:
+        """Call a tool, for the first time or with *answers*, and get its questions."""
+        params: Wire = {"name": name, "arguments": arguments}
+        if state is not None:
+            params |= {"inputResponses": answers or {}, "requestState": state}
+        result = await self.result("tools/call", params)
+        assert result["resultType"] == "input_required", result
+        return Round(result["inputRequests"], result["requestState"])
+
+    async def last_round(self, name: str, answers: Wire, state: str, **arguments: object) -> Wire:
+        """Call a tool again with *answers*, and get its result."""
+        params = {"name": name, "arguments": arguments, "inputResponses": answers, "requestState": state}
+        return await self.complete("tools/call", params)
 
     async def tell(self, method: str, params: Wire | None = None) -> None:
         await self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
@@ -162,4 +226,12 @@ async def talk(
     """A connection after the handshake."""
     async with strangers(server, lenient=lenient) as raw:
         await raw.shake_hands(version=version, capabilities=capabilities)
+        yield raw
+
+
+@asynccontextmanager
+async def modern(server: Server, *, capabilities: Wire | None = None, lenient: bool = False) -> AsyncIterator[Raw]:
+    """A connection whose requests are of revision 2026-07-28."""
+    async with strangers(server, lenient=lenient) as raw:
+        raw.meta = meta(capabilities)
         yield raw

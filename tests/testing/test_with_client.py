@@ -27,8 +27,11 @@ def divide(a: float, b: float) -> float:
     return a / b
 
 
-def calculator() -> Server:
-    server = Server("calculator")
+HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+
+
+def calculator(*versions: str) -> Server:
+    server = Server("calculator", versions=versions) if versions else Server("calculator")
 
     @server.tool
     async def solve(ctx: Context, problem: str) -> str:
@@ -121,7 +124,7 @@ async def test_elicitation_and_roots_get_through(meet: Meet) -> None:
 
 async def test_a_host_without_a_model_is_not_asked_for_one(meet: Meet) -> None:
     with fail_after(20):
-        async with meet(calculator()) as transport, Client(transport) as client:
+        async with meet(calculator(*HANDSHAKE)) as transport, Client(transport) as client:
             result = await client.call_tool("solve", {"problem": "?"})
 
     assert (said(result), result.is_error) == (["the client did not declare sampling"], True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
-from mcp_host.protocol.codes import RESOURCE_NOT_FOUND
+from mcp_host.protocol.eras import ADVERTISED_AS
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS
 from mcp_host.testing.dialect import given
 from mcp_host.testing.errors import RequestError
 from mcp_host.testing.functions import Function
@@ -55,12 +56,25 @@ class Catalog:
     instructions: str | None
     versions: tuple[str, ...]
     page_size: int | None
+    ttl: float
+    suspended_for: float
+    max_suspended: int
     tools: dict[str, FunctionTool] = field(default_factory=dict)
     resources: dict[str, FunctionResource] = field(default_factory=dict)
     templates: dict[str, FunctionTemplate] = field(default_factory=dict)
     prompts: dict[str, FunctionPrompt] = field(default_factory=dict)
     completions: dict[tuple[str, str], CompletionFunction] = field(default_factory=dict)
     """By the prompt's name or the template's URI, and the argument."""
+
+    @property
+    def handshake(self) -> tuple[str, ...]:
+        """The revisions that begin with a handshake, the preferred one first."""
+        return tuple(version for version in self.versions if version in HANDSHAKE_VERSIONS)
+
+    @property
+    def modern(self) -> tuple[str, ...]:
+        """The revisions in which every request stands for itself."""
+        return tuple(version for version in self.versions if version not in HANDSHAKE_VERSIONS)
 
     def capabilities(self) -> dict[str, Any]:
         """What to declare: what there is at least one of, and logging."""
@@ -75,25 +89,26 @@ class Catalog:
             capabilities["completions"] = {}
         return capabilities
 
+    def missing(self, method: str) -> str | None:
+        """The capability that *method* presupposes, if there is nothing of that on offer."""
+        path = ADVERTISED_AS.get(method)
+        return path[0] if path and path[0] not in self.capabilities() else None
+
     def page(self, items: Sequence[T], cursor: str | None) -> tuple[list[T], dict[str, Any]]:
         """One page of *items*, and the `next_cursor` argument of its result if there are more."""
         start = self._position(cursor, len(items))
         end = len(items) if self.page_size is None else start + self.page_size
         return list(items[start:end]), given(next_cursor=str(end) if end < len(items) else None)
 
-    def find(self, uri: str) -> tuple[Function, dict[str, object], str | None]:
-        """The function that reads *uri*, what to call it with, and the MIME type it was registered with.
-
-        Raises:
-            RequestError: There is nothing under that URI.
-        """
+    def find(self, uri: str) -> tuple[Function, dict[str, object], str | None] | None:
+        """The function that reads *uri*, what to call it with, and the MIME type it was registered with, if any."""
         if found := self.resources.get(uri):
             return found.function, {}, found.definition.mime_type
         for template in self.templates.values():
             if match := template.pattern.fullmatch(uri):
                 values: dict[str, object] = {name: unquote(text) for name, text in match.groupdict().items()}
                 return template.function, values, template.definition.mime_type
-        raise RequestError(RESOURCE_NOT_FOUND, "Resource not found", {"uri": uri})
+        return None
 
     def _position(self, cursor: str | None, count: int) -> int:
         if cursor is None:

@@ -45,19 +45,20 @@ SEVERITY: Mapping[str, int] = {level: rank for rank, level in enumerate(get_args
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The client on the other side of a conversation, as its handshake says."""
+    """The client on the other side, as its handshake or its request says."""
 
     info: Implementation
     capabilities: ClientCapabilities
     dialect: Dialect
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """One request of the client, and how what belongs to it reaches the client.
 
     How that is, is nobody's business but the conversation's: *ask* returns the answer,
-    whether it came as a response or, in another revision, with the next request.
+    whether it came as a response or, in another revision, with the next request. It is
+    that next request which *id*, *meta* and *client* speak of from then on.
     """
 
     id: Id
@@ -83,7 +84,7 @@ class Context(Injected):
 
     @property
     def request_id(self) -> Id:
-        """The id of the client's request."""
+        """The id of the client's request: after an answer in revision 2026-07-28, of the one it came with."""
         return self._call.id
 
     @property
@@ -93,7 +94,7 @@ class Context(Injected):
 
     @property
     def client_info(self) -> Implementation:
-        """What the client calls itself."""
+        """What the client calls itself: nothing, with both fields empty, if it does not say (since 2026-07-28)."""
         return self._call.client.info
 
     @property
@@ -190,7 +191,7 @@ class Context(Injected):
         """
         elicitation = self.client_capabilities.elicitation
         if elicitation is None or (elicitation.form is None and elicitation.url is not None):
-            raise NotDeclared("the client did not declare elicitation.form")
+            raise NotDeclared("elicitation", "form")
         form = schema if isinstance(schema, dict) else _form(schema)
         result = await self._elicit(ElicitRequestFormParams(mode="form", message=message, requested_schema=form))
         if not isinstance(schema, dict) and result.action == "accept":
@@ -203,17 +204,21 @@ class Context(Injected):
     async def elicit_url(self, message: str, url: str, elicitation_id: str) -> ElicitResult:
         """Ask the user to visit *url*. `elicit_complete` says later that they are done there.
 
+        Since revision 2026-07-28 an elicitation has no id: that the client asks again says enough.
+
         Raises:
             NotDeclared: The client opens no URLs.
         """
         elicitation = self.client_capabilities.elicitation
         if elicitation is None or elicitation.url is None:
-            raise NotDeclared("the client did not declare elicitation.url")
-        return await self._elicit(ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id))
+            raise NotDeclared("elicitation", "url")
+        named = given(elicitation_id=elicitation_id if self._call.client.dialect.names_elicitations else None)
+        return await self._elicit(ElicitRequestURLParams(message=message, url=url, **named))
 
     async def elicit_complete(self, elicitation_id: str) -> None:
-        """Tell the client that the user is done at the URL of that elicitation."""
-        await self.tell("notifications/elicitation/complete", {"elicitationId": elicitation_id})
+        """Tell the client that the user is done at the URL of that elicitation; nothing, since 2026-07-28."""
+        if self._call.client.dialect.names_elicitations:
+            await self.tell("notifications/elicitation/complete", {"elicitationId": elicitation_id})
 
     async def list_roots(self) -> list[Root]:
         """The folders that the host lets us work in.
@@ -222,7 +227,7 @@ class Context(Injected):
             NotDeclared: The client has no roots.
         """
         if self.client_capabilities.roots is None:
-            raise NotDeclared("the client did not declare roots")
+            raise NotDeclared("roots")
         return ListRootsResult.from_wire(await self.ask("roots/list", {})).roots
 
     # Notifications
@@ -247,13 +252,19 @@ class Context(Injected):
     async def ask(self, method: str, params: Params) -> Params:
         """Send any request, in the wire's own spelling, and return its result as it came. Nothing is checked.
 
+        Since revision 2026-07-28 the request travels in the result, and the function waits
+        here until the client comes back with the answer: for `Server.suspended_for` seconds.
+
         Raises:
-            ClientError: The client answered with an error.
+            ClientError: The client answered with an error (which it cannot since 2026-07-28).
         """
         return await self._call.ask(method, params)
 
     async def tell(self, method: str, params: Params) -> None:
-        """Send any notification, in the wire's own spelling. Nothing is checked."""
+        """Send any notification, in the wire's own spelling. Nothing is checked.
+
+        Since revision 2026-07-28 nobody hears it while the client is away with a question.
+        """
         self._call.tell(method, params)
         await checkpoint()  # a function that only reports must still let others run
 
@@ -263,12 +274,12 @@ class Context(Injected):
     def _require_sampling(self, with_tools: bool, include_context: str | None) -> None:
         sampling = self.client_capabilities.sampling
         if sampling is None:
-            raise NotDeclared("the client did not declare sampling")
+            raise NotDeclared("sampling")
         if with_tools and sampling.tools is None:
-            raise NotDeclared("the client did not declare sampling.tools")
+            raise NotDeclared("sampling", "tools")
         asks_context = include_context not in (None, "none")
         if asks_context and sampling.context is None and self._call.client.dialect.declares_context:
-            raise NotDeclared("the client did not declare sampling.context")
+            raise NotDeclared("sampling", "context")
 
 
 def _definition(tool: Tool | AnyFunction) -> Tool:

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_host.errors import CallerError
+from mcp_host.protocol.codes import RESOURCE_NOT_FOUND
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS
 from mcp_host.protocol.revisions import first_unknown
 from mcp_host.types.base import Model, Since
 
-NEWEST = "2025-11-25"
-VERSIONS = (NEWEST, "2025-06-18", "2025-03-26", "2024-11-05")
+NEWEST = "2026-07-28"
+VERSIONS = (NEWEST, *HANDSHAKE_VERSIONS)
 """What a test server speaks, the preferred one first."""
 
 
@@ -44,6 +47,21 @@ class Dialect:
     def declares_context(self) -> bool:
         """Whether asking for context takes a capability of its own, `sampling.context`."""
         return self.version >= "2025-11-25"
+
+    @property
+    def asks_in_results(self) -> bool:
+        """Whether the client is asked inside results, and what it cannot do is an error of its request."""
+        return self.version >= "2026-07-28"
+
+    @property
+    def names_elicitations(self) -> bool:
+        """Whether an elicitation by URL has an id, and a notification that says when it is done."""
+        return self.version < "2026-07-28"
+
+    @property
+    def resource_not_found(self) -> int:
+        """ "-32002 — resource not found (2025-11-25 and earlier; replaced by -32602)" (2026-07-28, basic)."""
+        return INVALID_PARAMS if self.asks_in_results else RESOURCE_NOT_FOUND
 
     def write(self, message: Model) -> dict[str, Any]:
         """*message* without the fields that this revision does not have.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 from mcp_host.errors import McpError, excerpt
 from mcp_host.protocol.codes import URL_ELICITATION_REQUIRED
@@ -34,8 +34,21 @@ class RequestError(McpError):
 class NotDeclared(McpError):
     """The client did not declare the capability that this takes, so it was not asked.
 
-    `Context.ask` asks all the same.
+    `Context.ask` asks all the same. A tool that does not catch this ends with an error
+    result, and since revision 2026-07-28 its request with the error -32021.
     """
+
+    def __init__(self, *capability: str) -> None:
+        super().__init__(f"the client did not declare {'.'.join(capability)}")
+        self.capability = capability
+
+    @property
+    def required(self) -> dict[str, Any]:
+        """The capability as a client would declare it."""
+        declared: dict[str, Any] = {}
+        for name in reversed(self.capability):
+            declared = {name: declared}
+        return declared
 
 
 class ClientError(McpError):

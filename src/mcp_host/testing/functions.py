@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, 
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, to_json
 
+from mcp_host.errors import McpError
 from mcp_host.types import JSONObject
 
 AnyFunction: TypeAlias = Callable[..., object]  # plain or async; what it takes and returns is read from it
@@ -94,9 +95,15 @@ class Function:
         return {name: getattr(read, key) for key, name in self._names.items()}
 
     async def call(self, values: dict[str, object], injected: Injected | None = None) -> object:
-        """Call the function and, if need be, await it."""
+        """Call the function and, if need be, await it.
+
+        An error of ours that it raises in a task group is raised bare: it is meant for the client.
+        """
         result = self._function(**values, **dict.fromkeys(self._injected, injected))
-        return await result if isinstance(result, Awaitable) else result
+        try:
+            return await result if isinstance(result, Awaitable) else result
+        except ExceptionGroup as group:
+            raise _meant(group) or group from group
 
     def _make_model(self, signature: inspect.Signature) -> type[BaseModel]:
         fields: dict[str, Any] = {}
@@ -113,6 +120,14 @@ class Function:
         except PydanticUserError as exc:
             raise TypeError(f"{self.name}: {exc.message}") from exc
         return model
+
+
+def _meant(group: ExceptionGroup[Exception]) -> McpError | None:
+    for exc in group.exceptions:
+        found = _meant(exc) if isinstance(exc, ExceptionGroup) else exc
+        if isinstance(found, McpError):
+            return found
+    return None
 
 
 def _is_injected(parameter: inspect.Parameter) -> bool:

@@ -12,7 +12,7 @@ from mcp_host.testing.catalog import Catalog
 from mcp_host.testing.contents import as_contents, as_prompt
 from mcp_host.testing.context import Context
 from mcp_host.testing.dialect import Dialect
-from mcp_host.testing.errors import RequestError
+from mcp_host.testing.errors import NotDeclared, RequestError
 from mcp_host.testing.functions import BadArguments, Function
 from mcp_host.testing.tools import text_result, unknown_tool
 from mcp_host.types import (
@@ -78,6 +78,10 @@ async def _call_tool(catalog: Catalog, params: Params, context: Context, dialect
         if not dialect.bad_arguments_are_results:
             raise _invalid(exc) from None
         result = text_result(f"Invalid arguments: {exc}", is_error=True)
+    except NotDeclared as exc:
+        if dialect.asks_in_results:
+            raise
+        result = text_result(str(exc), is_error=True)
     try:
         return dialect.write(result)
     except CallerError as exc:  # an older client could not read it
@@ -86,7 +90,10 @@ async def _call_tool(catalog: Catalog, params: Params, context: Context, dialect
 
 async def _read_resource(catalog: Catalog, params: Params, context: Context, dialect: Dialect) -> Params:
     uri = read(ReadResourceRequestParams, params).uri
-    function, values, mime_type = catalog.find(uri)
+    found = catalog.find(uri)
+    if found is None:
+        raise RequestError(dialect.resource_not_found, "Resource not found", {"uri": uri})
+    function, values, mime_type = found
     return dialect.write(as_contents(uri, await _call(function, values, context), mime_type))
 
 

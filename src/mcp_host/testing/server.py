@@ -59,8 +59,14 @@ class Server:
     number of clients at a time. A parameter annotated with `Context` gets the client that
     made the call: it can be sampled, asked and told things.
 
-    *versions* are the protocol revisions it speaks, the preferred one first; *page_size*
-    cuts its lists into pages.
+    *versions* are the protocol revisions it speaks, the preferred one first: 2026-07-28 and
+    those with a handshake, to whoever speaks them, on the same endpoint. *page_size* cuts its
+    lists into pages. *ttl* is for how many seconds clients may keep what they have listed or
+    read (since 2026-07-28).
+
+    In 2026-07-28 a function that asks its client something is suspended until the client comes
+    back with the answer: for up to *suspended_for* seconds, after which it is cancelled, and
+    up to *max_suspended* functions at a time, in each process or HTTP endpoint.
     """
 
     def __init__(
@@ -71,11 +77,22 @@ class Server:
         instructions: str | None = None,
         versions: Sequence[str] = VERSIONS,
         page_size: int | None = None,
+        ttl: float = 0.0,
+        suspended_for: float = 600.0,
+        max_suspended: int = 1024,
     ) -> None:
         if not versions or not set(versions) <= set(VERSIONS):
             raise ValueError(f"versions are among {', '.join(VERSIONS)}")
         self.name = name
-        self._catalog = Catalog(Implementation(name=name, version=version), instructions, tuple(versions), page_size)
+        self._catalog = Catalog(
+            Implementation(name=name, version=version),
+            instructions,
+            tuple(versions),
+            page_size,
+            ttl,
+            suspended_for,
+            max_suspended,
+        )
         self._sessions: dict[Session, EventLoop] = {}
         self._apps: WeakSet[HttpApp] = WeakSet()
 

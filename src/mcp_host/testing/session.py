@@ -24,18 +24,24 @@ from mcp_host.testing.context import SEVERITY, Call, Caller, Context
 from mcp_host.testing.dialect import Dialect, given
 from mcp_host.testing.errors import RequestError
 from mcp_host.testing.requests import Dialogue, GivenUp, Later, Send
+from mcp_host.testing.stateless import Stateless
 from mcp_host.types import InitializeRequestParams, InitializeResult, ServerCapabilities
 from mcp_host.types.logging import SetLevelRequestParams
 from mcp_host.types.requests import ResourceRequestParams
 
 
 class Session:
-    """What one client has agreed on and asked for, for as long as it stays."""
+    """What one client has agreed on and asked for, for as long as it stays; requests that stand for themselves, too.
+
+    "A dual-era server MAY serve both eras concurrently on the same endpoint or process"
+    (2026-07-28, basic/versioning).
+    """
 
     def __init__(self, catalog: Catalog, tasks: TaskGroup, send: Send, given_up: GivenUp) -> None:
         self.client: Caller | None = None
         self.subscriptions: set[str] = set()
         self._catalog = catalog
+        self._stateless = Stateless(catalog, tasks.start_soon)
         self._capabilities: Mapping[str, Any] = {}
         self._severity = 0  # before the client has set a level, "the server MAY decide": it sends everything
         self._dialogue = Dialogue(tasks, send, given_up, self._answer, self._hear)
@@ -53,6 +59,12 @@ class Session:
             self._ready = self.client is not None
 
     def _answer(self, request: Request) -> Params | Later:
+        if self._stateless.serves(request):
+            turn = self._stateless.admit(request, partial(self._dialogue.tell, origin=request.id))
+            return self._stateless.answer(turn)
+        return self._answer_in_session(request)
+
+    def _answer_in_session(self, request: Request) -> Params | Later:
         match request.method:
             case "initialize":
                 return self._shake_hands(methods.read(InitializeRequestParams, request.params))
@@ -97,7 +109,7 @@ class Session:
         # "If the server supports the requested protocol version, it MUST respond with the same version.
         # Otherwise, the server MUST respond with another protocol version it supports."
         wanted = params.protocol_version
-        dialect = Dialect(wanted if wanted in catalog.versions else catalog.versions[0])
+        dialect = Dialect(wanted if wanted in catalog.handshake else catalog.handshake[0])
         self.client = Caller(params.client_info, params.capabilities, dialect)
         self._capabilities = catalog.capabilities()
         result = InitializeResult(

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from anyio import create_task_group
 
+from mcp_host.testing.errors import NotDeclared
 from mcp_host.testing.functions import AnyFunction, BadArguments, Injected
 from mcp_host.testing.tools import FunctionTool, function_tool, text_result
 from mcp_host.types import (
@@ -73,6 +74,8 @@ async def _run(use: ToolUseContent, tool: FunctionTool | None, context: Injected
         return await tool.run(use.input, context)
     except BadArguments as exc:  # the model's mistake, and the model may mend it
         return text_result(f"Invalid arguments: {exc}", is_error=True)
+    except NotDeclared as exc:
+        return text_result(str(exc), is_error=True)
 
 
 def _answer(use: ToolUseContent, result: CallToolResult) -> ToolResultContent:

@@ -15,7 +15,7 @@ from pydantic_core import to_json, to_jsonable_python
 from mcp_host.errors import McpError
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.testing.dialect import given
-from mcp_host.testing.errors import RequestError
+from mcp_host.testing.errors import NotDeclared, RequestError
 from mcp_host.testing.functions import AnyFunction, Function, Injected, PlainSchema
 from mcp_host.types import (
     AudioContent,
@@ -91,11 +91,12 @@ class FunctionTool:
         Raises:
             BadArguments: The arguments do not fit; the function was not called.
             RequestError: The function wants this JSON-RPC error as the answer.
+            NotDeclared: It takes a client that can do more.
         """
         values = self.function.read(arguments)
         try:
             return self.output.write(await self.function.call(values, context))
-        except RequestError:
+        except (RequestError, NotDeclared):
             raise
         except McpError as exc:  # a ToolError, or what the context raised: its text is meant to be read
             return text_result(str(exc), is_error=True)

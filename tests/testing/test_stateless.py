@@ -1,0 +1,491 @@
+"""Requests of revision 2026-07-28, in which each stands for itself, beside those of a handshake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from anyio import Event, create_task_group, fail_after, sleep_forever
+from pydantic import BaseModel
+
+from mcp_host.testing import Context, RequestError, Server, ToolError
+from mcp_host.types import (
+    CallToolResult,
+    ClientCapabilities,
+    ReadResourceResult,
+    SamplingCapability,
+    TextContent,
+    TextResourceContents,
+)
+from tests.testing.raw import INFO, MODERN, Wire, meta, modern, strangers, talk
+
+ALL = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
+SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1.0.0"}}
+
+
+class Sum(BaseModel):
+    value: int
+
+
+def full(**options: Any) -> Server:
+    server = Server("s", instructions="Be kind.", **options)
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    @server.tool
+    def total(a: int) -> Sum:
+        return Sum(value=a)
+
+    @server.tool
+    def listed() -> CallToolResult:
+        return CallToolResult(content=[TextContent(text="x")], structured_content=[1, None], meta={"mine": 1})
+
+    @server.tool
+    def broken() -> None:
+        raise ToolError("no")
+
+    @server.tool
+    def refused() -> None:
+        raise RequestError(7, "never", {"why": "so"})
+
+    @server.tool
+    def who(ctx: Context) -> dict[str, object]:
+        return {"name": ctx.client_info.name, "version": ctx.protocol_version, "id": ctx.request_id}
+
+    @server.resource("r://a", mime_type="text/plain")
+    def a() -> str:
+        return "words"
+
+    @server.prompt
+    def greet(name: str) -> str:
+        return f"Hello {name}"
+
+    @server.completion("greet", "name")
+    def names(value: str, settled: object) -> list[str]:
+        return [value + "a"]
+
+    return server
+
+
+async def test_a_server_says_what_it_can_do_without_a_handshake() -> None:
+    with fail_after(5):
+        async with modern(full(ttl=1.5)) as raw:
+            result = await raw.result("server/discover")
+
+    assert result == {
+        "resultType": "complete",
+        "supportedVersions": ALL,
+        "capabilities": {
+            "logging": {},
+            "tools": {"listChanged": True},
+            "resources": {"listChanged": True, "subscribe": True},
+            "prompts": {"listChanged": True},
+            "completions": {},
+        },
+        "instructions": "Be kind.",
+        "ttlMs": 1500,
+        "cacheScope": "public",
+        "_meta": SERVER_INFO,
+    }
+
+
+@pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"])
+async def test_lists_say_how_long_they_are_good(method: str) -> None:
+    with fail_after(5):
+        async with modern(full()) as raw, talk(full()) as old:
+            result = await raw.result(method)
+            same = await old.result(method)
+
+    assert result == {**same, "resultType": "complete", "ttlMs": 0, "cacheScope": "public", "_meta": SERVER_INFO}
+
+
+async def test_what_was_read_is_kept_for_this_client_alone() -> None:
+    with fail_after(5):
+        async with modern(full(ttl=60)) as raw:
+            result = await raw.complete("resources/read", {"uri": "r://a"})
+
+    contents = {"uri": "r://a", "mimeType": "text/plain", "text": "words"}
+    assert result == {"contents": [contents], "ttlMs": 60_000, "cacheScope": "private"}
+
+
+async def test_a_function_has_the_last_word_on_its_own_result() -> None:
+    server = Server("s")
+
+    @server.resource("r://a")
+    def a() -> ReadResourceResult:
+        contents = TextResourceContents(uri="r://a", text="x")
+        return ReadResourceResult(contents=[contents], ttl_ms=5, cache_scope="public", meta={"mine": 1})
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            result = await raw.result("resources/read", {"uri": "r://a"})
+
+    assert result == {
+        "resultType": "complete",
+        "contents": [{"uri": "r://a", "text": "x"}],
+        "ttlMs": 5,
+        "cacheScope": "public",
+        "_meta": {**SERVER_INFO, "mine": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "result"),
+    [
+        (
+            "tools/call",
+            {"name": "add", "arguments": {"a": 1, "b": 2}},
+            {"content": [{"type": "text", "text": "3"}], "structuredContent": {"result": 3}},
+        ),
+        (
+            "tools/call",
+            {"name": "total", "arguments": {"a": 1}},
+            {"content": [{"type": "text", "text": '{"value":1}'}], "structuredContent": {"value": 1}},
+        ),
+        (
+            "tools/call",
+            {"name": "listed"},
+            {"content": [{"type": "text", "text": "x"}], "structuredContent": [1, None], "_meta": {"mine": 1}},
+        ),
+        ("tools/call", {"name": "broken"}, {"content": [{"type": "text", "text": "no"}], "isError": True}),
+        (
+            "tools/call",
+            {"name": "add", "arguments": {"a": "x", "b": 2}},
+            {
+                "content": [{"type": "text", "text": "Invalid arguments: a: Input should be a valid integer"}],
+                "isError": True,
+            },
+        ),
+        (
+            "prompts/get",
+            {"name": "greet", "arguments": {"name": "you"}},
+            {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello you"}}]},
+        ),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "m"}},
+            {"completion": {"values": ["ma"], "total": 1, "hasMore": False}},
+        ),
+    ],
+    ids=["wrapped", "structured", "any JSON", "failed", "bad arguments", "prompt", "completion"],
+)
+async def test_functions_answer_as_ever(method: str, params: Wire, result: Wire) -> None:
+    with fail_after(5):
+        async with modern(full()) as raw:
+            assert await raw.complete(method, params) == result
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "error"),
+    [
+        (
+            "resources/read",
+            {"uri": "r://b"},
+            {"code": -32602, "message": "Resource not found", "data": {"uri": "r://b"}},
+        ),
+        ("tools/call", {"name": "none"}, {"code": -32602, "message": "Unknown tool: none"}),
+        ("tools/call", {"name": "refused"}, {"code": 7, "message": "never", "data": {"why": "so"}}),
+        ("tools/list", {"cursor": "x"}, {"code": -32602, "message": "Invalid cursor: x"}),
+        *[
+            (method, {}, {"code": -32601, "message": f"Method not found: {method}"})
+            for method in (
+                "ping",
+                "initialize",
+                "logging/setLevel",
+                "resources/subscribe",
+                "resources/unsubscribe",
+                "made/up",
+            )
+        ],
+    ],
+)
+async def test_what_cannot_be_answered_is_refused(method: str, params: Wire, error: Wire) -> None:
+    with fail_after(5):
+        async with modern(full()) as raw:
+            assert await raw.error(method, params) == error
+
+
+@pytest.mark.parametrize(
+    ("method", "missing"),
+    [
+        ("tools/list", "tools"),
+        ("resources/read", "resources"),
+        ("prompts/get", "prompts"),
+        ("completion/complete", "completions"),
+    ],
+)
+async def test_what_a_server_has_none_of_is_no_method_of_it(method: str, missing: str) -> None:
+    with fail_after(5):
+        async with modern(Server("empty")) as raw:
+            assert await raw.error(method) == {
+                "code": -32601,
+                "message": f"{method} takes {missing}, which was not declared",
+            }
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"protocolVersion": MODERN}, "io.modelcontextprotocol/clientCapabilities: Field required"),
+        (
+            {"protocolVersion": 5, "clientCapabilities": {}},
+            "io.modelcontextprotocol/protocolVersion: Input should be a valid string",
+        ),
+        (
+            {"protocolVersion": MODERN, "clientCapabilities": {}, "logLevel": "loud"},
+            "io.modelcontextprotocol/logLevel: Input should be 'debug', 'info', 'notice', 'warning', 'error', "
+            "'critical', 'alert' or 'emergency'",
+        ),
+    ],
+    ids=["no capabilities", "no version to speak of", "no such level"],
+)
+async def test_a_request_that_does_not_say_who_asks_is_malformed(said: Wire, problem: str) -> None:
+    asked = {f"io.modelcontextprotocol/{key}": value for key, value in said.items()}
+    with fail_after(5):
+        async with strangers(full()) as raw:
+            assert await raw.error("tools/list", {"_meta": asked}) == {
+                "code": -32602,
+                "message": f"malformed RequestMetaObject: {problem}",
+            }
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "1900-01-01"])
+async def test_a_revision_that_is_not_spoken_like_this_is_refused_by_those_that_are(version: str) -> None:
+    with fail_after(5):
+        async with modern(full(versions=(MODERN, "2025-11-25"))) as raw:
+            error = await raw.error("tools/list", {"_meta": meta(version=version)})
+
+    assert error == {
+        "code": -32022,
+        "message": "Unsupported protocol version: this server speaks 2026-07-28, 2025-11-25",
+        "data": {"supported": ["2026-07-28", "2025-11-25"], "requested": version},
+    }
+
+
+async def test_a_modern_server_tells_an_older_client_what_it_speaks() -> None:
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
+    with fail_after(5):
+        async with strangers(full(versions=(MODERN,))) as raw:
+            refused = await raw.error("initialize", hello)
+            malformed = await raw.error("initialize")
+            unsigned = await raw.error("tools/list")
+
+    assert refused == {
+        "code": -32022,
+        "message": "Unsupported protocol version: this server speaks 2026-07-28",
+        "data": {"supported": ["2026-07-28"], "requested": "2025-11-25"},
+    }
+    assert malformed["data"] == {"supported": ["2026-07-28"], "requested": ""}
+    assert unsigned == {
+        "code": -32602,
+        "message": "malformed RequestMetaObject: io.modelcontextprotocol/protocolVersion: Field required",
+    }
+
+
+async def test_a_server_of_handshakes_knows_nothing_else() -> None:
+    server = full(versions=("2025-11-25",))
+    with fail_after(5):
+        async with strangers(server) as raw:
+            early = await raw.error("server/discover", {"_meta": meta()})
+            await raw.shake_hands()
+            late = await raw.error("server/discover", {"_meta": meta()})
+            listed = await raw.result("tools/list", {"_meta": meta()})
+
+    assert early == {"code": -32600, "message": "not initialized yet"}
+    assert late == {"code": -32601, "message": "Method not found: server/discover"}
+    assert "resultType" not in listed
+
+
+async def test_both_kinds_of_request_are_answered_on_one_connection() -> None:
+    with fail_after(5):
+        async with strangers(full()) as raw:
+            raw.meta = meta()
+            first = await raw.complete("tools/call", {"name": "who"})
+            raw.meta = {}
+            await raw.shake_hands(version="2025-06-18")
+            second = await raw.call("who")
+            raw.meta = meta()
+            third = await raw.complete("tools/call", {"name": "who"})
+
+    versions = [result["structuredContent"]["version"] for result in (first, second, third)]
+    assert versions == ["2026-07-28", "2025-06-18", "2026-07-28"]
+
+
+async def test_a_client_need_not_say_its_name() -> None:
+    anonymous = meta()
+    del anonymous["io.modelcontextprotocol/clientInfo"]
+    with fail_after(5):
+        async with strangers(full()) as raw:
+            raw.meta = anonymous
+            result = await raw.complete("tools/call", {"name": "who"})
+
+    assert result["structuredContent"] == {"name": "", "version": "2026-07-28", "id": 1}
+
+
+async def test_each_request_says_anew_what_its_client_can_do() -> None:
+    server, seen = Server("s"), []
+
+    @server.tool
+    def look(ctx: Context) -> None:
+        seen.append(ctx.client_capabilities)
+
+    with fail_after(5):
+        async with modern(server, capabilities={"sampling": {}}) as raw:
+            await raw.complete("tools/call", {"name": "look"})
+            raw.meta = meta({})
+            await raw.complete("tools/call", {"name": "look"})
+
+    assert seen == [ClientCapabilities(sampling=SamplingCapability()), ClientCapabilities()]
+
+
+async def test_progress_and_logs_are_for_those_who_asked_for_them() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def chatter(ctx: Context) -> None:
+        await ctx.progress(1, 2, "half")
+        await ctx.log("debug", "small")
+        await ctx.log("warning", {"a": 1}, logger="l")
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            silent = await raw.complete("tools/call", {"name": "chatter"})
+            raw.meta = meta() | {"progressToken": "t", "io.modelcontextprotocol/logLevel": "info"}
+            await raw.start("chatter")
+            progress, log, answer = [await raw.receive() for _ in range(3)]
+
+    assert silent == {"content": []}
+    assert progress["params"] == {"progressToken": "t", "progress": 1, "total": 2, "message": "half"}
+    assert log["params"] == {"level": "warning", "logger": "l", "data": {"a": 1}}
+    assert answer["result"]["content"] == []
+
+
+async def test_a_request_that_is_cancelled_is_not_answered() -> None:
+    server, begun, ended = Server("s"), Event(), Event()
+
+    @server.tool
+    async def wait() -> None:
+        begun.set()
+        try:
+            await sleep_forever()
+        finally:
+            ended.set()
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            id = await raw.start("wait")
+            await begun.wait()
+            await raw.tell("notifications/cancelled", {"requestId": id})
+            await ended.wait()
+
+            assert await raw.nothing_more()
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "name", "missing", "required"),
+    [
+        ({}, "sample", "sampling", {"sampling": {}}),
+        ({"sampling": {}}, "tools", "sampling.tools", {"sampling": {"tools": {}}}),
+        ({"sampling": {}}, "context", "sampling.context", {"sampling": {"context": {}}}),
+        ({"elicitation": {"url": {}}}, "form", "elicitation.form", {"elicitation": {"form": {}}}),
+        ({"elicitation": {}}, "url", "elicitation.url", {"elicitation": {"url": {}}}),
+        ({}, "roots", "roots", {"roots": {}}),
+        ({}, "several", "sampling", {"sampling": {}}),
+    ],
+)
+async def test_what_a_client_cannot_do_is_an_error_of_its_request(
+    capabilities: Wire, name: str, missing: str, required: Wire
+) -> None:
+    with fail_after(5):
+        async with modern(asking(), capabilities=capabilities) as raw:
+            error = await raw.error("tools/call", {"name": name})
+
+    assert error == {
+        "code": -32021,
+        "message": f"the client did not declare {missing}",
+        "data": {"requiredCapabilities": required},
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("resources/read", {"uri": "r://a"}), ("prompts/get", {"name": "greet"})],
+)
+async def test_resources_and_prompts_need_clients_that_can_as_well(method: str, params: Wire) -> None:
+    server = Server("s")
+
+    @server.resource("r://a")
+    @server.prompt(name="greet")
+    async def ask(ctx: Context) -> str:
+        return (await ctx.sample("Why?")).text
+
+    with fail_after(5):
+        async with modern(server, capabilities={}) as raw:
+            error = await raw.error(method, params)
+
+    assert error["code"] == -32021
+
+
+async def test_a_tool_that_can_do_without_does() -> None:
+    with fail_after(5):
+        async with modern(asking(), capabilities={"sampling": {}}) as raw:
+            result = await raw.complete("tools/call", {"name": "careful"})
+
+    assert result == {"content": [{"type": "text", "text": "the client did not declare roots"}]}
+
+
+async def test_in_a_handshake_revision_that_is_a_result_of_the_tool() -> None:
+    with fail_after(5):
+        async with talk(asking(), capabilities={}) as raw:
+            single = await raw.call("sample")
+            several = await raw.call("several")
+
+    assert single == {"content": [{"type": "text", "text": "the client did not declare sampling"}], "isError": True}
+    assert several == single
+
+
+def asking() -> Server:
+    server = Server("s")
+
+    @server.tool
+    async def sample(ctx: Context) -> None:
+        await ctx.sample("Why?")
+
+    @server.tool
+    async def tools(ctx: Context) -> None:
+        await ctx.sample("Why?", tools=[])
+
+    @server.tool
+    async def context(ctx: Context) -> None:
+        await ctx.sample("Why?", include_context="thisServer")
+
+    @server.tool
+    async def form(ctx: Context) -> None:
+        await ctx.elicit("Sure?", {"type": "object", "properties": {}})
+
+    @server.tool
+    async def url(ctx: Context) -> None:
+        await ctx.elicit_url("Go", "https://example.com", "e")
+
+    @server.tool
+    async def roots(ctx: Context) -> None:
+        await ctx.list_roots()
+
+    @server.tool
+    async def several(ctx: Context) -> None:
+        async with create_task_group() as tasks:
+            tasks.start_soon(ctx.sample, "a")
+            tasks.start_soon(ctx.sample, "b")
+
+    @server.tool
+    async def careful(ctx: Context) -> str:
+        try:
+            await ctx.list_roots()
+        except Exception as exc:
+            return str(exc)
+        return "roots"
+
+    return server

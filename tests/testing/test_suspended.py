@@ -1,0 +1,529 @@
+"""Functions that ask their client in 2026-07-28: suspended with a result, and resumed by a retry."""
+
+from __future__ import annotations
+
+import pytest
+from anyio import Event, create_task_group, fail_after, move_on_after, sleep_forever, to_thread
+from anyio.lowlevel import checkpoint
+
+from mcp_host.testing import Context, Server, ToolError
+from tests.testing.raw import Raw, Wire, modern
+
+
+def answer(text: str) -> Wire:
+    return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m"}
+
+
+def use(id: str, name: str, **input: object) -> Wire:
+    return {"type": "tool_use", "id": id, "name": name, "input": input}
+
+
+def text(said: str) -> Wire:
+    return {"content": [{"type": "text", "text": said}]}
+
+
+def question(prompt: str) -> Wire:
+    return {
+        "method": "sampling/createMessage",
+        "params": {"messages": [{"role": "user", "content": {"type": "text", "text": prompt}}], "maxTokens": 1024},
+    }
+
+
+def interviewer() -> Server:
+    server = Server("s")
+
+    @server.tool
+    async def ask(ctx: Context, prompt: str = "Why?") -> str:
+        return (await ctx.sample(prompt)).text
+
+    @server.tool
+    async def twice(ctx: Context) -> str:
+        return (await ctx.sample("First?")).text + (await ctx.sample("Second?")).text
+
+    @server.tool
+    async def both(ctx: Context) -> list[str]:
+        answers: dict[str, str] = {}
+
+        async def one(prompt: str) -> None:
+            answers[prompt] = (await ctx.sample(prompt)).text
+
+        async with create_task_group() as tasks:
+            tasks.start_soon(one, "a?")
+            tasks.start_soon(one, "b?")
+        return [answers["a?"], answers["b?"]]
+
+    return server
+
+
+async def test_a_question_is_a_result_and_its_answer_comes_with_the_retry() -> None:
+    with fail_after(5):
+        async with modern(interviewer()) as raw:
+            asked = await raw.result("tools/call", {"name": "ask"})
+            result = await raw.last_round("ask", {"sampling-1": answer("So.")}, asked["requestState"])
+
+    state = asked.pop("requestState")
+    assert "ask" not in state
+    assert asked == {
+        "resultType": "input_required",
+        "inputRequests": {"sampling-1": question("Why?")},
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1.0.0"}},
+    }
+    assert result == text("So.")
+
+
+async def test_every_question_of_a_call_has_a_name_and_every_round_a_state_of_its_own() -> None:
+    with fail_after(5):
+        async with modern(interviewer()) as raw:
+            first = await raw.round("twice")
+            second = await raw.round("twice", {"sampling-1": answer("a")}, first.state)
+            result = await raw.last_round("twice", {"sampling-2": answer("b")}, second.state)
+
+    assert first.requests == {"sampling-1": question("First?")}
+    assert second.requests == {"sampling-2": question("Second?")}
+    assert first.state != second.state
+    assert result == text("ab")
+
+
+async def test_what_is_asked_at_the_same_time_is_one_round() -> None:
+    with fail_after(5):
+        async with modern(interviewer()) as raw:
+            asked = await raw.round("both")
+            by_prompt = {asked.requests[key]["params"]["messages"][0]["content"]["text"]: key for key in asked.requests}
+            answers = {by_prompt["a?"]: answer("A"), by_prompt["b?"]: answer("B")}
+            result = await raw.last_round("both", answers, asked.state)
+
+    assert sorted(asked.requests) == ["sampling-1", "sampling-2"]
+    assert result["structuredContent"] == {"result": ["A", "B"]}
+
+
+async def test_questions_that_take_a_few_steps_to_come_to_are_still_one_round() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def stairs(ctx: Context) -> None:
+        async def climb(steps: int) -> None:
+            for _ in range(steps):
+                await checkpoint()
+            await ctx.sample(f"{steps}?")
+
+        async with create_task_group() as tasks:
+            for steps in (0, 10, 20, 30):
+                tasks.start_soon(climb, steps)
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            asked = await raw.round("stairs")
+
+    assert len(asked.requests) == 4
+
+
+async def test_a_task_that_is_slower_asks_in_the_next_round() -> None:
+    server, go, done = Server("s"), Event(), Event()
+
+    @server.tool
+    async def uneven(ctx: Context) -> str:
+        async def slow() -> None:
+            await go.wait()
+            await ctx.progress(1)  # heard by nobody: the client is away
+            done.set()
+            await ctx.sample("slow?")
+
+        async with create_task_group() as tasks:
+            tasks.start_soon(slow)
+            await ctx.sample("quick?")
+        return "done"
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            raw.meta["progressToken"] = "t"
+            first = await raw.round("uneven")
+            go.set()
+            await done.wait()
+            assert await raw.nothing_more()
+            second = await raw.round("uneven", {"sampling-1": answer("q")}, first.state)
+            result = await raw.last_round("uneven", {"sampling-2": answer("s")}, second.state)
+
+    assert first.requests == {"sampling-1": question("quick?")}
+    assert second.requests == {"sampling-2": question("slow?")}
+    assert result == text("done")
+
+
+async def test_a_task_that_waits_for_another_one_s_answer_holds_up_nothing() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def relay(ctx: Context) -> str:
+        answered = Event()
+
+        async def first() -> None:
+            await ctx.sample("a?")
+            answered.set()
+
+        async with create_task_group() as tasks:
+            tasks.start_soon(first)
+            await answered.wait()
+        return "done"
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            asked = await raw.round("relay")
+
+            assert await raw.last_round("relay", {"sampling-1": answer("A")}, asked.state) == text("done")
+
+
+async def test_a_function_may_wait_for_other_things_before_it_asks() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def late(ctx: Context) -> str:
+        prompt = await to_thread.run_sync(lambda: "late?")
+        return (await ctx.sample(prompt)).text
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            asked = await raw.round("late")
+            result = await raw.last_round("late", {"sampling-1": answer("x")}, asked.state)
+
+    assert asked.requests == {"sampling-1": question("late?")}
+    assert result == text("x")
+
+
+async def test_what_was_left_unanswered_is_asked_again_and_what_was_not_asked_is_ignored() -> None:
+    with fail_after(5):
+        async with modern(interviewer()) as raw:
+            first = await raw.round("both")
+            answers = {"sampling-1": answer("x"), "sampling-9": answer("nobody asked")}
+            second = await raw.round("both", answers, first.state)
+            third = await raw.round("both", {}, second.state)
+            result = await raw.last_round("both", {"sampling-2": answer("x")}, third.state)
+
+    assert second.requests == third.requests == {"sampling-2": first.requests["sampling-2"]}
+    assert result["structuredContent"] == {"result": ["x", "x"]}
+
+
+async def test_answers_without_a_state_answer_nothing() -> None:
+    with fail_after(5):
+        async with modern(interviewer()) as raw:
+            asked = await raw.result("tools/call", {"name": "ask", "inputResponses": {"sampling-1": {"odd": True}}})
+
+    assert asked["inputRequests"] == {"sampling-1": question("Why?")}
+
+
+@pytest.mark.parametrize("answers", [[], {"sampling-1": "text"}, None], ids=["a list", "a text in it", "null"])
+async def test_answers_of_a_wrong_shape_are_refused_and_the_state_stays_good(answers: object) -> None:
+    with fail_after(5):
+        async with modern(interviewer()) as raw:
+            asked = await raw.round("ask")
+            params = {"name": "ask", "arguments": {}, "inputResponses": answers, "requestState": asked.state}
+            error = await raw.error("tools/call", params)
+            result = await raw.last_round("ask", {"sampling-1": answer("x")}, asked.state)
+
+    assert error == {"code": -32602, "message": "inputResponses has to be an object of objects"}
+    assert result == text("x")
+
+
+async def test_an_answer_that_is_no_answer_to_the_question_fails_the_call() -> None:
+    with fail_after(5):
+        async with modern(interviewer()) as raw:
+            asked = await raw.round("ask")
+            result = await raw.last_round("ask", {"sampling-1": {"action": "accept"}}, asked.state)
+
+    assert result["isError"] is True
+    assert result["content"][0]["text"].startswith("malformed CreateMessageResult")
+
+
+async def refusal(raw: Raw, state: object, name: str = "ask", **arguments: object) -> Wire:
+    params = {"name": name, "arguments": arguments, "inputResponses": {}, "requestState": state}
+    return await raw.error("tools/call", params)
+
+
+async def test_a_state_is_good_once() -> None:
+    with fail_after(5):
+        async with modern(interviewer()) as raw:
+            asked = await raw.round("ask")
+            await raw.last_round("ask", {"sampling-1": answer("x")}, asked.state)
+
+            assert await refusal(raw, asked.state) == {
+                "code": -32602,
+                "message": "requestState has been used already, or its call has ended",
+            }
+
+
+async def test_a_state_is_good_for_one_request() -> None:
+    foreign = {"code": -32602, "message": "requestState belongs to another request"}
+    with fail_after(5):
+        async with modern(interviewer()) as raw:
+            asked = await raw.round("ask", prompt="a")
+
+            assert await refusal(raw, asked.state, "twice", prompt="a") == foreign
+            assert await refusal(raw, asked.state, "ask", prompt="b") == foreign
+            assert await raw.last_round("ask", {"sampling-1": answer("x")}, asked.state, prompt="a") == text("x")
+
+
+@pytest.mark.parametrize("state", [None, 7, "", "made up"], ids=["null", "number", "empty", "made up"])
+async def test_a_state_that_was_never_given_out_is_refused(state: object) -> None:
+    with fail_after(5):
+        async with modern(interviewer()) as raw:
+            assert await refusal(raw, state) == {"code": -32602, "message": "requestState is none of this server's"}
+
+
+async def test_a_function_that_nobody_comes_back_for_is_cancelled() -> None:
+    server, ended = Server("s", suspended_for=0), Event()
+
+    @server.tool
+    async def ask(ctx: Context) -> None:
+        try:
+            await ctx.sample("Why?")
+        finally:
+            ended.set()
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            asked = await raw.round("ask")
+            await ended.wait()
+
+            assert await refusal(raw, asked.state) == {"code": -32602, "message": "requestState has expired"}
+
+
+async def test_there_is_room_for_so_many_suspended_functions() -> None:
+    server, ended = Server("s", max_suspended=2), Event()
+
+    @server.tool
+    async def ask(ctx: Context, last: bool = False) -> str:
+        try:
+            return (await ctx.sample("Why?")).text
+        finally:
+            if last:
+                ended.set()
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            first = await raw.round("ask")
+            await raw.round("ask")
+            error = await raw.error("tools/call", {"name": "ask", "arguments": {"last": True}})
+            await ended.wait()
+            await raw.last_round("ask", {"sampling-1": answer("x")}, first.state)
+            await raw.round("ask")  # there is room again
+
+    assert error == {"code": -32603, "message": "2 calls wait for input already (max_suspended)"}
+
+
+async def test_functions_that_have_ended_take_no_room() -> None:
+    server, ended = Server("s", max_suspended=1), Event()
+
+    @server.tool
+    async def impatient(ctx: Context) -> str:
+        with move_on_after(0.01):
+            await ctx.sample("Why?")
+        ended.set()
+        return "too late"
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            first = await raw.round("impatient")
+            await ended.wait()
+
+            assert await raw.last_round("impatient", {"sampling-1": answer("x")}, first.state) == text("too late")
+            await raw.round("impatient")
+
+
+async def test_a_function_that_failed_meanwhile_says_so_on_the_retry() -> None:
+    server, go, failed = Server("s"), Event(), Event()
+
+    @server.tool
+    async def fail(ctx: Context) -> None:
+        async def later() -> None:
+            await go.wait()
+            failed.set()
+            raise ToolError("no use")
+
+        async with create_task_group() as tasks:
+            tasks.start_soon(later)
+            await ctx.sample("Why?")
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            asked = await raw.round("fail")
+            go.set()
+            await failed.wait()
+            result = await raw.last_round("fail", {"sampling-1": answer("x")}, asked.state)
+
+    assert result == text("no use") | {"isError": True}
+
+
+async def test_cancelling_the_retry_ends_the_function() -> None:
+    server, resumed, ended = Server("s"), Event(), Event()
+
+    @server.tool
+    async def stay(ctx: Context) -> None:
+        try:
+            await ctx.sample("Why?")
+            resumed.set()
+            await sleep_forever()
+        finally:
+            ended.set()
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            asked = await raw.round("stay")
+            params = {"name": "stay", "arguments": {}, "requestState": asked.state}
+            id = await raw.request("tools/call", {**params, "inputResponses": {"sampling-1": answer("x")}})
+            await resumed.wait()
+            await raw.tell("notifications/cancelled", {"requestId": id})
+            await ended.wait()
+
+            assert await raw.nothing_more()
+
+
+async def test_hanging_up_ends_the_functions_that_wait() -> None:
+    server, ended = Server("s"), Event()
+
+    @server.tool
+    async def ask(ctx: Context) -> None:
+        try:
+            await ctx.sample("Why?")
+        finally:
+            ended.set()
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            await raw.round("ask")
+            await raw.hang_up()
+
+    assert ended.is_set()
+
+
+async def test_what_a_resumed_function_says_belongs_to_the_retry() -> None:
+    server, seen = Server("s"), []
+
+    @server.tool
+    async def report(ctx: Context) -> None:
+        for number in (1, 2):
+            seen.append(ctx.request_id)
+            await ctx.progress(number)
+            await ctx.log("info", number)
+            if number == 1:
+                await ctx.sample("Why?")
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            raw.meta |= {"progressToken": "one"}
+            first = await raw.start("report")
+            progress, asked = await raw.receive(), await raw.receive()
+            raw.meta |= {"progressToken": "two", "io.modelcontextprotocol/logLevel": "info"}
+            state = asked["result"]["requestState"]
+            params = {"name": "report", "arguments": {}, "requestState": state}
+            second = await raw.request("tools/call", {**params, "inputResponses": {"sampling-1": answer("x")}})
+            told = [await raw.receive() for _ in range(3)]
+
+    assert progress["params"] == {"progressToken": "one", "progress": 1}
+    assert [message.get("params") for message in told[:2]] == [
+        {"progressToken": "two", "progress": 2},
+        {"level": "info", "data": 2},
+    ]
+    assert told[2]["id"] == second
+    assert seen == [first, second]
+
+
+async def test_a_tool_loop_is_one_round_a_turn() -> None:
+    server = Server("s")
+
+    def double(n: int) -> int:
+        return n * 2
+
+    @server.tool
+    async def solve(ctx: Context) -> str:
+        return (await ctx.sample_loop("2 * 2 * 2?", tools=[double])).text
+
+    wants = {"role": "assistant", "content": [use("1", "double", n=2), use("2", "double", n=4)], "model": "m"}
+    with fail_after(5):
+        async with modern(server) as raw:
+            first = await raw.round("solve")
+            second = await raw.round("solve", {"sampling-1": wants | {"stopReason": "toolUse"}}, first.state)
+            result = await raw.last_round("solve", {"sampling-2": answer("8")}, second.state)
+
+    assert [tool["name"] for tool in first.requests["sampling-1"]["params"]["tools"]] == ["double"]
+    results = second.requests["sampling-2"]["params"]["messages"][-1]["content"]
+    assert [(block["toolUseId"], block["structuredContent"]) for block in results] == [
+        ("1", {"result": 4}),
+        ("2", {"result": 8}),
+    ]
+    assert result == text("8")
+
+
+async def test_the_user_and_the_roots_are_asked_for_in_the_same_way() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def everything(ctx: Context) -> list[str]:
+        said: dict[str, str] = {}
+
+        async def form() -> None:
+            said["form"] = (await ctx.elicit("Sure?", {"type": "object", "properties": {}})).action
+
+        async def url() -> None:
+            said["url"] = (await ctx.elicit_url("Go", "https://example.com", "e")).action
+            await ctx.elicit_complete("e")
+
+        async def roots() -> None:
+            said["roots"] = (await ctx.list_roots())[0].uri
+
+        for task in (form, url, roots):
+            await task()
+        return [said["form"], said["url"], said["roots"]]
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            first = await raw.round("everything")
+            second = await raw.round("everything", {"elicitation-1": {"action": "decline"}}, first.state)
+            third = await raw.round("everything", {"elicitation-2": {"action": "accept"}}, second.state)
+            result = await raw.last_round("everything", {"roots-3": {"roots": [{"uri": "file:///a"}]}}, third.state)
+
+    schema = {"type": "object", "properties": {}}
+    assert first.requests == {
+        "elicitation-1": {
+            "method": "elicitation/create",
+            "params": {"mode": "form", "message": "Sure?", "requestedSchema": schema},
+        }
+    }
+    assert second.requests == {
+        "elicitation-2": {
+            "method": "elicitation/create",
+            "params": {"mode": "url", "message": "Go", "url": "https://example.com"},
+        }
+    }
+    assert third.requests == {"roots-3": {"method": "roots/list", "params": {}}}
+    assert result["structuredContent"] == {"result": ["decline", "accept", "file:///a"]}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "result"),
+    [
+        (
+            "resources/read",
+            {"uri": "r://a"},
+            {"contents": [{"uri": "r://a", "text": "x"}], "ttlMs": 0, "cacheScope": "private"},
+        ),
+        (
+            "prompts/get",
+            {"name": "why"},
+            {"messages": [{"role": "user", "content": {"type": "text", "text": "x"}}]},
+        ),
+    ],
+)
+async def test_resources_and_prompts_can_ask_as_well(method: str, params: Wire, result: Wire) -> None:
+    server = Server("s")
+
+    @server.resource("r://a")
+    @server.prompt(name="why")
+    async def why(ctx: Context) -> str:
+        return (await ctx.sample("Why?")).text
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            asked = await raw.result(method, params)
+            answers = {"inputResponses": {"sampling-1": answer("x")}, "requestState": asked["requestState"]}
+
+            assert asked["inputRequests"] == {"sampling-1": question("Why?")}
+            assert not {"ttlMs", "cacheScope"} & asked.keys()
+            assert await raw.complete(method, {**params, **answers}) == result
