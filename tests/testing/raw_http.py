@@ -18,6 +18,7 @@ from anyio.abc import SocketStream
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Server
+from tests.testing.raw import MODERN, check, meta
 
 Wire = dict[str, Any]
 
@@ -67,20 +68,23 @@ class Stream:
 
     async def next(self) -> Wire | None:
         """The next message, passing over events without one; None at the end of the response."""
-        while True:
-            block, found, rest = self._unread.partition(b"\n\n")
-            if not found:
-                if not (part := await self._part()):
-                    return None
-                self._unread += part
-                continue
-            self._unread = rest
-            fields = dict(line.split(": ", 1) for line in block.decode().splitlines())
+        while (block := await self.block()) is not None:
+            fields = dict(line.split(": ", 1) for line in block.decode().splitlines() if not line.startswith(":"))
             self.last_id = fields.get("id", self.last_id)
             self.retry = fields.get("retry", self.retry)
             if data := fields.get("data"):
                 message: Wire = from_json(data)
                 return message
+        return None
+
+    async def block(self) -> bytes | None:
+        """Everything up to the next blank line; None at the end of the response."""
+        while b"\n\n" not in self._unread:
+            if not (part := await self._part()):
+                return None
+            self._unread += part
+        block, _, self._unread = self._unread.partition(b"\n\n")
+        return block
 
     async def message(self) -> Wire:
         """The next message, which has to come."""
@@ -166,6 +170,44 @@ class Peer:
         accepted = await session.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
         assert (accepted.status, accepted.body) == (202, b"")
         return session
+
+
+class Modern(Peer):
+    """A client of revision 2026-07-28: the headers repeat the body, unless a test has them otherwise ("" for none)."""
+
+    @asynccontextmanager
+    async def open(self, method: str, content: bytes = b"", **headers: str) -> AsyncIterator[Stream]:
+        body = from_json(content) if content else None
+        merged = {**(repeated(body) if isinstance(body, dict) else {}), **headers}
+        async with super().open(method, content, **{name: value for name, value in merged.items() if value}) as stream:
+            yield stream
+
+    async def ask(self, body: Wire, **headers: str) -> list[Wire]:
+        """Everything that comes back on the POST's own stream, all of it as the schema wants it."""
+        async with self.stream(body, **headers) as stream:
+            messages = await stream.rest()
+        for message in messages:
+            check(message, MODERN, {body["id"]: body["method"]})
+        return messages
+
+
+def repeated(body: Wire) -> dict[str, str]:
+    """The headers that repeat what a body says; the names in these tests need no encoding."""
+    params = body.get("params", {})
+    headers = {"mcp-protocol-version": MODERN, "mcp-method": body.get("method", "")}
+    return headers | {"mcp-name": params.get("uri", params.get("name", ""))}
+
+
+@asynccontextmanager
+async def modern(server: Server, *, json_response: bool = False) -> AsyncIterator[Modern]:
+    """The server under uvicorn, and a client of revision 2026-07-28."""
+    async with server.http(json_response=json_response) as url:
+        yield Modern(url)
+
+
+def dressed(body: Wire, capabilities: Wire | None = None, **more: object) -> Wire:
+    """A request that says who asks, with *more* in its ``_meta``."""
+    return {**body, "params": {**body["params"], "_meta": meta(capabilities) | more}}
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mcp_host.testing.stdio import MAX_LINE
+from tests.testing.raw import meta
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 20  # seconds for a process that is expected to end by itself
@@ -33,6 +34,11 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 def call(id: int, name: str, **arguments: object) -> dict[str, Any]:
     params = {"name": name, "arguments": arguments}
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+
+
+def modern(id: int, method: str, **params: object) -> dict[str, Any]:
+    signed = {**params, "_meta": meta({"sampling": {}})}
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": signed}
 
 
 class Child:
@@ -105,6 +111,30 @@ def test_it_answers_and_asks_over_its_pipes(ready: Child) -> None:
     assert question["method"] == "sampling/createMessage"
     assert question["params"]["messages"] == [{"role": "user", "content": {"type": "text", "text": "Why?"}}]
     assert ready.hear()["result"] == {"content": [{"type": "text", "text": "Because."}]}
+
+
+def test_it_answers_requests_that_stand_for_themselves(child: Child) -> None:
+    asked = modern(1, "tools/call", name="ask", arguments={"question": "Why?"})
+    child.say(asked)
+    result = child.hear()["result"]
+    answer = {"role": "assistant", "content": {"type": "text", "text": "Because."}, "model": "m"}
+    answers = {"inputResponses": {"sampling-1": answer}, "requestState": result["requestState"]}
+    child.say({**asked, "id": 2, "params": {**asked["params"], **answers}})
+
+    assert result["inputRequests"].keys() == {"sampling-1"}
+    assert child.hear()["result"]["content"] == [{"type": "text", "text": "Because."}]
+    assert child.hang_up() == ([], "")
+
+
+def test_a_subscription_and_a_suspended_function_keep_it_from_nothing(child: Child) -> None:
+    child.say(modern(1, "tools/call", name="ask", arguments={"question": "Why?"}))
+    child.say(modern(2, "subscriptions/listen", notifications={"toolsListChanged": True}))
+    first = [child.hear(), child.hear()]
+
+    said, _ = child.hang_up()
+
+    assert {message.get("method") for message in first} == {None, "notifications/subscriptions/acknowledged"}
+    assert [(message["id"], message["result"]["resultType"]) for message in said] == [(2, "complete")]
 
 
 def test_what_tools_and_their_processes_print_goes_to_stderr(ready: Child) -> None:

@@ -93,7 +93,7 @@ async def test_a_tool_that_samples_with_tools_gets_through_its_loop(meet: Meet) 
 
     with fail_after(20):
         async with (
-            meet(calculator()) as transport,
+            meet(calculator(*HANDSHAKE)) as transport,
             Client(transport, sampling=Sampling(with_tools=model, approve=always)) as client,
         ):
             mode = client.sampling_mode
@@ -182,7 +182,7 @@ async def test_every_older_revision_is_spoken_to_the_end(version: str) -> None:
 
 
 async def test_a_session_that_the_server_forgot_is_taken_up_anew() -> None:
-    server = calculator()
+    server = calculator(*HANDSHAKE)
     with fail_after(20):
         async with server.http() as url, Client(StreamableHttp(url)) as client:
             before = await client.list_tools()
@@ -193,7 +193,7 @@ async def test_a_session_that_the_server_forgot_is_taken_up_anew() -> None:
 
 
 async def test_a_stream_that_was_cut_is_resumed_by_the_client() -> None:
-    server = Server("s")
+    server = Server("s", versions=HANDSHAKE)
     runs: list[int] = []
 
     @server.tool

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Self
 
-from anyio import CancelScope, create_task_group
-
-from mcp_host.concurrency import Held
+from mcp_host.concurrency import Held, spawn
 from mcp_host.protocol.jsonrpc import PARSE_ERROR, Incoming, Malformed, Request, decode
+from mcp_host.testing.asgi import (
+    Gone,
+    Receive,
+    Scope,
+    Send,
+    end_events,
+    pour,
+    read,
+    respond,
+    start_events,
+    while_connected,
+)
+from mcp_host.testing.audience import Converse
 from mcp_host.testing.event_loop import EventLoop
-from mcp_host.testing.http_rules import EVENTS, JSON, HttpRequest, Reply, refusal, refuse
+from mcp_host.testing.http_rules import JSON, METHODS, HttpRequest, Reply, refusal, refuse
 from mcp_host.testing.http_session import Exchange, HttpSession
-from mcp_host.testing.session import Converse
+from mcp_host.testing.http_stateless import StatelessHttp
+from mcp_host.testing.stateless import Stateless
 from mcp_host.testing.streams import EventStream
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-
-class Gone(Exception):
-    """The client went away while it was still sending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,8 @@ class HttpApp:
     """The ASGI application: one MCP endpoint at *path*, with sessions, resumable streams and the GET stream.
 
     With *json_response* a POST is answered by its responses as JSON; progress and the
-    server's own requests then travel on the GET stream.
+    server's own requests then travel on the GET stream. Requests that stand for themselves
+    (since 2026-07-28) have none of all this.
     """
 
     def __init__(self, converse: Converse, *, json_response: bool, path: str) -> None:
@@ -81,6 +87,8 @@ class HttpApp:
         self._json_response = json_response
         self._path = path
         self._sessions: dict[str, tuple[HttpSession, Held[HttpSession]]] = {}
+        self._stateless: StatelessHttp | None = None
+        self._until_closed = ExitStack()
         self._event_loop: EventLoop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,8 +111,14 @@ class HttpApp:
     async def _drop_all(self, farewell: bytes) -> None:
         for session, _ in self._sessions.values():
             session.drop(farewell)
+        if self._stateless is not None:
+            self._stateless.drop()
 
     async def _end_all(self) -> None:
+        stateless, self._stateless = self._stateless, None
+        if stateless is not None:
+            await stateless.aclose()
+        self._until_closed.close()
         held = [held for _, held in self._sessions.values()]
         self._sessions.clear()
         for one in held:
@@ -120,23 +134,34 @@ class HttpApp:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            request = await _read(scope, receive)
+            request = await read(scope, receive)
         except Gone:
             return
-        reply = refusal(request, self._path)
+        stateless = self._begin()
+        reply = refusal(request, self._path, ("POST",) if stateless.alone else METHODS)
         if reply is None and request.method == "POST":
-            reply = await self._post(request, receive, send)
+            reply = await self._post(request, stateless, receive, send)
         elif reply is None:
             reply = await self._get_or_delete(request, receive, send)
         if reply is not None:
-            await _respond(send, reply)
+            await respond(send, reply)
+
+    def _begin(self) -> StatelessHttp:
+        """What serves the requests that stand for themselves; from the first request on, until `aclose`."""
+        if self._stateless is None:
+            self._event_loop = EventLoop()
+            stateless = self._until_closed.enter_context(self._converse(lambda catalog: Stateless(catalog, spawn)))
+            self._stateless = StatelessHttp(stateless, json_response=self._json_response)
+        return self._stateless
 
     # POST
 
-    async def _post(self, request: HttpRequest, receive: Receive, send: Send) -> Reply | None:
+    async def _post(self, request: HttpRequest, stateless: StatelessHttp, receive: Receive, send: Send) -> Reply | None:
         post = Post.read(request.body)
         if problem := post.problem():
             return problem
+        if stateless.takes(request, post.messages):
+            return await stateless.post(request, post.messages, receive, send)
         if post.initializes and "mcp-session-id" not in request.headers:
             return await self._initialize(post, receive, send)
         found = self._find(request)
@@ -151,8 +176,6 @@ class HttpApp:
         return await self._answer(found.begin(post.requests), post, {}, receive, send)
 
     async def _initialize(self, post: Post, receive: Receive, send: Send) -> Reply | None:
-        if self._event_loop is None:
-            self._event_loop = EventLoop()
         held = Held(HttpSession.open(self._converse, answers_only=self._json_response))
         session = await held.enter()
         exchange = session.begin(post.requests)  # answered at once
@@ -206,44 +229,10 @@ class HttpApp:
         return session
 
 
-async def _read(scope: Scope, receive: Receive) -> HttpRequest:
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-    path = scope["path"].removeprefix(scope.get("root_path", ""))
-    parts: list[bytes] = []
-    more = True
-    while more:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise Gone
-        parts.append(event.get("body", b""))
-        more = event.get("more_body", False)
-    return HttpRequest(scope["method"], path, headers, b"".join(parts))
-
-
-async def _respond(send: Send, reply: Reply) -> None:
-    headers = {**reply.headers, "content-length": str(len(reply.body))}
-    await send({"type": "http.response.start", "status": reply.status, "headers": _encoded(headers)})
-    await send({"type": "http.response.body", "body": reply.body})
-
-
 async def _pour(stream: EventStream, position: int, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
     """Send events from *position* on, until the stream ends, the client goes, or another connection takes over."""
-    start = {"content-type": EVENTS, "cache-control": "no-cache", **headers}
-    await send({"type": "http.response.start", "status": 200, "headers": _encoded(start)})
+    await start_events(send, headers)
     turn = stream.take_over()
-    async with create_task_group() as tasks:
-        tasks.start_soon(_until_gone, receive, tasks.cancel_scope)
-        while events := await stream.read(position, turn):
-            position = len(stream)
-            await send({"type": "http.response.body", "body": events, "more_body": True})
-        tasks.cancel_scope.cancel()
-    await send({"type": "http.response.body", "body": stream.farewell})
-
-
-async def _until_gone(receive: Receive, scope: CancelScope) -> None:
-    await receive()  # the body has been read, so nothing is left to be received but the end
-    scope.cancel()
-
-
-def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    async with while_connected(receive):
+        await pour(stream, position, turn, send)
+    await end_events(send, stream.farewell)

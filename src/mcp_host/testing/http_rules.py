@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -41,14 +41,14 @@ def refuse(status: int, message: str, code: int = INVALID_REQUEST, **headers: st
     return Reply(status, encode(Failure(None, code, message)), {"content-type": JSON, **headers})
 
 
-def refusal(request: HttpRequest, path: str) -> Reply | None:
-    """Why *request* is not even looked at, if so."""
+def refusal(request: HttpRequest, path: str, methods: Sequence[str] = METHODS) -> Reply | None:
+    """Why *request* is not even looked at, if so. *methods* are those that there are at *path*."""
     if request.path != path:
         return refuse(404, f"there is nothing at {request.path}")
     if not _is_local(request.headers.get("origin")):
         return refuse(403, "this origin may not speak to us")  # "Servers MUST validate the Origin header"
-    if request.method not in METHODS:
-        return refuse(405, f"not {request.method}", allow=", ".join(METHODS))
+    if request.method not in methods:
+        return refuse(405, f"not {request.method}", allow=", ".join(methods))
     if missing := [kind for kind in TAKES[request.method] if not _accepts(request.headers.get("accept", ""), kind)]:
         return refuse(406, f"the client has to accept {' and '.join(missing)}")
     if request.method == "POST" and _media_type(request.headers.get("content-type", "")) != JSON:

@@ -10,7 +10,8 @@ from secrets import token_urlsafe
 from anyio import Event, create_task_group
 
 from mcp_host.protocol.jsonrpc import Failure, Id, Message, Request, Success, encode
-from mcp_host.testing.session import Converse, Session
+from mcp_host.testing.audience import Converse
+from mcp_host.testing.session import Session
 from mcp_host.testing.streams import EventStream, split_event_id
 
 STANDALONE = "get"

@@ -11,6 +11,7 @@ from weakref import WeakSet
 from anyio import create_task_group
 
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
+from mcp_host.testing.audience import Audience, AudienceT
 from mcp_host.testing.catalog import (
     Catalog,
     CompletionFunction,
@@ -93,7 +94,7 @@ class Server:
             suspended_for,
             max_suspended,
         )
-        self._sessions: dict[Session, EventLoop] = {}
+        self._audiences: dict[Audience, EventLoop] = {}
         self._apps: WeakSet[HttpApp] = WeakSet()
 
     # What it offers
@@ -250,25 +251,29 @@ class Server:
     # What it says unasked
 
     async def notify_tools_changed(self) -> None:
-        """Tell every client that the tools are others now."""
+        """Tell every client that the tools are others now (since 2026-07-28: that listens for it)."""
         await self._announce("notifications/tools/list_changed", {})
 
     async def notify_prompts_changed(self) -> None:
-        """Tell every client that the prompts are others now."""
+        """Tell every client that the prompts are others now (since 2026-07-28: that listens for it)."""
         await self._announce("notifications/prompts/list_changed", {})
 
     async def notify_resources_changed(self) -> None:
-        """Tell every client that the resources are others now."""
+        """Tell every client that the resources are others now (since 2026-07-28: that listens for it)."""
         await self._announce("notifications/resources/list_changed", {})
 
     async def notify_resource_updated(self, uri: str) -> None:
         """Tell every client that has subscribed to *uri* that it has changed."""
-        await self._announce("notifications/resources/updated", {"uri": uri}, subscribed_to=uri)
+        await self._announce("notifications/resources/updated", {"uri": uri})
 
-    async def _announce(self, method: str, params: dict[str, Any], *, subscribed_to: str | None = None) -> None:
-        for session, event_loop in list(self._sessions.items()):
-            if subscribed_to is None or subscribed_to in session.subscriptions:
-                await event_loop.run(session.announce, method, params)
+    async def end_subscriptions(self) -> None:
+        """End every subscription of revision 2026-07-28 with its result, as a server does that shuts down."""
+        for audience, event_loop in list(self._audiences.items()):
+            await event_loop.run(audience.end_subscriptions)
+
+    async def _announce(self, method: str, params: dict[str, Any]) -> None:
+        for audience, event_loop in list(self._audiences.items()):
+            await event_loop.run(audience.announce, method, params)
 
     # How it runs
 
@@ -289,7 +294,8 @@ class Server:
         """This server as a plain ASGI application, its MCP endpoint at *path*.
 
         With *json_response* it answers a POST in JSON, which leaves the GET stream for
-        progress and for what it asks the client.
+        progress and for what it asks the client. There is none since 2026-07-28: what it
+        reports is lost then.
         """
         from mcp_host.testing.http import HttpApp  # here, because most servers never see HTTP
 
@@ -326,28 +332,32 @@ class Server:
         run(self.asgi(json_response=json_response), port, lambda port: print(_url(port), flush=True))
 
     async def forget_sessions(self) -> None:
-        """Lose every HTTP session, as a restarted server does: their requests end, and the next ones get a 404."""
+        """Lose every HTTP session, as a restarted server does: their requests end, and the next ones get a 404.
+
+        Functions that are suspended since 2026-07-28 are lost as well.
+        """
         for app in list(self._apps):
             await app.aclose()
 
     async def drop_streams(self, *, retry: float | None = None) -> None:
         """Cut every HTTP response that is under way. What is said meanwhile waits for a client that resumes.
 
-        *retry* tells the client first how many seconds to wait before that.
+        *retry* tells the client first how many seconds to wait before that. Since 2026-07-28
+        no client can resume, and the requests are cancelled.
         """
         farewell = b"" if retry is None else b"retry: %d\n\n" % round(retry * 1000)
         for app in list(self._apps):
             await app.drop_streams(farewell)
 
     @contextmanager
-    def _converse(self, session_of: Callable[[Catalog], Session]) -> Iterator[Session]:
-        """One client's conversation, from beginning to end, in the task of whoever serves it."""
-        session = session_of(self._catalog)
-        self._sessions[session] = EventLoop()
+    def _converse(self, audience_for: Callable[[Catalog], AudienceT]) -> Iterator[AudienceT]:
+        """One conversation, from beginning to end, in the event loop of whoever serves it."""
+        audience = audience_for(self._catalog)
+        self._audiences[audience] = EventLoop()
         try:
-            yield session
+            yield audience
         finally:
-            del self._sessions[session]
+            del self._audiences[audience]
 
     async def _serve_in_process(self, inbox: Inbox, outbox: Outbox) -> None:
         def send(message: Message, origin: Id | None) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from anyio.abc import TaskGroup
 
@@ -23,8 +22,9 @@ from mcp_host.testing.catalog import Catalog
 from mcp_host.testing.context import SEVERITY, Call, Caller, Context
 from mcp_host.testing.dialect import Dialect, given
 from mcp_host.testing.errors import RequestError
+from mcp_host.testing.listeners import UPDATED
 from mcp_host.testing.requests import Dialogue, GivenUp, Later, Send
-from mcp_host.testing.stateless import Stateless
+from mcp_host.testing.stateless import Stateless, version_named
 from mcp_host.types import InitializeRequestParams, InitializeResult, ServerCapabilities
 from mcp_host.types.logging import SetLevelRequestParams
 from mcp_host.types.requests import ResourceRequestParams
@@ -39,10 +39,10 @@ class Session:
 
     def __init__(self, catalog: Catalog, tasks: TaskGroup, send: Send, given_up: GivenUp) -> None:
         self.client: Caller | None = None
-        self.subscriptions: set[str] = set()
         self._catalog = catalog
         self._stateless = Stateless(catalog, tasks.start_soon)
         self._capabilities: Mapping[str, Any] = {}
+        self._subscriptions: set[str] = set()
         self._severity = 0  # before the client has set a level, "the server MAY decide": it sends everything
         self._dialogue = Dialogue(tasks, send, given_up, self._answer, self._hear)
         self._ready = False
@@ -50,16 +50,21 @@ class Session:
         self.idle = self._dialogue.idle
 
     async def announce(self, method: str, params: Params) -> None:
-        """Send a notification that belongs to no request, if the client has shaken hands."""
-        if self._ready:
+        """Send a notification that belongs to no request, if the client has shaken hands, and to whoever listens."""
+        if self._ready and (method != UPDATED or params["uri"] in self._subscriptions):
             self._dialogue.tell(method, params)
+        await self._stateless.announce(method, params)
+
+    async def end_subscriptions(self) -> None:
+        """End every `subscriptions/listen`. What was subscribed to within the handshake has no end."""
+        await self._stateless.end_subscriptions()
 
     def _hear(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized":
             self._ready = self.client is not None
 
     def _answer(self, request: Request) -> Params | Later:
-        if self._stateless.serves(request):
+        if self._stateless.serves(version_named(request)):
             turn = self._stateless.admit(request, partial(self._dialogue.tell, origin=request.id))
             return self._stateless.answer(turn)
         return self._answer_in_session(request)
@@ -79,10 +84,10 @@ class Session:
                 self._severity = SEVERITY[methods.read(SetLevelRequestParams, request.params).level]
                 return {}
             case "resources/subscribe":
-                self.subscriptions.add(methods.read(ResourceRequestParams, request.params).uri)
+                self._subscriptions.add(methods.read(ResourceRequestParams, request.params).uri)
                 return {}
             case "resources/unsubscribe":
-                self.subscriptions.discard(methods.read(ResourceRequestParams, request.params).uri)
+                self._subscriptions.discard(methods.read(ResourceRequestParams, request.params).uri)
                 return {}
         if page := methods.PAGES.get(request.method):
             return self.client.dialect.write(page(self._catalog, request.params))
@@ -119,7 +124,3 @@ class Session:
             **given(instructions=catalog.instructions),
         )
         return dialect.write(result)
-
-
-Converse: TypeAlias = Callable[[Callable[[Catalog], Session]], AbstractContextManager[Session]]
-"""Begins a conversation with a server, in the session that is made for its catalog, and ends it on leaving."""

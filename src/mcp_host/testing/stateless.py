@@ -7,17 +7,26 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from mcp_host.protocol.codes import MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Params, Request
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Notification, Params, Request
 from mcp_host.testing import methods
 from mcp_host.testing.catalog import Catalog
 from mcp_host.testing.context import SEVERITY, Caller, Context
 from mcp_host.testing.dialect import Dialect, given
 from mcp_host.testing.errors import NotDeclared, RequestError
+from mcp_host.testing.listeners import Listeners, granted
 from mcp_host.testing.requests import Later
 from mcp_host.testing.suspended import Errand, Questions, Suspended, Tell, Turn
-from mcp_host.types import DiscoverResult, Implementation, ServerCapabilities
+from mcp_host.types import (
+    DiscoverResult,
+    Implementation,
+    JSONObject,
+    ServerCapabilities,
+    SubscriptionFilter,
+    SubscriptionsListenRequestParams,
+)
 from mcp_host.types.lifecycle import RequestMetaObject, ResultMetaObject
 
+LISTEN = "subscriptions/listen"
 VERSION = "io.modelcontextprotocol/protocolVersion"
 NAMELESS = Implementation(name="", version="")  # "Clients SHOULD include" their name, and need not
 
@@ -35,9 +44,9 @@ Start: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 """Starts a task that may outlive the request that it is started for."""
 
 
-def version_named(request: Request) -> object:
-    """The revision that a request says it is written in; None in the handshake revisions."""
-    return _meta(request).get(VERSION)
+def version_named(message: Request | Notification) -> object:
+    """The revision that a message says it is written in; None in the handshake revisions."""
+    return _meta(message.params).get(VERSION)
 
 
 class Stateless:
@@ -51,10 +60,28 @@ class Stateless:
         self._catalog = catalog
         self._start = start
         self._suspended = Suspended(catalog.max_suspended, catalog.suspended_for)
+        self._listeners = Listeners()
+        self._errands: set[Errand] = set()
 
-    def serves(self, request: Request) -> bool:
-        """Whether the request is to be answered here, and not within a handshake."""
-        return bool(self._catalog.modern) and (version_named(request) is not None or not self._catalog.handshake)
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The revisions in which it is asked."""
+        return self._catalog.modern
+
+    @property
+    def alone(self) -> bool:
+        """Whether there are no others: the server knows no revision with a handshake."""
+        return not self._catalog.handshake
+
+    def serves(self, version: object) -> bool:
+        """Whether a message that names this *version* is to be answered here, and not within a handshake."""
+        return bool(self.versions) and (version is not None or self.alone)
+
+    def input_schema(self, request: Request) -> JSONObject | None:
+        """The schema of the tool that is called, if it is one."""
+        name = request.params.get("name") if request.method == "tools/call" else None
+        tool = self._catalog.tools.get(name) if isinstance(name, str) else None
+        return tool.definition.input_schema if tool else None
 
     def admit(self, request: Request, tell: Tell) -> Turn:
         """Who asks, with *tell* for what is to be said on the way.
@@ -62,7 +89,7 @@ class Stateless:
         Raises:
             RequestError: The request does not say what it has to, or is written in another revision.
         """
-        meta = _meta(request)
+        meta = _meta(request.params)
         if request.method == "initialize" and VERSION not in meta:
             # "A server that supports only modern versions SHOULD name the protocol versions
             # it supports in any error it returns to an `initialize` request".
@@ -80,6 +107,9 @@ class Stateless:
         method = turn.request.method
         if method == "server/discover":
             return self._complete(method, self._discover().to_wire())
+        if method == LISTEN:
+            wanted = methods.read(SubscriptionsListenRequestParams, turn.request.params).notifications
+            return partial(self._listen, turn, wanted)
         if missing := self._catalog.missing(method):
             raise RequestError(METHOD_NOT_FOUND, f"{method} takes {missing}, which was not declared")
         if page := methods.PAGES.get(method):
@@ -88,12 +118,30 @@ class Stateless:
             return partial(self._go_on, work, turn)
         raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
 
+    async def announce(self, method: str, params: Params) -> None:
+        self._listeners.announce(method, params)
+
+    async def end_subscriptions(self) -> None:
+        self._listeners.end()
+
+    async def aclose(self) -> None:
+        """End every function, and wait until it has ended."""
+        for errand in list(self._errands):
+            errand.cancel()
+        for errand in list(self._errands):
+            await errand.ended.wait()
+
     def _discover(self) -> DiscoverResult:
         return DiscoverResult(
             supported_versions=list(self._catalog.versions),
             capabilities=ServerCapabilities.from_wire(self._catalog.capabilities()),
             **given(instructions=self._catalog.instructions),
         )
+
+    async def _listen(self, turn: Turn, wanted: SubscriptionFilter) -> Params:
+        chosen = granted(wanted, self._catalog.capabilities())
+        meta = await self._listeners.listen(turn.request.id, chosen, turn.tell)
+        return self._complete(LISTEN, {"_meta": meta})
 
     async def _go_on(self, work: methods.Work, turn: Turn) -> Params:
         request = turn.request
@@ -120,7 +168,14 @@ class Stateless:
         def begin(context: Context) -> Awaitable[Params]:
             return work(self._catalog, params, context, turn.client.dialect)
 
-        self._start(partial(errand.run, begin))
+        async def run() -> None:
+            self._errands.add(errand)
+            try:
+                await errand.run(begin)
+            finally:
+                self._errands.discard(errand)
+
+        self._start(run)
         return errand
 
     def _complete(self, method: str, result: Params) -> Params:
@@ -131,7 +186,7 @@ class Stateless:
 
     def _signed(self, result: Params) -> Params:
         """ "Servers SHOULD include [serverInfo] in every result's `_meta`"."""
-        return {**result, "_meta": {**ResultMetaObject(server_info=self._catalog.info).to_wire(), **_meta_of(result)}}
+        return {**result, "_meta": {**ResultMetaObject(server_info=self._catalog.info).to_wire(), **_meta(result)}}
 
     def _unsupported(self, requested: object) -> RequestError:
         supported = list(self._catalog.versions)
@@ -141,12 +196,8 @@ class Stateless:
         )
 
 
-def _meta(request: Request) -> dict[str, Any]:
-    return _meta_of(request.params)
-
-
-def _meta_of(params: Params) -> dict[str, Any]:
-    meta = params.get("_meta")
+def _meta(carrier: Params) -> dict[str, Any]:
+    meta = carrier.get("_meta")
     return meta if isinstance(meta, dict) else {}
 
 

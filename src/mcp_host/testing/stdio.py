@@ -17,8 +17,9 @@ from anyio.lowlevel import EventLoopToken, current_token
 from mcp_host.limits import Limits
 from mcp_host.protocol.framing import LineBuffer, Oversize
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode, oversize
+from mcp_host.testing.audience import Converse
 from mcp_host.testing.requests import leave_open
-from mcp_host.testing.session import Converse, Session
+from mcp_host.testing.session import Session
 from mcp_host.transports.base import deliver
 
 CHUNK = 64 * 1024  # bytes read at once: a pipe's usual capacity
@@ -52,6 +53,7 @@ async def _serve(converse: Converse, reading: int, writer: Writer) -> None:
     async with create_task_group() as tasks:
         with converse(lambda catalog: Session(catalog, tasks, send, leave_open)) as session:
             await _read(reading, session)
+            await session.end_subscriptions()
             with move_on_after(LAST_ANSWERS):
                 await session.idle()
         tasks.cancel_scope.cancel()

@@ -8,12 +8,12 @@ from anyio import Event
 class EventStream:
     """Everything said on one stream, in order, so that it can be read again from any event on.
 
-    An event's id is the stream's key and the event's place in it. One connection reads
-    at a time: the newest, for "the server MUST send each of its JSON-RPC messages on
-    only one of the connected streams".
+    An event's id is the stream's key and the event's place in it; without a key events have
+    none, and nobody can resume. One connection reads at a time: the newest, for "the server
+    MUST send each of its JSON-RPC messages on only one of the connected streams".
     """
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str = "") -> None:
         self.key = key
         self.ended = False
         self.sent = 0
@@ -26,7 +26,8 @@ class EventStream:
 
     def append(self, data: bytes) -> None:
         """Say *data*, a message in one line; empty for an event that only has an id to resume from."""
-        self._events.append(b"id: %s/%d\ndata: %s\n\n" % (self.key.encode(), len(self._events), data))
+        id = b"id: %s/%d\n" % (self.key.encode(), len(self._events)) if self.key else b""
+        self._events.append(b"%sdata: %s\n\n" % (id, data))
         self._wake()
 
     def end(self) -> None:

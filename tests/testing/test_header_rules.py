@@ -1,0 +1,128 @@
+"""Headers that repeat the body, and what is said of those that do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcp_host.protocol.jsonrpc import Request
+from mcp_host.testing.header_rules import problem, version_problem
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"},
+        "count": {"type": "integer", "x-mcp-header": "Count"},
+        "dry": {"type": "boolean", "x-mcp-header": "Dry"},
+        "deep": {"type": "object", "properties": {"er": {"type": "string", "x-mcp-header": "Deeper"}}},
+        "plain": {"type": "string"},
+    },
+}
+INVALID: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}}
+CALL = {"mcp-method": "tools/call", "mcp-name": "t"}
+
+
+def call(**arguments: object) -> Request:
+    return Request(1, "tools/call", {"name": "t", "arguments": arguments})
+
+
+@pytest.mark.parametrize(
+    ("headers", "version", "said"),
+    [
+        ({"mcp-protocol-version": "2026-07-28"}, "2026-07-28", None),
+        ({"mcp-protocol-version": "2026-07-28"}, None, None),  # whose problem is another
+        ({}, "2026-07-28", "MCP-Protocol-Version is missing"),
+        ({}, None, "MCP-Protocol-Version is missing"),
+        (
+            {"mcp-protocol-version": "2025-11-25"},
+            "2026-07-28",
+            "MCP-Protocol-Version is '2025-11-25', and the body says '2026-07-28'",
+        ),
+        (
+            {"mcp-protocol-version": "=?base64?MjAyNi0wNy0yOA==?="},
+            "2026-07-28",
+            "MCP-Protocol-Version is '=?base64?MjAyNi0wNy0yOA==?=', and the body says '2026-07-28'",
+        ),
+    ],
+)
+def test_the_version_is_repeated_in_its_header(headers: dict[str, str], version: str | None, said: str | None) -> None:
+    assert version_problem(headers, version) == (said and f"Header mismatch: {said}")
+
+
+@pytest.mark.parametrize(
+    ("request_", "headers", "said"),
+    [
+        (Request(1, "tools/list", {}), {"mcp-method": "tools/list"}, None),
+        (Request(1, "tools/list", {}), {}, "Mcp-Method is missing"),
+        (
+            Request(1, "tools/list", {}),
+            {"mcp-method": "tools/List"},
+            "Mcp-Method is 'tools/List', and the body says 'tools/list'",
+        ),
+        (call(), CALL, None),
+        (call(), {"mcp-method": "tools/call"}, "Mcp-Name is missing"),
+        (call(), {**CALL, "mcp-name": "T"}, "Mcp-Name is 'T', and the body says 't'"),
+        (call(), {**CALL, "mcp-name": "=?base64?dA==?="}, None),
+        (call(), {**CALL, "mcp-name": "=?base64?!?="}, "Mcp-Name is malformed: '=?base64?!?='"),
+        (Request(1, "tools/call", {}), CALL, None),  # whose problem is another
+        (Request(1, "tools/call", {"name": "t", "arguments": []}), CALL, None),
+        (
+            Request(1, "resources/read", {"uri": "r://é"}),
+            {"mcp-method": "resources/read", "mcp-name": "=?base64?cjovL8OpCg==?="},
+            "Mcp-Name is 'r://é\\n', and the body says 'r://é'",
+        ),
+        (
+            Request(1, "resources/read", {"uri": "r://é"}),
+            {"mcp-method": "resources/read", "mcp-name": "=?base64?cjovL8Op?="},
+            None,
+        ),
+        (Request(1, "prompts/get", {"name": "p"}), {"mcp-method": "prompts/get"}, "Mcp-Name is missing"),
+    ],
+)
+def test_method_and_name_are_repeated(request_: Request, headers: dict[str, str], said: str | None) -> None:
+    assert problem(headers, request_, None) == (said and f"Header mismatch: {said}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "headers", "said"),
+    [
+        ({}, {}, None),
+        ({"region": None, "plain": "x"}, {}, None),
+        ({"region": "eu"}, {"region": "eu"}, None),
+        ({"region": "eu"}, {}, "Mcp-Param-Region is missing"),
+        ({"region": "eu"}, {"region": "us"}, "Mcp-Param-Region is 'us', and the body says 'eu'"),
+        ({"region": "ü"}, {"region": "=?base64?w7w=?="}, None),
+        ({"region": "ü"}, {"region": "=?base64?w7w?="}, "Mcp-Param-Region is malformed: '=?base64?w7w?='"),
+        ({"region": "ü"}, {"region": "ü"}, "Mcp-Param-Region is malformed: 'ü'"),
+        ({}, {"region": "eu"}, "Mcp-Param-Region repeats what the body does not have"),
+        ({"region": None}, {"region": "null"}, "Mcp-Param-Region repeats what the body does not have"),
+        ({"count": 42}, {"count": "42"}, None),
+        ({"count": 42}, {"count": "42.0"}, None),
+        ({"count": 42.0}, {"count": "42"}, None),
+        ({"count": -7}, {"count": "-7"}, None),
+        ({"count": 42}, {"count": "42.5"}, "Mcp-Param-Count is '42.5', and the body says '42'"),
+        ({"count": 42}, {"count": "4_2"}, "Mcp-Param-Count is '4_2', and the body says '42'"),
+        ({"region": "42"}, {"region": "42.0"}, "Mcp-Param-Region is '42.0', and the body says '42'"),
+        ({"dry": True}, {"dry": "true"}, None),
+        ({"dry": True}, {"dry": "True"}, "Mcp-Param-Dry is 'True', and the body says 'true'"),
+        (
+            {"count": 2**53},
+            {"count": str(2**53)},
+            "the number for Mcp-Param-Count is not within -(2**53 - 1) and 2**53 - 1",
+        ),
+        ({"deep": {"er": "x"}}, {"deeper": "x"}, None),
+        ({"deep": {"er": "x"}}, {"deeper": "y"}, "Mcp-Param-Deeper is 'y', and the body says 'x'"),
+        ({"plain": "x"}, {"plain": "y"}, None),
+    ],
+)
+def test_annotated_parameters_are_repeated(
+    arguments: dict[str, object], headers: dict[str, str], said: str | None
+) -> None:
+    given = CALL | {f"mcp-param-{name}": value for name, value in headers.items()}
+
+    assert problem(given, call(**arguments), SCHEMA) == (said and f"Header mismatch: {said}")
+
+
+def test_a_tool_that_no_client_may_call_has_no_such_headers() -> None:
+    assert problem(CALL, call(a=1.5), INVALID) is None

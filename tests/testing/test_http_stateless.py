@@ -1,0 +1,395 @@
+"""Revision 2026-07-28 over Streamable HTTP: real sockets, uvicorn, and a client of no rules."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import pytest
+from anyio import create_task_group, fail_after, sleep_forever, to_thread
+from pydantic import Field
+from pydantic_core import from_json, to_json
+
+from mcp_host.testing import Context, Server, http_stateless
+from tests.testing.raw_http import Modern, Stream, Wire, call, dressed, modern, request, served
+
+SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1.0.0"}}
+MINE = {"io.modelcontextprotocol/subscriptionId": 7}
+HELLO = {"resultType": "complete", "content": [{"type": "text", "text": "hello"}], "_meta": SERVER_INFO}
+
+
+def answer(text: str) -> Wire:
+    return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m"}
+
+
+class Bench:
+    """A server, with signals from its functions, which run in the thread of uvicorn."""
+
+    def __init__(self, *versions: str) -> None:
+        self.server = Server("s", versions=versions) if versions else Server("s")
+        self.begun, self.ended = Signal(), Signal()
+        self.server.tool(self.echo)
+        self.server.tool(self.ask)
+        self.server.tool(self.wait)
+        self.server.tool(self.report)
+        self.server.tool(self.route)
+
+    def echo(self) -> str:
+        return "hello"
+
+    async def ask(self, ctx: Context, then_wait: bool = False) -> str:
+        try:
+            text = (await ctx.sample("Why?")).text
+            if then_wait:
+                self.begun.set()
+                await sleep_forever()
+            return text
+        finally:
+            self.ended.set()
+
+    async def wait(self, ctx: Context) -> None:
+        self.begun.set()
+        try:
+            await ctx.progress(1)
+            await sleep_forever()
+        finally:
+            self.ended.set()
+
+    async def report(self, ctx: Context, fail: bool = False) -> str:
+        await ctx.progress(1)
+        if fail:
+            await ctx.sample("Why?")
+        return "hello"
+
+    def route(self, region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+        return region
+
+
+class Signal:
+    """An event that the thread of uvicorn sets and a test waits for."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.set = self._event.set
+
+    async def wait(self) -> None:
+        assert await to_thread.run_sync(self._event.wait, 10)
+
+
+LISTEN: dict[str, Any] = {"notifications": {"toolsListChanged": True}}
+
+
+@asynccontextmanager
+async def listening(bench: Bench, *, json_response: bool = False) -> AsyncIterator[Stream]:
+    """The stream of a subscription that has been acknowledged."""
+    async with (
+        modern(bench.server, json_response=json_response) as peer,
+        peer.stream(dressed(request(7, "subscriptions/listen", LISTEN))) as stream,
+    ):
+        acknowledged = await stream.message()
+        assert acknowledged["params"] == LISTEN | {"_meta": MINE}
+        yield stream
+
+
+async def test_a_request_needs_no_session() -> None:
+    with fail_after(20):
+        async with modern(Bench().server) as peer, peer.stream(dressed(call("a", "echo"))) as stream:
+            messages = await stream.rest()
+            headers = stream.headers
+
+    assert messages == [{"jsonrpc": "2.0", "id": "a", "result": HELLO}]
+    assert headers["content-type"] == "text/event-stream"
+    assert headers["x-accel-buffering"] == "no"
+    assert "mcp-session-id" not in headers
+    assert stream.last_id == ""
+
+
+async def test_a_request_may_be_answered_in_json_and_what_else_it_causes_is_lost() -> None:
+    with fail_after(20):
+        async with modern(Bench().server, json_response=True) as peer:
+            response = await peer.post(dressed(call(1, "report"), progressToken="t"))
+
+    assert (response.status, response.headers["content-type"]) == (200, "application/json")
+    assert response.json() == {"jsonrpc": "2.0", "id": 1, "result": HELLO}
+
+
+async def test_progress_travels_on_the_stream_of_its_request() -> None:
+    with fail_after(20):
+        async with modern(Bench().server) as peer:
+            progress, result = await peer.ask(dressed(call(1, "report"), progressToken="t"))
+
+    assert progress["params"] == {"progressToken": "t", "progress": 1}
+    assert result["result"] == HELLO
+
+
+@pytest.mark.parametrize("json_response", [False, True])
+async def test_a_function_is_resumed_by_another_post(json_response: bool) -> None:
+    with fail_after(20):
+        async with modern(Bench().server, json_response=json_response) as peer:
+            asked = await reply(peer, dressed(call(1, "ask")))
+            answers = {"inputResponses": {"sampling-1": answer("So.")}, "requestState": asked["result"]["requestState"]}
+            answered = await reply(peer, dressed(call(1, "ask", **answers)))  # ids are the client's own business
+
+    assert asked["result"]["inputRequests"].keys() == {"sampling-1"}
+    assert answered["result"]["content"] == [{"type": "text", "text": "So."}]
+
+
+async def reply(peer: Modern, body: Wire) -> Wire:
+    """The one message that answers *body*, in JSON or as an event."""
+    response = await peer.post(body)
+    message: Wire = from_json(response.body.removeprefix(b"data: "))
+    return message
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "code"),
+    [
+        (dressed(call(1, "echo")), {"mcp-protocol-version": ""}, 400, -32020),
+        (dressed(call(1, "echo")), {"mcp-protocol-version": "2025-11-25"}, 400, -32020),
+        (dressed(call(1, "echo")), {"mcp-method": ""}, 400, -32020),
+        (dressed(call(1, "echo")), {"mcp-name": "other"}, 400, -32020),
+        (dressed(call(1, "echo")), {"mcp-name": "=?base64?ZWNobw==?="}, 200, None),
+        (dressed(call(1, "route", arguments={"region": "eu"})), {}, 400, -32020),
+        (dressed(call(1, "route", arguments={"region": "eu"})), {"mcp-param-region": "us"}, 400, -32020),
+        (dressed(call(1, "route", arguments={"region": "eu"})), {"mcp-param-region": "eu"}, 200, None),
+        (dressed(call(1, "echo")), {"mcp-session-id": "ignored", "last-event-id": "1/1"}, 200, None),
+        (call(1, "echo"), {}, 400, -32602),
+        (dressed(request(1, "made/up")), {}, 404, -32601),
+        (dressed(request(1, "initialize")), {}, 404, -32601),
+        (dressed(request(1, "ping")), {}, 404, -32601),
+        (dressed(request(1, "prompts/list")), {}, 404, -32601),
+        (dressed(call(1, "ask"), {}), {}, 400, -32021),
+        (dressed(call(1, "none")), {}, 200, -32602),
+    ],
+)
+@pytest.mark.parametrize("json_response", [False, True])
+async def test_what_is_refused_has_a_status(
+    json_response: bool, body: Wire, headers: dict[str, str], status: int, code: int | None
+) -> None:
+    with fail_after(20):
+        async with modern(Bench().server, json_response=json_response) as peer:
+            response = await peer.send("POST", to_json(body), **headers)
+
+    answered = from_json(response.body.removeprefix(b"data: "))
+    assert (response.status, answered["id"]) == (status, 1)
+    assert answered.get("error", {}).get("code") == code
+
+
+async def test_an_unsupported_revision_is_a_bad_request_that_names_those_there_are() -> None:
+    body = dressed(call(1, "echo"))
+    body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2027-01-01"
+    with fail_after(20):
+        async with modern(Bench("2026-07-28").server) as peer:
+            response = await peer.post(body, **{"mcp-protocol-version": "2027-01-01"})
+
+    assert response.status == 400
+    assert response.json()["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2027-01-01"}
+
+
+async def test_once_something_was_said_an_error_is_an_event() -> None:
+    with fail_after(20):
+        async with modern(Bench().server) as peer:
+            body = dressed(call(1, "report", arguments={"fail": True}), {}, progressToken="t")
+            messages = await peer.ask(body)
+
+    assert [message.get("error", {}).get("code") for message in messages] == [None, -32021]
+
+
+async def test_a_server_without_handshakes_has_neither_sessions_nor_get_nor_delete() -> None:
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}}
+    with fail_after(20):
+        async with served(Bench("2026-07-28").server) as peer:
+            gone = [await peer.send(method) for method in ("GET", "DELETE")]
+            refused = await peer.post(request(1, "initialize", hello))
+            unsigned = await peer.post(call(2, "echo"))
+
+    assert [(response.status, response.headers["allow"]) for response in gone] == [(405, "POST")] * 2
+    assert (refused.status, refused.json()["error"]) == (
+        400,
+        {
+            "code": -32022,
+            "message": "Unsupported protocol version: this server speaks 2026-07-28",
+            "data": {"supported": ["2026-07-28"], "requested": "2025-11-25"},
+        },
+    )
+    assert (unsigned.status, unsigned.json()["error"]) == (
+        400,
+        {"code": -32020, "message": "Header mismatch: MCP-Protocol-Version is missing"},
+    )
+
+
+async def test_a_server_of_handshakes_is_asked_for_its_session() -> None:
+    with fail_after(20):
+        async with modern(Bench("2025-11-25").server) as peer:
+            response = await peer.post(dressed(request(1, "server/discover")))
+
+    assert (response.status, response.json()["error"]["message"]) == (400, "the header Mcp-Session-Id is missing")
+
+
+async def test_both_kinds_of_client_share_an_endpoint() -> None:
+    with fail_after(20):
+        async with served(Bench().server) as stranger:
+            old = await stranger.shake_hands()
+            [first] = await old.ask(call(1, "echo"))
+            [second] = await Modern(stranger.url).ask(dressed(call(1, "echo")))
+            [third] = await Modern(stranger.url, old.headers).ask(dressed(call(1, "echo")))
+
+    assert "resultType" not in first["result"]
+    assert second["result"] == third["result"] == HELLO
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}, 202),
+        ({"jsonrpc": "2.0", "id": 1, "result": {}}, 400),
+        ([dressed(call(1, "echo"))], 400),
+        ([], 400),
+    ],
+    ids=["notification", "response", "batch", "nothing"],
+)
+async def test_a_body_is_one_request_or_notification(body: object, status: int) -> None:
+    with fail_after(20):
+        async with modern(Bench().server) as peer:
+            response = await peer.send("POST", to_json(body), **{"mcp-protocol-version": "2026-07-28"})
+
+    assert response.status == status
+
+
+async def test_hanging_up_cancels_the_request() -> None:
+    bench = Bench()
+    with fail_after(20):
+        async with modern(bench.server) as peer, create_task_group() as tasks:
+            tasks.start_soon(peer.post, dressed(call(1, "wait")))
+            await bench.begun.wait()
+            tasks.cancel_scope.cancel()
+    with fail_after(20):
+        await bench.ended.wait()
+
+
+@pytest.mark.parametrize("json_response", [False, True])
+async def test_hanging_up_cancels_the_function_that_was_resumed(json_response: bool) -> None:
+    bench = Bench()
+    with fail_after(20):
+        async with modern(bench.server, json_response=json_response) as peer:
+            arguments = {"arguments": {"then_wait": True}}
+            asked = await reply(peer, dressed(call(1, "ask", **arguments)))
+            answers = {"inputResponses": {"sampling-1": answer("So.")}, "requestState": asked["result"]["requestState"]}
+            async with create_task_group() as tasks:
+                tasks.start_soon(peer.post, dressed(call(2, "ask", **arguments, **answers)))
+                await bench.begun.wait()
+                tasks.cancel_scope.cancel()
+            await bench.ended.wait()
+
+
+async def test_a_response_that_is_cut_has_no_answer_and_its_function_is_cancelled() -> None:
+    bench = Bench()
+    heard: list[list[Wire]] = []
+
+    async def post(peer: Modern) -> None:
+        heard.append(await peer.ask(dressed(call(1, "wait"))))
+
+    with fail_after(20):
+        async with modern(bench.server) as peer:
+            async with create_task_group() as tasks:
+                tasks.start_soon(post, peer)
+                await bench.begun.wait()
+                await bench.server.drop_streams(retry=1)
+            await bench.ended.wait()
+
+    assert heard == [[]]
+
+
+async def test_a_response_that_is_cut_keeps_what_was_said() -> None:
+    bench = Bench()
+    with fail_after(20):
+        async with (
+            modern(bench.server) as peer,
+            peer.stream(dressed(call(1, "wait"), progressToken="t")) as stream,
+        ):
+            progress = await stream.message()
+            await bench.server.drop_streams()
+
+            assert await stream.rest() == []
+        await bench.ended.wait()
+
+    assert progress["method"] == "notifications/progress"
+
+
+async def test_a_server_that_ends_cancels_the_functions_that_wait() -> None:
+    bench = Bench()
+    with fail_after(20):
+        async with modern(bench.server) as peer:
+            await reply(peer, dressed(call(1, "ask")))
+        await bench.ended.wait()
+
+
+async def test_a_server_that_forgets_its_sessions_forgets_its_functions() -> None:
+    bench = Bench()
+    with fail_after(20):
+        async with modern(bench.server) as peer:
+            asked = await reply(peer, dressed(call(1, "ask")))
+            await bench.server.forget_sessions()
+            await bench.ended.wait()
+            again = await reply(peer, dressed(call(2, "ask", requestState=asked["result"]["requestState"])))
+
+    assert again["error"] == {"code": -32602, "message": "requestState is none of this server's"}
+
+
+@pytest.mark.parametrize("json_response", [False, True])
+async def test_a_subscription_is_a_stream_until_the_server_ends_it(json_response: bool) -> None:
+    bench = Bench()
+    with fail_after(20):
+        async with listening(bench, json_response=json_response) as stream:
+            await bench.server.notify_tools_changed()
+            await bench.server.notify_prompts_changed()
+            heard = [await stream.message()]
+            await bench.server.end_subscriptions()
+            heard += await stream.rest()
+
+    assert heard == [
+        {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {"_meta": MINE}},
+        {"jsonrpc": "2.0", "id": 7, "result": {"resultType": "complete", "_meta": SERVER_INFO | MINE}},
+    ]
+
+
+async def test_a_server_that_ends_ends_its_subscriptions_with_their_results() -> None:
+    bench = Bench()
+    with fail_after(20):
+        async with listening(bench) as stream:
+            await bench.server.forget_sessions()
+            [ended] = await stream.rest()
+
+    assert ended["result"]["resultType"] == "complete"
+
+
+async def test_a_subscription_that_is_cut_has_no_result() -> None:
+    bench = Bench()
+    with fail_after(20):
+        async with listening(bench) as stream:
+            await bench.server.drop_streams()
+
+            assert await stream.rest() == []
+
+
+async def test_a_subscription_says_now_and_then_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_stateless, "KEEP_ALIVE", 0.01)
+    with fail_after(20):
+        async with listening(Bench()) as stream:
+            blocks = [await stream.block() for _ in range(2)]
+
+    assert blocks == [b":", b":"]
+
+
+async def test_a_client_that_hangs_up_listens_no_more() -> None:
+    bench = Bench()
+    with fail_after(20):
+        async with modern(bench.server) as peer:
+            async with peer.stream(dressed(request(7, "subscriptions/listen", LISTEN))) as stream:
+                await stream.message()
+            await bench.server.notify_tools_changed()
+            [fresh] = await peer.ask(dressed(call(1, "echo")))
+
+    assert fresh["result"] == HELLO
