@@ -222,6 +222,7 @@ async def test_forgotten_sessions_are_404_and_a_new_one_can_begin() -> None:
                 await events.next()
                 await server.forget_sessions()
                 assert b"result" not in to_json(await events.rest())
+            await server.drop_streams()  # of which there are none
             lost = await peer.post(request(2, "ping"))
             peer = await stranger.shake_hands()
             [fresh] = await peer.ask(call(1, "echo"))

@@ -383,6 +383,14 @@ async def test_a_subscription_says_now_and_then_that_it_is_alive(monkeypatch: py
     assert blocks == [b":", b":"]
 
 
+async def test_a_function_that_says_nothing_for_long_keeps_its_response_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_stateless, "KEEP_ALIVE", 0.01)
+    bench = Bench()
+    with fail_after(20):
+        async with modern(bench.server) as peer, peer.stream(dressed(call(1, "wait"))) as stream:
+            assert await stream.block() == b":"
+
+
 async def test_a_client_that_hangs_up_listens_no_more() -> None:
     bench = Bench()
     with fail_after(20):

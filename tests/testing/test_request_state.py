@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from mcp_host.protocol.jsonrpc import Params, Request
@@ -61,6 +63,12 @@ def test_a_state_opens_until_it_expires() -> None:
         seal.open(state, REQUEST, 10.0)
 
 
+def test_a_state_may_be_good_for_ever() -> None:
+    seal = Seal()
+
+    assert seal.open(seal.close("handle", REQUEST, math.inf), REQUEST, 1e9) == "handle"
+
+
 def forged() -> dict[str, object]:
     state = Seal().close("handle", REQUEST, 10.0)
     return {
@@ -68,10 +76,10 @@ def forged() -> dict[str, object]:
         "no text": 5,
         "empty": "",
         "nonsense": "nonsense",
-        "not ASCII": "é.é.é.é",
-        "half a character": "\ud800.\ud800",
+        "not ASCII": "é:é:é:é",
+        "half a character": "\ud800:\ud800",
         "another server's": state,
-        "unsealed": state.rpartition(".")[0],
+        "unsealed": state.rpartition(":")[0],
     }
 
 

@@ -102,6 +102,12 @@ async def test_lists_say_how_long_they_are_good(method: str) -> None:
     assert result == {**same, "resultType": "complete", "ttlMs": 0, "cacheScope": "public", "_meta": SERVER_INFO}
 
 
+@pytest.mark.parametrize("ttl", [-1, float("inf"), float("nan")])
+def test_how_long_is_a_number_of_seconds(ttl: float) -> None:
+    with pytest.raises(ValueError, match="ttl is a number of seconds, 0 or more, not "):
+        Server("s", ttl=ttl)
+
+
 async def test_what_was_read_is_kept_for_this_client_alone() -> None:
     with fail_after(5):
         async with modern(full(ttl=60)) as raw:

@@ -6,7 +6,12 @@ import pytest
 from anyio import Event, create_task_group, fail_after, move_on_after, sleep_forever, to_thread
 from anyio.lowlevel import checkpoint
 
-from mcp_host.testing import Context, Server, ToolError
+from mcp_host.protocol.jsonrpc import Params, Request
+from mcp_host.testing import Context, RequestError, Server, ToolError
+from mcp_host.testing.context import Caller
+from mcp_host.testing.dialect import Dialect
+from mcp_host.testing.suspended import Errand, Turn
+from mcp_host.types import ClientCapabilities, Implementation
 from tests.testing.raw import Raw, Wire, modern
 
 
@@ -449,6 +454,69 @@ async def test_a_tool_loop_is_one_round_a_turn() -> None:
         ("2", {"result": 8}),
     ]
     assert result == text("8")
+
+
+async def test_what_a_tool_of_the_model_finds_undeclared_is_told_to_the_model() -> None:
+    server = Server("s")
+
+    async def look(ctx: Context) -> int:
+        return len(await ctx.list_roots())
+
+    @server.tool
+    async def solve(ctx: Context) -> str:
+        return (await ctx.sample_loop("How many?", tools=[look])).text
+
+    wants = {"role": "assistant", "content": use("1", "look"), "model": "m", "stopReason": "toolUse"}
+    with fail_after(5):
+        async with modern(server, capabilities={"sampling": {"tools": {}}}) as raw:
+            first = await raw.round("solve")
+            second = await raw.round("solve", {"sampling-1": wants}, first.state)
+
+    result = second.requests["sampling-2"]["params"]["messages"][-1]["content"]
+    assert (result["content"][0]["text"], result["isError"]) == ("the client did not declare roots", True)
+
+
+async def test_a_question_that_is_withdrawn_is_not_asked() -> None:
+    server, go = Server("s"), Event()
+
+    @server.tool
+    async def fickle(ctx: Context) -> str:
+        async with create_task_group() as tasks:
+            tasks.start_soon(ctx.sample, "never mind")
+            await checkpoint()
+            await checkpoint()
+            tasks.cancel_scope.cancel()
+        await go.wait()
+        return "done"
+
+    with fail_after(5):
+        async with modern(server) as raw:
+            id = await raw.start("fickle")
+            assert await raw.nothing_more()
+            go.set()
+            answered = await raw.receive()
+
+    assert (answered["id"], answered["result"]["content"]) == (id, text("done")["content"])
+
+
+async def test_whoever_waits_for_a_function_that_is_ended_hears_of_it() -> None:
+    client = Caller(Implementation(name="c", version="1"), ClientCapabilities(), Dialect("2026-07-28"))
+    turn = Turn(Request(1, "tools/call", {}), {}, client, 0, lambda method, params: None)
+    errand = Errand(turn)
+
+    async def work(context: Context) -> Params:
+        tasks.start_soon(end)
+        await sleep_forever()
+        return {}
+
+    async def end() -> None:
+        errand.cancel()
+
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            tasks.start_soon(errand.run, work)
+            with pytest.raises(RequestError, match="the server has given up this request"):
+                await errand.go_on(turn, {})
 
 
 async def test_the_user_and_the_roots_are_asked_for_in_the_same_way() -> None:

@@ -399,3 +399,23 @@ async def test_a_value_that_breaks_its_annotation_fails_the_tool(caplog: pytest.
 async def test_the_decorator_gives_the_function_back() -> None:
     assert Server("s").tool(a_number) is a_number
     assert Server("s").tool(name="n")(a_number) is a_number
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ExceptionGroup("", [ValueError("secret"), ExceptionGroup("", [ToolError("no")])]), "no"),
+        (ExceptionGroup("", [ValueError("secret"), ExceptionGroup("", [KeyError("secret")])]), "the tool fail failed"),
+    ],
+    ids=["ours", "not ours"],
+)
+async def test_an_error_that_a_tool_raises_in_a_task_group_says_as_much_as_outside(
+    error: ExceptionGroup[Exception], said: str
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def fail() -> None:
+        raise error
+
+    assert await called(server, "fail") == failed(said)

@@ -50,11 +50,12 @@ async def respond(send: Send, reply: Reply) -> None:
 
 @asynccontextmanager
 async def while_connected(receive: Receive) -> AsyncIterator[TaskGroup]:
-    """Run what is inside, and the tasks it starts, until it is done or the client goes; then the tasks are cancelled."""
+    """Run what is inside, and the tasks it starts, to the end; or until the client goes, which cancels all that."""
+    watching = CancelScope()
     async with create_task_group() as tasks:
-        tasks.start_soon(_until_gone, receive, tasks.cancel_scope)
+        tasks.start_soon(_until_gone, receive, watching, tasks.cancel_scope)
         yield tasks
-        tasks.cancel_scope.cancel()
+        watching.cancel()
 
 
 async def start_events(send: Send, headers: Mapping[str, str]) -> None:
@@ -87,6 +88,7 @@ async def _start(send: Send, status: int, headers: Mapping[str, str]) -> None:
     await send({"type": "http.response.start", "status": status, "headers": encoded})
 
 
-async def _until_gone(receive: Receive, scope: CancelScope) -> None:
-    await receive()  # the body has been read, so nothing is left to be received but the end
-    scope.cancel()
+async def _until_gone(receive: Receive, watching: CancelScope, scope: CancelScope) -> None:
+    with watching:
+        await receive()  # the body has been read, so nothing is left to be received but the end
+        scope.cancel()

@@ -253,7 +253,7 @@ class Context(Injected):
         """Send any request, in the wire's own spelling, and return its result as it came. Nothing is checked.
 
         Since revision 2026-07-28 the request travels in the result, and the function waits
-        here until the client comes back with the answer: for `Server.suspended_for` seconds.
+        here until the client comes back with the answer, for as long as its `Server` lets it.
 
         Raises:
             ClientError: The client answered with an error (which it cannot since 2026-07-28).

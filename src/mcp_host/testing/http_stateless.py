@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anyio import CancelScope, Event
+from anyio import CancelScope, Event, move_on_after
 
 from mcp_host.protocol.codes import HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import (
@@ -106,21 +106,16 @@ class StatelessHttp:
         return turn
 
     async def _answer(self, exchange: Exchange, turn: Turn, receive: Receive, send: Send) -> Reply | None:
-        begun = False
         async with while_connected(receive) as tasks:
             exchange.scope = tasks.cancel_scope
             dialogue = Dialogue(tasks, exchange.send, leave_open, lambda _: self._stateless.answer(turn), _ignore)
             dialogue.receive(turn.request)
-            await exchange.begun.wait()
-            if (reply := exchange.reply()) is not None:
-                return reply
-            begun = True
-            await start_events(send, HEADERS)
-            await pour(exchange.stream, 0, exchange.stream.take_over(), send, pause=KEEP_ALIVE)
-        if not begun:
-            await start_events(send, HEADERS)  # it was cut, before there was anything to say
-        await end_events(send)
-        return None
+            with move_on_after(None if exchange.answers_only else KEEP_ALIVE):
+                await exchange.begun.wait()  # for the status to say what it can
+            if exchange.reply() is None:
+                await exchange.start(send)
+                await pour(exchange.stream, 0, exchange.stream.take_over(), send, pause=KEEP_ALIVE)
+        return await exchange.end(send)
 
 
 class Exchange:
@@ -132,7 +127,8 @@ class Exchange:
         """There is something to be sent."""
         self.is_subscription = request.method == LISTEN
         self.scope = CancelScope()
-        self._answers_only = answers_only
+        self.answers_only = answers_only
+        self._started = False
         self._response: Response | None = None
 
     def tell(self, method: str, params: Params) -> None:
@@ -142,7 +138,7 @@ class Exchange:
         raw = encode(message)
         if isinstance(message, Success | Failure):
             self._response = message
-        elif self._answers_only:
+        elif self.answers_only:
             return
         self.stream.append(raw)
         if self._response is not None:
@@ -151,10 +147,24 @@ class Exchange:
 
     def reply(self) -> Reply | None:
         """The response, where it is no stream: answers in JSON, and errors with a status before anything was said."""
-        if self._response is None or len(self.stream) > 1:
+        if self._started or self._response is None or len(self.stream) > 1:
             return None
         status = STATUS.get(self._response.code, 200) if isinstance(self._response, Failure) else 200
-        return _reply(self._response, status) if self._answers_only or status != 200 else None
+        return _reply(self._response, status) if self.answers_only or status != 200 else None
+
+    async def start(self, send: Send) -> None:
+        """Begin the response as a stream of events."""
+        self._started = True
+        await start_events(send, HEADERS)
+
+    async def end(self, send: Send) -> Reply | None:
+        """What is to be sent at the end: the reply, or the end of the stream, even of one that was cut before it began."""
+        if (reply := self.reply()) is not None:
+            return reply
+        if not self._started:
+            await self.start(send)
+        await end_events(send)
+        return None
 
 
 def _reply(response: Response, status: int) -> Reply:

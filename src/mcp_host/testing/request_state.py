@@ -30,8 +30,8 @@ class Seal:
 
     def close(self, handle: str, request: Request, expires: float) -> str:
         """The state that stands for *handle* in a retry of *request*, until *expires*."""
-        sealed = f"{handle}.{round(expires * 1e9)}.{_digest(request)}"
-        return f"{sealed}.{self._mac(sealed)}"
+        sealed = f"{handle}:{expires!r}:{_digest(request)}"
+        return f"{sealed}:{self._mac(sealed)}"
 
     def open(self, state: object, request: Request, now: float) -> str:
         """The handle that *state* stands for.
@@ -39,13 +39,13 @@ class Seal:
         Raises:
             BadState: It was not made here, is too old, or belongs to another request.
         """
-        sealed, _, mac = state.rpartition(".") if isinstance(state, str) else ("", "", "")
+        sealed, _, mac = state.rpartition(":") if isinstance(state, str) else ("", "", "")
         if not compare_digest(mac.encode(errors="replace"), self._mac(sealed).encode()):
             raise BadState("requestState is none of this server's")
-        handle, expires, digest = sealed.split(".")
+        handle, expires, digest = sealed.split(":")
         if digest != _digest(request):
             raise BadState("requestState belongs to another request")
-        if round(now * 1e9) >= int(expires):
+        if now >= float(expires):
             raise BadState("requestState has expired")
         return handle
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
@@ -67,7 +68,7 @@ class Server:
 
     In 2026-07-28 a function that asks its client something is suspended until the client comes
     back with the answer: for up to *suspended_for* seconds, after which it is cancelled, and
-    up to *max_suspended* functions at a time, in each process or HTTP endpoint.
+    up to *max_suspended* functions at a time, on each connection or HTTP endpoint.
     """
 
     def __init__(
@@ -84,6 +85,8 @@ class Server:
     ) -> None:
         if not versions or not set(versions) <= set(VERSIONS):
             raise ValueError(f"versions are among {', '.join(VERSIONS)}")
+        if not 0 <= ttl < math.inf:
+            raise ValueError(f"ttl is a number of seconds, 0 or more, not {ttl}")
         self.name = name
         self._catalog = Catalog(
             Implementation(name=name, version=version),
