@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import json
+
 from anyio import Event
 
-from mcp_host import Change
+from mcp_host import Change, Client
 from mcp_host.types import CallToolResult, LoggingMessageNotificationParams, TextContent
+from tests.interop.processes import HttpServer
 
 
 def texts(result: CallToolResult) -> list[str]:
     return [block.text for block in result.content if isinstance(block, TextContent)]
+
+
+def reported(result: CallToolResult) -> object:
+    """What the server's tool says it received, which it says twice: as text and as structured content."""
+    assert result.is_error is not True, result.content
+    (text,) = texts(result)
+    assert json.loads(text) == result.structured_content
+    return result.structured_content
+
+
+async def all_heard(client: Client, http: HttpServer) -> None:
+    """Wait until the server's output tells of everything that *client* has asked so far."""
+    before = http.count("heard prompts/get")
+    await client.get_prompt("greeting", {"name": "Ann"})
+    http.says("heard prompts/get", times=before + 1)
 
 
 class Changes:

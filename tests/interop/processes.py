@@ -8,17 +8,21 @@ import socket
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from mcp_host import Stdio, StreamableHttp
 
 CACHE = Path(os.environ.get("MCP_INTEROP", ""))
 PYTHON = str(CACHE / "python" / "bin" / "python")
 SERVERS = Path(__file__).parent / "servers"
+CLIENTS = Path(__file__).parent / "clients"
 
 AnyTransport: TypeAlias = Stdio | StreamableHttp
+Sdk: TypeAlias = Literal["python", "typescript"]
+Era: TypeAlias = Literal["legacy", "modern"]
 
 STARTING = 30.0  # seconds for a server to listen, on a machine that is busy
 ENDING = 5.0  # seconds from SIGTERM to SIGKILL
@@ -44,8 +48,42 @@ def official_sdk(transport: str, port: int, mark: str) -> list[str]:
     return [PYTHON, str(SERVERS / "official_sdk.py"), transport, str(port), mark]
 
 
+def official_client(server: Path, url: str) -> list[str]:
+    return [PYTHON, str(CLIENTS / "official_sdk.py"), str(server), url]
+
+
 def typescript_sdk(mark: str) -> list[str]:
     return ["node", str(SERVERS / "typescript_sdk.mjs"), str(_package("sdk")), mark]
+
+
+def both_eras(sdk: Sdk, transport: str, port: int, mark: str) -> list[str]:
+    """The command for the server of that official SDK that offers the same in both eras.
+
+    *transport* is "stdio", "http", "stateless" (which keeps no sessions for clients that shake
+    hands) or, with the TypeScript SDK, "modern" (which does not serve them at all).
+    """
+    if sdk == "python":
+        return [PYTHON, str(SERVERS / "both_eras.py"), transport, str(port), mark]
+    return ["node", str(SERVERS / "both_eras.mjs"), transport, str(port), str(CACHE / "node" / "node_modules"), mark]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A server that speaks both eras, and the era in which a test speaks to it."""
+
+    sdk: Sdk
+    transport: AnyTransport
+    era: Era
+
+    @property
+    def shakes_hands(self) -> bool:
+        return self.era == "legacy"
+
+
+def both_eras_over_http(sdk: Sdk, mark: str, kind: str = "http") -> HttpServer:
+    port = free_port()
+    ready = "Uvicorn running" if sdk == "python" else f"listening on {port}"
+    return HttpServer(both_eras(sdk, kind, port, mark), port, ready=ready)
 
 
 def _package(name: str) -> Path:

@@ -1,9 +1,7 @@
-"""A server written with the official Python SDK, which asks for sampling with tools."""
+"""A server written with the official Python SDK, spoken to with a handshake: what only that era has."""
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -18,31 +16,19 @@ from mcp_host import (
     SamplingRequest,
     Stdio,
     StreamableHttp,
-    ToolCall,
     __version__,
     always,
 )
-from mcp_host.errors import RequestTimeout
 from mcp_host.testing import ScriptedModel
 from mcp_host.types import (
-    CallToolResult,
     ProgressNotificationParams,
     SamplingMessage,
     TextContent,
-    Tool,
-    ToolChoice,
-    ToolResultContent,
-    ToolUseContent,
 )
+from tests.interop.heard import reported
 from tests.interop.processes import AnyTransport, HttpServer, free_port, official_sdk, running
 
 IN_TIME = 30.0  # seconds for a test; each takes a fraction of one when the machine is idle
-
-PAIR = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
-OFFERED = [
-    Tool(name="add", description="Add two numbers", input_schema=PAIR),
-    Tool(name="multiply", description="Multiply two numbers", input_schema=PAIR),
-]
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +49,6 @@ def server(request: pytest.FixtureRequest, mark: str) -> AnyTransport:
     return StreamableHttp(http.url)
 
 
-def reported(result: CallToolResult) -> object:
-    """What the server's tool says it received."""
-    assert result.is_error is not True, result.content
-    (block,) = result.content
-    assert isinstance(block, TextContent)
-    assert json.loads(block.text) == result.structured_content
-    return result.structured_content
-
-
 def user(text: str) -> SamplingMessage:
     return SamplingMessage(role="user", content=TextContent(text=text))
 
@@ -79,7 +56,7 @@ def user(text: str) -> SamplingMessage:
 async def test_the_handshake_declares_sampling_with_tools(server: AnyTransport) -> None:
     sampling = Sampling(with_tools=ScriptedModel(), approve=always)
     with fail_after(IN_TIME):
-        async with Client(server, sampling=sampling) as client:
+        async with Client(server, era="legacy", sampling=sampling) as client:
             told = reported(await client.call_tool("handshake"))
             mode, version, warnings = client.sampling_mode, client.protocol_version, client.warnings
 
@@ -96,7 +73,7 @@ async def test_the_handshake_declares_sampling_with_tools(server: AnyTransport) 
 
 async def test_a_basic_handler_alone_declares_no_tools(server: AnyTransport) -> None:
     with fail_after(IN_TIME):
-        async with Client(server, sampling=Sampling(basic=ScriptedModel(), approve=always)) as client:
+        async with Client(server, era="legacy", sampling=Sampling(basic=ScriptedModel(), approve=always)) as client:
             told = reported(await client.call_tool("handshake"))
             mode = client.sampling_mode
 
@@ -105,63 +82,10 @@ async def test_a_basic_handler_alone_declares_no_tools(server: AnyTransport) -> 
     assert mode == "basic"
 
 
-async def test_two_parallel_tool_calls_lead_to_the_final_text(server: AnyTransport) -> None:
-    model = ScriptedModel(
-        [ToolCall("add", {"a": 2, "b": 3}), ToolCall("multiply", {"a": 4, "b": 5})], "5 and 20.", name="a-model"
-    )
-    with fail_after(IN_TIME):
-        async with Client(server, sampling=Sampling(with_tools=model, approve=always)) as client:
-            await client.list_tools()  # so that the report is checked against its schema
-            told = reported(await client.call_tool("calculate", {"question": "2+3 and 4*5?"}))
-
-    first, second = model.requests
-    assert first.messages == [user("2+3 and 4*5?")]
-    assert (first.tools, first.tool_choice, first.max_tokens) == (OFFERED, ToolChoice(mode="auto"), 500)
-    assert (first.system_prompt, first.server) == ("Use the calculator.", "official-sdk")
-    question, calls, results = second.messages
-    one, other = [block.id for block in calls.content if isinstance(block, ToolUseContent)]
-    assert one != other
-    assert (question, second.tools) == (first.messages[0], OFFERED)
-    assert calls == SamplingMessage(
-        role="assistant",
-        content=[
-            ToolUseContent(id=one, name="add", input={"a": 2, "b": 3}),
-            ToolUseContent(id=other, name="multiply", input={"a": 4, "b": 5}),
-        ],
-    )
-    assert results == SamplingMessage(
-        role="user",
-        content=[
-            ToolResultContent(tool_use_id=one, content=[TextContent(text="5")]),
-            ToolResultContent(tool_use_id=other, content=[TextContent(text="20")]),
-        ],
-    )
-    assert told == {
-        "answers": [
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "tool_use", "id": one, "name": "add", "input": {"a": 2, "b": 3}},
-                    {"type": "tool_use", "id": other, "name": "multiply", "input": {"a": 4, "b": 5}},
-                ],
-                "model": "a-model",
-                "stopReason": "toolUse",
-            },
-            {
-                "role": "assistant",
-                "content": {"type": "text", "text": "5 and 20."},
-                "model": "a-model",
-                "stopReason": "endTurn",
-            },
-        ],
-        "ran": {one: "5", other: "20"},
-    }
-
-
 async def test_a_request_names_the_call_that_it_belongs_to(server: AnyTransport) -> None:
     model = ScriptedModel("yes")
     with fail_after(IN_TIME):
-        async with Client(server, sampling=Sampling(with_tools=model, approve=always)) as client:
+        async with Client(server, era="legacy", sampling=Sampling(with_tools=model, approve=always)) as client:
             await client.call_tool("ask", {"question": "really?"})
 
     (request,) = model.requests
@@ -173,7 +97,7 @@ async def test_a_request_names_the_call_that_it_belongs_to(server: AnyTransport)
 async def test_a_request_on_the_connections_own_stream_is_answered(server: AnyTransport) -> None:
     model = ScriptedModel("yes", name="a-model")
     with fail_after(IN_TIME):
-        async with Client(server, sampling=Sampling(with_tools=model, approve=always)) as client:
+        async with Client(server, era="legacy", sampling=Sampling(with_tools=model, approve=always)) as client:
             told = reported(await client.call_tool("unprompted", {"question": "really?"}))
 
     assert told == {
@@ -190,7 +114,7 @@ async def test_a_request_on_the_connections_own_stream_is_answered(server: AnyTr
 async def test_tools_for_a_basic_handler_are_refused_and_never_stripped(server: AnyTransport) -> None:
     model = ScriptedModel("without tools")
     with fail_after(IN_TIME):
-        async with Client(server, sampling=Sampling(basic=model, approve=always)) as client:
+        async with Client(server, era="legacy", sampling=Sampling(basic=model, approve=always)) as client:
             told = reported(await client.call_tool("ask", {"question": "2+3?", "tools": True}))
 
     assert told == {"error": {"code": -32602, "message": "tools: this client did not declare sampling.tools"}}
@@ -203,7 +127,7 @@ async def test_a_denied_request_is_answered_with_minus_one_and_the_reason(server
 
     model = ScriptedModel("never")
     with fail_after(IN_TIME):
-        async with Client(server, sampling=Sampling(with_tools=model, approve=deny)) as client:
+        async with Client(server, era="legacy", sampling=Sampling(with_tools=model, approve=deny)) as client:
             told = reported(await client.call_tool("ask", {"question": "2+3?", "tools": True}))
 
     assert told == {"error": {"code": -1, "message": "not today"}}
@@ -217,7 +141,9 @@ async def test_a_failing_handler_tells_the_server_nothing_of_its_error(
         raise RuntimeError("the key is s3cret")
 
     with fail_after(IN_TIME):
-        async with Client(server, sampling=Sampling(with_tools=ScriptedModel(fail), approve=always)) as client:
+        async with Client(
+            server, era="legacy", sampling=Sampling(with_tools=ScriptedModel(fail), approve=always)
+        ) as client:
             told = reported(await client.call_tool("ask", {"question": "2+3?", "tools": True}))
 
     assert told == {"error": {"code": -32603, "message": "this client's model failed"}}
@@ -227,28 +153,12 @@ async def test_a_failing_handler_tells_the_server_nothing_of_its_error(
 async def test_a_tool_result_for_no_tool_use_is_refused_with_the_message_it_is_in(server: AnyTransport) -> None:
     model = ScriptedModel("never")
     with fail_after(IN_TIME):
-        async with Client(server, sampling=Sampling(with_tools=model, approve=always)) as client:
+        async with Client(server, era="legacy", sampling=Sampling(with_tools=model, approve=always)) as client:
             told = reported(await client.call_tool("ask", {"question": "2+3?", "tools": True, "results": ["call_9"]}))
 
     problem = "messages[1]: tool_result 'call_9' answers no tool_use of the message before it"
     assert told == {"error": {"code": -32602, "message": problem}}
     assert model.requests == []
-
-
-async def test_progress_arrives_in_order_and_before_the_result(server: AnyTransport) -> None:
-    reports: list[ProgressNotificationParams] = []
-
-    async def on_progress(report: ProgressNotificationParams) -> None:
-        reports.append(report)
-
-    with fail_after(IN_TIME):
-        async with Client(server) as client:
-            result = await client.call_tool("count", {"to": 5}, on_progress=on_progress)
-
-    assert [(report.progress, report.total, report.message) for report in reports] == [
-        (step, 5, f"step {step}") for step in range(1, 6)
-    ]
-    assert result.structured_content == {"result": 5}
 
 
 async def test_a_stream_that_the_server_closes_is_resumed_where_it_was(http: HttpServer) -> None:
@@ -259,7 +169,7 @@ async def test_a_stream_that_the_server_closes_is_resumed_where_it_was(http: Htt
 
     before = http.count('"GET /mcp HTTP/1.1" 200')
     with fail_after(IN_TIME):
-        async with Client(StreamableHttp(http.url)) as client:
+        async with Client(StreamableHttp(http.url), era="legacy") as client:
             result = await client.call_tool("count", {"to": 5, "pause_at": 3}, on_progress=on_progress)
 
     assert steps == [1, 2, 3, 4, 5]
@@ -270,7 +180,7 @@ async def test_a_stream_that_the_server_closes_is_resumed_where_it_was(http: Htt
 async def test_closing_ends_the_session_of_the_server(http: HttpServer) -> None:
     before = http.count('"DELETE /mcp HTTP/1.1" 200')
     with fail_after(IN_TIME):
-        async with Client(StreamableHttp(http.url)) as client:
+        async with Client(StreamableHttp(http.url), era="legacy") as client:
             await client.ping()
 
     http.says('"DELETE /mcp HTTP/1.1" 200', times=before + 1)
@@ -280,24 +190,13 @@ async def test_closing_ends_the_session_of_the_server(http: HttpServer) -> None:
 async def test_a_server_that_answers_with_json_or_without_a_session_is_served_as_well(kind: str, mark: str) -> None:
     port = free_port()
     with fail_after(IN_TIME), HttpServer(official_sdk(kind, port, mark), port, ready="Uvicorn running") as http:
-        async with Client(StreamableHttp(http.url)) as client:
+        async with Client(StreamableHttp(http.url), era="legacy") as client:
             tools = [tool.name for tool in await client.list_tools()]
             result = await client.call_tool("count", {"to": 3})
             warnings = client.warnings
 
-    assert "calculate" in tools
+    assert "count" in tools
     assert (result.structured_content, warnings) == ({"result": 3}, [])
-
-
-async def test_a_call_that_is_given_up_is_cancelled_in_the_server(server: AnyTransport) -> None:
-    name = str(uuid.uuid4())
-    with fail_after(IN_TIME):
-        async with Client(server) as client:
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("hang", {"name": name}, timeout=0.2)
-            result = await client.call_tool("cancellation_of", {"name": name})
-
-    assert result.structured_content == {"result": name}
 
 
 async def test_a_handler_ends_when_the_server_gives_its_request_up(server: AnyTransport) -> None:
@@ -316,7 +215,7 @@ async def test_a_handler_ends_when_the_server_gives_its_request_up(server: AnyTr
 
     model = ScriptedModel(take_forever, answer_afterwards)
     with fail_after(IN_TIME):
-        async with Client(server, sampling=Sampling(with_tools=model, approve=always)) as client:
+        async with Client(server, era="legacy", sampling=Sampling(with_tools=model, approve=always)) as client:
             heard = await client.call_tool("lose_patience")
 
     assert heard.structured_content == {"result": ["Request 'sampling/createMessage' timed out", "the first has ended"]}

@@ -1,4 +1,4 @@
-"""A server written with the official Python SDK, whose tools report what this client made of their requests.
+"""A server written with the official Python SDK, whose tools send requests and report what this client made of them.
 
 Runs in the environment that `run.py` installs: ``official_sdk.py stdio|http|json|stateless PORT MARK``.
 """
@@ -7,10 +7,8 @@ Runs in the environment that `run.py` installs: ``official_sdk.py stdio|http|jso
 # The SDK is not installed where the types are checked: its dependencies would tie ours down.
 
 import sys
-from collections import defaultdict
 from typing import Any
 
-import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.streamable_http import EventMessage, EventStore
@@ -23,13 +21,8 @@ from mcp_types import (
     SamplingMessage,
     TextContent,
     Tool,
-    ToolChoice,
     ToolResultContent,
 )
-
-cancelled = defaultdict(anyio.Event)  # by the name of a call of `hang`
-
-MAX_TURNS = 8  # of the model, before the server gives up
 
 
 class Events(EventStore):
@@ -53,9 +46,7 @@ class Events(EventStore):
 
 mcp = MCPServer("official-sdk", version="1.0.0", instructions="For interoperability tests.")
 
-OPERATIONS = {"add": lambda a, b: a + b, "multiply": lambda a, b: a * b}
-PAIR = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
-TOOLS = [Tool(name=name, description=f"{name.capitalize()} two numbers", input_schema=PAIR) for name in OPERATIONS]
+TOOLS = [Tool(name="add", description="Add two numbers", input_schema={"type": "object"})]
 
 
 def wire(model) -> dict[str, Any]:
@@ -71,35 +62,6 @@ async def handshake(ctx: Context) -> dict[str, Any]:
     """What the client said of itself."""
     params = ctx.session.client_params
     return {"negotiated": ctx.protocol_version, "initialize": wire(params)}
-
-
-@mcp.tool()
-async def calculate(question: str, ctx: Context) -> dict[str, Any]:
-    """Have the client's model answer with this server's calculator; report its answers, and what was run for them."""
-    messages, answers, ran = [text("user", question)], [], {}
-    while len(answers) < MAX_TURNS:
-        answer = await ctx.session.create_message(
-            messages,
-            max_tokens=500,
-            system_prompt="Use the calculator.",
-            tools=TOOLS,
-            tool_choice=ToolChoice(mode="auto"),
-            related_request_id=ctx.request_id,
-        )
-        answers.append(wire(answer))
-        uses = [block for block in answer.content_as_list if block.type == "tool_use"]
-        if (answer.stop_reason == "toolUse") != bool(uses):
-            raise ValueError(f"stopReason {answer.stop_reason!r} with {len(uses)} tool calls")
-        if not uses:
-            return {"answers": answers, "ran": ran}
-        ran |= {use.id: str(OPERATIONS[use.name](**use.input)) for use in uses}
-        messages.append(SamplingMessage(role="assistant", content=answer.content))
-        messages.append(SamplingMessage(role="user", content=[result_of(use.id, ran[use.id]) for use in uses]))
-    raise ValueError(f"no end after {MAX_TURNS} turns")
-
-
-def result_of(id, words) -> ToolResultContent:
-    return ToolResultContent(type="tool_result", tool_use_id=id, content=[TextContent(type="text", text=words)])
 
 
 @mcp.tool()
@@ -139,22 +101,6 @@ async def count(to: int, ctx: Context, pause_at: int | None = None) -> int:
             await ctx.close_sse_stream()
         await ctx.report_progress(step, to, f"step {step}")
     return to
-
-
-@mcp.tool()
-async def hang(name: str) -> None:
-    """Never end by itself."""
-    try:
-        await anyio.sleep_forever()
-    finally:
-        cancelled[name].set()
-
-
-@mcp.tool()
-async def cancellation_of(name: str) -> str:
-    """Wait until the call of `hang` under that name is cancelled."""
-    await cancelled[name].wait()
-    return name
 
 
 @mcp.tool()
