@@ -1,10 +1,10 @@
-"""The host's own client and a test server, on every way they can meet."""
+"""The host's own client and a test server, on every way they can meet, in both eras."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias
 
@@ -12,6 +12,7 @@ import pytest
 from anyio import create_task_group, fail_after
 
 from mcp_host import Client, Elicitation, FormRequest, Sampling, Stdio, StreamableHttp, ToolCall, always
+from mcp_host.errors import MissingRequiredClientCapability
 from mcp_host.testing import Context, ScriptedModel, Server
 from mcp_host.transports.base import Transport
 from mcp_host.types import CallToolResult, ElicitResult, ProgressNotificationParams, TextContent, ToolResultContent
@@ -27,11 +28,12 @@ def divide(a: float, b: float) -> float:
     return a / b
 
 
+MODERN = ("2026-07-28",)
 HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 
-def calculator(*versions: str) -> Server:
-    server = Server("calculator", versions=versions) if versions else Server("calculator")
+def calculator(versions: Sequence[str] = MODERN + HANDSHAKE) -> Server:
+    server = Server("calculator", versions=versions)
 
     @server.tool
     async def solve(ctx: Context, problem: str) -> str:
@@ -74,6 +76,12 @@ def meet(request: pytest.FixtureRequest) -> Meet:
     return chosen
 
 
+@pytest.fixture(params=[MODERN, HANDSHAKE], ids=["2026", "2025"])
+def versions(request: pytest.FixtureRequest) -> Sequence[str]:
+    chosen: Sequence[str] = request.param
+    return chosen
+
+
 def planner() -> ScriptedModel:
     return ScriptedModel(
         [ToolCall("add", {"a": 1, "b": 2}), ToolCall("divide", {"a": 1, "b": 0})], "It is 3, and the other is endless."
@@ -84,7 +92,7 @@ def said(result: CallToolResult) -> list[str]:
     return [block.text for block in result.content if isinstance(block, TextContent)]
 
 
-async def test_a_tool_that_samples_with_tools_gets_through_its_loop(meet: Meet) -> None:
+async def test_a_tool_that_samples_with_tools_gets_through_its_loop(meet: Meet, versions: Sequence[str]) -> None:
     model = planner()
     reports: list[str | None] = []
 
@@ -93,7 +101,7 @@ async def test_a_tool_that_samples_with_tools_gets_through_its_loop(meet: Meet) 
 
     with fail_after(20):
         async with (
-            meet(calculator(*HANDSHAKE)) as transport,
+            meet(calculator(versions)) as transport,
             Client(transport, sampling=Sampling(with_tools=model, approve=always)) as client,
         ):
             mode = client.sampling_mode
@@ -101,19 +109,20 @@ async def test_a_tool_that_samples_with_tools_gets_through_its_loop(meet: Meet) 
 
     results = [block for block in model.requests[1].params.messages[2].content if isinstance(block, ToolResultContent)]
     assert mode == "with_tools"
-    assert reports == ["asking"]
+    # Since 2026-07-28 a JSON answer leaves no way for reports: there is no other stream.
+    assert reports == ([] if (meet, versions) == (over_http_in_json, MODERN) else ["asking"])
     assert [tool.name for tool in model.requests[0].params.tools or []] == ["add", "divide"]
     assert [(one.structured_content, one.is_error) for one in results] == [({"result": 3.0}, None), (None, True)]
     assert said(result) == ["It is 3, and the other is endless."]
 
 
-async def test_elicitation_and_roots_get_through(meet: Meet) -> None:
+async def test_elicitation_and_roots_get_through(meet: Meet, versions: Sequence[str]) -> None:
     async def accept(request: FormRequest) -> ElicitResult:
         return ElicitResult(action="accept", content={"sure": True})
 
     with fail_after(20):
         async with (
-            meet(calculator()) as transport,
+            meet(calculator(versions)) as transport,
             Client(transport, elicitation=Elicitation(form=accept), roots=["file:///a"]) as client,
         ):
             confirmed = await client.call_tool("confirm")
@@ -124,17 +133,26 @@ async def test_elicitation_and_roots_get_through(meet: Meet) -> None:
 
 async def test_a_host_without_a_model_is_not_asked_for_one(meet: Meet) -> None:
     with fail_after(20):
-        async with meet(calculator(*HANDSHAKE)) as transport, Client(transport) as client:
+        async with meet(calculator(HANDSHAKE)) as transport, Client(transport) as client:
             result = await client.call_tool("solve", {"problem": "?"})
 
     assert (said(result), result.is_error) == (["the client did not declare sampling"], True)
 
 
-async def test_sixty_four_turns_are_within_everybodys_limits(meet: Meet) -> None:
+async def test_since_2026_a_host_without_a_model_is_told_what_it_takes(meet: Meet) -> None:
+    with fail_after(20):
+        async with meet(calculator(MODERN)) as transport, Client(transport) as client:
+            with pytest.raises(MissingRequiredClientCapability) as caught:
+                await client.call_tool("solve", {"problem": "?"})
+
+    assert caught.value.required_capabilities == {"sampling": {}}
+
+
+async def test_sixty_four_turns_are_within_everybodys_limits(meet: Meet, versions: Sequence[str]) -> None:
     model = ScriptedModel(*[ToolCall("add", {"a": turn, "b": 1}) for turn in range(63)], "done")
     with fail_after(30):
         async with (
-            meet(calculator()) as transport,
+            meet(calculator(versions)) as transport,
             Client(transport, sampling=Sampling(with_tools=model, approve=always)) as client,
         ):
             result = await client.call_tool("solve", {"problem": "count"})
@@ -142,7 +160,7 @@ async def test_sixty_four_turns_are_within_everybodys_limits(meet: Meet) -> None
     assert (said(result), len(model.requests)) == (["done"], 64)
 
 
-async def test_many_clients_share_a_server(meet: Meet) -> None:
+async def test_many_clients_share_a_server(meet: Meet, versions: Sequence[str]) -> None:
     answers: list[list[str]] = []
 
     async def one(transport: Transport, name: str) -> None:
@@ -151,18 +169,19 @@ async def test_many_clients_share_a_server(meet: Meet) -> None:
             answers.append(said(await client.call_tool("solve", {"problem": "who?"})))
 
     with fail_after(20):
-        async with meet(calculator()) as transport, create_task_group() as tasks:
+        async with meet(calculator(versions)) as transport, create_task_group() as tasks:
             for name in "abc":
                 tasks.start_soon(one, transport, name)
 
     assert sorted(answers) == [["a"], ["b"], ["c"]]
 
 
-async def test_a_child_process_is_met_the_same_way() -> None:
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_child_process_is_met_the_same_way(era: str) -> None:
     transport = Stdio([sys.executable, "-m", "tests.testing.stdio_server"])
     sampling = Sampling(with_tools=ScriptedModel("Because."), approve=always)
     with fail_after(30):
-        async with Client(transport, sampling=sampling) as client:
+        async with Client(transport, sampling=sampling, era=era) as client:
             assert said(await client.call_tool("ask", {"question": "Why?"})) == ["Because."]
 
 
@@ -182,7 +201,7 @@ async def test_every_older_revision_is_spoken_to_the_end(version: str) -> None:
 
 
 async def test_a_session_that_the_server_forgot_is_taken_up_anew() -> None:
-    server = calculator(*HANDSHAKE)
+    server = calculator(HANDSHAKE)
     with fail_after(20):
         async with server.http() as url, Client(StreamableHttp(url)) as client:
             before = await client.list_tools()
