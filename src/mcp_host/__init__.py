@@ -17,6 +17,7 @@ from mcp_host.client.client import Client
 from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest
 from mcp_host.client.notices import Change, OnChange, OnLog
 from mcp_host.client.requests import OnProgress
+from mcp_host.client.verdicts import Verdicts
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.sampling import (
@@ -58,6 +59,7 @@ __all__ = [
     "StreamableHttp",
     "ToolCall",
     "UrlRequest",
+    "Verdicts",
     "__version__",
     "always",
     "ask_in_terminal",

@@ -14,13 +14,18 @@
     │   ├── HttpStatusError         by an HTTP status
     │   │   └── Unauthorized        401 or 403
     │   ├── ResourceNotFound        no such resource
-    │   └── UrlElicitationRequired  the user has to visit a URL first
+    │   ├── UrlElicitationRequired  the user has to visit a URL first
+    │   ├── HeaderMismatch          HTTP headers that contradict the message
+    │   ├── MissingRequiredClientCapability   something that this client does not offer
+    │   └── UnsupportedProtocolVersion        not in this revision
     ├── ProtocolError               the server broke the protocol
     │   ├── MessageTooLarge         a message past the size limit
-    │   ├── UnsupportedVersion      no protocol version in common
+    │   ├── NoCommonVersion         no protocol version that both speak
     │   ├── UncheckableSchema       no value can be checked against the server's schema
     │   │   └── UnsupportedPattern  for want of an engine that is safe
     │   └── InvalidToolOutput       a result that contradicts the tool's outputSchema
+    ├── RoundsExceeded              the server asked too often, or for too much, within one call
+    ├── InputNotGiven               a call ended because our side refused what its result asked for
     ├── InputRefused                our side refused what a server asked for
     └── SamplingError               a model could not produce a usable message
 
@@ -160,7 +165,7 @@ class Unauthorized(HttpStatusError):
 
 
 class ResourceNotFound(ServerError):
-    """The server has no resource under that URI (-32002 until 2025-11-25)."""
+    """The server has no resource under that URI (-32002 until 2025-11-25, -32602 since)."""
 
 
 class UrlElicitationRequired(ServerError):
@@ -171,6 +176,29 @@ class UrlElicitationRequired(ServerError):
         self.elicitations = elicitations
 
 
+class HeaderMismatch(ServerError):
+    """The server, or something before it, read other HTTP headers than the message calls for (-32020)."""
+
+
+class MissingRequiredClientCapability(ServerError):
+    """The request takes something of the client that this client does not offer (-32021).
+
+    *required_capabilities* is what the server wants, as the client would declare it.
+    """
+
+    def __init__(self, code: int, message: str, data: object, required_capabilities: dict[str, object]) -> None:
+        super().__init__(code, message, data)
+        self.required_capabilities = required_capabilities
+
+
+class UnsupportedProtocolVersion(ServerError):
+    """The server does not serve this request in the revision that we speak (-32022); *supported* are those it names."""
+
+    def __init__(self, code: int, message: str, data: object, supported: list[str]) -> None:
+        super().__init__(code, message, data)
+        self.supported = supported
+
+
 class ProtocolError(McpError):
     """The server broke the protocol: malformed JSON, a wrong shape, a reply to nothing."""
 
@@ -179,8 +207,8 @@ class MessageTooLarge(ProtocolError):
     """A message was larger than `Limits.max_message`."""
 
 
-class UnsupportedVersion(ProtocolError):
-    """The server speaks no protocol version that this client speaks."""
+class NoCommonVersion(ProtocolError):
+    """The server speaks no protocol version that this client speaks, or may speak where it is pinned to one."""
 
 
 class UncheckableSchema(ProtocolError):
@@ -209,6 +237,29 @@ class InvalidToolOutput(ProtocolError):
     def __init__(self, message: str, result: CallToolResult) -> None:
         super().__init__(message)
         self.result = result
+
+
+class RoundsExceeded(McpError):
+    """Within one call the server asked for input too often, or for too much; *limit* is the name in `Limits`."""
+
+    def __init__(self, message: str, limit: str) -> None:
+        super().__init__(f"{message} (Limits.{limit})")
+        self.limit = limit
+
+
+class InputNotGiven(McpError):
+    """The server wanted input before it would finish a call, and our side gave none. The call has ended.
+
+    *key* is the server's name for the input, *method* what it asked for, such as
+    ``sampling/createMessage``. ``__cause__`` is why: what your handler raised, or the
+    `InputRefused` of a rule or a user. The server is told nothing (2026-07-28,
+    client/sampling: Error Handling).
+    """
+
+    def __init__(self, message: str, *, key: str, method: str) -> None:
+        super().__init__(message)
+        self.key = key
+        self.method = method
 
 
 class InputRefused(McpError):

@@ -42,6 +42,21 @@ class Limits:
     max_pages: int = 1000
     """Pages of one list; a server that never ends its list ends here."""
 
+    max_rounds: int = 100
+    """Rounds of input within one call (revision 2026-07-28): each turn of a server's tool loop is one."""
+
+    max_idle_rounds: int = 3
+    """Rounds in a row in which a server asks for nothing and only wants to be called again."""
+
+    max_inputs_per_round: int = 64
+    """Inputs that one result may ask for."""
+
+    max_inputs: int = 500
+    """Inputs that one call may ask for in all its rounds."""
+
+    max_cache: int = 16 * MiB
+    """Results kept for as long as the server calls them fresh (revision 2026-07-28); the oldest make room."""
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value, least = getattr(self, field.name), 1 if field.name.startswith("max_") else 0

@@ -10,14 +10,26 @@ import pytest
 
 from mcp_host.testing import ScriptedPeer
 from tests import spec
+from tests.client.support import HANDSHAKE, STATELESS, Era
+
+
+@pytest.fixture(params=[HANDSHAKE, STATELESS], ids=lambda era: era.version)
+def era(request: pytest.FixtureRequest) -> Era:
+    """For what holds in both eras: the test is run in each."""
+    assert isinstance(request.param, Era)
+    return request.param
 
 
 class Overheard:
-    """What one peer heard, each message with the revision that was agreed on by then."""
+    """What one peer heard, each message with the revision it says it is in, or else that was agreed on by then."""
 
     def __init__(self) -> None:
         self.revision = "2025-11-25"
         self.messages: list[tuple[str, dict[str, Any]]] = []
+
+    def add(self, message: dict[str, Any]) -> None:
+        meta = message.get("params", {}).get("_meta", {})
+        self.messages.append((meta.get("io.modelcontextprotocol/protocolVersion", self.revision), message))
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +46,16 @@ def everything_said_is_valid(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return await receive(peer, method)
         finally:
             overheard = peers.setdefault(id(peer), Overheard())
-            overheard.messages += [(overheard.revision, message) for message in peer.heard[before:]]
+            for message in peer.heard[before:]:
+                overheard.add(message)
 
     async def note_revision(peer: ScriptedPeer, message: dict[str, Any]) -> None:
         result = message.get("result")
         if isinstance(result, dict) and result.get("protocolVersion") in spec.REVISIONS:
             peers.setdefault(id(peer), Overheard()).revision = result["protocolVersion"]
+        if isinstance(result, dict) and STATELESS.version in result.get("supportedVersions", ()):
+            # of what bears no version: notifications
+            peers.setdefault(id(peer), Overheard()).revision = STATELESS.version
         await send(peer, message)
 
     monkeypatch.setattr(ScriptedPeer, "receive", overhear)

@@ -1,11 +1,15 @@
-"""What the client's tests share: shapes of messages, and a sampling registration that answers."""
+"""What the client's tests share: shapes of messages, both eras, and a sampling registration that answers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from mcp_host import Sampling, SamplingRequest, always
+from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, TextContent
+from mcp_host.version import __version__
 
 TOOLS: dict[str, Any] = {"tools": {}}
 INFO = {"name": "s", "version": "0"}
@@ -13,6 +17,50 @@ EMPTY: dict[str, Any] = {"content": []}
 QUESTION = {"messages": [{"role": "user", "content": {"type": "text", "text": "capital?"}}], "maxTokens": 5}
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
 PARIS = {"role": "assistant", "content": {"type": "text", "text": "Paris"}, "model": "m", "stopReason": "endTurn"}
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "mcp-host", "version": __version__},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """How a test's peer speaks, where the test is of what holds however it does. The client finds it out by itself."""
+
+    version: str
+    opening: tuple[str, ...]
+    """What the client says before it says anything of the test's."""
+    opening_again: tuple[str, ...]
+    """What it says on its next connection, now that it knows the server."""
+    first_id: int
+    """What its first request bears after that."""
+    meta: Mapping[str, Any]
+    """What each request says of a client that can do nothing for the server."""
+
+    async def open(self, peer: ScriptedPeer, capabilities: Mapping[str, Any] = TOOLS, **said: Any) -> None:
+        """Answer the client's opening. What follows can be written as in 2025: to a result, `resultType` is optional."""
+        if self.meta:
+            await peer.be_discovered(capabilities=capabilities, **said)
+        else:
+            await peer.shake_hands(capabilities=capabilities, **said)
+
+    def said_to(self, peer: ScriptedPeer) -> list[dict[str, Any]]:
+        """What the client has said once it had opened its only connection, as it should."""
+        opening, said = peer.heard[: len(self.opening)], peer.heard[len(self.opening) :]
+        assert [message["method"] for message in opening] == list(self.opening)
+        return said
+
+    def dressed(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """A request's *params* as they are sent."""
+        return {**params, "_meta": {**params.get("_meta", {}), **self.meta}} if self.meta else dict(params)
+
+
+DISCOVER = "server/discover"
+SHAKING_HANDS = ("initialize", "notifications/initialized")
+
+HANDSHAKE = Era("2025-11-25", opening=(DISCOVER, *SHAKING_HANDS), opening_again=SHAKING_HANDS, first_id=3, meta={})
+STATELESS = Era("2026-07-28", opening=(DISCOVER,), opening_again=(DISCOVER,), first_id=2, meta=META)
 
 
 def text(value: str) -> TextContent:

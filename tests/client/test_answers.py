@@ -1,4 +1,4 @@
-"""What the server asks of us, and what it hears in return."""
+"""What a server of the handshake revisions asks of us, and what it hears in return."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.codes import CALL_ENDED
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams, ToolUseContent
-from tests.client.support import ADD, EMPTY, INFO, PARIS, QUESTION, TOOLS, sampling, text
+from tests.client.support import ADD, EMPTY, INFO, PARIS, QUESTION, TOOLS, Era, sampling, text
 
 
 class Asking(ScriptedPeer):
@@ -36,7 +36,7 @@ class Asking(ScriptedPeer):
 
 async def asked(peer: Asking, **registered: Any) -> dict[str, Any]:
     with anyio.fail_after(5):
-        async with Client(peer, **registered) as client:
+        async with Client(peer, era="legacy", **registered) as client:
             await client.call_tool("geo")
     return peer.answer
 
@@ -146,7 +146,7 @@ async def test_a_ping_is_answered_at_any_time() -> None:
 
     answers: list[dict[str, Any]] = []
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)):
+        async with Client(ScriptedPeer(script), era="legacy"):
             await anyio.wait_all_tasks_blocked()
 
     assert [answer["result"] for answer in answers] == [{}, {}]
@@ -163,7 +163,7 @@ async def test_a_request_before_the_handshake_is_done_is_kept_and_answered_then(
 
     answers: list[dict[str, Any]] = []
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), sampling=sampling()):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling()):
             await anyio.wait_all_tasks_blocked()
 
     assert answers == [PARIS]
@@ -186,7 +186,7 @@ async def test_a_request_we_cannot_take_is_answered_with_the_right_code(raw: byt
 
     answers: list[dict[str, Any]] = []
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), sampling=sampling()):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling()):
             await anyio.wait_all_tasks_blocked()
 
     assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [("q", code)]
@@ -215,7 +215,7 @@ async def test_the_server_may_cancel_what_it_asked_and_then_hears_nothing() -> N
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling(with_tools=model)) as client:
+        async with Client(peer, era="legacy", sampling=sampling(with_tools=model)) as client:
             await client.call_tool("geo")
             await anyio.wait_all_tasks_blocked()
 
@@ -240,7 +240,7 @@ async def test_when_a_call_ends_what_it_caused_is_cancelled_and_answered() -> No
         raise AssertionError
 
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), sampling=sampling(with_tools=model)) as client:
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
             await client.call_tool("geo")
             await anyio.wait_all_tasks_blocked()
 
@@ -269,7 +269,7 @@ async def test_a_second_request_under_an_id_in_use_is_refused_and_the_first_goes
         return request.reply("Paris", model="m")
 
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), sampling=sampling(with_tools=model)) as client:
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
             await client.call_tool("geo")
 
     assert len(asked_times) == 1
@@ -285,7 +285,7 @@ async def test_the_silence_of_a_server_that_waits_for_us_is_not_held_against_it(
 
     peer = Asking("sampling/createMessage", QUESTION)
     with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling(with_tools=model)) as client:
+        async with Client(peer, era="legacy", sampling=sampling(with_tools=model)) as client:
             await client.call_tool("geo", timeout=0.15)
 
     assert peer.answer == {"result": PARIS}
@@ -303,7 +303,7 @@ async def test_a_flood_of_requests_is_held_to_its_bound_and_counted() -> None:
 
     with anyio.fail_after(5):
         async with Client(
-            ScriptedPeer(script), sampling=sampling(with_tools=model), limits=Limits(max_answers=5)
+            ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_answers=5)
         ) as client:
             await anyio.wait_all_tasks_blocked()
 
@@ -363,15 +363,15 @@ async def test_what_came_too_early_is_kept_up_to_a_bound() -> None:
 
     seen: list[object] = []
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), on_log=on_log):
+        async with Client(ScriptedPeer(script), era="legacy", on_log=on_log):
             await anyio.wait_all_tasks_blocked()
 
     assert seen == list(range(MAX_EARLY))
 
 
-async def test_an_error_without_an_id_is_nobodys_when_several_calls_wait() -> None:
+async def test_an_error_without_an_id_is_nobodys_when_several_calls_wait(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         calls = [await peer.receive("tools/call") for _ in range(2)]
         await peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "what?"}})
         for call in calls:
@@ -393,7 +393,7 @@ async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):
-        async with Client(peer, limits=Limits(max_answers=5)) as client:
+        async with Client(peer, era="legacy", limits=Limits(max_answers=5)) as client:
             await anyio.wait_all_tasks_blocked()
 
             assert client.counters == {"dropped answers": 15}

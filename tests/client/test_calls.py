@@ -23,39 +23,41 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, ProgressNotificationParams, TextContent
-from tests.client.support import EMPTY, TOOLS
+from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era
 
 
-def answering(*results: dict[str, object]) -> ScriptedPeer:
+def answering(era: Era, *results: dict[str, object]) -> ScriptedPeer:
     """A peer that answers tool calls with *results*, one after the other."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         for result in results:
             await peer.reply(await peer.receive("tools/call"), result)
 
     return ScriptedPeer(script)
 
 
-async def test_a_call_says_what_was_meant_and_returns_what_was_answered() -> None:
-    peer = answering({"content": [{"type": "text", "text": "hi"}], "isError": False})
+async def test_a_call_says_what_was_meant_and_returns_what_was_answered(era: Era) -> None:
+    peer = answering(era, {"content": [{"type": "text", "text": "hi"}], "isError": False})
 
     with anyio.fail_after(5):
         async with Client(peer) as client:
             result = await client.call_tool("echo", {"text": "hi"}, meta={"trace": "7"})
 
     assert result == CallToolResult(content=[TextContent(text="hi")], is_error=False)
-    assert peer.heard[-1] == {
-        "jsonrpc": "2.0",
-        "id": 2,
-        "method": "tools/call",
-        "params": {"name": "echo", "arguments": {"text": "hi"}, "_meta": {"trace": "7"}},
-    }
+    assert era.said_to(peer) == [
+        {
+            "jsonrpc": "2.0",
+            "id": era.first_id,
+            "method": "tools/call",
+            "params": era.dressed({"name": "echo", "arguments": {"text": "hi"}, "_meta": {"trace": "7"}}),
+        }
+    ]
 
 
-async def test_an_error_of_the_server_is_a_server_error() -> None:
+async def test_an_error_of_the_server_is_a_server_error(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         await peer.refuse(await peer.receive("tools/call"), -32602, "no such tool\x1b[2J", {"tool": "x"})
 
     with anyio.fail_after(5):
@@ -68,9 +70,9 @@ async def test_an_error_of_the_server_is_a_server_error() -> None:
     assert str(failure.value) == "no such tool\\x1b[2J (-32602)"
 
 
-async def test_answers_find_their_calls_in_whatever_order_they_come() -> None:
+async def test_answers_find_their_calls_in_whatever_order_they_come(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         calls = [await peer.receive("tools/call") for _ in range(3)]
         for call in reversed(calls):
             await peer.reply(call, {"content": [{"type": "text", "text": call["params"]["name"]}]})
@@ -88,9 +90,9 @@ async def test_answers_find_their_calls_in_whatever_order_they_come() -> None:
     assert answers == {name: [TextContent(text=name)] for name in ("a", "b", "c")}
 
 
-async def test_progress_is_awaited_in_order_before_the_call_returns() -> None:
+async def test_progress_is_awaited_in_order_before_the_call_returns(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         call = await peer.receive("tools/call")
         token = call["params"]["_meta"]["progressToken"]
         for done in (1, 2.5, 3):
@@ -109,9 +111,9 @@ async def test_progress_is_awaited_in_order_before_the_call_returns() -> None:
             assert seen == [1, 2.5, 3]
 
 
-async def test_progress_of_nobody_and_progress_that_is_none_are_counted_and_ignored() -> None:
+async def test_progress_of_nobody_and_progress_that_is_none_are_counted_and_ignored(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         call = await peer.receive("tools/call")
         token = call["params"]["_meta"]["progressToken"]
         for params in (
@@ -137,11 +139,11 @@ async def test_progress_of_nobody_and_progress_that_is_none_are_counted_and_igno
     assert client.counters["progress for nothing"] == 3
 
 
-async def test_a_slow_callback_gets_the_newest_progress_though_not_all_of_it() -> None:
+async def test_a_slow_callback_gets_the_newest_progress_though_not_all_of_it(era: Era) -> None:
     reports = MAX_REPORTS + 500
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         call = await peer.receive("tools/call")
         token = call["params"]["_meta"]["progressToken"]
         for done in range(reports):
@@ -167,8 +169,8 @@ async def test_a_slow_callback_gets_the_newest_progress_though_not_all_of_it() -
     assert seen[-1] == reports - 1
 
 
-async def test_a_silent_server_ends_the_call_and_hears_so() -> None:
-    peer = answering()
+async def test_a_silent_server_ends_the_call_and_hears_so(era: Era) -> None:
+    peer = answering(era)
 
     with anyio.fail_after(5):
         async with Client(peer) as client:
@@ -184,9 +186,9 @@ async def test_a_silent_server_ends_the_call_and_hears_so() -> None:
     assert isinstance(RequestTimeout(""), TimeoutError)
 
 
-async def test_the_total_timeout_holds_whatever_the_server_reports() -> None:
+async def test_the_total_timeout_holds_whatever_the_server_reports(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         call = await peer.receive("tools/call")
         token = call["params"]["_meta"]["progressToken"]
         while True:
@@ -202,9 +204,9 @@ async def test_the_total_timeout_holds_whatever_the_server_reports() -> None:
                 await client.call_tool("busy", timeout=math.inf, total_timeout=0.1, on_progress=on_progress)
 
 
-async def test_a_cancelled_caller_is_announced_and_the_connection_lives() -> None:
+async def test_a_cancelled_caller_is_announced_and_the_connection_lives(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         first = await peer.receive("tools/call")
         await peer.receive("notifications/cancelled")
         await peer.reply(first, EMPTY)  # late: it must not be taken for the next answer
@@ -223,9 +225,9 @@ async def test_a_cancelled_caller_is_announced_and_the_connection_lives() -> Non
     assert client.counters["answers to nothing"] == 1
 
 
-async def test_the_callers_own_error_in_a_callback_arrives_bare_and_is_announced() -> None:
+async def test_the_callers_own_error_in_a_callback_arrives_bare_and_is_announced(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         call = await peer.receive("tools/call")
         token = call["params"]["_meta"]["progressToken"]
         await peer.tell("notifications/progress", {"progressToken": token, "progress": 1})
@@ -247,16 +249,16 @@ async def test_the_callers_own_error_in_a_callback_arrives_bare_and_is_announced
 @pytest.mark.parametrize(
     ("raw", "error", "words"),
     [
-        (b'{"jsonrpc":"2.0","id":2,"result":[]}', ProtocolError, "result is not an object"),
-        (b'{"jsonrpc":"2.0","id":2}', ProtocolError, "neither result nor error"),
-        (b'{"id":2,"result":{}}', ProtocolError, "jsonrpc"),
-        (b'{"jsonrpc":"2.0","id":2,"result":{"x":"\xff"}}', ProtocolError, "not JSON"),
-        (b'{"jsonrpc":"2.0","id":2,"result":{"x":' + b"[" * 5000 + b"]" * 5000 + b"}}", ProtocolError, "not JSON"),
-        (b'{"jsonrpc":"2.0","id":2,"error":{"code":1}}', ProtocolError, "not an error object"),
-        (b'{"jsonrpc":"2.0","id":2,"result":{"content":5}}', ProtocolError, "malformed CallToolResult: content"),
+        (b'{"jsonrpc":"2.0","id":ID,"result":[]}', ProtocolError, "result is not an object"),
+        (b'{"jsonrpc":"2.0","id":ID}', ProtocolError, "neither result nor error"),
+        (b'{"id":ID,"result":{}}', ProtocolError, "jsonrpc"),
+        (b'{"jsonrpc":"2.0","id":ID,"result":{"x":"\xff"}}', ProtocolError, "not JSON"),
+        (b'{"jsonrpc":"2.0","id":ID,"result":{"x":' + b"[" * 5000 + b"]" * 5000 + b"}}", ProtocolError, "not JSON"),
+        (b'{"jsonrpc":"2.0","id":ID,"error":{"code":1}}', ProtocolError, "not an error object"),
+        (b'{"jsonrpc":"2.0","id":ID,"result":{"content":5}}', ProtocolError, "malformed CallToolResult: content"),
         (b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}', ServerError, "what"),
-        (b'{"jsonrpc":"2.0","id":2,"result":{"x":"' + b"y" * 20_000 + b'"}}', MessageTooLarge, "Limits.max_message"),
-        (b'{"result":{"x":"' + b"y" * 20_000 + b'"},"jsonrpc":"2.0","id":2}', MessageTooLarge, "Limits.max_message"),
+        (b'{"jsonrpc":"2.0","id":ID,"result":{"x":"' + b"y" * 20_000 + b'"}}', MessageTooLarge, "Limits.max_message"),
+        (b'{"result":{"x":"' + b"y" * 20_000 + b'"},"jsonrpc":"2.0","id":ID}', MessageTooLarge, "Limits.max_message"),
     ],
     ids=[
         "list",
@@ -272,12 +274,12 @@ async def test_the_callers_own_error_in_a_callback_arrives_bare_and_is_announced
     ],
 )
 async def test_a_broken_answer_fails_its_call_at_once_and_no_other(
-    raw: bytes, error: type[Exception], words: str
+    era: Era, raw: bytes, error: type[Exception], words: str
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
-        await peer.receive("tools/call")
-        await peer.send_raw(raw)
+        await era.open(peer)
+        call = await peer.receive("tools/call")
+        await peer.send_raw(raw.replace(b"ID", b"%d" % call["id"]))
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     with anyio.fail_after(5):
@@ -287,21 +289,21 @@ async def test_a_broken_answer_fails_its_call_at_once_and_no_other(
             assert (await client.call_tool("whole")).content == []
 
 
-@pytest.mark.parametrize("id", ['"2"', "2.0"], ids=["text", "float"])
-async def test_an_id_that_came_back_in_another_spelling_is_still_ours(id: str) -> None:
+@pytest.mark.parametrize("spelling", [b'"%d"', b"%d.0"], ids=["text", "float"])
+async def test_an_id_that_came_back_in_another_spelling_is_still_ours(era: Era, spelling: bytes) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
-        await peer.receive("tools/call")
-        await peer.send_raw(b'{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}' % id.encode())
+        await era.open(peer)
+        call = await peer.receive("tools/call")
+        await peer.send_raw(b'{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}' % (spelling % call["id"]))
 
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script)) as client:
             assert (await client.call_tool("x")).content == []
 
 
-async def test_answers_to_nothing_are_counted_and_harm_nobody() -> None:
+async def test_answers_to_nothing_are_counted_and_harm_nobody(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         call = await peer.receive("tools/call")
         await peer.reply({"id": 77}, EMPTY)
         await peer.reply({"id": "x"}, EMPTY)
@@ -326,16 +328,16 @@ async def test_a_batch_of_answers_answers_each_call() -> None:
         await peer.send_raw(b"[" + b",".join(answers) + b"]")
 
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+        async with Client(ScriptedPeer(script), era="legacy") as client, anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "a")
             tasks.start_soon(client.call_tool, "b")
 
 
 async def test_what_was_not_advertised_is_not_asked() -> None:
-    peer = answering()
+    peer = answering(HANDSHAKE)
 
     with anyio.fail_after(5):
-        async with Client(peer) as client:
+        async with Client(peer, era="legacy") as client:
             with pytest.raises(NotAdvertised, match=r"did not advertise resources\.subscribe"):
                 await client.subscribe_resource("file:///x")
             with pytest.raises(NotAdvertised, match="did not advertise prompts"):
@@ -344,8 +346,8 @@ async def test_what_was_not_advertised_is_not_asked() -> None:
     assert [message["method"] for message in peer.heard] == ["initialize", "notifications/initialized"]
 
 
-async def test_calls_before_connecting_and_after_closing_say_so() -> None:
-    client = Client(answering())
+async def test_calls_before_connecting_and_after_closing_say_so(era: Era) -> None:
+    client = Client(answering(era))
     with pytest.raises(NotConnected):
         await client.call_tool("x")
     with anyio.fail_after(5):
@@ -355,8 +357,8 @@ async def test_calls_before_connecting_and_after_closing_say_so() -> None:
             await client.call_tool("x")
 
 
-async def test_arguments_that_are_not_json_are_the_callers_error_and_nothing_is_sent() -> None:
-    peer = answering(EMPTY)
+async def test_arguments_that_are_not_json_are_the_callers_error_and_nothing_is_sent(era: Era) -> None:
+    peer = answering(era, EMPTY)
 
     with anyio.fail_after(5):
         async with Client(peer) as client:
@@ -364,12 +366,12 @@ async def test_arguments_that_are_not_json_are_the_callers_error_and_nothing_is_
                 await client.call_tool("x", {"a": float("nan")})
             await client.call_tool("y")
 
-    assert [message["params"]["name"] for message in peer.heard[2:]] == ["y"]
+    assert [message["params"]["name"] for message in era.said_to(peer)] == ["y"]
 
 
-async def test_a_server_that_ends_ends_every_call_that_waits_for_it() -> None:
+async def test_a_server_that_ends_ends_every_call_that_waits_for_it(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         for _ in range(2):
             await peer.receive("tools/call")
         await peer.hang_up()

@@ -21,35 +21,43 @@ from mcp_host.errors import (
     ConnectionClosed,
     ConnectTimeout,
     HttpStatusError,
+    NoCommonVersion,
     NotConnected,
     ProtocolError,
     ServerError,
-    UnsupportedVersion,
 )
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.memory import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.transports.stdio import Stdio
 from mcp_host.types import CreateMessageResult, Implementation, PromptReference
-from tests.client.support import EMPTY, INFO, QUESTION, TOOLS, sampling, say_paris
+from tests.client.support import EMPTY, HANDSHAKE, INFO, QUESTION, TOOLS, Era, sampling, say_paris
 from tests.transports.children import python, running
 
 
-def echo() -> ScriptedPeer:
+def echo(era: Era) -> ScriptedPeer:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS, instructions="be kind")
+        await era.open(peer, instructions="be kind")
         while True:
             await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     return ScriptedPeer(script)
 
 
+FIRST = {"auto": "server/discover", "legacy": "initialize", "modern": "server/discover"}
+"""What a client says first, by what it may speak."""
+
+
 async def test_the_handshake_says_who_we_are_and_what_we_answer() -> None:
-    peer = echo()
+    peer = echo(HANDSHAKE)
 
     with anyio.fail_after(5):
         async with Client(
-            peer, sampling=sampling(), roots=[], client_info=Implementation(name="ide", version="3")
+            peer,
+            era="legacy",
+            sampling=sampling(),
+            roots=[],
+            client_info=Implementation(name="ide", version="3"),
         ) as client:
             assert client.protocol_version == "2025-11-25"
             assert client.server_info.name == "the scripted peer"
@@ -73,8 +81,8 @@ async def test_the_handshake_says_who_we_are_and_what_we_answer() -> None:
     ]
 
 
-async def test_clients_close_in_the_order_they_came_from_a_task_that_did_not_bring_them() -> None:
-    first, second = Client(echo()), Client(echo())
+async def test_clients_close_in_the_order_they_came_from_a_task_that_did_not_bring_them(era: Era) -> None:
+    first, second = Client(echo(era)), Client(echo(era))
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -86,8 +94,8 @@ async def test_clients_close_in_the_order_they_came_from_a_task_that_did_not_bri
         await second.aclose()
 
 
-async def test_connecting_and_closing_may_be_done_more_than_once() -> None:
-    peer = echo()
+async def test_connecting_and_closing_may_be_done_more_than_once(era: Era) -> None:
+    peer = echo(era)
     client = Client(peer)
 
     with anyio.fail_after(5):
@@ -102,19 +110,24 @@ async def test_connecting_and_closing_may_be_done_more_than_once() -> None:
         await client.call_tool("two")
         await client.aclose()
 
-    assert [message["method"] for message in peer.heard if "id" in message] == ["initialize", "tools/call"] * 2
+    assert [message["method"] for message in peer.heard] == [
+        *era.opening,
+        "tools/call",
+        *era.opening_again,
+        "tools/call",
+    ]
 
 
-async def test_an_error_in_the_callers_own_block_arrives_bare() -> None:
+async def test_an_error_in_the_callers_own_block_arrives_bare(era: Era) -> None:
     with anyio.fail_after(5):
         with pytest.raises(ValueError, match="mine"):
-            async with Client(echo()):
+            async with Client(echo(era)):
                 raise ValueError("mine")
 
 
-async def test_closing_ends_the_calls_in_flight() -> None:
+async def test_closing_ends_the_calls_in_flight(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
 
     async def call() -> None:
         with pytest.raises(ConnectionClosed, match="the client was closed"):
@@ -134,16 +147,19 @@ async def test_closing_ends_the_calls_in_flight() -> None:
 
 
 @pytest.mark.parametrize("answers", [{}, {"sampling": sampling()}], ids=["no sampling", "sampling with tools"])
-async def test_closing_while_another_task_connects_ends_the_connecting(answers: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("era", "first"), FIRST.items())
+async def test_closing_while_another_task_connects_ends_the_connecting(
+    era: str, first: str, answers: dict[str, Any]
+) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.receive("initialize")
+        await peer.receive(first)
 
     async def connect() -> None:
         with pytest.raises(ConnectionClosed, match="closed while it was being opened"):
             await client.connect()
 
     peer = ScriptedPeer(script)
-    client = Client(peer, **answers)
+    client = Client(peer, era=era, **answers)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(connect)
@@ -152,15 +168,16 @@ async def test_closing_while_another_task_connects_ends_the_connecting(answers: 
 
     with pytest.raises(NotConnected):
         await client.call_tool("x")
-    assert [message["method"] for message in peer.heard] == ["initialize"]
+    assert [message["method"] for message in peer.heard] == [first]
     assert client.warnings == []
 
 
-async def test_a_cancelled_connect_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize(("era", "first"), FIRST.items())
+async def test_a_cancelled_connect_leaves_nothing_behind(era: str, first: str) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.receive("initialize")
+        await peer.receive(first)
 
-    client = Client(ScriptedPeer(script))
+    client = Client(ScriptedPeer(script), era=era)
     with anyio.move_on_after(0.05):
         await client.connect()
 
@@ -168,23 +185,24 @@ async def test_a_cancelled_connect_leaves_nothing_behind() -> None:
     await client.aclose()
 
 
-async def test_a_server_that_never_answers_the_handshake_costs_one_bounded_wait() -> None:
+@pytest.mark.parametrize(("era", "first"), FIRST.items())
+async def test_a_server_that_never_answers_the_first_request_costs_one_bounded_wait(era: str, first: str) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.receive("initialize")
+        await peer.receive(first)
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):
         with pytest.raises(ConnectTimeout, match=r"did not finish the handshake within 0\.05 s"):
-            await Client(peer, limits=Limits(connect_timeout=0.05)).connect()
+            await Client(peer, era=era, limits=Limits(connect_timeout=0.05)).connect()
 
-    # "The initialize request MUST NOT be cancelled by clients"
-    assert [message["method"] for message in peer.heard] == ["initialize"]
+    # "The initialize request MUST NOT be cancelled by clients", and nothing but the probe may come before it
+    assert [message["method"] for message in peer.heard] == [first]
 
 
 @pytest.mark.parametrize(
     ("result", "error", "words"),
     [
-        ({"protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": INFO}, UnsupportedVersion, "1999-01-01"),
+        ({"protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": INFO}, NoCommonVersion, "1999-01-01"),
         ({"capabilities": {}, "serverInfo": INFO}, ProtocolError, "malformed InitializeResult: protocolVersion"),
         ({"protocolVersion": "2025-11-25", "serverInfo": INFO}, ProtocolError, "capabilities"),
         ({"protocolVersion": "2025-11-25", "capabilities": {}}, ProtocolError, "serverInfo"),
@@ -195,7 +213,7 @@ async def test_a_handshake_gone_wrong_says_how(result: dict[str, Any], error: ty
     async def script(peer: ScriptedPeer) -> None:
         await peer.reply(await peer.receive("initialize"), result)
 
-    client = Client(ScriptedPeer(script))
+    client = Client(ScriptedPeer(script), era="legacy")
     with anyio.fail_after(5):
         with pytest.raises(error, match=words):
             await client.connect()
@@ -207,7 +225,7 @@ async def test_a_server_that_refuses_the_handshake_is_a_server_error() -> None:
         await peer.refuse(await peer.receive("initialize"), -32000, "closed on Sundays")
 
     with anyio.fail_after(5), pytest.raises(ServerError, match="closed on Sundays"):
-        await Client(ScriptedPeer(script)).connect()
+        await Client(ScriptedPeer(script), era="legacy").connect()
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])
@@ -217,7 +235,7 @@ async def test_every_handshake_revision_is_spoken(version: str) -> None:
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), sampling=sampling()) as client:
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling()) as client:
             assert client.protocol_version == version
             assert client.sampling_mode == ("with_tools" if version == "2025-11-25" else "basic")
             await client.call_tool("x")
@@ -232,7 +250,7 @@ async def test_a_version_that_the_server_names_in_its_refusal_is_tried() -> None
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):
-        async with Client(peer) as client:
+        async with Client(peer, era="legacy") as client:
             assert client.protocol_version == "2025-03-26"
 
 
@@ -245,7 +263,7 @@ async def test_a_server_too_strict_for_sampling_tools_is_tried_once_more_without
             await peer.reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO})
 
     peer = ScriptedPeer(script)
-    client = Client(peer, sampling=sampling())
+    client = Client(peer, era="legacy", sampling=sampling())
     with anyio.fail_after(5):
         async with client:
             assert client.sampling_mode == "basic"
@@ -264,7 +282,7 @@ async def test_a_server_that_dies_of_sampling_tools_is_started_once_more_without
             return
         await peer.reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO})
 
-    client = Client(ScriptedPeer(script), sampling=sampling())
+    client = Client(ScriptedPeer(script), era="legacy", sampling=sampling())
     with anyio.fail_after(5):
         for _ in range(2):  # the second time it is known, and not tried again
             async with client:
@@ -279,27 +297,49 @@ async def test_when_the_tools_were_not_the_reason_the_first_error_stands() -> No
         with_tools = "tools" in request["params"]["capabilities"]["sampling"]
         await peer.refuse(request, -32000, "first" if with_tools else "second")
 
-    client = Client(ScriptedPeer(script), sampling=sampling())
+    client = Client(ScriptedPeer(script), era="legacy", sampling=sampling())
     with anyio.fail_after(5), pytest.raises(ServerError, match="first"):
         await client.connect()
     assert client.warnings == []
 
 
-@pytest.mark.parametrize(("status", "handshakes"), [(400, 2), (500, 2), (401, 1), (404, 1), (503, 1)])
-async def test_only_what_a_strict_server_might_say_by_http_is_tried_again(status: int, handshakes: int) -> None:
+PROBED = ["server/discover"]
+SHAKEN = ["initialize"]
+
+
+@pytest.mark.parametrize(
+    ("era", "status", "posts"),
+    [
+        ("legacy", 400, SHAKEN * 2),
+        ("legacy", 500, SHAKEN * 2),
+        ("legacy", 401, SHAKEN),
+        ("legacy", 404, SHAKEN),
+        ("legacy", 503, SHAKEN),
+        ("auto", 400, (PROBED + SHAKEN) * 2),
+        ("auto", 500, PROBED * 2),
+        ("auto", 401, PROBED),
+        ("auto", 404, PROBED + SHAKEN),
+        ("auto", 503, PROBED),
+    ],
+)
+async def test_only_what_a_strict_server_might_say_by_http_is_tried_again(
+    era: str, status: int, posts: list[str]
+) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
-        heard.append(request.method)
-        return httpx.Response(status if request.method == "POST" else 405)
+        if request.method != "POST":
+            return httpx.Response(405)
+        heard.append(json.loads(request.content)["method"])
+        return httpx.Response(status)
 
     heard: list[str] = []
     with anyio.fail_after(5):
         async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
-            client = Client(StreamableHttp("http://mcp.test/mcp", client=http), sampling=sampling())
+            client = Client(StreamableHttp("http://mcp.test/mcp", client=http), era=era, sampling=sampling())
             with pytest.raises(HttpStatusError) as failure:
                 await client.connect()
 
     assert failure.value.status == status
-    assert heard.count("POST") == handshakes
+    assert heard == posts
 
 
 @pytest.mark.parametrize("wrong", [{"timeout": -1}, {"max_message": 0}, {"connect_timeout": float("nan")}])
@@ -323,9 +363,9 @@ async def test_a_server_that_dies_at_once_says_its_code_and_last_words() -> None
     assert (failure.value.exit_code, failure.value.stderr) == (3, "no config")
 
 
-async def test_a_client_whose_server_ended_can_be_connected_again() -> None:
+async def test_a_client_whose_server_ended_can_be_connected_again(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         await peer.receive("tools/call")
         await peer.hang_up()
 
@@ -345,7 +385,7 @@ async def test_when_a_dying_server_did_not_die_of_the_tools_its_first_end_stands
         await peer.hang_up()
 
     peer = ScriptedPeer(script)
-    client = Client(peer, sampling=sampling())
+    client = Client(peer, era="legacy", sampling=sampling())
     with anyio.fail_after(5), pytest.raises(ConnectionClosed, match="has ended"):
         await client.connect()
 
@@ -360,7 +400,7 @@ async def test_completion_of_2024_needs_no_capability_for_there_was_none() -> No
         await peer.reply(await peer.receive("completion/complete"), {"completion": {"values": ["Oslo"]}})
 
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
+        async with Client(ScriptedPeer(script), era="legacy") as client:
             result = await client.complete(PromptReference(name="p"), "city", "O")
 
     assert result.completion.values == ["Oslo"]
@@ -398,7 +438,7 @@ async def test_roots_may_be_replaced_before_there_is_a_connection() -> None:
         answers.append((await peer.ask("roots/list"))["result"])
 
     answers: list[Any] = []
-    client = Client(ScriptedPeer(script), roots=[])
+    client = Client(ScriptedPeer(script), era="legacy", roots=[])
     await client.set_roots(["/tmp"])
     with anyio.fail_after(5):
         async with client:
@@ -419,7 +459,7 @@ async def test_a_callback_may_close_its_own_client() -> None:
             closed.set()
 
     closed = anyio.Event()
-    client = Client(ScriptedPeer(script), on_change=on_change, limits=Limits(close_timeout=60))
+    client = Client(ScriptedPeer(script), era="legacy", on_change=on_change, limits=Limits(close_timeout=60))
     with anyio.fail_after(5):
         await client.connect()
         await closed.wait()
@@ -438,7 +478,9 @@ async def test_a_handler_may_close_its_own_client() -> None:
         await client.aclose()
         raise AssertionError("cancelled by then")
 
-    client = Client(ScriptedPeer(script), sampling=sampling(with_tools=model), limits=Limits(close_timeout=60))
+    client = Client(
+        ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(close_timeout=60)
+    )
     with anyio.fail_after(5):
         await client.connect()
         with pytest.raises(ConnectionClosed, match="the client was closed"):
@@ -486,7 +528,7 @@ async def test_a_handler_that_cannot_be_cancelled_does_not_keep_the_server_alive
     asked, go_on = anyio.Event(), anyio.Event()
     pids: list[int] = []
     server = Stdio([*python(body), json.dumps(QUESTION)], on_stderr=lambda line: pids.append(int(line)))
-    client = Client(server, sampling=sampling(with_tools=model), limits=Limits(close_timeout=1))
+    client = Client(server, era="legacy", sampling=sampling(with_tools=model), limits=Limits(close_timeout=1))
 
     async def call() -> None:
         with pytest.raises(ConnectionClosed):
@@ -503,8 +545,8 @@ async def test_a_handler_that_cannot_be_cancelled_does_not_keep_the_server_alive
 
 
 @pytest.mark.parametrize(("first", "second"), [("asyncio", "trio"), ("trio", "asyncio"), ("asyncio", "asyncio")])
-def test_a_client_left_open_in_one_event_loop_can_be_connected_in_the_next(first: str, second: str) -> None:
-    client = Client(echo())
+def test_a_client_left_open_in_one_event_loop_can_be_connected_in_the_next(era: Era, first: str, second: str) -> None:
+    client = Client(echo(era))
 
     async def leave_open() -> None:
         await client.connect()
@@ -520,22 +562,22 @@ def test_a_client_left_open_in_one_event_loop_can_be_connected_in_the_next(first
     anyio.run(use, backend=second)
 
 
-async def test_a_client_is_not_closed_from_another_event_loop() -> None:
+async def test_a_client_is_not_closed_from_another_event_loop(era: Era) -> None:
     async def close() -> None:
         with pytest.raises(CallerError, match="another event loop"):
             await client.aclose()
 
-    client = Client(echo())
+    client = Client(echo(era))
     with anyio.fail_after(10):
         async with client:
             await anyio.to_thread.run_sync(lambda: anyio.run(close))
             assert (await client.call_tool("x")).content == []
 
 
-async def test_a_client_that_is_dropped_without_being_closed_is_closed_with_a_warning() -> None:
+async def test_a_client_that_is_dropped_without_being_closed_is_closed_with_a_warning(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         try:
-            await peer.shake_hands()
+            await era.open(peer)
             await peer.receive()
         finally:
             gone.set()

@@ -15,7 +15,6 @@ import pytest
 from mcp_host import Client, Sampling, SamplingRequest, StreamableHttp, always
 from mcp_host.errors import ConnectTimeout, HttpStatusError, McpError, RequestTimeout, SessionLost
 from mcp_host.limits import Limits
-from mcp_host.protocol.eras import Legacy
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult
 from tests.client.support import say_paris
@@ -76,7 +75,7 @@ class Forgetful:
 async def connected(server: Forgetful, **options: Any) -> AsyncIterator[Client]:
     async with (
         httpx.AsyncClient(transport=httpx.MockTransport(server)) as http,
-        Client(StreamableHttp(URL, client=http), **options) as client,
+        Client(StreamableHttp(URL, client=http), era="legacy", **options) as client,
     ):
         yield client
 
@@ -198,7 +197,7 @@ async def test_a_registered_handler_serves_the_new_session_too() -> None:
     with anyio.fail_after(20):
         async with server.http() as url:
             sampling = Sampling(with_tools=say_paris, approve=always)
-            async with Client(StreamableHttp(url), sampling=sampling) as client:
+            async with Client(StreamableHttp(url), era="legacy", sampling=sampling) as client:
                 first = await client.call_tool("capital")
                 await server.forget_sessions()
                 second = await client.call_tool("capital")
@@ -237,7 +236,10 @@ async def test_a_handler_of_a_lost_session_is_cancelled() -> None:
     with anyio.fail_after(20):
         async with server.http() as url:
             sampling = Sampling(with_tools=model, approve=always)
-            async with Client(StreamableHttp(url), sampling=sampling) as client, anyio.create_task_group() as tasks:
+            async with (
+                Client(StreamableHttp(url), era="legacy", sampling=sampling) as client,
+                anyio.create_task_group() as tasks,
+            ):
                 tasks.start_soon(ask_and_lose, client)
                 await started.wait()
                 await server.forget_sessions()
@@ -297,24 +299,18 @@ async def test_what_cannot_be_re_established_is_a_warning_and_the_call_goes_on()
     assert "logging/setLevel could not be re-established: not that one" in warning
 
 
-async def test_leaving_a_stream_says_nothing_more_where_that_is_the_cancellation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Not so in the handshake revisions, which say "Disconnection SHOULD NOT be interpreted as cancelling"."""
+async def test_leaving_a_stream_is_not_the_cancellation_so_that_it_is_announced() -> None:
+    """In these revisions "disconnection SHOULD NOT be interpreted as the client cancelling its request"."""
+    server = Forgetful()
 
-    async def cancelled(cancels: bool) -> list[str]:
-        monkeypatch.setattr(Legacy, "disconnect_cancels", cancels)
-        server = Forgetful()
+    with anyio.fail_after(5):
         async with connected(server) as client:
             server.gate = anyio.Event()
             with pytest.raises(RequestTimeout):
                 await client.call_tool("x", timeout=0.05)
             await anyio.wait_all_tasks_blocked()
-        return server.methods(since=2)
 
-    with anyio.fail_after(5):
-        assert await cancelled(False) == ["tools/call", "notifications/cancelled"]
-        assert await cancelled(True) == ["tools/call"]
+    assert server.methods(since=2) == ["tools/call", "notifications/cancelled"]
 
 
 async def test_an_answer_that_cannot_be_delivered_is_counted_and_ends_nothing() -> None:

@@ -20,14 +20,14 @@ from mcp_host.types import (
     ResourceUpdatedNotificationParams,
     ToolListChangedNotification,
 )
-from tests.client.support import EMPTY, TOOLS
+from tests.client.support import EMPTY, HANDSHAKE, Era
 
 
-def telling(*notifications: tuple[str, dict[str, Any]]) -> ScriptedPeer:
+def telling(era: Era, *notifications: tuple[str, dict[str, Any]]) -> ScriptedPeer:
     """A peer that says all this at once, and then answers calls."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         for method, params in notifications:
             await peer.tell(method, params)
         while True:
@@ -50,7 +50,7 @@ async def test_changes_come_typed_and_in_order_and_one_that_waits_already_is_not
         ("notifications/prompts/list_changed", {}),
         ("notifications/resources/list_changed", {}),
     ]
-    peer = telling(*said)
+    peer = telling(HANDSHAKE, *said)
     seen: list[Change] = []
 
     async def on_change(change: Change) -> None:
@@ -59,7 +59,7 @@ async def test_changes_come_typed_and_in_order_and_one_that_waits_already_is_not
 
     all_said = anyio.Event()
     with anyio.fail_after(5):
-        async with Client(peer, on_change=on_change) as client:
+        async with Client(peer, era="legacy", on_change=on_change) as client:
             await anyio.wait_all_tasks_blocked()
             all_said.set()
             await anyio.wait_all_tasks_blocked()
@@ -78,8 +78,8 @@ async def test_changes_come_typed_and_in_order_and_one_that_waits_already_is_not
     assert client.counters == {"coalesced notifications": 2}
 
 
-async def test_log_messages_come_in_order_and_a_malformed_one_is_skipped() -> None:
-    peer = telling(log(1), ("notifications/message", {"level": 5}), log(2))
+async def test_log_messages_come_in_order_and_a_malformed_one_is_skipped(era: Era) -> None:
+    peer = telling(era, log(1), ("notifications/message", {"level": 5}), log(2))
     seen: list[object] = []
 
     async def on_log(message: LoggingMessageNotificationParams) -> None:
@@ -98,7 +98,7 @@ async def test_a_callback_may_call_the_client() -> None:
         results.append((await client.call_tool("x")).content)
 
     results: list[object] = []
-    client = Client(telling(("notifications/tools/list_changed", {})), on_change=on_change)
+    client = Client(telling(HANDSHAKE, ("notifications/tools/list_changed", {})), era="legacy", on_change=on_change)
     with anyio.fail_after(5):
         async with client:
             await anyio.wait_all_tasks_blocked()
@@ -106,14 +106,16 @@ async def test_a_callback_may_call_the_client() -> None:
     assert results == [[]]
 
 
-async def test_a_callback_that_fails_is_logged_and_the_next_message_comes(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_callback_that_fails_is_logged_and_the_next_message_comes(
+    era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
     async def on_log(message: LoggingMessageNotificationParams) -> None:
         seen.append(message.data)
         raise RuntimeError("bug")
 
     seen: list[object] = []
     with anyio.fail_after(5):
-        async with Client(telling(log(1), log(2)), on_log=on_log) as client:
+        async with Client(telling(era, log(1), log(2)), on_log=on_log) as client:
             await anyio.wait_all_tasks_blocked()
             await client.call_tool("x")
 
@@ -122,7 +124,7 @@ async def test_a_callback_that_fails_is_logged_and_the_next_message_comes(caplog
 
 
 async def test_past_the_bound_the_oldest_log_message_gives_way_and_no_change_is_lost() -> None:
-    peer = telling(("notifications/tools/list_changed", {}), *(log(n) for n in range(10)))
+    peer = telling(HANDSHAKE, ("notifications/tools/list_changed", {}), *(log(n) for n in range(10)))
     seen: list[object] = []
 
     async def on_log(message: LoggingMessageNotificationParams) -> None:
@@ -134,7 +136,9 @@ async def test_past_the_bound_the_oldest_log_message_gives_way_and_no_change_is_
 
     all_said = anyio.Event()
     with anyio.fail_after(5):
-        async with Client(peer, on_log=on_log, on_change=on_change, limits=Limits(max_notifications=3)) as client:
+        async with Client(
+            peer, era="legacy", on_log=on_log, on_change=on_change, limits=Limits(max_notifications=3)
+        ) as client:
             await anyio.wait_all_tasks_blocked()
             all_said.set()
             await anyio.wait_all_tasks_blocked()
@@ -149,9 +153,11 @@ async def test_a_completed_url_elicitation_is_announced() -> None:
     async def on_complete(elicitation_id: str) -> None:
         seen.append(elicitation_id)
 
-    peer = telling(("notifications/elicitation/complete", {"elicitationId": "e1"}))
+    peer = telling(HANDSHAKE, ("notifications/elicitation/complete", {"elicitationId": "e1"}))
     with anyio.fail_after(5):
-        async with Client(peer, elicitation=Elicitation(url=None, form=_decline, on_complete=on_complete)):
+        async with Client(
+            peer, era="legacy", elicitation=Elicitation(url=None, form=_decline, on_complete=on_complete)
+        ):
             await anyio.wait_all_tasks_blocked()
 
     assert seen == ["e1"]
@@ -161,10 +167,10 @@ async def _decline(request: Any) -> Any:
     return request.decline()
 
 
-async def test_what_no_callback_wants_costs_nothing_and_breaks_nothing() -> None:
+async def test_what_no_callback_wants_costs_nothing_and_breaks_nothing(era: Era) -> None:
     with anyio.fail_after(5):
         async with Client(
-            telling(log(1), ("notifications/unheard/of", {"x": 1}), ("notifications/cancelled", {}))
+            telling(era, log(1), ("notifications/unheard/of", {"x": 1}), ("notifications/cancelled", {}))
         ) as client:
             assert (await client.call_tool("x")).content == []
 
@@ -172,7 +178,7 @@ async def test_what_no_callback_wants_costs_nothing_and_breaks_nothing() -> None
 
 
 async def test_a_callback_that_awaits_somebody_elses_cancelled_task_ends_nothing(
-    anyio_backend_name: str, caplog: pytest.LogCaptureFixture
+    era: Era, anyio_backend_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """On asyncio that looks just like our own cancellation."""
     if anyio_backend_name != "asyncio":
@@ -186,7 +192,7 @@ async def test_a_callback_that_awaits_somebody_elses_cancelled_task_ends_nothing
 
     seen: list[object] = []
     with anyio.fail_after(5):
-        async with Client(telling(log(1), log(2)), on_log=on_log) as client:
+        async with Client(telling(era, log(1), log(2)), on_log=on_log) as client:
             await anyio.wait_all_tasks_blocked()
             assert client.connected
 
@@ -194,12 +200,14 @@ async def test_a_callback_that_awaits_somebody_elses_cancelled_task_ends_nothing
     assert "the callback for notifications/message failed" in caplog.text
 
 
-async def test_an_error_of_a_call_that_the_callback_made_is_the_callbacks(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_of_a_call_that_the_callback_made_is_the_callbacks(
+    era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
     async def on_log(message: LoggingMessageNotificationParams) -> None:
         raise ProtocolError("from a call of mine")
 
     with anyio.fail_after(5):
-        async with Client(telling(log(1)), on_log=on_log) as client:
+        async with Client(telling(era, log(1)), on_log=on_log) as client:
             await anyio.wait_all_tasks_blocked()
 
     assert client.counters == {}

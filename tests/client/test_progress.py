@@ -9,14 +9,16 @@ from mcp_host import Client
 from mcp_host.errors import ServerError
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
-from tests.client.support import EMPTY, TOOLS
+from tests.client.support import EMPTY, Era
 
 
 @pytest.mark.parametrize("error", [ValueError("mine"), ServerError(5, "of another call")], ids=["any", "one of ours"])
 @pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "after the answer"])
-async def test_what_a_progress_callback_raises_ends_the_call_and_nothing_else(error: Exception, answered: bool) -> None:
+async def test_what_a_progress_callback_raises_ends_the_call_and_nothing_else(
+    era: Era, error: Exception, answered: bool
+) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await era.open(peer)
         call = await peer.receive("tools/call")
         for done in (1, 2):
             await peer.tell("notifications/progress", {"progressToken": call["id"], "progress": done})
@@ -42,5 +44,5 @@ async def test_what_a_progress_callback_raises_ends_the_call_and_nothing_else(er
 
     assert caught.value is error
     assert seen == [1]
-    cancelled = [message for message in peer.heard if message["method"] == "notifications/cancelled"]
-    assert len(cancelled) == (not answered)
+    cancelled = [] if answered else ["notifications/cancelled"]
+    assert [message["method"] for message in era.said_to(peer)] == ["tools/call", *cancelled]

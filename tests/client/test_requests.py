@@ -32,6 +32,7 @@ from mcp_host.types import (
     TextContent,
     Tool,
 )
+from tests.client.support import HANDSHAKE, Era
 
 EVERYTHING: dict[str, Any] = {
     "tools": {},
@@ -42,9 +43,9 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def answering(*results: dict[str, Any]) -> ScriptedPeer:
+def answering(era: Era, *results: dict[str, Any]) -> ScriptedPeer:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=EVERYTHING)
+        await era.open(peer, EVERYTHING)
         for result in results:
             await peer.reply(await peer.receive(), result)
 
@@ -78,8 +79,6 @@ Ask = Callable[[Client], Awaitable[object]]
             {"contents": [{"uri": "a:b", "text": "t"}]},
             ReadResourceResult.from_wire({"contents": [{"uri": "a:b", "text": "t"}]}),
         ),
-        (lambda client: client.subscribe_resource("a:b"), "resources/subscribe", {"uri": "a:b"}, {}, None),
-        (lambda client: client.unsubscribe_resource("a:b"), "resources/unsubscribe", {"uri": "a:b"}, {}, None),
         (
             lambda client: client.list_prompts(),
             "prompts/list",
@@ -119,26 +118,49 @@ Ask = Callable[[Client], Awaitable[object]]
             {"completion": {"values": []}},
             CompleteResult.from_wire({"completion": {"values": []}}),
         ),
-        (lambda client: client.set_log_level("warning"), "logging/setLevel", {"level": "warning"}, {}, None),
-        (lambda client: client.ping(), "ping", {}, {}, None),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_each_request_is_written_and_its_result_read(
-    ask: Ask, method: str, params: dict[str, Any], result: dict[str, Any], value: object
+    era: Era, ask: Ask, method: str, params: dict[str, Any], result: dict[str, Any], value: object
 ) -> None:
-    peer = answering(result)
+    peer = answering(era, result)
 
     with anyio.fail_after(5):
         async with Client(peer) as client:
             answer = await ask(client)
 
     assert answer == value
+    assert era.said_to(peer) == [
+        {"jsonrpc": "2.0", "id": era.first_id, "method": method, "params": era.dressed(params)}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ask", "method", "params"),
+    [
+        (lambda client: client.subscribe_resource("a:b"), "resources/subscribe", {"uri": "a:b"}),
+        (lambda client: client.unsubscribe_resource("a:b"), "resources/unsubscribe", {"uri": "a:b"}),
+        (lambda client: client.set_log_level("warning"), "logging/setLevel", {"level": "warning"}),
+        (lambda client: client.ping(), "ping", {}),
+    ],
+    ids=["subscribe", "unsubscribe", "log-level", "ping"],
+)
+async def test_what_can_only_be_asked_after_a_handshake_is_written_and_has_no_result(
+    ask: Ask, method: str, params: dict[str, Any]
+) -> None:
+    peer = answering(HANDSHAKE, {})
+
+    with anyio.fail_after(5):
+        async with Client(peer, era="legacy") as client:
+            assert await ask(client) is None
+
     assert peer.heard[2:] == [{"jsonrpc": "2.0", "id": 2, "method": method, "params": params}]
 
 
-async def test_a_list_is_followed_through_all_its_pages() -> None:
+async def test_a_list_is_followed_through_all_its_pages(era: Era) -> None:
     peer = answering(
+        era,
         {"tools": [{"name": "a", "inputSchema": {}}], "nextCursor": ""},
         {"tools": [{"name": "b", "inputSchema": {}}], "nextCursor": "2"},
         {"tools": []},
@@ -149,7 +171,9 @@ async def test_a_list_is_followed_through_all_its_pages() -> None:
             tools = await client.list_tools()
 
     assert tools == [Tool(name="a", input_schema={}), Tool(name="b", input_schema={})]
-    assert [message["params"] for message in peer.heard[2:]] == [{}, {"cursor": ""}, {"cursor": "2"}]
+    assert [message["params"] for message in era.said_to(peer)] == [
+        era.dressed(params) for params in ({}, {"cursor": ""}, {"cursor": "2"})
+    ]
 
 
 @pytest.mark.parametrize(
@@ -162,11 +186,11 @@ async def test_a_list_is_followed_through_all_its_pages() -> None:
     ],
     ids=["circle", "empty", "number", "endless"],
 )
-async def test_a_list_that_leads_nowhere_ends_with_what_was_read(cursors: list[object], words: str) -> None:
+async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era, cursors: list[object], words: str) -> None:
     pages = [{"tools": [{"name": f"t{n}", "inputSchema": {}}], "nextCursor": c} for n, c in enumerate(cursors)]
 
     with anyio.fail_after(5):
-        async with Client(answering(*pages), limits=Limits(max_pages=3)) as client:
+        async with Client(answering(era, *pages), limits=Limits(max_pages=3)) as client:
             tools = await client.list_tools()
             (warning,) = client.warnings
 
@@ -174,21 +198,21 @@ async def test_a_list_that_leads_nowhere_ends_with_what_was_read(cursors: list[o
     assert words in warning
 
 
-async def test_a_page_without_its_list_is_no_page() -> None:
+async def test_a_page_without_its_list_is_no_page(era: Era) -> None:
     with anyio.fail_after(5):
-        async with Client(answering({"tools": {}})) as client:
+        async with Client(answering(era, {"tools": {}})) as client:
             with pytest.raises(ProtocolError, match="has no list 'tools'"):
                 await client.list_tools()
 
 
-async def test_a_schema_that_nests_deeply_hides_no_other_tool() -> None:
+async def test_a_schema_that_nests_deeply_hides_no_other_tool(era: Era) -> None:
     schema: dict[str, Any] = {}
     for _ in range(150):
         schema = {"properties": {"a": schema}}
     listed = [{"name": "deep", "inputSchema": {}, "outputSchema": schema}, {"name": "plain", "inputSchema": {}}]
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=EVERYTHING)
+        await era.open(peer, EVERYTHING)
         request = await peer.receive("tools/list")
         answer = {"jsonrpc": "2.0", "id": request["id"], "result": {"tools": listed}}
         await peer.send_raw(json.dumps(answer).encode())
@@ -212,21 +236,21 @@ async def test_a_schema_that_nests_deeply_hides_no_other_tool() -> None:
     ],
     ids=["tool", "arguments", "uri", "prompt-argument", "prompt-arguments"],
 )
-async def test_arguments_of_the_wrong_type_are_refused_and_not_sent(ask: Ask) -> None:
-    peer = answering()
+async def test_arguments_of_the_wrong_type_are_refused_and_not_sent(era: Era, ask: Ask) -> None:
+    peer = answering(era)
 
     with anyio.fail_after(5):
         async with Client(peer) as client:
             with pytest.raises(TypeError):
                 await ask(client)
             with pytest.raises(ValueError, match="not negative"):
-                await client.ping(timeout=-1)
+                await client.list_tools(timeout=-1)
 
-    assert len(peer.heard) == 2
+    assert era.said_to(peer) == []
 
 
-async def test_one_malformed_tool_hides_no_other() -> None:
-    peer = answering({"tools": [{"name": 5}, {"name": "good", "inputSchema": {"type": "object"}}]})
+async def test_one_malformed_tool_hides_no_other(era: Era) -> None:
+    peer = answering(era, {"tools": [{"name": 5}, {"name": "good", "inputSchema": {"type": "object"}}]})
 
     with anyio.fail_after(5):
         async with Client(peer) as client:
@@ -254,9 +278,11 @@ WEATHER = {
     ],
     ids=["conforms", "failed-tool", "mismatch", "absent"],
 )
-async def test_a_listed_tools_output_is_held_to_its_schema(result: dict[str, Any], problem: str | None) -> None:
+async def test_a_listed_tools_output_is_held_to_its_schema(
+    era: Era, result: dict[str, Any], problem: str | None
+) -> None:
     with anyio.fail_after(5):
-        async with Client(answering({"tools": [WEATHER]}, result)) as client:
+        async with Client(answering(era, {"tools": [WEATHER]}, result)) as client:
             await client.list_tools()
             if problem is None:
                 assert (await client.call_tool("weather")).to_wire() == result
@@ -267,13 +293,13 @@ async def test_a_listed_tools_output_is_held_to_its_schema(result: dict[str, Any
     assert failure.value.result.to_wire() == result
 
 
-async def test_a_pattern_that_no_safe_engine_knows_costs_the_check_and_not_the_result() -> None:
+async def test_a_pattern_that_no_safe_engine_knows_costs_the_check_and_not_the_result(era: Era) -> None:
     strong = {"type": "object", "properties": {"password": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}}
     tool = {"name": "make", "inputSchema": {}, "outputSchema": strong}
     made = {"content": [], "structuredContent": {"password": "Abc"}}
 
     with anyio.fail_after(5):
-        async with Client(answering({"tools": [tool]}, made, made)) as client:
+        async with Client(answering(era, {"tools": [tool]}, made, made)) as client:
             await client.list_tools()
             for _ in range(2):
                 assert (await client.call_tool("make")).to_wire() == made
@@ -282,12 +308,12 @@ async def test_a_pattern_that_no_safe_engine_knows_costs_the_check_and_not_the_r
     assert "results of the tool 'make' pass unchecked" in warning
 
 
-async def test_a_schema_that_is_a_trap_is_an_error_that_carries_the_result() -> None:
+async def test_a_schema_that_is_a_trap_is_an_error_that_carries_the_result(era: Era) -> None:
     tool = {"name": "x", "inputSchema": {}, "outputSchema": {"$ref": "http://169.254.169.254/schema"}}
     result: dict[str, Any] = {"content": [], "structuredContent": {}}
 
     with anyio.fail_after(5):
-        async with Client(answering({"tools": [tool]}, result)) as client:
+        async with Client(answering(era, {"tools": [tool]}, result)) as client:
             await client.list_tools()
             with pytest.raises(InvalidToolOutput, match="its schema cannot be checked") as failure:
                 await client.call_tool("x")
@@ -295,19 +321,19 @@ async def test_a_schema_that_is_a_trap_is_an_error_that_carries_the_result() -> 
     assert failure.value.result.to_wire() == result
 
 
-async def test_an_unlisted_tools_output_is_not_checked_and_nothing_is_listed_behind_our_back() -> None:
-    peer = answering({"content": [], "structuredContent": {"celsius": "cold"}})
+async def test_an_unlisted_tools_output_is_not_checked_and_nothing_is_listed_behind_our_back(era: Era) -> None:
+    peer = answering(era, {"content": [], "structuredContent": {"celsius": "cold"}})
 
     with anyio.fail_after(5):
         async with Client(peer) as client:
             await client.call_tool("weather")
 
-    assert [message["method"] for message in peer.heard[2:]] == ["tools/call"]
+    assert [message["method"] for message in era.said_to(peer)] == ["tools/call"]
 
 
-async def test_a_tool_that_runs_only_as_a_task_is_refused_here() -> None:
+async def test_a_tool_that_runs_only_as_a_task_is_refused_here(era: Era) -> None:
     tool = {"name": "long", "inputSchema": {}, "execution": {"taskSupport": "required"}}
-    peer = answering({"tools": [tool]})
+    peer = answering(era, {"tools": [tool]})
 
     with anyio.fail_after(5):
         async with Client(peer) as client:
@@ -315,7 +341,7 @@ async def test_a_tool_that_runs_only_as_a_task_is_refused_here() -> None:
             with pytest.raises(CallerError, match="runs only as a task"):
                 await client.call_tool("long")
 
-    assert len(peer.heard) == 3
+    assert [message["method"] for message in era.said_to(peer)] == ["tools/list"]
 
 
 @pytest.mark.parametrize(
@@ -327,15 +353,14 @@ async def test_a_tool_that_runs_only_as_a_task_is_refused_here() -> None:
         (lambda client: client.read_resource("a:b"), -32602, None, ServerError),
         (lambda client: client.call_tool("x"), -32002, None, ServerError),
         (lambda client: client.call_tool("x"), -32042, {"elicitations": []}, UrlElicitationRequired),
-        (lambda client: client.ping(), -32600, None, ServerError),
     ],
-    ids=["no-resource", "no-such-uri", "another-uri", "no-uri", "another-32002", "url-elicitation", "ping"],
+    ids=["no-resource", "no-such-uri", "another-uri", "no-uri", "another-32002", "url-elicitation"],
 )
 async def test_errors_with_a_meaning_of_their_own_are_typed(
-    ask: Ask, code: int, data: object, error: type[ServerError]
+    era: Era, ask: Ask, code: int, data: object, error: type[ServerError]
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=EVERYTHING)
+        await era.open(peer, EVERYTHING)
         await peer.refuse(await peer.receive(), code, "no", data)
 
     with anyio.fail_after(5):
@@ -347,9 +372,9 @@ async def test_errors_with_a_meaning_of_their_own_are_typed(
     assert failure.value.data == data
 
 
-async def test_the_urls_that_a_server_requires_come_with_the_error() -> None:
+async def test_the_urls_that_a_server_requires_come_with_the_error(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=EVERYTHING)
+        await era.open(peer, EVERYTHING)
         wanted = {"mode": "url", "message": "sign in", "url": "https://a.example/x", "elicitationId": "e1"}
         await peer.refuse(await peer.receive(), -32042, "sign in first", {"elicitations": [wanted]})
 
@@ -368,15 +393,29 @@ async def test_a_server_that_knows_no_ping_is_alive_all_the_same() -> None:
         await peer.refuse(await peer.receive("ping"), -32601, "what?")
 
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
+        async with Client(ScriptedPeer(script), era="legacy") as client:
             await client.ping()
 
 
-async def test_an_unknown_content_block_is_kept_as_it_came() -> None:
+async def test_a_ping_that_is_refused_for_another_reason_is_an_error() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands()
+        await peer.refuse(await peer.receive("ping"), -32600, "no")
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy") as client:
+            with pytest.raises(ServerError) as failure:
+                await client.ping()
+
+    assert type(failure.value) is ServerError
+    assert (failure.value.code, failure.value.data) == (-32600, None)
+
+
+async def test_an_unknown_content_block_is_kept_as_it_came(era: Era) -> None:
     block = {"type": "hologram", "depth": 3}
 
     with anyio.fail_after(5):
-        async with Client(answering({"content": [block, {"type": "text", "text": "t"}]})) as client:
+        async with Client(answering(era, {"content": [block, {"type": "text", "text": "t"}]})) as client:
             result = await client.call_tool("x")
 
     assert result.to_wire() == {"content": [block, {"type": "text", "text": "t"}]}
@@ -392,7 +431,7 @@ async def test_roots_may_change_and_the_server_is_told() -> None:
 
     roots: list[Any] = []
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), roots=["/tmp"]) as client:
+        async with Client(ScriptedPeer(script), era="legacy", roots=["/tmp"]) as client:
             await anyio.wait_all_tasks_blocked()
             await client.set_roots(["/home", "file:///srv/x"])
             await anyio.wait_all_tasks_blocked()
@@ -405,4 +444,4 @@ async def test_roots_may_change_and_the_server_is_told() -> None:
 
 async def test_roots_cannot_be_offered_after_the_server_was_told_there_are_none() -> None:
     with pytest.raises(CallerError, match="made without roots"):
-        await Client(answering()).set_roots(["/tmp"])
+        await Client(answering(HANDSHAKE)).set_roots(["/tmp"])

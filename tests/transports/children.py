@@ -23,8 +23,15 @@ def say(message):
 def reply(request, result):
     say({"id": request["id"], "result": result})
 
+def refuse(request, code, message):
+    say({"id": request["id"], "error": {"code": code, "message": message}})
+
 def shake_hands():
-    reply(read(), {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
+    request = read()
+    if request["method"] == "server/discover":
+        refuse(request, -32601, "Method not found")
+        request = read()
+    reply(request, {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
     read()
 
 def text(value):
@@ -33,7 +40,7 @@ def text(value):
 
 
 def python(body: str, *, hands: bool = True) -> list[str]:
-    """A command that runs *body* after the helpers above and, unless told otherwise, the handshake."""
+    """A command that runs *body* after the helpers above and, unless told otherwise, the handshake, before which a probe is refused."""
     return [sys.executable, "-c", PREAMBLE + ("shake_hands()\n" if hands else "") + dedent(body)]
 
 

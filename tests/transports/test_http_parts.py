@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, ProtocolError, Unauthorized
+from mcp_host.protocol.pace import RETRY_CAP, RETRY_FLOOR, listening, resuming
 from mcp_host.transports._inflate import PIECE, Inflater
-from mcp_host.transports._pace import RETRY_CAP, RETRY_FLOOR, listening, resuming
 from mcp_host.transports._refusals import MAX_RETRY_AFTER, forgets_session, retry_after
 from mcp_host.transports._session import valid_session_id
 

@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 from mcp_host.errors import HttpStatusError, ProtocolError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Incoming, Request, Success
-from mcp_host.transports._pace import RETRY_FLOOR
+from mcp_host.protocol.pace import RETRY_FLOOR
 from tests.transports.http_peers import (
     DONE,
     DONE_JSON,

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from mcp_host.cli.page import clean
-from mcp_host.errors import CallerError, ConnectionClosed, McpError, McpTimeout, ProtocolError, ServerError
+from mcp_host.errors import (
+    CallerError,
+    ConnectionClosed,
+    InputNotGiven,
+    McpError,
+    McpTimeout,
+    ProtocolError,
+    RoundsExceeded,
+    ServerError,
+)
 
 OK = 0
 TOOL_ERROR = 1
@@ -15,6 +24,7 @@ NO_CONNECTION = 3
 TOO_LATE = 4
 REFUSED = 5
 BROKEN_PROTOCOL = 6
+NO_INPUT = 7
 DEFECT = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 READER_LEFT = 141  # 128 + SIGPIPE, likewise
@@ -25,6 +35,8 @@ CODES: Mapping[type[BaseException], int] = {
     McpTimeout: TOO_LATE,
     ServerError: REFUSED,
     ProtocolError: BROKEN_PROTOCOL,
+    InputNotGiven: NO_INPUT,
+    RoundsExceeded: NO_INPUT,
     McpError: DEFECT,  # what is left concerns sampling, and is answered to the server instead of raised
 }
 
@@ -36,6 +48,7 @@ MEANINGS: Mapping[int, str] = {
     TOO_LATE: "it took too long",
     REFUSED: "the server answered with an error",
     BROKEN_PROTOCOL: "the server broke the protocol",
+    NO_INPUT: "the server wanted input that it did not get, or too much of it",
     DEFECT: "a defect of mcp-host",
     INTERRUPTED: "interrupted by Ctrl-C",
 }

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TypeAlias
 
 from anyio import CancelScope
 
 from mcp_host.client.exchange import PendingExchange
-from mcp_host.protocol.jsonrpc import Id
+from mcp_host.client.session import Session
+from mcp_host.errors import InputRefused
+from mcp_host.protocol.eras import NAMED_BY
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Id, Request, Response, Success
+from mcp_host.sampling import OuterCall
+
+logger = logging.getLogger(__name__)
+
+FAILED = "this client failed to answer"  # what a server is told, and nothing of the reason
 
 REMEMBERED = 1024  # answered ids kept to recognise a replay; resumption replays recent events only
 
@@ -85,3 +94,21 @@ class Answers:
         for answer in list(self._current.values()):
             if answer.key[0] < epoch:
                 answer.drop()
+
+
+async def reply_to(request: Request, session: Session, call: OuterCall | None) -> Response:
+    """Our answer to *request*, whatever it takes to find one."""
+    try:
+        return Success(request.id, await session.inputs.answer(request.method, request.params, call))
+    except InputRefused as exc:
+        return Failure(request.id, exc.code, str(exc), exc.data)
+    except Exception:  # a bug of ours or of a handler: ours to log, not the server's to read
+        logger.exception("answering %s failed", request.method)
+        return Failure(request.id, INTERNAL_ERROR, FAILED)
+
+
+def outer_call(request: Request, *, inferred: bool) -> OuterCall:
+    """What a handler is told of *request*, the call of ours on whose behalf the server asks."""
+    return OuterCall(
+        request.method, request.params.get(NAMED_BY.get(request.method, "")), request.id, inferred=inferred
+    )

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeAlias
+from weakref import WeakMethod
 
-from anyio import CancelScope, Lock, move_on_after
+from anyio import CancelScope, Lock, move_on_after, sleep
 from anyio.lowlevel import EventLoopToken, current_token
 
+from mcp_host.client.cache import Cache
 from mcp_host.client.connection import Connection
 from mcp_host.client.elicitation import Elicitation
+from mcp_host.client.exchange import Patience
 from mcp_host.client.inputs import Inputs
+from mcp_host.client.joint import Joint
 from mcp_host.client.notices import Notices, OnChange, OnLog
+from mcp_host.client.opening import Misjudged
 from mcp_host.client.registration import Registration
 from mcp_host.client.requests import Requests
 from mcp_host.client.roots import RootLike, Roots
-from mcp_host.concurrency import Held, call_soon
+from mcp_host.client.verdicts import Era, Verdicts
+from mcp_host.concurrency import Held, call_soon, spawn
 from mcp_host.errors import (
     CallerError,
     ConnectFailed,
+    ConnectionClosed,
     HttpStatusError,
     McpError,
     ServerError,
 )
 from mcp_host.limits import Limits
+from mcp_host.protocol.negotiation import Plan
+from mcp_host.protocol.pace import restarting
 from mcp_host.sampling import Sampling, SamplingMode
 from mcp_host.transports.base import Transport
 from mcp_host.types import Implementation, ServerCapabilities
@@ -35,6 +48,7 @@ from mcp_host.version import __version__
 RootsArgument: TypeAlias = "Sequence[RootLike] | Callable[[], Awaitable[Sequence[RootLike]]] | None"
 
 
+RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time
 STUMBLES = frozenset({400, 422, 500})  # what a strict server may say by HTTP to a field that it does not know
 
 
@@ -50,6 +64,12 @@ class Client(Requests):
 
     *on_log* and *on_change* are awaited one at a time, in order, in a task of the
     client's own; they may call the client. Progress goes to each call's *on_progress*.
+
+    Which revision the server speaks is found out by a `server/discover`, which is sent
+    before anything else: a stateless one (2026-07-28), or one that begins with a handshake.
+    *era* is "auto"; "modern" or "legacy" allow only the one kind, and a version like
+    "2025-06-18" only itself. What is found out is kept in *verdicts*, which may be shared
+    and saved. Results that a server calls fresh are not asked for again, unless *cache* is false.
     """
 
     def __init__(
@@ -63,18 +83,30 @@ class Client(Requests):
         on_change: OnChange | None = None,
         client_info: Implementation | None = None,
         limits: Limits | None = None,
+        era: str = "auto",
+        verdicts: Verdicts | None = None,
+        cache: bool = True,
     ) -> None:
         super().__init__()
         self._transport = transport
         self._roots = None if roots is None else Roots(roots)
+        limits = limits or Limits()
         self._registration = Registration(
-            client_info or Implementation(name="mcp-host", version=__version__),
-            Inputs(sampling, elicitation, self._roots),
-            limits or Limits(),
+            client_info=client_info or Implementation(name="mcp-host", version=__version__),
+            inputs=Inputs(sampling, elicitation, self._roots),
+            limits=limits,
+            plan=Plan.of(era),
+            server=transport.identity,
+            verdicts=Verdicts() if verdicts is None else verdicts,
+            cache=Cache(limits.max_cache if cache else 0, time.monotonic),
+            hears_logs=on_log is not None,
+            hears_changes=on_change is not None,
         )
         self._on_log = on_log
         self._on_change = on_change
         self._on_elicitation_complete = None if elicitation is None else elicitation.on_complete
+        self._restart = Joint(spawn)
+        self._restarts = restarting()
         self._loop: EventLoopToken | None = None
         self._connecting: Lock
         self._held: Held[Connection] | None = None
@@ -112,6 +144,7 @@ class Client(Requests):
         async with self._connecting:
             if self._connection is not None and self._connection.link.alive:
                 return
+            self._restarts.hit()
             await self._disconnect()
             await self._connect()
 
@@ -127,6 +160,7 @@ class Client(Requests):
             CallerError: The client is connected in another event loop.
         """
         self._belong_here()
+        self._registration.forget_wishes()
         await self._disconnect()
 
     def _belong_here(self) -> None:
@@ -171,8 +205,19 @@ class Client(Requests):
         return isinstance(failure, ServerError)
 
     async def _open(self) -> Connection:
+        """Open a connection; once more where what was assumed of the server's era did not hold."""
         registration = self._registration
-        self._toolbox.replace(())  # another process may be another version of the server
+        try:
+            return await self._open_once(registration.verdicts.of(registration.server))
+        except Misjudged as wrong:
+            try:
+                return await self._open_once(wrong.instead)
+            except Misjudged as again:
+                raise again.failure from None
+
+    async def _open_once(self, assumed: Era | None) -> Connection:
+        registration = self._registration
+        self._toolbox.replace((), mirrored=False)  # another process may be another version of the server
         notices = Notices(
             registration.limits.max_notifications,
             registration.counters,
@@ -180,12 +225,25 @@ class Client(Requests):
             on_change=self._on_change,
             on_elicitation_complete=self._on_elicitation_complete,
         )
-        self._held = Held(Connection.open(self._transport, registration, notices))
-        return await self._held.enter()
+        lost = WeakMethod(self._lost)  # a connection must not keep the client alive whose end would be its own
+
+        def on_lost() -> None:
+            if (heed := lost()) is not None:
+                heed()
+
+        self._held = held = Held(Connection.open(self._transport, registration, notices, assumed, on_lost))
+        connection = await held.enter()
+        if held.leaving:
+            raise ConnectionClosed("closed while it was being opened", may_have_run=False)
+        return connection
 
     async def _disconnect(self) -> None:
-        held, self._connection = self._held, None
-        if held is None:
+        self._connection = None
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        """End what holds the connection, and its transport."""
+        if (held := self._held) is None:
             return
         with move_on_after(self._registration.limits.close_timeout) as scope:
             await held.leave()
@@ -193,6 +251,48 @@ class Client(Requests):
             held.cancel()
         if self._held is held:
             self._held = None
+
+    # A server that has died
+
+    async def _live(self, patience: Patience) -> Connection:
+        dead = self._connected()
+        if not self._to_be_restarted(dead):
+            return dead
+        self._restart.begin(partial(self._start_again, dead))
+        await self._restart.wait(patience, f"{self._transport.name} has ended, and was not started again in time")
+        return self._connected()
+
+    def _to_be_restarted(self, connection: Connection) -> bool:
+        """By choice, or as the revision has it: "the client SHOULD restart it" (2026-07-28, basic/transports/stdio)."""
+        session = connection.link.session
+        if connection.link.alive or session is None or self._restarts.exhausted:
+            return False
+        wanted = self._transport.restart
+        return session.era.restarts if wanted is None else wanted
+
+    async def _start_again(self, dead: Connection) -> None:
+        """Open another connection in the place of *dead*, after a pause if it was not the first to end."""
+        if dead.useful:
+            self._restarts.hit()
+        pause = self._restarts.pause(RESTART_PAUSE) if self._restarts.missed else 0.0
+        self._restarts.miss()
+        await sleep(pause)
+        async with self._connecting:
+            if self._connection is not dead:
+                return  # closed, or connected, meanwhile
+            await self._let_go()
+            await self._connect()
+
+    def _lost(self) -> None:
+        """The link is gone. Where the application wants to hear of changes, nobody may call for a long time."""
+        registration, dead = self._registration, self._connection
+        if dead is not None and (registration.subscriptions or registration.hears_changes):
+            spawn(partial(self._revive, dead))
+
+    async def _revive(self, dead: Connection) -> None:
+        while self._connection is dead and self._to_be_restarted(dead):
+            with suppress(McpError):  # which the next call would get
+                await self._live(Patience.of(math.inf, math.inf))
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
         """Offer other roots from now on, and tell a connected server so.
@@ -220,18 +320,18 @@ class Client(Requests):
 
     @property
     def server_info(self) -> Implementation:
-        """What the server calls itself."""
-        return self._session.result.server_info
+        """What the server calls itself: its own claim. One that says nothing (2026-07-28) goes by the transport's name."""
+        return self._session.server_info
 
     @property
     def server_capabilities(self) -> ServerCapabilities:
         """What the server advertised."""
-        return self._session.result.capabilities
+        return self._session.server_capabilities
 
     @property
     def instructions(self) -> str | None:
         """What the server wants its users to know. A stranger's text: treat it as untrusted."""
-        return self._session.result.instructions
+        return self._session.instructions
 
     @property
     def sampling_mode(self) -> SamplingMode:

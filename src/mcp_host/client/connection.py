@@ -1,76 +1,105 @@
-"""One open connection: its requests, and a new session when the server has forgotten ours."""
+"""One open connection: its requests, seen through to their results whatever the revision."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypeVar
 
-from anyio import CancelScope, Event, create_task_group, fail_after, move_on_after
+from anyio import create_task_group, move_on_after, sleep
 from anyio.abc import TaskGroup
 
-from mcp_host.client.exchange import OnReport, Patience
-from mcp_host.client.handshake import Handshake
+from mcp_host.client.call import Call
+from mcp_host.client.exchange import OnEvent, Patience
+from mcp_host.client.joint import Joint
 from mcp_host.client.link import Link
 from mcp_host.client.notices import Notices
+from mcp_host.client.opening import Opening, never_came_up
 from mcp_host.client.registration import Registration
-from mcp_host.client.server_errors import server_error
+from mcp_host.client.rounds import Rounds
+from mcp_host.client.server_errors import refined, server_error
 from mcp_host.client.session import Session
+from mcp_host.client.subscriptions import Subscriptions
+from mcp_host.client.verdicts import Era
 from mcp_host.errors import (
-    ConnectFailed,
+    CallerError,
     ConnectionClosed,
     ConnectTimeout,
+    HttpStatusError,
     McpError,
     NotAdvertised,
     ProtocolError,
-    RequestTimeout,
     SessionLost,
+    Unauthorized,
 )
 from mcp_host.limits import Limits
-from mcp_host.protocol.jsonrpc import Failure, Params
+from mcp_host.protocol.eras import Complete
+from mcp_host.protocol.jsonrpc import Failure, Notification, Params, Success
 from mcp_host.transports.base import Channel, Transport, quoting
 from mcp_host.types.base import Model
 
 ModelT = TypeVar("ModelT", bound=Model)
 
 LETTING_GO = 1.0  # seconds for cancelled callers to leave their streams before these are torn down
+AGAIN = (0.1, 0.5, 2.0)  # seconds before a request whose stream broke is made again, each time; then it fails
 
 
 class Connection:
     """The live side of a client."""
 
-    def __init__(self, name: str, registration: Registration, link: Link, tasks: TaskGroup) -> None:
+    def __init__(
+        self, name: str, registration: Registration, link: Link, tasks: TaskGroup, notify: OnEvent, assumed: Era | None
+    ) -> None:
         self.link = link
-        self.log_level: str | None = None
-        self.subscriptions: dict[str, None] = {}  # a set that keeps its order
+        self.useful = False
+        """Whether the server has answered anything that the application asked."""
         self._name = name
         self._registration = registration
-        self._handshake = Handshake(name, link, registration)
-        self._tasks = tasks
-        self._renewal: Renewal | None = None
+        self._opening = Opening(name, link, registration, assumed)
+        self._renewal = Joint(tasks.start_soon)
+        self._subscriptions = Subscriptions(link, registration, notify, tasks, name)
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, transport: Transport, registration: Registration, notices: Notices
+        cls,
+        transport: Transport,
+        registration: Registration,
+        notices: Notices,
+        assumed: Era | None,
+        on_lost: Callable[[], None],
     ) -> AsyncIterator[Connection]:
-        """Reach the server and shake hands; leave nothing behind at the end, however it comes.
+        """Reach the server and begin; leave nothing behind at the end, however it comes.
 
+        *on_lost* is called when the link is gone, whoever ended it.
         What runs the application's code has a task group of its own, outside of the
         transport: a handler that will not end must not keep the server alive.
         """
+
+        def notify(notification: Notification) -> None:
+            registration.cache.heed(notification)
+            notices.offer(notification)
+
+        async def listen() -> None:
+            await link.listen()
+            if not link.alive:
+                on_lost()
+
         limits = registration.limits
         async with (
             create_task_group() as application,
             transport.open(limits) as channel,
             create_task_group() as plumbing,
         ):
-            link = Link(channel, application, plumbing, notices, limits, registration.counters)
-            plumbing.start_soon(link.listen)
+            if not channel.stream_per_request:
+                registration.cache.drop()  # another process may be another version of the server
+            link = Link(channel, application, plumbing, notify, limits, registration.counters)
+            plumbing.start_soon(listen)
             if notices.wanted:
                 application.start_soon(notices.run)
             try:
-                connection = cls(transport.name, registration, link, plumbing)
+                connection = cls(transport.name, registration, link, plumbing, notify, assumed)
                 await connection._begin(channel)
                 yield connection
             finally:
@@ -82,11 +111,10 @@ class Connection:
     async def _begin(self, channel: Channel) -> None:
         with move_on_after(self.limits.connect_timeout) as scope:
             try:
-                self.link.begin(await self._handshake.shake(epoch=1))
+                self.link.begin(await self._opening.begin())
             except ConnectionClosed as ended:
-                raise ConnectFailed(
-                    str(ended), may_have_run=ended.may_have_run, exit_code=ended.exit_code, stderr=ended.stderr
-                ) from ended
+                raise never_came_up(ended) from ended.__cause__
+            await self._establish()
         if scope.cancelled_caught:
             seconds = f"{self.limits.connect_timeout:g} s"
             words = quoting(channel.last_words)
@@ -96,33 +124,71 @@ class Connection:
     def limits(self) -> Limits:
         return self._registration.limits
 
+    @property
+    def mirrors_parameters(self) -> bool:
+        """Whether a tool's parameters may have to be repeated in HTTP headers."""
+        return self.link.stream_per_request and self.link.require().era.mirrors_parameters
+
     # Requests
 
-    async def request(
-        self, method: str, params: Params, patience: Patience, on_report: OnReport | None = None
-    ) -> Params:
+    async def request(self, call: Call) -> Params:
         """See one request through to its result, in a new session if the server has lost ours.
 
         Raises:
             ServerError: The server answered with an error.
             NotAdvertised: The server does not offer this; it was not asked.
+            CallerError: This revision has no such request.
         """
-        if self._renewal is not None:
-            await self._renewed(self._renewal, method, patience)
+        if self._renewal.under_way:
+            await self._renewed(call)
         session = self.link.require()
-        if missing := session.era.missing(method, session.capabilities):
-            raise NotAdvertised(f"{self._name} did not advertise {missing}, which {method} needs")
+        if call.method in session.era.removed:
+            raise CallerError(f"revision {session.era.version} has no {call.method}")
+        if missing := session.era.missing(call.method, session.capabilities):
+            raise NotAdvertised(f"{self._name} did not advertise {missing}, which {call.method} needs")
+        if (fresh := self._registration.cache.find(call.method, call.params)) is not None:
+            return fresh
         try:
-            return await self._ask(session, method, params, patience, on_report)
+            return await self._ask(session, call)
         except SessionLost as lost:
-            await self._renewed(self._renew(session), method, patience)
+            if session.epoch == self.link.require().epoch:
+                self._renewal.begin(partial(self._renew, session.epoch + 1))
+            await self._renewed(call)
             if lost.may_have_run:
                 raise
-        return await self._ask(self.link.require(), method, params, patience, on_report)
+        return await self._ask(self.link.require(), call)
 
     async def tell(self, method: str, params: Params) -> None:
-        """Send a notification."""
-        await self.link.tell(method, params, self.link.require().era.headers(method))
+        """Send a notification, if the revision has it."""
+        era = self.link.require().era
+        if method not in era.removed:
+            await self.link.tell(method, params, era.headers(method, params))
+
+    async def subscribe(self, uri: str, patience: Patience) -> None:
+        """Be told of changes of the resource at *uri*, now and after every loss."""
+        if "resources/subscribe" in self.link.require().era.removed:
+            await self._subscriptions.add(uri, patience)
+        else:
+            await self.request(Call(method="resources/subscribe", params={"uri": uri}, patience=patience))
+            self._registration.subscriptions[uri] = None
+
+    async def unsubscribe(self, uri: str, patience: Patience) -> None:
+        """Be told no more."""
+        if "resources/unsubscribe" in self.link.require().era.removed:
+            await self._subscriptions.remove(uri)
+        else:
+            self._registration.subscriptions.pop(uri, None)
+            await self.request(Call(method="resources/unsubscribe", params={"uri": uri}, patience=patience))
+
+    async def set_log_level(self, level: str, patience: Patience) -> None:
+        """Be sent messages of this level and above: from here on, or with every request."""
+        if "logging/setLevel" not in self.link.require().era.removed:
+            await self.request(Call(method="logging/setLevel", params={"level": level}, patience=patience))
+        self._registration.log_level = level
+
+    def forget(self, method: str) -> None:
+        """Ask the server anew the next time, however fresh its last word on this is."""
+        self._registration.cache.drop(method)
 
     def warn(self, text: str) -> None:
         """Something that the application should know of this server, though nothing failed."""
@@ -141,65 +207,84 @@ class Connection:
                 self.warn(f"left out of {method}, position {position}: {exc}")
         return items
 
-    async def _ask(
-        self, session: Session, method: str, params: Params, patience: Patience, on_report: OnReport | None = None
-    ) -> Params:
-        era = session.era
-        reply = await self.link.ask(method, era.dress(method, params), era.headers(method), patience, on_report)
-        if isinstance(reply, Failure):
-            raise server_error(method, params, reply)
-        return era.read(reply.result).value
+    # How a request is made
 
-    # A lost session
+    async def _ask(self, session: Session, call: Call) -> Params:
+        """Make the request, and make it again with what the server wants to know, until there is a result."""
+        reply = await self._send(session, call, call.params)
+        outcome = session.era.read(call.method, reply.result)
+        if isinstance(outcome, Complete):
+            self._registration.cache.keep(call.method, call.params, outcome)
+            return outcome.value
+        rounds = Rounds(call, session.inputs, self.limits)
+        while not isinstance(outcome, Complete):
+            with self.link.while_open():
+                answers = await rounds.answer(outcome, reply.id)
+            reply = await self._send(session, call, call.params | answers)
+            outcome = session.era.read(call.method, reply.result)
+        return outcome.value  # not kept: it depends on answers that no later request would give
 
-    def _renew(self, lost: Session) -> Renewal | None:
-        """Shake hands again, once for everyone who noticed that *lost* is lost; None if that is done already."""
-        if self._renewal is None and self.link.require().epoch == lost.epoch:
-            self._renewal = Renewal()
-            self._tasks.start_soon(self._run_renewal, self._renewal, lost.epoch + 1)
-        return self._renewal
+    async def _send(self, session: Session, call: Call, params: Params) -> Success:
+        """One exchange; once more for each pause in `AGAIN` if its stream breaks and that does no harm.
 
-    async def _renewed(self, renewal: Renewal | None, method: str, patience: Patience) -> None:
-        """Wait for the new session, but no longer than the call may take."""
-        if renewal is None:
-            return
-        with CancelScope(deadline=patience.end) as scope:
-            await renewal.done.wait()
-        if scope.cancelled_caught:
-            raise RequestTimeout(f"{method}: no new session with {self._name} within the call's total timeout")
-        if renewal.error is not None:
-            raise renewal.error.with_traceback(None)  # the same for everyone who waited
-
-    async def _run_renewal(self, renewal: Renewal, epoch: int) -> None:
-        """In a task of the connection's: it must not end because one of those who wait for it is cancelled."""
-        try:
-            with fail_after(self.limits.connect_timeout):
-                self.link.begin(await self._handshake.shake(epoch))
-                await self._re_establish()
-        except McpError as exc:
-            renewal.error = exc
-        except TimeoutError:
-            renewal.error = ConnectTimeout(f"{self._name} did not take up a new session in time")
-        finally:
-            self._renewal = None
-            renewal.done.set()
-
-    async def _re_establish(self) -> None:
-        """What the application had asked of the old session. The server asks for the roots by itself."""
-        session = self.link.require()
-        wanted: list[tuple[str, Params]] = [("resources/subscribe", {"uri": uri}) for uri in self.subscriptions]
-        if self.log_level is not None:
-            wanted.append(("logging/setLevel", {"level": self.log_level}))
-        for method, params in wanted:
+        "A broken response stream loses the in-flight request" (2026-07-28, changelog).
+        """
+        for pause in AGAIN:
             try:
-                await self._ask(session, method, params, Patience.of(self.limits.timeout, self.limits.connect_timeout))
+                return await self._exchange(session, call, params)
+            except ConnectionClosed as broken:
+                lost = self.link.alive and self.link.stream_per_request and broken.may_have_run
+                if not (lost and session.era.disconnect_cancels and call.repeatable):
+                    raise
+            await sleep(pause)
+        return await self._exchange(session, call, params)
+
+    async def _exchange(self, session: Session, call: Call, params: Params) -> Success:
+        era = session.era
+        dressed = era.dress(params, self._registration.wanted_log_level)
+        headers = {**era.headers(call.method, params), **call.headers}
+        try:
+            reply = await self.link.ask(call.method, dressed, headers, call.patience, call.on_report)
+        except HttpStatusError as exc:
+            if isinstance(exc, Unauthorized):
+                self._registration.cache.drop()  # what was allowed then may not be for whoever this is now
+            error = refined(call.method, params, exc)
+            if error is exc:
+                raise
+            raise error from exc
+        self.useful = True
+        if isinstance(reply, Failure):
+            raise server_error(call.method, params, reply)
+        return reply
+
+    # What outlives a session
+
+    async def _renewed(self, call: Call) -> None:
+        """Wait for the new session, if there is to be one, but no longer than the call may take."""
+        await self._renewal.wait(call.patience, f"{call.method}: no new session with {self._name} in time")
+
+    async def _renew(self, epoch: int) -> None:
+        """Shake hands once more, and ask again for what the application had asked for."""
+        with move_on_after(self.limits.connect_timeout) as scope:
+            self.link.begin(await self._opening.handshake.shake(epoch))
+            await self._establish()
+        if scope.cancelled_caught:
+            raise ConnectTimeout(f"{self._name} did not take up a new session in time")
+
+    async def _establish(self) -> None:
+        """What the application has asked for so far. The server asks for the roots by itself."""
+        era = self.link.require().era
+        if "resources/subscribe" in era.removed:
+            await self._subscriptions.begin()
+            return
+        wanted: list[tuple[str, Params]] = [
+            ("resources/subscribe", {"uri": uri}) for uri in self._registration.subscriptions
+        ]
+        if self._registration.log_level is not None:
+            wanted.append(("logging/setLevel", {"level": self._registration.log_level}))
+        for method, params in wanted:
+            patience = Patience.of(self.limits.timeout, self.limits.connect_timeout)
+            try:
+                await self._ask(self.link.require(), Call(method=method, params=params, patience=patience))
             except McpError as exc:
                 self.warn(f"{method} could not be re-established: {exc}")
-
-
-class Renewal:
-    """A handshake under way that several callers wait for."""
-
-    def __init__(self) -> None:
-        self.done = Event()
-        self.error: McpError | None = None

@@ -10,11 +10,12 @@ from typing import TypeAlias
 from anyio import CancelScope, Event, current_time
 
 from mcp_host.errors import McpError
-from mcp_host.protocol.jsonrpc import Incoming, Params, Request, Response
+from mcp_host.protocol.jsonrpc import Incoming, Notification, Params, Request, Response
 
 MAX_REPORTS = 1024  # progress that waits for a slow callback; past it the newest replaces the one before
 
 OnReport: TypeAlias = Callable[[Params], Awaitable[None]]
+OnEvent: TypeAlias = Callable[[Notification], None]
 Outcome: TypeAlias = Response | McpError
 Route: TypeAlias = "Callable[[Incoming, PendingExchange], None]"
 
@@ -38,8 +39,17 @@ class Patience:
 class PendingExchange:
     """One request between its sending and its answer. Implements `transports.base.Exchange`."""
 
-    def __init__(self, request: Request, patience: Patience, route: Route, on_report: OnReport | None) -> None:
+    def __init__(
+        self,
+        request: Request,
+        patience: Patience,
+        route: Route,
+        on_report: OnReport | None,
+        on_event: OnEvent | None,
+    ) -> None:
         self.request = request
+        self.on_event = on_event
+        """Takes the notifications of a subscription, if this is one."""
         self.outcome: Outcome | None = None
         self.withdrawn = False
         self.callers_own: McpError | None = None

@@ -12,8 +12,9 @@ from mcp_host.client.registration import Registration
 from mcp_host.client.server_errors import server_error
 from mcp_host.client.session import Session
 from mcp_host.errors import McpError
+from mcp_host.protocol.eras import INITIALIZED
 from mcp_host.protocol.jsonrpc import Failure
-from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS, accept, counter_offer
+from mcp_host.protocol.negotiation import accept, counter_offer
 from mcp_host.types import InitializeResult
 
 INITIALIZED_DEADLINE = 5.0  # seconds for a notification that nothing depends on
@@ -32,31 +33,34 @@ class Handshake:
 
         Raises:
             ServerError: The server refused.
-            ProtocolError: Its answer is none (`UnsupportedVersion`: no revision in common).
+            ProtocolError: Its answer is none (`NoCommonVersion`: no revision in common).
         """
-        return await self._initialize(epoch, HANDSHAKE_VERSIONS[0])
+        return await self._initialize(epoch, self.registration.plan.handshake[0])
 
     async def _initialize(self, epoch: int, version: str) -> Session:
-        tools = self.registration.tools_welcome
+        plan, tools = self.registration.plan, self.registration.tools_welcome
         params = {
             "protocolVersion": version,
             "capabilities": self.registration.inputs.capabilities(sampling_tools=tools),
             "clientInfo": self.registration.client_info.to_wire(),
         }
         limit = self.registration.limits.connect_timeout
+        self.link.expect_handshake()
         reply = await self.link.ask("initialize", params, {}, Patience.of(limit, limit))
         if isinstance(reply, Failure):
-            if (other := counter_offer(reply)) and other != version:
+            if (other := counter_offer(reply, plan)) and other != version:
                 return await self._initialize(epoch, other)
             raise server_error("initialize", params, reply)
         result = InitializeResult.from_wire(reply.result)
-        era = accept(result.protocol_version)
-        await self._confirm(era.headers("notifications/initialized"))
+        era = accept(result.protocol_version, plan)
+        await self._confirm(era.headers(INITIALIZED, {}))
         return Session(
             epoch=epoch,
             era=era,
-            result=result,
+            server_info=result.server_info,
+            server_capabilities=result.capabilities,
             capabilities=reply.result["capabilities"],
+            instructions=result.instructions,
             inputs=self.registration.inputs.session(era, result.server_info.name, sampling_tools=tools),
         )
 
@@ -64,6 +68,6 @@ class Handshake:
         """Say that we are initialized. A server that fumbles this may still answer calls."""
         with move_on_after(INITIALIZED_DEADLINE):
             try:
-                await self.link.tell("notifications/initialized", {}, headers)
+                await self.link.tell(INITIALIZED, {}, headers)
             except McpError as exc:
-                self.registration.warn(f"{self.name} did not take notifications/initialized: {exc}")
+                self.registration.warn(f"{self.name} did not take {INITIALIZED}: {exc}")

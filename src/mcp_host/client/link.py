@@ -6,18 +6,18 @@ import itertools
 import logging
 import math
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from anyio import Event, move_on_after
+from anyio import CancelScope, Event
 from anyio.abc import TaskGroup
 
-from mcp_host.client.answers import Answer, Answers
-from mcp_host.client.exchange import OnReport, Patience, PendingExchange
-from mcp_host.client.notices import Notices
+from mcp_host.client.answers import Answer, Answers, outer_call, reply_to
+from mcp_host.client.deliveries import Deliveries
+from mcp_host.client.exchange import OnEvent, OnReport, Patience, PendingExchange
 from mcp_host.client.session import Session
 from mcp_host.errors import (
-    CallerError,
     ConnectionClosed,
-    InputRefused,
     McpError,
     NotConnected,
     RequestTimeout,
@@ -25,8 +25,8 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol.codes import CALL_ENDED
+from mcp_host.protocol.eras import SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import (
-    INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     Failure,
@@ -45,12 +45,8 @@ from mcp_host.transports.base import Channel, Headers
 
 logger = logging.getLogger(__name__)
 
-ANSWER_DEADLINE = 30.0  # seconds for delivering an answer or a cancellation: short of any sensible call timeout
-FAILED = "this client failed to answer"  # what a server is told, and nothing of the reason
 MAX_EARLY = 64  # messages kept that a hasty server sends before the handshake is done
-
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Which parameter names the thing that a request is about."""
+OPENING = frozenset({"initialize", "server/discover"})  # what a connection begins with
 
 
 class Link:
@@ -66,7 +62,7 @@ class Link:
         channel: Channel,
         application: TaskGroup,
         plumbing: TaskGroup,
-        notices: Notices,
+        notify: Callable[[Notification], None],
         limits: Limits,
         counters: Counter[str],
     ) -> None:
@@ -74,23 +70,31 @@ class Link:
         self.counters = counters
         self._channel = channel
         self._application = application
-        self._plumbing = plumbing
-        self._notices = notices
+        self._notify = notify
         self._ids = itertools.count(1)
         self._pending: dict[Id, PendingExchange] = {}
         self._answers = Answers(limits.max_answers)
-        self._delivering = 0
-        self._max_deliveries = limits.max_answers
+        self._deliveries = Deliveries(channel, plumbing, limits.max_answers, counters, self._check_idle)
         self._early: list[Request | Notification] = []
+        self._shaking_hands = False
+        self._at_work: set[CancelScope] = set()
         self._closed: ConnectionClosed | None = None
         self._idle = Event()
 
     # Our requests
 
     async def ask(
-        self, method: str, params: Params, headers: Headers, patience: Patience, on_report: OnReport | None = None
+        self,
+        method: str,
+        params: Params,
+        headers: Headers,
+        patience: Patience,
+        on_report: OnReport | None = None,
+        on_event: OnEvent | None = None,
     ) -> Response:
         """Send one request and return its response; nothing outlives this call but its cancellation.
+
+        *on_event* gets what a subscription announces, at once and without an await.
 
         Raises:
             RequestTimeout: The server was silent for too long, or the call took too long in all.
@@ -100,7 +104,7 @@ class Link:
         id = next(self._ids)
         if on_report is not None:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
-        exchange = PendingExchange(Request(id, method, params), patience, self.route, on_report)
+        exchange = PendingExchange(Request(id, method, params), patience, self.route, on_report, on_event)
         self._pending[id] = exchange
         try:
             return await self._see_through(exchange, headers)
@@ -140,8 +144,8 @@ class Link:
         """Tell the server that nobody waits any longer, without waiting for it to listen."""
         if exchange.outcome is not None or exchange.withdrawn or self._closed is not None:
             return
-        if exchange.request.method == "initialize":
-            return  # "The initialize request MUST NOT be cancelled by clients"
+        if exchange.request.method in OPENING and self.session is None:
+            return  # "The initialize request MUST NOT be cancelled by clients", and nothing may come before it
         if self._channel.stream_per_request and self.session is not None and self.session.era.disconnect_cancels:
             return  # leaving the stream has said it
         self._deliver_soon(Notification("notifications/cancelled", {"requestId": exchange.request.id}), headers)
@@ -202,25 +206,49 @@ class Link:
     # The server's own requests and notifications
 
     def _take(self, message: Request | Notification, origin: PendingExchange | None) -> None:
-        if isinstance(message, Request) and message.method == "ping":
-            self._reply_soon(Success(message.id, {}))  # the one thing that is answered before the handshake, too
-        elif self.session is None:
-            if len(self._early) < MAX_EARLY:
-                self._early.append(message)
+        if self.session is None:
+            self._take_early(message)
         elif isinstance(message, Request):
             self._take_request(message, self.session, origin)
         elif message.method == "notifications/cancelled":
             self._cancel(message.params.get("requestId"), self.session)
         else:
-            self._notices.offer(message)
+            self._announce(message)
+
+    def _take_early(self, message: Request | Notification) -> None:
+        """Keep what comes before the session has begun. Only a ping is answered, once there is to be a handshake."""
+        if self._shaking_hands and isinstance(message, Request) and message.method == "ping":
+            self._reply_soon(Success(message.id, {}))
+        elif len(self._early) < MAX_EARLY:
+            self._early.append(message)
+
+    def _announce(self, notification: Notification) -> None:
+        """Pass on what the server tells. What bears the id of a subscription has to belong to one that stands."""
+        meta = notification.params.get("_meta")
+        token = meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None
+        if token is None:
+            self._notify(notification)
+        elif (exchange := self._find(token)) is not None and exchange.on_event is not None:
+            exchange.on_event(notification)
+        else:
+            self.counters["notifications for nothing"] += 1
 
     def _cancel(self, id: object, session: Session) -> None:
-        if isinstance(id, int | str):
-            self._answers.cancel((session.epoch, id))
+        """The server gives up a request of its own, or a subscription of ours."""
+        if not isinstance(id, int | str):
+            return
+        self._answers.cancel((session.epoch, id))
+        exchange = self._find(id)
+        if exchange is not None and exchange.on_event is not None:
+            exchange.settle(ConnectionClosed("the server has ended the subscription"))
 
     def _take_request(self, request: Request, session: Session, origin: PendingExchange | None) -> None:
         key = (session.epoch, request.id)
-        if key in self._answers or (self._channel.stream_per_request and self._answers.answered(key)):
+        if not session.era.server_requests:
+            self.counters["requests that no server may send"] += 1
+        elif request.method == "ping":
+            self._reply_soon(Success(request.id, {}))
+        elif key in self._answers or (self._channel.stream_per_request and self._answers.answered(key)):
             self._repeated(request)
         elif request.method not in session.era.server_requests:
             self._reply_soon(Failure(request.id, METHOD_NOT_FOUND, "this client knows no such method"))
@@ -230,7 +258,7 @@ class Link:
             waiting = [origin] if origin is not None else list(self._pending.values())
             answer = Answer(key, waiting[0] if len(waiting) == 1 else None, waiting)
             self._answers.begin(answer)
-            call = _outer_call(answer.outer, inferred=origin is None)
+            call = None if answer.outer is None else outer_call(answer.outer.request, inferred=origin is None)
             self._application.start_soon(self._answer, answer, request, session, call)
 
     def _repeated(self, request: Request) -> None:
@@ -243,46 +271,34 @@ class Link:
         reply: Success | Failure = Failure(request.id, CALL_ENDED, "the call that this belonged to has ended")
         try:
             with answer.scope:
-                reply = await _reply_to(request, session, call)
+                reply = await reply_to(request, session, call)
         finally:
             self._answers.end(answer)
         if not answer.unwanted and not self._is_over(session):
-            await self._deliver(reply, session.era.headers(request.method))
+            await self._deliveries.now(reply, session.era.headers(request.method, {}))
 
     def _is_over(self, session: Session) -> bool:
         return self.session is None or self.session.epoch != session.epoch
 
     def _reply_soon(self, reply: Success | Failure) -> None:
-        self._deliver_soon(reply, {} if self.session is None else self.session.era.headers(""))
+        if self.session is None:
+            if self._shaking_hands:  # else it may turn out to be a server that must not be answered
+                self._deliver_soon(reply, {})
+        elif self.session.era.server_requests:  # else "the client MUST NOT send JSON-RPC responses"
+            self._deliver_soon(reply, self.session.era.headers("", {}))
 
     def _deliver_soon(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        if self._delivering >= self._max_deliveries:
-            self.counters["dropped answers"] += 1  # a flood of pings, say, by somebody who reads no answers
-        elif self._closed is None:
-            self._delivering += 1
-            self._plumbing.start_soon(self._deliver_counted, message, headers)
-
-    async def _deliver_counted(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        try:
-            await self._deliver(message, headers)
-        finally:
-            self._delivering -= 1
-            self._check_idle()
-
-    async def _deliver(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        """Send what nobody here waits for. Never raises: the link may have died, and everyone knows."""
-        with move_on_after(ANSWER_DEADLINE):
-            try:
-                await self._channel.send(message, headers)
-            except CallerError:
-                logger.exception("what was to be sent is not JSON")
-                if isinstance(message, Success | Failure):  # the server must not wait for ever
-                    await self._deliver(Failure(message.id, INTERNAL_ERROR, FAILED), headers)
-            except McpError as exc:
-                self.counters["undelivered messages"] += 1
-                logger.debug("not delivered: %s", exc)
+        if self._closed is None:
+            self._deliveries.soon(message, headers)
 
     # Sessions
+
+    def expect_handshake(self) -> None:
+        """There is to be a handshake: so the server may ping us."""
+        self._shaking_hands = True
+        early, self._early = self._early, []
+        for message in early:
+            self._take_early(message)
 
     def begin(self, session: Session) -> None:
         """A handshake has settled *session*: what came early is taken up, what belonged to the last one is dropped."""
@@ -308,10 +324,12 @@ class Link:
         self._answers.drop_before(math.inf)
         for exchange in list(self._pending.values()):
             exchange.settle(reason.again())
+        for scope in self._at_work:
+            scope.cancel()
         self._check_idle()
 
     def _check_idle(self) -> None:
-        if self._closed is not None and not self._pending and not self._delivering:
+        if self._closed is not None and not self._pending and not self._deliveries.under_way:
             self._idle.set()
 
     def _check_open(self) -> None:
@@ -320,6 +338,28 @@ class Link:
             gone = self._closed.again()
             gone.may_have_run = False
             raise gone
+
+    @contextmanager
+    def while_open(self) -> Iterator[None]:
+        """What runs inside ends with the link at the latest, and then raises `ConnectionClosed`."""
+        self._check_open()
+        with CancelScope() as scope:
+            self._at_work.add(scope)
+            try:
+                yield
+            finally:
+                self._at_work.discard(scope)
+        if scope.cancelled_caught and self._closed is not None:
+            raise self._closed.again()
+
+    @property
+    def stream_per_request(self) -> bool:
+        """Whether the channel is HTTP's: a stream for each request, and headers on it."""
+        return self._channel.stream_per_request
+
+    async def awake(self) -> None:
+        """Wait for a first sign that the server is there, and runs."""
+        await self._channel.awake()
 
     @property
     def alive(self) -> bool:
@@ -335,22 +375,3 @@ class Link:
         if self.session is None:
             raise NotConnected("the client has not finished connecting")
         return self.session
-
-
-async def _reply_to(request: Request, session: Session, call: OuterCall | None) -> Success | Failure:
-    try:
-        return Success(request.id, await session.inputs.answer(request.method, request.params, call))
-    except InputRefused as exc:
-        return Failure(request.id, exc.code, str(exc), exc.data)
-    except Exception:  # a bug of ours or of a handler: ours to log, not the server's to read
-        logger.exception("answering %s failed", request.method)
-        return Failure(request.id, INTERNAL_ERROR, FAILED)
-
-
-def _outer_call(exchange: PendingExchange | None, *, inferred: bool) -> OuterCall | None:
-    if exchange is None:
-        return None
-    request = exchange.request
-    return OuterCall(
-        request.method, request.params.get(NAMED_BY.get(request.method, "")), request.id, inferred=inferred
-    )

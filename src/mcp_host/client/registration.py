@@ -1,4 +1,4 @@
-"""What the application registered with a client."""
+"""What the application registered with a client, and what it has asked for since."""
 
 from __future__ import annotations
 
@@ -6,22 +6,36 @@ import logging
 from collections import Counter
 from dataclasses import dataclass, field
 
+from mcp_host.client.cache import Cache
 from mcp_host.client.inputs import Inputs
+from mcp_host.client.verdicts import Era, Verdicts
 from mcp_host.limits import Limits
+from mcp_host.protocol.negotiation import Plan
 from mcp_host.types import Implementation
 
 logger = logging.getLogger(__name__)
 
 MAX_WARNINGS = 100  # kept for the application; the log has them all
+LOG_LEVEL = "info"  # for who listens and has named none: since 2026-07-28 a server is silent unless it is asked
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Registration:
     """Outlives every connection, so that no reconnect can miss any of it."""
 
     client_info: Implementation
     inputs: Inputs
     limits: Limits
+    plan: Plan
+    server: str
+    """How this server is known to *verdicts*."""
+    verdicts: Verdicts
+    cache: Cache
+    hears_logs: bool
+    hears_changes: bool
+    subscriptions: dict[str, None] = field(default_factory=dict)
+    """URIs of resources; a set that keeps its order."""
+    log_level: str | None = None
     warnings: list[str] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
     tools_welcome: bool = True
@@ -30,6 +44,20 @@ class Registration:
     @property
     def offers_tools(self) -> bool:
         return self.tools_welcome and self.inputs.offers_sampling_tools
+
+    @property
+    def wanted_log_level(self) -> str | None:
+        """What each request asks for, in an era in which each has to."""
+        return self.log_level or (LOG_LEVEL if self.hears_logs else None)
+
+    def remember(self, era: Era) -> None:
+        """The server has turned out to be of that era."""
+        self.verdicts.note(self.server, era)
+
+    def forget_wishes(self) -> None:
+        """The application has closed the client: what it had asked of the server is over."""
+        self.subscriptions.clear()
+        self.log_level = None
 
     def warn(self, text: str) -> None:
         """Something the application should know, though nothing failed."""

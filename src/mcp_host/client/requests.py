@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
+from mcp_host.client.call import Call
 from mcp_host.client.connection import Connection
 from mcp_host.client.exchange import OnReport, Patience
 from mcp_host.client.session import Session
 from mcp_host.client.toolbox import Toolbox
-from mcp_host.errors import NotConnected, ProtocolError, ServerError, quoted
+from mcp_host.errors import HeaderMismatch, NotConnected, ProtocolError, ServerError, quoted
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.types import (
     CallToolResult,
@@ -59,13 +60,12 @@ class Requests:
     async def list_tools(self, *, timeout: float | None = None) -> list[Tool]:
         """Every tool that the server offers, across all pages.
 
-        A malformed tool is left out, with a line in `Client.warnings`. What is
-        listed is remembered: later calls are checked against it. Names,
-        descriptions and annotations are a stranger's: untrusted.
+        A malformed tool is left out, with a line in `Client.warnings`; over HTTP, from
+        revision 2026-07-28 on, also one whose `x-mcp-header` annotations are invalid. What
+        is listed is remembered: later calls are checked against it. Names, descriptions
+        and annotations are a stranger's: untrusted.
         """
-        tools = await self._list("tools/list", "tools", Tool, timeout)
-        self._toolbox.replace(tools)
-        return tools
+        return await self._list_tools(self._patience(timeout))
 
     async def call_tool(
         self,
@@ -81,11 +81,14 @@ class Requests:
 
         *on_progress* is awaited for each report, in order, before this returns.
         The result is checked against the tool's `outputSchema` when `list_tools`
-        has seen it; nothing is ever listed behind your back.
+        has seen it; nothing is ever listed behind your back, unless the server refuses
+        the call for want of headers (`HeaderMismatch`), and then once.
 
         Raises:
             ServerError: The server rejected the call. A tool that ran and failed
                 returns a result with *is_error* set instead.
+            InputNotGiven: The server asked for input (2026-07-28), and our side refused or failed.
+            RoundsExceeded: The server asked for more input than `Limits` allow.
             InvalidToolOutput: The result contradicts the listed schema; the error carries it.
             CallerError: The tool was listed as one that runs only as a task.
         """
@@ -93,7 +96,10 @@ class Requests:
         params: Params = {"name": _text(name, "a tool's name"), "arguments": _mapping(arguments, "a tool's arguments")}
         if meta is not None:
             params["_meta"] = dict(meta)
-        wire = await self._request("tools/call", params, timeout, total_timeout, on_progress)
+        patience = self._patience(timeout, total_timeout)
+        wire = await self._call_tool(
+            Call(method="tools/call", params=params, patience=patience, on_report=_report(on_progress))
+        )
         result = CallToolResult.from_wire(wire)
         if problem := self._toolbox.check_result(name, result):
             raise problem
@@ -103,11 +109,13 @@ class Requests:
 
     async def list_resources(self, *, timeout: float | None = None) -> list[Resource]:
         """Every resource that the server lists, across all pages."""
-        return await self._list("resources/list", "resources", Resource, timeout)
+        return await self._list("resources/list", "resources", Resource, self._patience(timeout))
 
     async def list_resource_templates(self, *, timeout: float | None = None) -> list[ResourceTemplate]:
         """Every resource template that the server lists, across all pages."""
-        return await self._list("resources/templates/list", "resourceTemplates", ResourceTemplate, timeout)
+        return await self._list(
+            "resources/templates/list", "resourceTemplates", ResourceTemplate, self._patience(timeout)
+        )
 
     async def read_resource(
         self,
@@ -126,21 +134,25 @@ class Requests:
         return ReadResourceResult.from_wire(wire)
 
     async def subscribe_resource(self, uri: str, *, timeout: float | None = None) -> None:
-        """Ask to be told, through *on_change*, when the resource at *uri* changes. Survives a lost session."""
-        connection = self._connected()
-        await self._request("resources/subscribe", {"uri": _text(uri, "a URI")}, timeout)
-        connection.subscriptions[uri] = None
+        """Ask to be told, through *on_change*, when the resource at *uri* changes.
+
+        Survives a lost session, a broken stream and a restarted server, but not `aclose`.
+        """
+        patience = self._patience(timeout)
+        connection = await self._live(patience)
+        await connection.subscribe(_text(uri, "a URI"), patience)
 
     async def unsubscribe_resource(self, uri: str, *, timeout: float | None = None) -> None:
         """End a subscription."""
-        self._connected().subscriptions.pop(uri, None)
-        await self._request("resources/unsubscribe", {"uri": uri}, timeout)
+        patience = self._patience(timeout)
+        connection = await self._live(patience)
+        await connection.unsubscribe(uri, patience)
 
     # Prompts and completion
 
     async def list_prompts(self, *, timeout: float | None = None) -> list[Prompt]:
         """Every prompt that the server offers, across all pages."""
-        return await self._list("prompts/list", "prompts", Prompt, timeout)
+        return await self._list("prompts/list", "prompts", Prompt, self._patience(timeout))
 
     async def get_prompt(
         self,
@@ -180,7 +192,11 @@ class Requests:
     # The rest
 
     async def ping(self, *, timeout: float | None = None) -> None:
-        """Ask for a sign of life. A server that knows no ping but says so is alive, too."""
+        """Ask for a sign of life. A server that knows no ping but says so is alive, too.
+
+        Raises:
+            CallerError: The revision has no ping (2026-07-28).
+        """
         try:
             await self._request("ping", {}, timeout)
         except ServerError as exc:
@@ -188,10 +204,14 @@ class Requests:
                 raise
 
     async def set_log_level(self, level: LoggingLevel, *, timeout: float | None = None) -> None:
-        """Have the server send log messages of this level and above to *on_log*. Survives a lost session."""
-        connection = self._connected()
-        await self._request("logging/setLevel", {"level": level}, timeout)
-        connection.log_level = level
+        """Have the server send log messages of this level and above to *on_log*.
+
+        Survives a lost session and a restarted server, but not `aclose`. From revision 2026-07-28
+        on each request names the level, "info" where none was set; a request's *meta* may name another.
+        """
+        patience = self._patience(timeout)
+        connection = await self._live(patience)
+        await connection.set_log_level(level, patience)
 
     # How a request is made
 
@@ -208,6 +228,19 @@ class Requests:
     def _session(self) -> Session:
         return self._connected().link.require()
 
+    async def _live(self, patience: Patience) -> Connection:
+        """The connection, which `Client` may have to bring back first."""
+        raise NotImplementedError
+
+    def _patience(self, timeout: float | None, total_timeout: float | None = None) -> Patience:
+        limits = self._connected().limits
+        if (timeout is not None and timeout < 0) or (total_timeout is not None and total_timeout < 0):
+            raise ValueError("a timeout is a number of seconds from now, and not negative")
+        return Patience.of(
+            limits.timeout if timeout is None else timeout,
+            limits.total_timeout if total_timeout is None else total_timeout,
+        )
+
     async def _request(
         self,
         method: str,
@@ -216,35 +249,51 @@ class Requests:
         total_timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Params:
-        connection = self._connected()
-        limits = connection.limits
-        if (timeout is not None and timeout < 0) or (total_timeout is not None and total_timeout < 0):
-            raise ValueError("a timeout is a number of seconds from now, and not negative")
-        patience = Patience.of(
-            limits.timeout if timeout is None else timeout,
-            limits.total_timeout if total_timeout is None else total_timeout,
-        )
-        report = None if on_progress is None else _reporting(on_progress)
-        return await connection.request(method, params, patience, report)
+        patience = self._patience(timeout, total_timeout)
+        return await self._make(Call(method=method, params=params, patience=patience, on_report=_report(on_progress)))
 
-    async def _list(self, method: str, key: str, model: type[ModelT], timeout: float | None) -> list[ModelT]:
+    async def _make(self, call: Call) -> Params:
+        connection = await self._live(call.patience)
+        return await connection.request(call)
+
+    async def _call_tool(self, call: Call) -> Params:
+        """Call a tool; once more where the server wants headers that we did not know of.
+
+        "If the server rejects a request with a `HeaderMismatch` error [...] the client SHOULD
+        call `tools/list`" (2026-07-28, basic/transports/streamable-http).
+        """
+        connection = await self._live(call.patience)
+        mirror = connection.mirrors_parameters
+        try:
+            return await connection.request(self._toolbox.annotated(call, mirror=mirror))
+        except HeaderMismatch:
+            if not mirror:
+                raise
+        connection.forget("tools/list")
+        await self._list_tools(call.patience)
+        return await connection.request(self._toolbox.annotated(call, mirror=True))
+
+    async def _list_tools(self, patience: Patience) -> list[Tool]:
+        tools = await self._list("tools/list", "tools", Tool, patience)
+        return self._toolbox.replace(tools, mirrored=self._connected().mirrors_parameters)
+
+    async def _list(self, method: str, key: str, model: type[ModelT], patience: Patience) -> list[ModelT]:
         """All pages of a list; what cannot be read in them, and what never ends, is left out, and said so."""
-        connection = self._connected()
         items: list[ModelT] = []
         cursors: set[str] = set()
         params: Params = {}
-        for _ in range(connection.limits.max_pages):
-            page = await self._request(method, params, timeout)
-            items += connection.read_items(method, key, model, page)
+        for _ in range(self._connected().limits.max_pages):
+            page = await self._make(Call(method=method, params=params, patience=patience))
+            items += self._connected().read_items(method, key, model, page)
             cursor = page.get("nextCursor")
             if cursor is None:
                 return items
             if not isinstance(cursor, str) or cursor in cursors:
-                connection.warn(f"{method} ends early: the cursor {quoted(cursor)} leads nowhere new")
+                self._warn(f"{method} ends early: the cursor {quoted(cursor)} leads nowhere new")
                 return items
             cursors.add(cursor)
             params = {"cursor": cursor}
-        connection.warn(f"{method} ends early: more than {connection.limits.max_pages} pages (Limits.max_pages)")
+        self._warn(f"{method} ends early: more than {self._connected().limits.max_pages} pages (Limits.max_pages)")
         return items
 
 
@@ -260,7 +309,10 @@ def _mapping(value: object, what: str) -> Mapping[str, Any]:
     return value or {}
 
 
-def _reporting(on_progress: OnProgress) -> OnReport:
+def _report(on_progress: OnProgress | None) -> OnReport | None:
+    if on_progress is None:
+        return None
+
     async def report(params: Params) -> None:
         try:
             progress = ProgressNotificationParams.from_wire(params)

@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from mcp_host.client.elicitation import read_elicitations
-from mcp_host.errors import ResourceNotFound, ServerError, UrlElicitationRequired
-from mcp_host.protocol.codes import RESOURCE_NOT_FOUND, URL_ELICITATION_REQUIRED
+from mcp_host.errors import (
+    HeaderMismatch,
+    HttpStatusError,
+    MissingRequiredClientCapability,
+    ResourceNotFound,
+    ServerError,
+    Unauthorized,
+    UnsupportedProtocolVersion,
+    UrlElicitationRequired,
+)
+from mcp_host.protocol.codes import (
+    HEADER_MISMATCH,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    URL_ELICITATION_REQUIRED,
+)
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, Failure, Params
 
 
@@ -15,12 +30,36 @@ def server_error(method: str, params: Params, failure: Failure) -> ServerError:
         return ResourceNotFound(code, message, data)
     if code == URL_ELICITATION_REQUIRED:
         return UrlElicitationRequired(code, message, data, read_elicitations(data))
+    if code == HEADER_MISMATCH:
+        return HeaderMismatch(code, message, data)
+    if code == MISSING_REQUIRED_CLIENT_CAPABILITY:
+        return MissingRequiredClientCapability(code, message, data, _required(data))
+    if code == UNSUPPORTED_PROTOCOL_VERSION:
+        return UnsupportedProtocolVersion(code, message, data, _supported(data))
     return ServerError(code, message, data)
 
 
+def refined(method: str, params: Params, error: HttpStatusError) -> ServerError:
+    """The typed error for an HTTP status whose body is a JSON-RPC error, if that says more; else *error* itself."""
+    if error.code is None or isinstance(error, Unauthorized):
+        return error
+    typed = server_error(method, params, Failure(None, error.code, error.message, error.data))
+    return error if type(typed) is ServerError else typed
+
+
 def _names_no_resource(failure: Failure, params: Params) -> bool:
-    """By its own code, or as the SDKs of others say it already: invalid params, with the URI that is not there."""
+    """By the code of 2025-11-25, or as later revisions say it: invalid params, with the URI that is not there."""
     if failure.code == RESOURCE_NOT_FOUND:
         return True
     named = failure.data.get("uri") if isinstance(failure.data, dict) else None
     return failure.code == INVALID_PARAMS and named is not None and named == params.get("uri")
+
+
+def _required(data: object) -> dict[str, object]:
+    required = data.get("requiredCapabilities") if isinstance(data, dict) else None
+    return required if isinstance(required, dict) else {}
+
+
+def _supported(data: object) -> list[str]:
+    supported = data.get("supported") if isinstance(data, dict) else None
+    return [version for version in supported if isinstance(version, str)] if isinstance(supported, list) else []

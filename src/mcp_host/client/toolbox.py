@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mcp_host.errors import CallerError, InvalidToolOutput, UncheckableSchema, UnsupportedPattern
+from mcp_host.client.call import Call
+from mcp_host.errors import CallerError, InvalidToolOutput, UncheckableSchema, UnsupportedPattern, quoted
+from mcp_host.protocol.headers import ParameterHeader, parameter_headers
 from mcp_host.types import CallToolResult, Tool
 
 if TYPE_CHECKING:
@@ -18,13 +21,45 @@ class Toolbox:
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
         self._tools: dict[str, Tool] = {}
+        self._headers: dict[str, tuple[ParameterHeader, ...]] = {}
+        self._dropped: set[str] = set()
         self._schemas: dict[str, Schema] = {}
         self._unchecked: set[str] = set()
 
-    def replace(self, tools: Iterable[Tool]) -> None:
-        """Remember a whole new listing. Of two tools with one name the first counts."""
-        self._tools = {tool.name: tool for tool in reversed(list(tools))}
+    def replace(self, tools: Iterable[Tool], *, mirrored: bool) -> list[Tool]:
+        """Remember a whole new listing. Of two tools with one name the first counts.
+
+        Where parameters are *mirrored* in headers, tools that annotate them wrongly are left
+        out, and a warning says so. Returns the others.
+        """
+        listed = [tool for tool in tools if not mirrored or self._can_be_mirrored(tool)]
+        self._tools = {tool.name: tool for tool in reversed(listed)}
         self._schemas = {}
+        return listed
+
+    def annotated(self, call: Call, *, mirror: bool) -> Call:
+        """*call*, a `tools/call`, with what the tool's listing says of how it may and must be made."""
+        name, arguments = call.params["name"], call.params["arguments"]
+        values = _mirrored(self._headers.get(name, ()) if mirror else (), arguments)
+        idempotent = self._is_idempotent(name)
+        return replace(call, headers=values, idempotent=idempotent) if values or idempotent else call
+
+    def _can_be_mirrored(self, tool: Tool) -> bool:
+        """ "Clients using the Streamable HTTP transport MUST reject tool definitions" that break the rules."""
+        try:
+            self._headers[tool.name] = parameter_headers(tool.input_schema)
+        except ValueError as exc:
+            if tool.name not in self._dropped:
+                self._dropped.add(tool.name)
+                self._warn(f"the tool {quoted(tool.name)} is left out: {exc}")
+            return False
+        return True
+
+    def _is_idempotent(self, name: str) -> bool:
+        """Whether its server says that running it twice does no harm. If that is a lie, the harm is the server's."""
+        tool = self._tools.get(name)
+        hints = None if tool is None else tool.annotations
+        return hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
 
     def check_call(self, name: str) -> None:
         """Refuse a call that cannot work.
@@ -70,3 +105,13 @@ class Toolbox:
         if name not in self._schemas:
             self._schemas[name] = compile_schema(written)
         return self._schemas[name]
+
+
+def _mirrored(parameters: Iterable[ParameterHeader], arguments: Mapping[str, object]) -> dict[str, str]:
+    """The headers that repeat *arguments*."""
+    try:
+        return {
+            parameter.header: value for parameter in parameters if (value := parameter.value(arguments)) is not None
+        }
+    except ValueError as exc:
+        raise CallerError(f"an argument that goes into a header cannot: {exc}") from None

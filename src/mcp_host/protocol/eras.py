@@ -1,17 +1,20 @@
 """What differs between protocol revisions, and nothing else.
 
 Handshake revisions (2025-11-25 and earlier) shake hands once, and then both
-sides may send requests. Everything above this module works in neutral terms
-and never asks which revision it speaks.
+sides may send requests. Since 2026-07-28 there is no handshake: each request
+says what a server has to know, and a server asks for input inside a result.
+Everything above this module works in neutral terms and never asks which
+revision it speaks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
-from mcp_host.errors import InputRefused
+from mcp_host.errors import CallerError, InputRefused, ProtocolError, quoted
+from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, encode_value
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params
 from mcp_host.protocol.revisions import first_unknown
 from mcp_host.types import CreateMessageResult, ElicitResult, ListRootsResult, TextContent
@@ -34,6 +37,41 @@ ADVERTISED_AS = {
 }
 """The server capability that each request presupposes."""
 
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Which parameter names the thing that a request is about. These are also the requests that may ask for input."""
+
+CACHEABLE = frozenset(
+    {
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    }
+)
+"""Whose results say for how long they are fresh."""
+
+REMOVED = frozenset(
+    {
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "notifications/roots/list_changed",
+    }
+)
+"""What a client could say until 2025-11-25, and no longer."""
+
+INITIALIZED = "notifications/initialized"
+META = "io.modelcontextprotocol/"
+"""What the specification's own keys of ``_meta`` begin with."""
+LOG_LEVEL = f"{META}logLevel"
+SUBSCRIPTION_ID = f"{META}subscriptionId"
+SERVER_INFO = f"{META}serverInfo"
+
+LONGEST_FRESH = 86_400.0  # seconds; a day is as good as for ever to a client, and no number of a server's is trusted
+
 
 Answer: TypeAlias = CreateMessageResult | ElicitResult | ListRootsResult
 """What we may answer to a server's request for input."""
@@ -41,12 +79,29 @@ Answer: TypeAlias = CreateMessageResult | ElicitResult | ListRootsResult
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The server's final word on a request."""
+    """The server's final word on a request, *fresh_for* so many seconds."""
 
     value: dict[str, Any]
+    fresh_for: float = 0.0
 
 
-Outcome: TypeAlias = Complete
+@dataclass(frozen=True, slots=True)
+class InputRequest:
+    """One thing that a server wants of us before it will finish a request."""
+
+    method: str
+    params: Params
+
+
+@dataclass(frozen=True, slots=True)
+class InputRequired:
+    """The server wants these answered, each under its key, and its *state* back unchanged."""
+
+    requests: Mapping[str, InputRequest]
+    state: str | None
+
+
+Outcome: TypeAlias = Complete | InputRequired
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +111,25 @@ class Legacy:
     version: str
 
     disconnect_cancels = False  # "Disconnection SHOULD NOT be interpreted as the client cancelling its request"
+    mirrors_parameters = False
+    restarts = False
     server_requests = CLIENT_INPUT | {"ping"}
+    removed = frozenset[str]()
 
     @property
     def samples_with_tools(self) -> bool:
         """Whether a sampling request may offer tools (SEP-1577)."""
         return self.version >= "2025-11-25"
 
-    def dress(self, method: str, params: Params) -> Params:
+    def dress(self, params: Params, log_level: str | None) -> Params:
         """The params as this era sends them."""
         return params
 
-    def headers(self, method: str) -> dict[str, str]:
+    def headers(self, method: str, params: Params) -> dict[str, str]:
         """The HTTP headers that go with a message. Transports without headers ignore them."""
-        return {} if method == "initialize" else {"MCP-Protocol-Version": self.version}
+        return {} if method == "initialize" else {PROTOCOL_VERSION: self.version}
 
-    def read(self, result: dict[str, Any]) -> Outcome:
+    def read(self, method: str, result: dict[str, Any]) -> Outcome:
         """What a result means for the request."""
         return Complete(result)
 
@@ -95,14 +153,74 @@ class Legacy:
         """
         if isinstance(answer, CreateMessageResult) and not self.samples_with_tools:
             answer = _one_block(answer)
-        if problem := first_unknown(answer, self.version):
-            raise InputRefused(
-                INTERNAL_ERROR, "this client's answer does not fit this protocol revision"
-            ) from ValueError(problem)
-        return answer.to_wire()
+        return _written(answer, self.version)
 
 
-Era: TypeAlias = Legacy
+@dataclass(frozen=True, slots=True)
+class Modern:
+    """A stateless revision: every request stands for itself, and input is asked for inside results."""
+
+    version: str
+    meta: Mapping[str, Any]
+    """What each request says of us."""
+
+    disconnect_cancels = True  # "Closing the SSE response stream MUST be treated [...] as cancellation"
+    mirrors_parameters = True
+    restarts = True  # "If the server process exits unexpectedly, the client SHOULD restart it"
+    server_requests = frozenset[str]()  # "The client MUST NOT send JSON-RPC responses"
+    removed = REMOVED
+    samples_with_tools = True
+
+    @classmethod
+    def introducing(cls, version: str, client_info: Params, capabilities: Mapping[str, Any]) -> Self:
+        """The era in which each request introduces us in full."""
+        if "roots" in capabilities:
+            capabilities = {**capabilities, "roots": {}}  # there is no way left to tell that they have changed
+        meta = {"protocolVersion": version, "clientInfo": client_info, "clientCapabilities": capabilities}
+        return cls(version, {f"{META}{key}": value for key, value in meta.items()})
+
+    def dress(self, params: Params, log_level: str | None) -> Params:
+        level = {} if log_level is None else {LOG_LEVEL: log_level}
+        return {**params, "_meta": level | params.get("_meta", {}) | dict(self.meta)}
+
+    def headers(self, method: str, params: Params) -> dict[str, str]:
+        headers = {PROTOCOL_VERSION: self.version, MCP_METHOD: method}
+        if (key := NAMED_BY.get(method)) is not None:
+            headers[MCP_NAME] = _header_value(params[key])
+        return headers
+
+    def read(self, method: str, result: dict[str, Any]) -> Outcome:
+        """What a result means for the request.
+
+        Raises:
+            ProtocolError: "A `resultType` of any value unrecognized by the client MUST be considered invalid."
+        """
+        match result.get("resultType", "complete"):
+            case "complete":
+                return Complete(result, _seconds(result.get("ttlMs")) if method in CACHEABLE else 0.0)
+            case "input_required" if method in NAMED_BY:
+                return _input_required(method, result)
+            case "input_required":
+                raise ProtocolError(f"the result of {method} asks for input, which only calls, prompts and reads may")
+            case other:
+                raise ProtocolError(f"the result of {method} is of an unknown type: {quoted(other)}")
+
+    def missing(self, method: str, capabilities: Mapping[str, Any]) -> str | None:
+        return None  # what a server did not advertise it may serve all the same; it says so if not
+
+    def write(self, answer: Answer) -> dict[str, Any]:
+        return _written(answer, self.version)
+
+
+Era: TypeAlias = Legacy | Modern
+
+
+def _written(answer: Answer, version: str) -> dict[str, Any]:
+    if problem := first_unknown(answer, version):
+        raise InputRefused(INTERNAL_ERROR, "this client's answer does not fit this protocol revision") from ValueError(
+            problem
+        )
+    return answer.to_wire()
 
 
 def _one_block(answer: CreateMessageResult) -> CreateMessageResult:
@@ -111,3 +229,35 @@ def _one_block(answer: CreateMessageResult) -> CreateMessageResult:
     if len(answer.content) == 1 or len(texts) < len(answer.content):
         return answer
     return answer.model_copy(update={"content": [TextContent(text="\n\n".join(texts))]})
+
+
+def _input_required(method: str, result: dict[str, Any]) -> InputRequired:
+    requests, state = result.get("inputRequests"), result.get("requestState")
+    if requests is None and state is None:
+        raise ProtocolError(f"the result of {method} requires input, and says neither which nor gives a state")
+    if not isinstance(requests, dict | None) or not isinstance(state, str | None):
+        raise ProtocolError(f"the result of {method} requires input, and says so in a wrong shape")
+    return InputRequired({key: _input_request(method, key, value) for key, value in (requests or {}).items()}, state)
+
+
+def _input_request(method: str, key: str, value: object) -> InputRequest:
+    match value:
+        case {"method": str(wanted), "params": dict(params)}:
+            return InputRequest(wanted, params)
+        case {"method": str(wanted), **rest} if "params" not in rest:
+            return InputRequest(wanted, {})
+    raise ProtocolError(f"the result of {method} requires input, and what it wants under {quoted(key)} is no request")
+
+
+def _header_value(name: str) -> str:
+    try:
+        return encode_value(name)
+    except ValueError as exc:
+        raise CallerError(f"{quoted(name)}: {exc}") from None
+
+
+def _seconds(ttl_ms: object) -> float:
+    """How long a result is fresh: "If `ttlMs` is negative, clients SHOULD ignore it"; absent means 0."""
+    if not isinstance(ttl_ms, int | float) or isinstance(ttl_ms, bool) or not ttl_ms > 0:
+        return 0.0
+    return min(ttl_ms / 1000, LONGEST_FRESH)

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from mcp_host.errors import quoted
 
+PROTOCOL_VERSION: Final = "MCP-Protocol-Version"
 MCP_METHOD: Final = "Mcp-Method"
 MCP_NAME: Final = "Mcp-Name"
 PARAMETER_PREFIX: Final = "Mcp-Param-"

@@ -2,33 +2,144 @@
 
 from __future__ import annotations
 
-from mcp_host.errors import UnsupportedVersion, quoted
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, NoCommonVersion, Unauthorized, excerpt, quoted
+from mcp_host.protocol.codes import HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_host.protocol.eras import Legacy
-from mcp_host.protocol.jsonrpc import Failure
+from mcp_host.protocol.jsonrpc import Failure, Params, Success
 
 HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The revisions that begin with `initialize`, the preferred one first."""
+MODERN_VERSIONS = ("2026-07-28",)
+"""The revisions without a handshake, the preferred one first."""
+VERSIONS = MODERN_VERSIONS + HANDSHAKE_VERSIONS
+
+RECOGNIZED = frozenset({HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION})
+"""Errors that only a modern server knows."""
 
 
-def accept(version: object) -> Legacy:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which revisions a client may speak, the preferred ones first. An empty half is never tried."""
+
+    modern: tuple[str, ...]
+    handshake: tuple[str, ...]
+
+    @classmethod
+    def of(cls, era: str) -> Plan:
+        """*era* is "auto", "modern", "legacy" or a single version.
+
+        Raises:
+            ValueError: It is none of these.
+        """
+        match era:
+            case "auto":
+                return cls(MODERN_VERSIONS, HANDSHAKE_VERSIONS)
+            case "modern":
+                return cls(MODERN_VERSIONS, ())
+            case "legacy":
+                return cls((), HANDSHAKE_VERSIONS)
+        if era not in VERSIONS:
+            raise ValueError(f'era is "auto", "modern", "legacy" or one of {", ".join(VERSIONS)}, not {era!r}')
+        return cls(_only(era, MODERN_VERSIONS), _only(era, HANDSHAKE_VERSIONS))
+
+    def __str__(self) -> str:
+        return ", ".join(self.modern + self.handshake)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakModern:
+    """The server speaks *version*, without a handshake. *discovered* is what it said of itself, if it did."""
+
+    version: str
+    discovered: Params | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShakeHands:
+    """Begin with `initialize`. *because* is what the server said instead of a modern answer."""
+
+    because: str
+
+
+Verdict: TypeAlias = SpeakModern | ShakeHands
+Reply: TypeAlias = Success | Failure | McpError | None
+"""What came back for a probe: a response, what its channel raised, or silence."""
+
+
+def judge(reply: Reply, plan: Plan) -> Verdict:
+    """What the answer to `server/discover` says of the server.
+
+    "The fallback MUST NOT be keyed to one specific error code" (2026-07-28,
+    basic/transports/stdio): whatever is not recognizably modern means legacy.
+
+    Raises:
+        Unauthorized, HttpStatusError, ConnectionClosed: *reply* itself, where it says nothing of
+            the era: 401 and 403, 5xx, and a network that failed.
+        NoCommonVersion: The server is modern, and speaks nothing that the plan allows.
+    """
+    match reply:
+        case Success(result=result) if "supportedVersions" in result or "resultType" in result:
+            return _chosen(result.get("supportedVersions", plan.modern), plan, result)
+        case Failure(code=code, data=data) | HttpStatusError(code=code, data=data) if code in RECOGNIZED:
+            offered = data.get("supported") if isinstance(data, dict) else None
+            return _chosen(plan.modern if code != UNSUPPORTED_PROTOCOL_VERSION else offered, plan, None)
+        case Unauthorized() | ConnectionClosed():
+            raise reply
+        case HttpStatusError(status=status) if status >= 500:
+            raise reply
+    return ShakeHands(_words(reply))
+
+
+def accept(version: object, plan: Plan) -> Legacy:
     """The era of the revision that a server chose in its answer to `initialize`.
 
     "If the client does not support the version in the server's response, it
     SHOULD disconnect" (2025-11-25, basic/lifecycle).
     """
-    if version in HANDSHAKE_VERSIONS:
+    if version in plan.handshake:
         return Legacy(str(version))
-    ours = ", ".join(HANDSHAKE_VERSIONS)
-    raise UnsupportedVersion(f"the server insists on protocol version {quoted(version)}; we speak {ours}")
+    ours = ", ".join(plan.handshake)
+    raise NoCommonVersion(f"the server insists on protocol version {quoted(version)}; we speak {ours}")
 
 
-def counter_offer(refusal: Failure) -> str | None:
+def counter_offer(refusal: Failure, plan: Plan) -> str | None:
     """A revision in common that a server names when it refuses ours.
 
     The specification shows this as an error with `data.supported`; most servers
     answer `initialize` with a version of their own instead.
     """
     supported = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
-    if not isinstance(supported, list):
-        return None
-    return next((version for version in HANDSHAKE_VERSIONS if version in supported), None)
+    return _first(plan.handshake, supported)
+
+
+def _chosen(offered: object, plan: Plan, discovered: Params | None) -> Verdict:
+    if (version := _first(plan.modern, offered)) is not None:
+        return SpeakModern(version, discovered)
+    if _first(plan.handshake, offered) is not None:
+        return ShakeHands("it offers no modern revision that we speak")
+    raise NoCommonVersion(f"the server speaks {quoted(offered)}; we speak {plan}")
+
+
+def _first(ours: Iterable[str], offered: object) -> str | None:
+    return (
+        next((version for version in ours if version in offered), None) if isinstance(offered, list | tuple) else None
+    )
+
+
+def _only(version: str, versions: tuple[str, ...]) -> tuple[str, ...]:
+    return (version,) if version in versions else ()
+
+
+def _words(reply: Reply) -> str:
+    match reply:
+        case None:
+            return "silence"
+        case Success():
+            return "a result that is none of server/discover"
+        case Failure(code=code, message=message):
+            return f"{excerpt(message)} ({code})"
+    return str(reply)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
 from pydantic_core import from_json, to_json
 
 from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.transports.base import Channel
 from mcp_host.transports.memory import Inbox, InProcess, Outbox
 
@@ -16,6 +17,7 @@ Wire: TypeAlias = dict[str, Any]  # one message, decoded and otherwise untouched
 Script: TypeAlias = "Callable[[ScriptedPeer], Awaitable[None]]"
 
 VERSION = "2025-11-25"
+STATELESS = "2026-07-28"
 
 
 class ScriptedPeer:
@@ -49,6 +51,16 @@ class ScriptedPeer:
         """What it calls itself in the handshake, and is called in errors."""
         return self._transport.name
 
+    @property
+    def identity(self) -> str:
+        """As the in-process transport has it."""
+        return self._transport.identity
+
+    @property
+    def restart(self) -> bool:
+        """Its script runs once for every connection, and a connection is what a test makes."""
+        return False
+
     def open(self, limits: Limits) -> AbstractAsyncContextManager[Channel]:
         """Begin a connection, and the script with it."""
         return self._transport.open(limits)
@@ -72,10 +84,16 @@ class ScriptedPeer:
     ) -> Wire:
         """Answer the client's ``initialize`` and wait until it says that it is initialized.
 
+        A ``server/discover`` that comes before is refused, as by any server of these revisions.
+
         Returns:
             The ``initialize`` request.
         """
-        request = await self.receive("initialize")
+        request = await self.receive()
+        while request.get("method") != "initialize":
+            if request.get("method") == "server/discover":
+                await self.refuse(request, METHOD_NOT_FOUND, "Method not found")
+            request = await self.receive()
         result: Wire = {
             "protocolVersion": version,
             "capabilities": dict(capabilities or {}),
@@ -85,6 +103,32 @@ class ScriptedPeer:
             result["instructions"] = instructions
         await self.reply(request, result)
         await self.receive("notifications/initialized")
+        return request
+
+    async def be_discovered(
+        self,
+        *,
+        capabilities: Mapping[str, Any] | None = None,
+        versions: Sequence[str] = (STATELESS,),
+        instructions: str | None = None,
+    ) -> Wire:
+        """Answer the client's ``server/discover``, as servers do that know no handshake (since 2026-07-28).
+
+        Returns:
+            The ``server/discover`` request.
+        """
+        request = await self.receive("server/discover")
+        result: Wire = {
+            "resultType": "complete",
+            "supportedVersions": list(versions),
+            "capabilities": dict(capabilities or {}),
+            "ttlMs": 0,
+            "cacheScope": "private",
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": self.name, "version": "0"}},
+        }
+        if instructions is not None:
+            result["instructions"] = instructions
+        await self.reply(request, result)
         return request
 
     # Saying
@@ -111,6 +155,16 @@ class ScriptedPeer:
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
         await self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
+
+    async def acknowledge(self, listen: Wire, notifications: Mapping[str, Any] | None = None) -> None:
+        """Agree to a ``subscriptions/listen``: to all it asks for, or to *notifications*."""
+        granted = listen["params"]["notifications"] if notifications is None else notifications
+        await self.announce(listen, "notifications/subscriptions/acknowledged", {"notifications": granted})
+
+    async def announce(self, listen: Wire, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification that belongs to the subscription *listen*."""
+        meta = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
+        await self.tell(method, {**(params or {}), "_meta": meta})
 
     async def send(self, message: Mapping[str, Any]) -> None:
         """Send this very message. Nothing is added, and nothing is checked."""

@@ -25,6 +25,10 @@ else:
 
 
 class Input(Pipe, Protocol):
+    async def taken(self) -> None:
+        """Wait until the server has read all that was written. Returns at once where nobody can tell."""
+        ...
+
     async def close(self) -> None: ...
 
 

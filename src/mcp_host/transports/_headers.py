@@ -5,24 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PARAMETER_PREFIX, PROTOCOL_VERSION, TOKEN
 from mcp_host.transports._inflate import ACCEPTED
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 
 SESSION_ID = "Mcp-Session-Id"
-PROTOCOL_VERSION = "MCP-Protocol-Version"
 LAST_EVENT_ID = "Last-Event-ID"
 
 ALWAYS = {"Accept": f"{JSON}, {EVENT_STREAM}", "Accept-Encoding": ACCEPTED}
 POSTED = {"Content-Type": JSON}
 WRITTEN_HERE = frozenset(
     name.lower()
-    for name in (*ALWAYS, *POSTED, "Content-Length", "Transfer-Encoding", SESSION_ID, PROTOCOL_VERSION, LAST_EVENT_ID)
+    for name in (
+        *(*ALWAYS, *POSTED, "Content-Length", "Transfer-Encoding"),
+        *(SESSION_ID, PROTOCOL_VERSION, LAST_EVENT_ID, MCP_METHOD, MCP_NAME),
+    )
 )
 
 # RFC 9110, section 5: a line end in a value would begin a header of somebody else's choosing.
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"([!-~]([ \t!-~]*[!-~])?)?")
 
 
@@ -33,9 +35,9 @@ def checked(headers: Mapping[str, str]) -> dict[str, str]:
         ValueError: A name or value cannot be sent, or the transport writes this header itself.
     """
     for name, value in headers.items():
-        if not _NAME.fullmatch(name):
+        if not TOKEN.fullmatch(name):
             raise ValueError(f"not a header name: {name!r}")
-        if name.lower() in WRITTEN_HERE:
+        if name.lower() in WRITTEN_HERE or name.lower().startswith(PARAMETER_PREFIX.lower()):
             raise ValueError(f"the transport writes the header {name} itself")
         if not _VALUE.fullmatch(value):
             raise ValueError(f"the value of the header {name} is not printable ASCII without space around it")

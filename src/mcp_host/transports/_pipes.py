@@ -9,17 +9,21 @@ grandchild keeps its end open for ever.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import sys
+import termios
+from array import array
 from collections import deque
 from contextlib import suppress
 
-from anyio import ClosedResourceError, notify_closing, wait_readable, wait_writable
+from anyio import ClosedResourceError, notify_closing, sleep, wait_readable, wait_writable
 
 assert sys.platform != "win32"  # which tells a type checker that what follows is not for Windows
 
 CHUNK = 256 * 1024  # bytes read at once
 AHEAD = 4  # chunks read before anyone asks for them
+GLANCE = 0.05  # seconds between looks at what a starting server has read; only while a connection is opened
 CAPACITY = 1024 * 1024  # of a pipe where the system lets us choose (Linux: 64 KiB unless asked)
 
 
@@ -48,8 +52,19 @@ class WriteEnd:
                 raise BrokenPipeError("closed") from None
         return written
 
+    async def taken(self) -> None:
+        """Wait until all that was written has been read, or nobody can tell any more."""
+        while self._unread():  # noqa: ASYNC110  # no event tells: see GLANCE
+            await sleep(GLANCE)
+
     async def close(self) -> None:
         self._fd = _close(self._fd)
+
+    def _unread(self) -> int:
+        count = array("i", [0])
+        with suppress(OSError):  # closed, or a system that does not count at this end
+            fcntl.ioctl(self._fd, termios.FIONREAD, count)
+        return count[0]
 
 
 class ReadEnd:

@@ -25,11 +25,12 @@ from mcp_host.errors import (
     excerpt,
     quoted,
 )
+from mcp_host.protocol.headers import PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import Message, Request
+from mcp_host.protocol.pace import Pace, listening, resuming
 from mcp_host.protocol.sse import Cursor
-from mcp_host.transports._headers import EVENT_STREAM, LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID
+from mcp_host.transports._headers import EVENT_STREAM, LAST_EVENT_ID, SESSION_ID
 from mcp_host.transports._origin import Origin
-from mcp_host.transports._pace import Pace, listening, resuming
 from mcp_host.transports._refusals import forgets_session, refusal
 from mcp_host.transports._reply import Reply
 from mcp_host.transports._stream import MessageStream

@@ -34,6 +34,16 @@ class Transport(Protocol):
         """What to call the server in messages, before it has introduced itself. Holds no secret."""
         ...
 
+    @property
+    def identity(self) -> str:
+        """What the server is remembered by from one connection to the next. Holds no secret."""
+        ...
+
+    @property
+    def restart(self) -> bool | None:
+        """Whether a server that ends by itself is started again; None leaves that to the revision it speaks."""
+        ...
+
     def open(self, limits: Limits) -> AbstractAsyncContextManager[Channel]:
         """Reach the server. Entered and left in one task, which outlives every call.
 
@@ -76,17 +86,22 @@ class Exchange(Protocol):
 class Channel(Protocol):
     """One open connection. Carries messages; knows framing, and no rule of the protocol's.
 
-    Write these three methods and state the two facts, and you have a transport.
+    Write these methods and state the two facts, and you have a transport.
     Each reports a dead link by raising `ConnectionClosed`. Only `listen` may
     be running at most once; the others run in any number of tasks at a time.
     """
 
     stream_per_request: bool
-    """Whether each request has a stream of its own, so that leaving `request` can tell the server."""
+    """Whether each request has a stream of its own, as over HTTP: so that leaving `request` can
+    tell the server, and so that a request has headers."""
 
     @property
     def last_words(self) -> str:
         """The end of what the server says outside of the protocol (stderr), for error messages; "" if nothing."""
+        ...
+
+    async def awake(self) -> None:
+        """Wait for a first sign that the server is there, and runs: what starts slowly is not silent yet."""
         ...
 
     async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:

@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 import httpx
 from anyio import Event, create_task_group, move_on_after
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, ProtocolError, ServerError, excerpt
 from mcp_host.limits import Limits
+from mcp_host.protocol.eras import INITIALIZED
+from mcp_host.protocol.headers import MCP_METHOD
 from mcp_host.protocol.jsonrpc import (
     Failure,
     Incoming,
@@ -37,7 +40,6 @@ from mcp_host.transports._session import LegacySession, valid_session_id
 from mcp_host.transports._stream import REMARK, MessageStream
 from mcp_host.transports.base import Exchange, Headers, Receive, deliver
 
-INITIALIZED = "notifications/initialized"
 STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before the first call; an event may never come
 PROBE_TIME = 2.0  # seconds for finding out whether a server speaks the transport of 2024
 NO_RESPONSE = frozenset({202, 204})  # accepted, no content
@@ -71,6 +73,16 @@ class StreamableHttp:
     def name(self) -> str:
         """The URL without user, password, query and fragment."""
         return shown(parse(self.url))
+
+    @property
+    def identity(self) -> str:
+        """The same: one host often serves many servers, by path."""
+        return self.name
+
+    @property
+    def restart(self) -> bool:
+        """Nobody starts a server over HTTP."""
+        return False
 
     def __repr__(self) -> str:
         return f"StreamableHttp({self.name!r})"
@@ -131,6 +143,9 @@ class HttpChannel:
         self._begun = Event()
         self._listening = False
 
+    async def awake(self) -> None:
+        await checkpoint()  # who takes a connection runs
+
     async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
         """POST *request* and read until *exchange* is answered.
 
@@ -141,7 +156,7 @@ class HttpChannel:
             ProtocolError: A success without the response in it.
         """
         opening = request.method == "initialize"
-        session = None if opening else self._session
+        session = None if opening or MCP_METHOD in headers else self._session  # a stateless request belongs to none
         async with await self._post(request, headers, session) as reply:
             await self._check(reply, request, session)
             if opening:

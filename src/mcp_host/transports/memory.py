@@ -16,6 +16,7 @@ from anyio import (
     create_memory_object_stream,
     create_task_group,
 )
+from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from mcp_host.errors import ConnectionClosed
@@ -37,6 +38,13 @@ class InProcess:
 
     serve: Serve
     name: str = field(default="the in-process server", kw_only=True)
+
+    restart = False  # who runs it in this process sees it end
+
+    @property
+    def identity(self) -> str:
+        """Its name, for what that is worth: nobody but this process knows it."""
+        return self.name
 
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[MemoryChannel]:
@@ -75,6 +83,9 @@ class MemoryChannel:
         self._to_server = to_server
         self._from_server = from_server
         self._max_message = max_message
+
+    async def awake(self) -> None:
+        await checkpoint()
 
     async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
         raw = encode(request)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from anyio import CancelScope, Event, create_task_group, current_time, move_on_after
@@ -30,12 +31,19 @@ class Stdio:
     The server's environment is a short safe list of ours (`_child.INHERITED`: PATH,
     HOME, the locale and the like) and *env*. *on_stderr* gets each line that it
     writes to stderr; the last lines are attached to connection errors anyway.
+
+    A server that has ended is started again by the next call, or at once where changes
+    are listened to; what was in flight ends with `ConnectionClosed`. With *restart* None
+    that is so in revision 2026-07-28, which knows no session that could be lost; true and
+    false mean always and never. Each time takes longer, and after eight in a row that
+    were good for nothing the server stays down until `Client.connect`.
     """
 
     command: Sequence[str]
     env: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)  # where tokens are passed
     cwd: str | Path | None = field(default=None, kw_only=True)
     on_stderr: OnStderr | None = field(default=None, kw_only=True)
+    restart: bool | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if isinstance(self.command, str) or not self.command:
@@ -45,6 +53,12 @@ class Stdio:
     def name(self) -> str:
         """The program's name, without its directory and arguments."""
         return Path(self.command[0]).name
+
+    @property
+    def identity(self) -> str:
+        """The program's name, and a digest of the command line and the folder: arguments may be secrets."""
+        whole = "\0".join((*self.command, str(self.cwd or "")))
+        return f"{self.name} {sha256(whole.encode(errors='surrogateescape')).hexdigest()[:16]}"
 
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[StdioChannel]:
@@ -78,6 +92,18 @@ class StdioChannel:
         self._outbox = Outbox(child.stdin, limit=limits.max_outbox, stall_timeout=limits.stall_timeout)
         self._stalled: ConnectionClosed | None = None
         self.stderr_ended = Event()
+        self._spoken = Event()
+
+    async def awake(self) -> None:
+        """Until it has written anything, or read what was written to it."""
+        async with create_task_group() as tasks:
+
+            async def end_with(sign: Callable[[], Awaitable[None]]) -> None:
+                await sign()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(end_with, self._spoken.wait)
+            tasks.start_soon(end_with, self._child.stdin.taken)
 
     async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
         line = await self._put(encode(request), exchange.fail)
@@ -100,6 +126,7 @@ class StdioChannel:
             tasks.start_soon(self._watch, tasks.cancel_scope)
             await self._read(lines, receive)
             tasks.cancel_scope.cancel()
+        self._spoken.set()
         for rest in lines.rest():
             self._take_last(rest, receive)
         raise await self._end()
@@ -123,6 +150,7 @@ class StdioChannel:
         first = True
         while chunk := await self._child.stdout.read():
             if first:
+                self._spoken.set()
                 chunk, first = chunk.removeprefix(BOM), False
             for line in lines.feed(chunk):
                 self._take(line, receive)

@@ -1,4 +1,4 @@
-"""When to open a broken stream again, and when to give it up: pure counting."""
+"""When to try again what broke off, and when to give it up: pure counting."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ class Pace:
 def listening() -> Pace:
     """For the stream on which a server speaks unprompted: given up after half a minute of failures or more."""
     return Pace(patience=0, slowest=30.0, attempts=10)
+
+
+def restarting() -> Pace:
+    """For a server process that keeps ending: given up after eight in a row, over a minute and more."""
+    return Pace(patience=0, slowest=30.0, attempts=8)
 
 
 def resuming() -> Pace:

@@ -1,0 +1,61 @@
+"""Messages of ours that nobody here waits for: answers, cancellations."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from anyio import move_on_after
+from anyio.abc import TaskGroup
+
+from mcp_host.client.answers import FAILED
+from mcp_host.errors import CallerError, McpError
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Notification, Success
+from mcp_host.transports.base import Channel, Headers
+
+logger = logging.getLogger(__name__)
+
+ANSWER_DEADLINE = 30.0  # seconds for delivering an answer or a cancellation: short of any sensible call timeout
+
+
+class Deliveries:
+    """Sends over *channel*, *limit* messages at a time; *on_done* is called whenever one of them is out of hand."""
+
+    def __init__(
+        self, channel: Channel, tasks: TaskGroup, limit: int, counters: Counter[str], on_done: Callable[[], None]
+    ) -> None:
+        self.under_way = 0
+        self._channel = channel
+        self._tasks = tasks
+        self._limit = limit
+        self._counters = counters
+        self._on_done = on_done
+
+    def soon(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        """Send *message* in a task of its own, unless too many are on their way."""
+        if self.under_way >= self._limit:
+            self._counters["dropped answers"] += 1  # a flood of pings, say, by somebody who reads no answers
+        else:
+            self.under_way += 1
+            self._tasks.start_soon(self._counted, message, headers)
+
+    async def now(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        """Send *message*. Never raises: the link may have died, and everyone knows."""
+        with move_on_after(ANSWER_DEADLINE):
+            try:
+                await self._channel.send(message, headers)
+            except CallerError:
+                logger.exception("what was to be sent is not JSON")
+                if isinstance(message, Success | Failure):  # the server must not wait for ever
+                    await self.now(Failure(message.id, INTERNAL_ERROR, FAILED), headers)
+            except McpError as exc:
+                self._counters["undelivered messages"] += 1
+                logger.debug("not delivered: %s", exc)
+
+    async def _counted(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        try:
+            await self.now(message, headers)
+        finally:
+            self.under_way -= 1
+            self._on_done()

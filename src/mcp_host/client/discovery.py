@@ -1,0 +1,100 @@
+"""What a stateless server says of itself when it is asked, in place of a handshake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mcp_host.client.exchange import Patience
+from mcp_host.client.link import Link
+from mcp_host.client.registration import Registration
+from mcp_host.client.session import Session
+from mcp_host.errors import HttpStatusError, McpError, ProtocolError
+from mcp_host.protocol.eras import SERVER_INFO, Complete, Modern
+from mcp_host.protocol.jsonrpc import Failure, Params, Success
+from mcp_host.protocol.negotiation import Reply, SpeakModern
+from mcp_host.types import Implementation, ServerCapabilities
+
+DISCOVER = "server/discover"
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """Asks one server about itself."""
+
+    name: str
+    link: Link
+    registration: Registration
+
+    async def ask(self, version: str, patience: Patience) -> Reply:
+        """What comes back for `server/discover` in *version*: a response, or the error in its stead."""
+        era = self._era(version)
+        try:
+            return await self.link.ask(DISCOVER, era.dress({}, None), era.headers(DISCOVER, {}), patience)
+        except McpError as exc:
+            return exc
+
+    def recall(self) -> Session | None:
+        """The session with a server that has said for how long its word holds, while it does."""
+        version = self.registration.plan.modern[0]
+        known = self.registration.cache.find(DISCOVER, {"version": version})
+        return None if known is None else self._session(version, known)
+
+    async def begin(self, verdict: SpeakModern) -> Session:
+        """The session with a server that speaks *verdict*'s version. It is asked again if it did not say more."""
+        said = verdict.discovered
+        if said is None:
+            said = await self._insist(verdict.version)
+        outcome = self._era(verdict.version).read(DISCOVER, said)
+        if isinstance(outcome, Complete):
+            self.registration.cache.keep(DISCOVER, {"version": verdict.version}, outcome)
+        self.registration.remember("modern")
+        return self._session(verdict.version, said)
+
+    async def _insist(self, version: str) -> Params:
+        limit = self.registration.limits.connect_timeout
+        match await self.ask(version, Patience.of(limit, limit)):
+            case Success(result=result):
+                return result
+            case Failure(message=message) | HttpStatusError(message=message, code=int()):
+                self.registration.warn(f"{self.name} says nothing of itself: {message}")
+                return {}
+            case McpError() as exc:
+                raise exc
+        raise AssertionError("ask() waits for an answer")  # only a probe takes silence for one
+
+    def _session(self, version: str, said: Params) -> Session:
+        era = self._era(version)
+        capabilities = said.get("capabilities")
+        capabilities = capabilities if isinstance(capabilities, dict) else {}
+        instructions = said.get("instructions")
+        info = self._server_info(said)
+        tools = self.registration.tools_welcome
+        return Session(
+            epoch=1,
+            era=era,
+            server_info=info,
+            server_capabilities=self._server_capabilities(capabilities),
+            capabilities=capabilities,
+            instructions=instructions if isinstance(instructions, str) else None,
+            inputs=self.registration.inputs.session(era, info.name, sampling_tools=tools),
+        )
+
+    def _era(self, version: str) -> Modern:
+        registration = self.registration
+        capabilities = registration.inputs.capabilities(sampling_tools=registration.tools_welcome)
+        return Modern.introducing(version, registration.client_info.to_wire(), capabilities)
+
+    def _server_info(self, said: Params) -> Implementation:
+        """ "Servers SHOULD include" their name; for the others, ours for them has to do."""
+        meta = said.get("_meta")
+        try:
+            return Implementation.from_wire(meta[SERVER_INFO] if isinstance(meta, dict) else None)
+        except (KeyError, ProtocolError):
+            return Implementation(name=self.name, version="")
+
+    def _server_capabilities(self, capabilities: Params) -> ServerCapabilities:
+        try:
+            return ServerCapabilities.from_wire(capabilities)
+        except ProtocolError as exc:  # nothing depends on them in this era
+            self.registration.warn(f"the capabilities of {self.name} are malformed: {exc}")
+            return ServerCapabilities()

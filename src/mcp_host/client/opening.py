@@ -1,0 +1,174 @@
+"""How a connection begins: finding out which era the server speaks, and beginning in it.
+
+The probe is `server/discover`. It is never a call of the application's, which a
+legacy server might carry out and then carry out again.
+"""
+
+from __future__ import annotations
+
+from anyio import Event, create_task_group, move_on_after
+
+from mcp_host.client.discovery import Discovery
+from mcp_host.client.exchange import Patience
+from mcp_host.client.handshake import Handshake
+from mcp_host.client.link import Link
+from mcp_host.client.registration import Registration
+from mcp_host.client.session import Session
+from mcp_host.client.verdicts import Era
+from mcp_host.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    HttpStatusError,
+    McpError,
+    NoCommonVersion,
+    Unauthorized,
+)
+from mcp_host.protocol.negotiation import ShakeHands, SpeakModern, Verdict, judge
+
+PROBE_SILENCE = 2.0  # seconds from the server's first sign of life: it "may never answer" what it does not know
+START = 10.0  # seconds for that sign; a package that has to be fetched says so on stderr long before
+
+
+class Misjudged(ConnectFailed):
+    """What was assumed of the server does not hold. A new connection that assumes *instead* may do better."""
+
+    def __init__(self, failure: McpError, instead: Era | None) -> None:
+        super().__init__(str(failure))
+        self.failure = never_came_up(failure)
+        self.instead = instead
+
+
+class Opening:
+    """The opening of one connection to one server, of whose era *assumed* is believed."""
+
+    def __init__(self, name: str, link: Link, registration: Registration, assumed: Era | None) -> None:
+        self.handshake = Handshake(name, link, registration)
+        self._discovery = Discovery(name, link, registration)
+        self._name = name
+        self._link = link
+        self._registration = registration
+        self._plan = registration.plan
+        self._assumed = assumed
+        self._limit = registration.limits.connect_timeout
+
+    async def begin(self) -> Session:
+        """Settle the first session.
+
+        Raises:
+            Misjudged: The server is gone, or was taken for what it is not.
+            NoCommonVersion: It speaks nothing that the client may speak.
+            ServerError, ConnectionClosed, ProtocolError: As it says itself.
+        """
+        if not self._plan.modern:
+            return await self._shake_hands()
+        if self._assumed == "legacy" and self._plan.handshake:
+            return await self._shake_hands_as_assumed()
+        if (known := self._discovery.recall()) is not None:
+            return known
+        return await self._find_out()
+
+    async def _shake_hands_as_assumed(self) -> Session:
+        try:
+            return await self._shake_hands()
+        except McpError as exc:
+            if _says_nothing_of_the_era(exc):
+                raise
+            raise Misjudged(exc, instead=None) from exc
+
+    async def _shake_hands(self) -> Session:
+        session = await self.handshake.shake(epoch=1)
+        self._registration.remember("legacy")
+        return session
+
+    async def _find_out(self) -> Session:
+        """Probe. Once that has met with silence, shake hands beside it: the first that says something decides."""
+        race = _Race()
+        async with create_task_group() as tasks:
+            tasks.start_soon(self._probe, race)
+            await self._wait_for(race)
+            if race.verdict is None and self._plan.handshake:
+                race.shaking = True
+                tasks.start_soon(self._shake_hands_meanwhile, race)
+            decision = await race.decided()
+            tasks.cancel_scope.cancel()
+        return await self._follow(decision)
+
+    async def _probe(self, race: _Race) -> None:
+        limit = Patience.of(self._limit, self._limit)
+        try:
+            race.verdict = judge(await self._discovery.ask(self._plan.modern[0], limit), self._plan)
+        except McpError as exc:
+            race.verdict = exc
+        race.news.set()
+
+    async def _wait_for(self, race: _Race) -> None:
+        with move_on_after(START):
+            await self._link.awake()
+        with move_on_after(PROBE_SILENCE):
+            await race.news.wait()
+
+    async def _shake_hands_meanwhile(self, race: _Race) -> None:
+        try:
+            race.shaken = await self._shake_hands()
+        except McpError as exc:
+            race.shaken = exc
+        race.news.set()
+
+    async def _follow(self, decision: Session | Verdict | McpError) -> Session:
+        match decision:
+            case SpeakModern():
+                return await self._discovery.begin(decision)
+            case Session():
+                return decision
+            case ShakeHands() if self._plan.handshake:
+                return await self._shake_hands()
+            case ShakeHands(because):
+                raise NoCommonVersion(
+                    f"{self._name} does not speak {self._plan}: to server/discover it said: {because}"
+                )
+            case ConnectionClosed() if self._plan.handshake and not self._link.stream_per_request:
+                raise Misjudged(decision, instead="legacy") from decision  # some exit over what they do not know
+        raise decision
+
+
+class _Race:
+    """The probe, the handshake that may have been begun beside it, and what they have brought so far."""
+
+    def __init__(self) -> None:
+        self.verdict: Verdict | McpError | None = None
+        self.shaking = False
+        self.shaken: Session | McpError | None = None
+        self.news = Event()
+
+    def decision(self) -> Session | Verdict | McpError | None:
+        """What to do, or None while it is open. A late modern answer still counts: the server was slow, not silent."""
+        if isinstance(self.verdict, SpeakModern) or not self.shaking:
+            return self.verdict
+        return self.shaken
+
+    async def decided(self) -> Session | Verdict | McpError:
+        while (decision := self.decision()) is None:
+            await self.news.wait()
+            self.news = Event()
+        return decision
+
+
+def never_came_up(error: McpError) -> McpError:
+    """*error* as it is called before the connection is there."""
+    if not isinstance(error, ConnectionClosed) or isinstance(error, ConnectFailed):
+        return error
+    failed = ConnectFailed(str(error), may_have_run=error.may_have_run, exit_code=error.exit_code, stderr=error.stderr)
+    failed.__cause__ = error
+    return failed
+
+
+def _says_nothing_of_the_era(exc: McpError) -> bool:
+    """Whether a handshake failed for a reason that any server of any era may have."""
+    match exc:
+        case Unauthorized():
+            return True
+        case HttpStatusError(status=status):
+            return status >= 500
+        case ConnectionClosed(may_have_run=may_have_run):
+            return not may_have_run
+    return False

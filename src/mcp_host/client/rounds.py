@@ -1,0 +1,106 @@
+"""The rounds of one call: a server asks for input inside a result, and the call is made again with the answers.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from anyio import CancelScope, create_task_group, sleep
+
+from mcp_host.client.answers import FAILED, outer_call
+from mcp_host.client.call import Call
+from mcp_host.client.inputs import SessionInputs
+from mcp_host.errors import InputNotGiven, InputRefused, RequestTimeout, RoundsExceeded, quoted
+from mcp_host.limits import Limits
+from mcp_host.protocol.eras import InputRequest, InputRequired
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Id, Params, Request
+from mcp_host.sampling import OuterCall
+
+logger = logging.getLogger(__name__)
+
+IDLE_PAUSE = 0.1  # seconds before a call that only a state comes with is made again; twice as long the next time
+
+
+class Rounds:
+    """Counts what the server asks for within *call*, and answers it with the session's *inputs*."""
+
+    def __init__(self, call: Call, inputs: SessionInputs, limits: Limits) -> None:
+        self._call = call
+        self._inputs = inputs
+        self._limits = limits
+        self._rounds = 0
+        self._idle = 0
+        self._asked = 0
+
+    async def answer(self, wanted: InputRequired, id: Id) -> Params:
+        """What the next request carries besides its own params; *id* is that of the last one.
+
+        Raises:
+            RoundsExceeded: The server asks too much.
+            InputNotGiven: A handler failed, or somebody or some rule refused.
+            RequestTimeout: The call's total timeout passed meanwhile.
+        """
+        self._count(wanted)
+        given: Params = {} if wanted.state is None else {"requestState": wanted.state}
+        with CancelScope(deadline=self._call.patience.end) as scope:
+            if wanted.requests:
+                given["inputResponses"] = await self._answer_all(wanted, id)
+            else:
+                await sleep(IDLE_PAUSE * 2 ** (self._idle - 1))
+        if scope.cancelled_caught:
+            raise RequestTimeout(f"{self._call.method}: took longer than its total timeout")
+        return given
+
+    def _count(self, wanted: InputRequired) -> None:
+        limits, count = self._limits, len(wanted.requests)
+        self._rounds += 1 if count else 0
+        self._idle = 0 if count else self._idle + 1
+        self._asked += count
+        if self._rounds > limits.max_rounds:
+            raise self._exceeded(f"asked for input in more than {limits.max_rounds} rounds", "max_rounds")
+        if self._idle > limits.max_idle_rounds:
+            raise self._exceeded(f"gave no result and asked for nothing {self._idle} times in a row", "max_idle_rounds")
+        if count > limits.max_inputs_per_round:
+            raise self._exceeded(f"asked for {count} inputs at once", "max_inputs_per_round")
+        if self._asked > limits.max_inputs:
+            raise self._exceeded(f"asked for more than {limits.max_inputs} inputs", "max_inputs")
+
+    def _exceeded(self, what: str, limit: str) -> RoundsExceeded:
+        return RoundsExceeded(f"{self._call.method}: the server {what}", limit)
+
+    async def _answer_all(self, wanted: InputRequired, id: Id) -> dict[str, Any]:
+        """Every answer, in the order of the questions. The first that cannot be given ends the others."""
+        call = outer_call(Request(id, self._call.method, self._call.params), inferred=False)
+        answers: dict[str, Any] = dict.fromkeys(wanted.requests)
+        failures: list[InputNotGiven] = []
+
+        async def answer(key: str, request: InputRequest) -> None:
+            try:
+                answers[key] = await self._answer(key, request, call)
+            except InputNotGiven as exc:
+                failures.append(exc)
+                tasks.cancel_scope.cancel()
+
+        async with create_task_group() as tasks:
+            for key, request in wanted.requests.items():
+                tasks.start_soon(answer, key, request)
+        if failures:
+            raise failures[0]
+        return answers
+
+    async def _answer(self, key: str, request: InputRequest, call: OuterCall) -> dict[str, Any]:
+        try:
+            return await self._inputs.answer(request.method, request.params, call)
+        except InputRefused as exc:
+            failed = exc.__cause__ if exc.code == INTERNAL_ERROR else None
+            raise self._not_given(key, request, str(exc)) from (failed or exc)
+        except Exception as exc:  # a bug of ours or of a handler
+            logger.exception("answering %s failed", request.method)
+            raise self._not_given(key, request, FAILED) from exc
+
+    def _not_given(self, key: str, request: InputRequest, why: str) -> InputNotGiven:
+        asked = f"{quoted(request.method)} under {quoted(key)}"
+        return InputNotGiven(f"{self._call.method}: the server wants {asked}: {why}", key=key, method=request.method)

@@ -1,0 +1,256 @@
+"""Results that a server calls fresh are not asked for again while they are (2026-07-28, server/utilities/caching)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_host import Client
+from mcp_host.client.cache import Cache
+from mcp_host.limits import Limits
+from mcp_host.protocol.eras import Complete
+from mcp_host.protocol.jsonrpc import Notification
+from mcp_host.testing import ScriptedPeer
+
+FRESH = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
+TOOL = {"name": "add", "inputSchema": {"type": "object"}}
+
+
+class Clock:
+    """Seconds, which pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def cache(limit: int = 1000) -> tuple[Cache, Clock]:
+    clock = Clock()
+    return Cache(limit, clock), clock
+
+
+def test_a_result_is_found_until_it_is_stale() -> None:
+    kept, clock = cache()
+    kept.keep("tools/list", {}, Complete({"tools": []}, 5.0))
+
+    assert kept.find("tools/list", {}) == {"tools": []}
+    clock.now += 4.9
+    assert kept.find("tools/list", {}) == {"tools": []}
+    clock.now += 0.1
+    assert kept.find("tools/list", {}) is None
+
+
+def test_another_request_is_never_served_with_it() -> None:
+    kept, _ = cache()
+    kept.keep("resources/read", {"uri": "a:1"}, Complete({"contents": [1]}, 5.0))
+
+    assert kept.find("resources/read", {"uri": "a:2"}) is None
+    assert kept.find("resources/list", {"uri": "a:1"}) is None
+    assert kept.find("resources/read", {"uri": "a:1", "_meta": {"trace": 1}}) == {"contents": [1]}
+
+
+def test_what_one_caller_does_to_a_result_is_not_seen_by_the_next() -> None:
+    kept, _ = cache()
+    kept.keep("tools/list", {}, Complete({"tools": [{"name": "x"}]}, 5.0))
+
+    found = kept.find("tools/list", {})
+    assert found is not None
+    found["tools"][0]["name"] = "y"
+
+    assert kept.find("tools/list", {}) == {"tools": [{"name": "x"}]}
+
+
+def test_the_oldest_make_room_and_what_is_too_large_is_not_kept() -> None:
+    kept, _ = cache(limit=40)
+    for number in range(4):
+        kept.keep("resources/read", {"uri": str(number)}, Complete({"contents": [number]}, 5.0))
+    kept.keep("resources/read", {"uri": "big"}, Complete({"contents": ["x" * 40]}, 5.0))
+
+    found = [uri for uri in ("0", "1", "2", "3", "big") if kept.find("resources/read", {"uri": uri})]
+    assert found == ["2", "3"]
+
+
+def test_no_room_keeps_nothing_and_neither_does_what_is_stale_at_once() -> None:
+    nothing, _ = cache(limit=0)
+    nothing.keep("tools/list", {}, Complete({}, 5.0))
+    stale, _ = cache()
+    stale.keep("tools/list", {}, Complete({}, 0.0))
+
+    assert (nothing.find("tools/list", {}), stale.find("tools/list", {})) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("notification", "left"),
+    [
+        (
+            Notification("notifications/tools/list_changed", {}),
+            {"prompts", "resources", "templates", "read a", "read b"},
+        ),
+        (
+            Notification("notifications/prompts/list_changed", {}),
+            {"tools", "resources", "templates", "read a", "read b"},
+        ),
+        (Notification("notifications/resources/list_changed", {}), {"tools", "prompts", "read a", "read b"}),
+        (
+            Notification("notifications/resources/updated", {"uri": "a"}),
+            {"tools", "prompts", "resources", "templates", "read b"},
+        ),
+        (
+            Notification("notifications/message", {"uri": "a"}),
+            {"tools", "prompts", "resources", "templates", "read a", "read b"},
+        ),
+    ],
+    ids=["tools", "prompts", "resources", "updated", "message"],
+)
+def test_a_notification_drops_what_it_makes_stale(notification: Notification, left: set[str]) -> None:
+    requests: dict[str, tuple[str, dict[str, Any]]] = {
+        "tools": ("tools/list", {"cursor": "1"}),
+        "prompts": ("prompts/list", {}),
+        "resources": ("resources/list", {}),
+        "templates": ("resources/templates/list", {}),
+        "read a": ("resources/read", {"uri": "a"}),
+        "read b": ("resources/read", {"uri": "b"}),
+    }
+    kept, _ = cache(limit=10_000)
+    for method, params in requests.values():
+        kept.keep(method, params, Complete({"x": 1}, 5.0))
+
+    kept.heed(notification)
+
+    assert {name for name, request in requests.items() if kept.find(*request)} == left
+
+
+# In a client
+
+
+def serving(*results: dict[str, Any]) -> ScriptedPeer:
+    """A stateless peer that answers with *results*, one after the other, and tells of a change where one is a method."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities={"tools": {}})
+        for result in results:
+            await peer.reply(await peer.receive(), result)
+
+    return ScriptedPeer(script)
+
+
+@pytest.mark.parametrize(
+    ("request_", "result"),
+    [
+        (lambda client: client.list_tools(), {"tools": [TOOL]}),
+        (lambda client: client.list_prompts(), {"prompts": []}),
+        (lambda client: client.list_resources(), {"resources": []}),
+        (lambda client: client.list_resource_templates(), {"resourceTemplates": []}),
+        (lambda client: client.read_resource("a:1"), {"contents": [{"uri": "a:1", "text": "t"}]}),
+    ],
+    ids=["tools", "prompts", "resources", "templates", "read"],
+)
+async def test_lists_and_reads_that_are_fresh_are_not_asked_for_again(
+    request_: Callable[[Client], Awaitable[object]], result: dict[str, Any]
+) -> None:
+    peer = serving(FRESH | result)
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            first = await request_(client)
+            assert await request_(client) == first
+
+    assert len(peer.heard) == 2
+
+
+async def test_each_page_is_fresh_for_as_long_as_it_says_itself() -> None:
+    first = FRESH | {"tools": [TOOL], "nextCursor": "2"}
+    peer = serving(first, {"resultType": "complete", "tools": []}, {"resultType": "complete", "tools": []})
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.list_tools()
+            assert [tool.name for tool in await client.list_tools()] == ["add"]
+
+    assert [message["params"].get("cursor") for message in peer.heard[1:]] == [None, "2", "2"]
+
+
+async def test_a_client_without_a_cache_asks_every_time() -> None:
+    peer = serving(FRESH | {"tools": []}, FRESH | {"tools": []})
+
+    with anyio.fail_after(5):
+        async with Client(peer, cache=False) as client:
+            await client.list_tools()
+            await client.list_tools()
+
+    assert len(peer.heard) == 3
+
+
+async def test_two_clients_share_nothing_whatever_the_scope() -> None:
+    with anyio.fail_after(5):
+        for _ in range(2):
+            peer = serving(FRESH | {"tools": []})
+            async with Client(peer) as client:
+                await client.list_tools()
+            assert len(peer.heard) == 2
+
+
+async def test_a_handshake_server_is_always_asked() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities={"tools": {}})
+        for _ in range(2):
+            await peer.reply(await peer.receive("tools/list"), {"tools": [], "ttlMs": 60_000})
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            await client.list_tools()
+            await client.list_tools()
+
+
+async def test_a_change_that_is_told_of_makes_the_list_stale_for_who_asks_next() -> None:
+    told = anyio.Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities={"tools": {"listChanged": True}})
+        listen = await peer.receive("subscriptions/listen")
+        await peer.acknowledge(listen)
+        await peer.reply(await peer.receive("tools/list"), FRESH | {"tools": []})
+        await told.wait()
+        await peer.announce(listen, "notifications/tools/list_changed")
+        await peer.reply(await peer.receive("tools/list"), FRESH | {"tools": [TOOL]})
+
+    changed = anyio.Event()
+
+    async def on_change(change: object) -> None:
+        changed.set()
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), on_change=on_change) as client:
+            assert await client.list_tools() == []
+            told.set()
+            await changed.wait()
+            assert [tool.name for tool in await client.list_tools()] == ["add"]
+
+
+async def test_another_process_is_asked_anew() -> None:
+    """It may be another version of the server."""
+    peer = serving(FRESH | {"tools": []})
+    client = Client(peer)
+
+    with anyio.fail_after(5):
+        for _ in range(2):
+            async with client:
+                await client.list_tools()
+
+    assert [message["method"] for message in peer.heard] == 2 * ["server/discover", "tools/list"]
+
+
+async def test_the_cache_is_bounded_by_the_limits() -> None:
+    peer = serving(*2 * [FRESH | {"contents": [{"uri": "a:1", "text": "x" * 200}]}])
+
+    with anyio.fail_after(5):
+        async with Client(peer, limits=Limits(max_cache=100)) as client:
+            await client.read_resource("a:1")
+            await client.read_resource("a:1")
+
+    assert len(peer.heard) == 3

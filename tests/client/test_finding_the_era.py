@@ -1,0 +1,385 @@
+"""Which era a server is spoken to in: the probe, what it costs, and what is remembered of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_host import Client, Stdio, Verdicts
+from mcp_host.client import opening
+from mcp_host.errors import ConnectFailed, ConnectTimeout, NoCommonVersion, ServerError
+from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Notification
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import Implementation
+from tests.client.support import EMPTY, TOOLS
+from tests.transports.children import python
+
+MODERN = "2026-07-28"
+META = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": {"name": "mcp-host", "version": "0.1.0"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+@pytest.fixture
+def brief_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait for a silent server, without waiting for it."""
+    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.05)
+
+
+def methods(peer: ScriptedPeer) -> list[str]:
+    return [message["method"] for message in peer.heard]
+
+
+async def modern(peer: ScriptedPeer) -> None:
+    await peer.be_discovered(capabilities=TOOLS, instructions="be nice")
+    await peer.reply(await peer.receive("tools/call"), {"resultType": "complete"} | EMPTY)
+
+
+async def legacy(peer: ScriptedPeer) -> None:
+    await peer.shake_hands(capabilities=TOOLS)
+    await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+
+async def silent(peer: ScriptedPeer) -> None:
+    await peer.receive("initialize")  # it has heard the probe by then, and said nothing
+    request = peer.heard[-1]
+    await peer.reply(
+        request, {"protocolVersion": "2025-11-25", "capabilities": TOOLS, "serverInfo": {"name": "s", "version": "0"}}
+    )
+    await peer.receive("notifications/initialized")
+    await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+
+async def test_a_server_that_can_be_discovered_is_spoken_to_without_a_handshake() -> None:
+    peer = ScriptedPeer(modern, name="m")
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.call_tool("x")
+            assert client.protocol_version == MODERN
+            assert client.server_info == Implementation(name="m", version="0")
+            assert client.instructions == "be nice"
+            assert client.server_capabilities.tools is not None
+
+    assert peer.heard == [
+        {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "x", "arguments": {}, "_meta": META},
+        },
+    ]
+
+
+async def test_a_server_that_knows_no_discovery_is_shaken_hands_with() -> None:
+    peer = ScriptedPeer(legacy)
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.call_tool("x")
+            assert client.protocol_version == "2025-11-25"
+
+    assert methods(peer) == ["server/discover", "initialize", "notifications/initialized", "tools/call"]
+
+
+@pytest.mark.usefixtures("brief_silence")
+async def test_a_silent_server_costs_one_bounded_wait_once() -> None:
+    peer, verdicts = ScriptedPeer(silent), Verdicts()
+
+    with anyio.fail_after(5):
+        async with Client(peer, verdicts=verdicts) as client:
+            await client.call_tool("x")
+        async with Client(peer, verdicts=verdicts) as client:
+            await client.call_tool("x")
+
+    assert methods(peer) == ["server/discover", *2 * ("initialize", "notifications/initialized", "tools/call")]
+
+
+@pytest.mark.usefixtures("brief_silence")
+async def test_a_slow_modern_server_is_not_taken_for_a_silent_one() -> None:
+    """Its answer to the probe counts, though a handshake has been begun meanwhile."""
+
+    async def slow(peer: ScriptedPeer) -> None:
+        probe = await peer.receive("server/discover")
+        await peer.receive("initialize")
+        await peer.reply(probe, {"resultType": "complete", "supportedVersions": [MODERN], "capabilities": {}})
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    peer = ScriptedPeer(slow)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.call_tool("x")
+            assert client.protocol_version == MODERN
+
+    assert methods(peer) == ["server/discover", "initialize", "tools/call"]
+
+
+@pytest.mark.usefixtures("brief_silence")
+async def test_a_server_that_never_says_a_word_is_given_up_in_time() -> None:
+    async def mute(peer: ScriptedPeer) -> None:
+        pass
+
+    with anyio.fail_after(5), pytest.raises(ConnectTimeout):
+        await Client(ScriptedPeer(mute), limits=Limits(connect_timeout=0.2)).connect()
+
+
+async def test_a_ping_before_anything_is_agreed_on_is_answered_only_in_a_handshake() -> None:
+    """A stateless server may send no requests, and gets no responses; an old one may wait for its pong."""
+
+    async def pings_first(peer: ScriptedPeer) -> None:
+        probe = await peer.receive("server/discover")
+        await peer.send({"jsonrpc": "2.0", "id": "p", "method": "ping"})
+        await peer.refuse(probe, -32601, "Method not found")
+        initialize = await peer.receive("initialize")
+        assert await peer.receive() == {"jsonrpc": "2.0", "id": "p", "result": {}}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}}
+        await peer.reply(initialize, result)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(pings_first)) as client:
+            assert client.connected
+
+
+async def test_a_modern_server_that_sends_requests_gets_no_responses() -> None:
+    async def chatty(peer: ScriptedPeer) -> None:
+        await peer.be_discovered()
+        await peer.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        await peer.send({"jsonrpc": "2.0", "id": 2, "method": "sampling/createMessage", "params": {}})
+        await peer.send({"jsonrpc": "2.0", "id": 3, "method": "x", "params": 7})
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    peer = ScriptedPeer(chatty)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.call_tool("x")
+            await client.call_tool("x")
+            assert client.counters["requests that no server may send"] == 2
+
+    assert methods(peer) == ["server/discover", "tools/call", "tools/call"]
+
+
+async def test_a_refused_version_leads_to_one_in_common() -> None:
+    async def strict(peer: ScriptedPeer) -> None:
+        data = {"supported": [MODERN], "requested": "?"}
+        await peer.refuse(await peer.receive("server/discover"), -32022, "Unsupported protocol version", data)
+        await modern(peer)
+
+    peer = ScriptedPeer(strict)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.call_tool("x")
+            assert (client.protocol_version, client.instructions) == (MODERN, "be nice")
+
+    assert methods(peer) == ["server/discover", "server/discover", "tools/call"]
+
+
+async def test_a_modern_server_that_says_nothing_of_itself_can_be_called_all_the_same() -> None:
+    async def shy(peer: ScriptedPeer) -> None:
+        for _ in range(2):
+            await peer.refuse(await peer.receive("server/discover"), -32021, "not to you", {"requiredCapabilities": {}})
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(shy, name="shy")) as client:
+            await client.call_tool("x")
+
+            assert client.server_info == Implementation(name="shy", version="")
+            assert client.warnings == ["shy says nothing of itself: not to you"]
+
+
+async def test_a_modern_server_with_no_revision_of_ours_ends_the_connecting() -> None:
+    async def future(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(versions=["2031-01-01"])
+
+    peer = ScriptedPeer(future)
+    with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="2031-01-01"):
+        await Client(peer).connect()
+
+    assert methods(peer) == ["server/discover"]
+
+
+@pytest.mark.parametrize(("era", "first"), [("legacy", "initialize"), ("2025-06-18", "initialize")])
+async def test_a_client_that_is_pinned_to_handshakes_sends_no_probe(era: str, first: str) -> None:
+    peer = ScriptedPeer(lambda peer: answer_handshake(peer, "2025-06-18"))
+
+    with anyio.fail_after(5):
+        async with Client(peer, era=era) as client:
+            assert client.protocol_version == "2025-06-18"
+
+    assert methods(peer)[0] == first
+
+
+async def answer_handshake(peer: ScriptedPeer, version: str) -> None:
+    await peer.shake_hands(version=version)
+
+
+async def test_a_client_that_is_pinned_to_one_revision_takes_no_other() -> None:
+    peer = ScriptedPeer(lambda peer: answer_handshake(peer, "2025-11-25"))
+
+    with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="2025-06-18"):
+        await Client(peer, era="2025-06-18").connect()
+
+
+@pytest.mark.parametrize("era", ["modern", MODERN])
+async def test_a_client_that_is_pinned_to_modern_shakes_no_hands(era: str) -> None:
+    peer = ScriptedPeer(legacy, name="old")
+
+    with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="old does not speak 2026-07-28"):
+        await Client(peer, era=era).connect()
+
+    assert methods(peer) == ["server/discover"]
+
+
+# What is remembered
+
+
+async def test_verdicts_can_be_saved_and_hold_no_secret(tmp_path: Path) -> None:
+    answer = """
+    request = read()
+    reply(request, {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}})
+    read()
+    """
+    server, verdicts = Stdio([*python(answer, hands=False), "--key=hunter2"]), Verdicts()
+
+    with anyio.fail_after(10):
+        async with Client(server, verdicts=verdicts):
+            pass
+
+    (key, era) = next(iter(verdicts.export().items()))
+    assert (key, era) == (server.identity, "modern")
+    assert "hunter2" not in json.dumps(verdicts.export())
+    assert Verdicts(json.loads(json.dumps(verdicts.export()))).export() == verdicts.export()
+    with pytest.raises(ValueError, match="'perhaps'"):
+        Verdicts({"x": "perhaps"})
+
+
+async def test_a_verdict_that_turns_out_wrong_is_found_out_and_replaced() -> None:
+    async def refuses_handshakes(peer: ScriptedPeer) -> None:
+        request = await peer.receive()
+        if request["method"] == "initialize":
+            await peer.refuse(request, -32602, "no handshakes here: 2026-07-28 only")
+            request = await peer.receive()
+        result = {"resultType": "complete", "supportedVersions": [MODERN], "capabilities": {}}
+        await peer.reply(request, result)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    peer = ScriptedPeer(refuses_handshakes)
+    verdicts = Verdicts({peer.identity: "legacy"})
+    with anyio.fail_after(5):
+        async with Client(peer, verdicts=verdicts) as client:
+            await client.call_tool("x")
+            assert client.protocol_version == MODERN
+
+    assert methods(peer) == ["initialize", "server/discover", "tools/call"]
+    assert verdicts.export() == {peer.identity: "modern"}
+
+
+async def test_a_server_that_was_modern_and_is_not_any_more_is_shaken_hands_with() -> None:
+    peer = ScriptedPeer(legacy)
+    verdicts = Verdicts({peer.identity: "modern"})
+
+    with anyio.fail_after(5):
+        async with Client(peer, verdicts=verdicts) as client:
+            await client.call_tool("x")
+
+    assert verdicts.export() == {peer.identity: "legacy"}
+
+
+async def test_a_handshake_that_fails_for_its_own_reasons_fails_with_those() -> None:
+    async def refuses_all(peer: ScriptedPeer) -> None:
+        while True:
+            await peer.refuse(await peer.receive(), -32000, "out of order")
+
+    peer = ScriptedPeer(refuses_all)
+    with anyio.fail_after(5), pytest.raises(ServerError, match="out of order"):
+        await Client(peer, verdicts=Verdicts({peer.identity: "legacy"})).connect()
+
+    assert methods(peer) == ["initialize", "server/discover", "initialize"]
+
+
+# Real processes
+
+
+def on_start(path: Path, body: str) -> Stdio:
+    """A server that notes each of its starts in *path*."""
+    return Stdio(python(f"open({str(path)!r}, 'a').write('started ')\n{body}", hands=False))
+
+
+EXITS_ON_THE_PROBE = """
+request = read()
+if request["method"] != "initialize":
+    sys.exit(3)
+reply(request, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
+read()
+reply(read(), text("hi"))
+read()
+"""
+
+
+async def test_a_server_that_exits_on_the_probe_is_started_once_more_and_shaken_hands_with(tmp_path: Path) -> None:
+    server, verdicts = on_start(tmp_path / "starts", EXITS_ON_THE_PROBE), Verdicts()
+
+    with anyio.fail_after(10):
+        for _ in range(2):
+            async with Client(server, verdicts=verdicts) as client:
+                assert (await client.call_tool("x")).text == "hi"
+
+    assert (tmp_path / "starts").read_text() == "started started started "
+
+
+async def test_a_server_that_always_exits_is_started_twice_and_reported_once(tmp_path: Path) -> None:
+    server = on_start(tmp_path / "starts", "read()\nsys.stderr.write('no database')\nsys.exit(4)")
+
+    with anyio.fail_after(10), pytest.raises(ConnectFailed, match="no database") as raised:
+        await Client(server).connect()
+
+    assert (tmp_path / "starts").read_text() == "started started "
+    assert (type(raised.value), raised.value.exit_code) == (ConnectFailed, 4)
+
+
+SILENT_ABOUT_THE_PROBE = """
+request = read()
+while request["method"] != "initialize":
+    request = read()
+reply(request, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
+read()
+reply(read(), text("hi"))
+read()
+"""
+
+
+@pytest.mark.usefixtures("brief_silence")
+@pytest.mark.parametrize("words", ["", "sys.stderr.write('ready\\n')\n"], ids=["mute", "noisy"])
+async def test_a_silent_process_is_shaken_hands_with_once_it_has_read_the_probe(words: str) -> None:
+    with anyio.fail_after(10):
+        async with Client(Stdio(python(words + SILENT_ABOUT_THE_PROBE, hands=False))) as client:
+            assert (await client.call_tool("x")).text == "hi"
+
+
+async def test_a_process_that_is_still_starting_gives_no_sign_of_life(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    begin = f"""
+    import pathlib
+    while not pathlib.Path({str(gate)!r}).exists():
+        time.sleep(0.01)
+    while True:
+        read()
+    """
+
+    with anyio.fail_after(10):
+        async with Stdio(python(begin, hands=False)).open(Limits()) as channel:
+            await channel.send(Notification("x", {}), {})
+            with anyio.move_on_after(0.2) as starting:
+                await channel.awake()
+            gate.touch()
+            await channel.awake()
+
+    assert starting.cancelled_caught

@@ -1,0 +1,263 @@
+"""A server process that has died is started again, by the revision's rule or by choice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import anyio
+import pytest
+
+from mcp_host import Change, Client, Stdio
+from mcp_host.client import client as client_module
+from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError, RequestTimeout
+from mcp_host.protocol import pace
+from tests.transports.children import python
+
+MODERN = """
+def discovered():
+    reply(read(), {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities":
+        {"tools": {}, "resources": {"subscribe": True}}})
+
+starts = open(STARTS, "a+")
+starts.write("x")
+starts.flush()
+starts.seek(0)
+start = len(starts.read())
+"""
+LIVES_FOR_ONE_CALL = "discovered()\nreply(read(), text(str(start)))\nsys.exit(1)"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restarts in a row come without the waits between them."""
+    monkeypatch.setattr(client_module, "RESTART_PAUSE", 0.0)
+    monkeypatch.setattr(pace, "RETRY_FLOOR", 0.001)
+
+
+def server(starts: Path, body: str, *, restart: bool | None = None) -> Stdio:
+    """A stateless server; in *body*, ``start`` is the number of its starts so far."""
+    return Stdio(python(MODERN.replace("STARTS", repr(str(starts))) + dedent(body), hands=False), restart=restart)
+
+
+async def until_dead(client: Client) -> None:
+    connection = client._connection
+    assert connection is not None
+    await connection.link.idle()
+
+
+async def test_a_stateless_server_that_died_between_calls_is_started_again_by_the_next(tmp_path: Path) -> None:
+    with anyio.fail_after(20):
+        async with Client(server(tmp_path / "starts", LIVES_FOR_ONE_CALL)) as client:
+            texts = []
+            for _ in range(3):
+                texts.append((await client.call_tool("x")).text)
+                await until_dead(client)
+
+    assert texts == ["1", "2", "3"]
+
+
+async def test_a_call_in_flight_ends_with_a_clear_error_and_is_not_made_again(tmp_path: Path) -> None:
+    body = """
+    discovered()
+    request = read()
+    if start == 1:
+        sys.exit(7)
+    reply(request, text(str(start)))
+    read()
+    """
+    with anyio.fail_after(20):
+        async with Client(server(tmp_path / "starts", body)) as client:
+            with pytest.raises(ConnectionClosed, match="exited with code 7") as raised:
+                await client.call_tool("x")
+            assert raised.value.may_have_run
+            assert (await client.call_tool("x")).text == "2"
+
+
+async def test_many_calls_at_once_start_one_server(tmp_path: Path) -> None:
+    body = """
+    discovered()
+    if start == 1:
+        reply(read(), text("1"))
+        sys.exit(1)
+    while True:
+        reply(read(), text(str(start)))
+    """
+    texts: list[str] = []
+    with anyio.fail_after(20):
+        async with Client(server(tmp_path / "starts", body)) as client:
+
+            async def call() -> None:
+                texts.append((await client.call_tool("x")).text)
+
+            await call()
+            await until_dead(client)
+            async with anyio.create_task_group() as tasks:
+                for _ in range(5):
+                    tasks.start_soon(call)
+
+    assert texts == ["1"] + 5 * ["2"]
+
+
+@pytest.mark.parametrize("restart", [False], ids=["never"])
+async def test_who_wants_no_restart_gets_none(tmp_path: Path, restart: bool) -> None:
+    with anyio.fail_after(20):
+        async with Client(server(tmp_path / "starts", LIVES_FOR_ONE_CALL, restart=restart)) as client:
+            await client.call_tool("x")
+            await until_dead(client)
+            with pytest.raises(ConnectionClosed, match="exited with code 1") as raised:
+                await client.call_tool("x")
+            assert not raised.value.may_have_run
+
+    assert (tmp_path / "starts").read_text() == "x"
+
+
+HANDSHAKE = """
+starts = open(STARTS, "a+")
+starts.write("x")
+starts.flush()
+request = read()
+if request["method"] == "server/discover":
+    say({"id": request["id"], "error": {"code": -32601, "message": "Method not found"}})
+    request = read()
+reply(request, {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "logging": {}, "resources": {"subscribe": True}},
+    "serverInfo": {"name": "s", "version": "0"}})
+read()
+heard = []
+while True:
+    request = read()
+    heard.append(request["method"])
+    if request["method"] == "tools/call":
+        reply(request, text(" ".join(heard)))
+        sys.exit(1)
+    reply(request, {})
+"""
+
+
+async def test_a_handshake_server_is_started_again_by_choice_with_all_that_was_asked_of_it(tmp_path: Path) -> None:
+    command = python(HANDSHAKE.replace("STARTS", repr(str(tmp_path / "starts"))), hands=False)
+
+    with anyio.fail_after(20):
+        async with Client(Stdio(command, restart=True)) as client:
+            await client.subscribe_resource("a:1")
+            await client.set_log_level("error")
+            first = await client.call_tool("x")
+            await until_dead(client)
+            second = await client.call_tool("x")
+
+    assert first.text == second.text == "resources/subscribe logging/setLevel tools/call"
+
+
+async def test_a_handshake_server_stays_down_unless_that_was_chosen(tmp_path: Path) -> None:
+    command = python(HANDSHAKE.replace("STARTS", repr(str(tmp_path / "starts"))), hands=False)
+
+    with anyio.fail_after(20):
+        async with Client(Stdio(command)) as client:
+            await client.call_tool("x")
+            await until_dead(client)
+            with pytest.raises(ConnectionClosed):
+                await client.call_tool("x")
+
+    assert (tmp_path / "starts").read_text() == "x"
+
+
+async def test_a_server_that_is_good_for_nothing_is_given_up_until_somebody_connects(tmp_path: Path) -> None:
+    body = "discovered()\nread()\nsys.exit(1)"
+    errors: list[McpError] = []
+
+    with anyio.fail_after(60):
+        async with Client(server(tmp_path / "starts", body)) as client:
+            for _ in range(12):
+                with pytest.raises(ConnectionClosed) as raised:
+                    await client.call_tool("x")
+                errors.append(raised.value)
+                await until_dead(client)
+            starts = len((tmp_path / "starts").read_text())
+            await client.connect()
+            assert len((tmp_path / "starts").read_text()) == starts + 1
+
+    assert starts == 1 + pace.restarting().attempts
+
+
+async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come_back(tmp_path: Path) -> None:
+    body = """
+    if start == 2:
+        sys.exit("out of order")
+    discovered()
+    reply(read(), text(str(start)))
+    sys.exit(1)
+    """
+    with anyio.fail_after(20):
+        async with Client(server(tmp_path / "starts", body), era="modern") as client:
+            await client.call_tool("x")
+            await until_dead(client)
+            with pytest.raises(ConnectFailed, match="out of order"):
+                await client.call_tool("x")
+            assert (await client.call_tool("x")).text == "3"
+
+
+async def test_a_call_waits_for_a_restart_no_longer_than_it_may_take_and_the_restart_goes_on(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    body = f"""
+    import pathlib
+    while start == 2 and not pathlib.Path({str(gate)!r}).exists():
+        time.sleep(0.01)
+    discovered()
+    reply(read(), text(str(start)))
+    sys.exit(1)
+    """
+    with anyio.fail_after(20):
+        async with Client(server(tmp_path / "starts", body)) as client:
+            await client.call_tool("x")
+            await until_dead(client)
+            with pytest.raises(RequestTimeout, match="not started again in time"):
+                await client.call_tool("x", timeout=0.2)
+            gate.touch()
+            assert (await client.call_tool("x")).text == "2"
+
+
+async def test_closing_while_a_server_is_started_again_leaves_nothing(tmp_path: Path) -> None:
+    body = """
+    if start == 2:
+        time.sleep(60)
+    discovered()
+    reply(read(), text(str(start)))
+    sys.exit(1)
+    """
+    client = Client(server(tmp_path / "starts", body))
+    with anyio.fail_after(20):
+        await client.connect()
+        await client.call_tool("x")
+        await until_dead(client)
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("x", timeout=0.2)
+        await client.aclose()
+
+    assert not client.connected
+
+
+async def test_subscriptions_come_back_with_the_server_though_nobody_calls(tmp_path: Path) -> None:
+    body = """
+    discovered()
+    listen = read()
+    subscription = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
+    wanted = listen["params"]["notifications"]
+    say({"method": "notifications/subscriptions/acknowledged", "params": {"notifications": wanted, "_meta": subscription}})
+    if start == 1:
+        reply(read(), text("last words"))
+        sys.exit(1)
+    say({"method": "notifications/resources/updated", "params": {"uri": wanted["resourceSubscriptions"][0], "_meta": subscription}})
+    read()
+    """
+    changed = anyio.Event()
+
+    async def on_change(change: Change) -> None:
+        changed.set()
+
+    with anyio.fail_after(20):
+        async with Client(server(tmp_path / "starts", body), on_change=on_change) as client:
+            await client.subscribe_resource("a:1")
+            await client.call_tool("x")
+            await changed.wait()
+
+    assert (tmp_path / "starts").read_text() == "xx"

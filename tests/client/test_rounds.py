@@ -1,0 +1,430 @@
+"""Calls of a stateless server that wants input before it will finish them (2026-07-28, basic/patterns/mrtr)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_host import Client, Deny, Elicitation, FormRequest, OuterCall, Sampling, SamplingRequest, always
+from mcp_host.client import rounds
+from mcp_host.errors import (
+    ConnectionClosed,
+    InputNotGiven,
+    InputRefused,
+    McpError,
+    ProtocolError,
+    RequestTimeout,
+    RoundsExceeded,
+    ServerError,
+)
+from mcp_host.limits import Limits
+from mcp_host.sampling import SamplingLimits
+from mcp_host.testing import ScriptedPeer
+from mcp_host.testing.scripted import Wire
+from mcp_host.types import CreateMessageResult, ElicitResult
+from tests.client.support import ADD, EMPTY, PARIS, QUESTION, sampling
+
+DONE: dict[str, Any] = {"resultType": "complete"} | EMPTY
+SAMPLE = {"method": "sampling/createMessage", "params": QUESTION}
+FORM = {
+    "method": "elicitation/create",
+    "params": {"message": "sure?", "requestedSchema": {"type": "object", "properties": {"ok": {"type": "boolean"}}}},
+}
+ROOTS = {"method": "roots/list"}
+USER = {"role": "user", "content": {"type": "text", "text": "capital?"}}
+
+
+def wants(state: str | None = None, **requests: object) -> dict[str, Any]:
+    """A result that requires input."""
+    given: dict[str, Any] = {"resultType": "input_required"}
+    if requests:
+        given["inputRequests"] = requests
+    if state is not None:
+        given["requestState"] = state
+    return given
+
+
+def answering(*results: dict[str, Any]) -> ScriptedPeer:
+    """A stateless peer that answers requests with *results*, one after the other, and the last for ever."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered()
+        for result in results:
+            await peer.reply(await peer.receive(), result)
+        while True:
+            await peer.reply(await peer.receive(), results[-1])
+
+    return ScriptedPeer(script, name="the peer")
+
+
+def extras(message: Wire) -> dict[str, Any]:
+    """What a retry carries besides the original params."""
+    return {key: value for key, value in message["params"].items() if key in ("inputResponses", "requestState")}
+
+
+async def confirm(request: FormRequest) -> ElicitResult:
+    return request.accept({"ok": True})
+
+
+async def test_a_server_that_needs_sampling_gets_it_on_the_retry_under_a_new_id_with_its_state_unchanged() -> None:
+    state = ' {"a": 1}\n\u0000 =?é🙂\ufeff '
+    peer = answering(wants(state, k=SAMPLE), DONE)
+
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling()) as client:
+            await client.call_tool("x", {"n": 1}, meta={"trace": 7})
+
+    _, first, retry = peer.heard
+    assert (first["id"], retry["id"]) == (2, 3)
+    assert retry["params"] == first["params"] | {"inputResponses": {"k": PARIS}, "requestState": state}
+
+
+async def test_no_state_is_sent_where_none_came_and_none_leaks_into_the_next_round_or_call() -> None:
+    peer = answering(wants("s", k=SAMPLE), wants(None, k=SAMPLE), DONE)
+
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling()) as client:
+            await client.call_tool("x")
+            await client.call_tool("x")
+
+    assert [extras(message) for message in peer.heard[1:]] == [
+        {},
+        {"inputResponses": {"k": PARIS}, "requestState": "s"},
+        {"inputResponses": {"k": PARIS}},
+        {},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "result"),
+    [
+        (lambda client: client.call_tool("x"), DONE),
+        (lambda client: client.get_prompt("x"), {"resultType": "complete", "messages": []}),
+        (lambda client: client.read_resource("a:b"), {"contents": [], "ttlMs": 9_000_000_000, "cacheScope": "public"}),
+    ],
+    ids=["tools/call", "prompts/get", "resources/read"],
+)
+async def test_calls_prompts_and_reads_may_ask_for_input(
+    request_: Callable[[Client], Awaitable[object]], result: dict[str, Any]
+) -> None:
+    """And what came of it is never served again from the cache: it depends on the answers."""
+    peer = answering(wants("s", k=SAMPLE), result, wants("s", k=SAMPLE), result)
+
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling()) as client:
+            await request_(client)
+            await request_(client)
+
+    assert len(peer.heard) == 5
+
+
+async def test_all_that_one_result_asks_for_is_answered_side_by_side_and_sent_together() -> None:
+    both = anyio.Event()
+
+    async def slowly(request: SamplingRequest) -> CreateMessageResult:
+        await both.wait()
+        return request.reply("Paris", model="m")
+
+    async def release(request: FormRequest) -> ElicitResult:
+        both.set()
+        return request.decline()
+
+    peer = answering(wants(None, a=SAMPLE, b=FORM, c=ROOTS), DONE)
+    with anyio.fail_after(5):
+        async with Client(
+            peer, sampling=sampling(with_tools=slowly), elicitation=Elicitation(form=release), roots=["/tmp/x"]
+        ) as client:
+            await client.call_tool("x")
+
+    given = extras(peer.heard[-1])["inputResponses"]
+    assert list(given) == ["a", "b", "c"]
+    assert given == {"a": PARIS, "b": {"action": "decline"}, "c": {"roots": [{"uri": "file:///tmp/x"}]}}
+
+
+async def test_sampling_with_tools_is_answered_with_the_tools_the_model_wants() -> None:
+    seen: list[SamplingRequest] = []
+
+    async def use_the_tool(request: SamplingRequest) -> CreateMessageResult:
+        seen.append(request)
+        return request.call(request.tools[0].name, a=1)
+
+    asks = {"method": "sampling/createMessage", "params": QUESTION | {"tools": [ADD]}}
+    peer = answering(wants(None, k=asks), DONE)
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=Sampling(with_tools=use_the_tool, approve=always)) as client:
+            assert client.sampling_mode == "with_tools"
+            await client.call_tool("solve")
+
+    answer = extras(peer.heard[-1])["inputResponses"]["k"]
+    assert (answer["stopReason"], answer["content"]["type"], answer["content"]["name"]) == (
+        "toolUse",
+        "tool_use",
+        "add",
+    )
+    assert seen[0].outer == OuterCall("tools/call", "solve", 2, inferred=False)
+
+
+# What our side refuses
+
+
+async def deny(request: SamplingRequest) -> Deny:
+    return Deny("not today")
+
+
+async def fail(request: SamplingRequest) -> CreateMessageResult:
+    raise RuntimeError("secret of the host")
+
+
+async def plainly(request: SamplingRequest) -> CreateMessageResult:
+    return request.reply("Paris", model="m")
+
+
+@pytest.mark.parametrize(
+    ("registered", "asked", "why", "cause"),
+    [
+        (Sampling(with_tools=plainly, approve=deny), SAMPLE, "not today", InputRefused),
+        (Sampling(with_tools=fail, approve=always), SAMPLE, "failed", RuntimeError),
+        (
+            Sampling(basic=plainly, approve=always),
+            {"method": "sampling/createMessage", "params": QUESTION | {"tools": [ADD]}},
+            "tools",
+            InputRefused,
+        ),
+        (
+            Sampling(with_tools=plainly, approve=always, limits=SamplingLimits(messages=1)),
+            {"method": "sampling/createMessage", "params": QUESTION | {"messages": [USER, USER]}},
+            "messages",
+            InputRefused,
+        ),
+        (None, SAMPLE, "does not offer sampling/createMessage", InputRefused),
+        (None, FORM, "does not offer elicitation/create", InputRefused),
+        (None, {"method": "tools/call", "params": {}}, "does not offer tools/call", InputRefused),
+    ],
+    ids=["denied", "failed", "tools in basic mode", "limit", "no handler", "no form", "no input at all"],
+)
+async def test_what_is_refused_ends_the_call_and_nothing_is_sent(
+    registered: Sampling | None, asked: dict[str, Any], why: str, cause: type[Exception]
+) -> None:
+    peer = answering(wants("s", good=ROOTS, bad=asked), DONE)
+
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=registered, roots=[]) as client:
+            with pytest.raises(InputNotGiven, match=why) as raised:
+                await client.call_tool("x")
+            assert client.connected
+
+    error = raised.value
+    assert (error.key, error.method, type(error.__cause__)) == ("bad", asked["method"], cause)
+    assert "secret of the host" not in str(error)
+    assert [message["method"] for message in peer.heard] == ["server/discover", "tools/call"]
+
+
+# Limits
+
+
+ROUNDS = Limits(max_rounds=2, max_idle_rounds=2, max_inputs_per_round=3, max_inputs=4)
+
+
+@pytest.mark.parametrize(
+    ("result", "limit", "requests"),
+    [
+        (wants("s", k=ROOTS), "max_rounds", 3),
+        (wants("s"), "max_idle_rounds", 3),
+        (wants("s", a=ROOTS, b=ROOTS, c=ROOTS, d=ROOTS), "max_inputs_per_round", 1),
+        (wants("s", a=ROOTS, b=ROOTS, c=ROOTS), "max_inputs", 2),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_server_that_asks_without_end_is_ended_by_a_limit_that_has_a_name(
+    result: dict[str, Any], limit: str, requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "IDLE_PAUSE", 0.001)
+    peer = answering(result)
+
+    with anyio.fail_after(5):
+        async with Client(peer, roots=[], limits=ROUNDS) as client:
+            with pytest.raises(RoundsExceeded, match=rf"Limits\.{limit}") as raised:
+                await client.call_tool("x")
+            assert client.connected
+
+    assert raised.value.limit == limit
+    assert len(peer.heard) - 1 == requests
+
+
+async def test_idle_rounds_count_only_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "IDLE_PAUSE", 0.001)
+    idle, real = wants("s"), wants("s", k=ROOTS)
+    peer = answering(idle, idle, real, idle, idle, real, idle, idle, DONE)
+
+    with anyio.fail_after(5):
+        async with Client(peer, roots=[], limits=Limits(max_idle_rounds=2)) as client:
+            await client.call_tool("x")
+
+    assert len(peer.heard) == 10
+
+
+async def test_sixty_four_turns_pass_with_the_defaults() -> None:
+    peer = answering(*64 * [wants("s", k=SAMPLE)], DONE)
+
+    with anyio.fail_after(10):
+        async with Client(peer, sampling=sampling()) as client:
+            await client.call_tool("x")
+
+    assert len(peer.heard) == 1 + 65
+
+
+# Deadlines and endings
+
+
+async def test_our_own_time_is_not_the_servers_silence() -> None:
+    async def think(request: SamplingRequest) -> CreateMessageResult:
+        with anyio.move_on_after(0.3):
+            await anyio.Event().wait()
+        return request.reply("Paris", model="m")
+
+    peer = answering(wants(None, k=SAMPLE), DONE)
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling(with_tools=think)) as client:
+            await client.call_tool("x", timeout=0.2)
+
+
+async def test_the_total_timeout_covers_our_own_time_as_well() -> None:
+    async def think_for_ever(request: SamplingRequest) -> CreateMessageResult:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    peer = answering(wants(None, k=SAMPLE), DONE)
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling(with_tools=think_for_ever)) as client:
+            with pytest.raises(RequestTimeout, match="total timeout"):
+                await client.call_tool("x", total_timeout=0.1)
+            assert client.connected
+
+
+async def test_closing_ends_a_call_whose_input_is_being_gathered() -> None:
+    asked = anyio.Event()
+    ended: list[str] = []
+
+    async def never(request: SamplingRequest) -> CreateMessageResult:
+        asked.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("the handler")
+        raise AssertionError
+
+    client = Client(answering(wants(None, k=SAMPLE), DONE), sampling=sampling(with_tools=never))
+
+    async def call() -> None:
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("x")
+        ended.append("the call")
+
+    with anyio.fail_after(5):
+        await client.connect()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await asked.wait()
+            await client.aclose()
+
+    assert ended == ["the handler", "the call"]
+
+
+async def test_a_handler_may_close_its_own_client() -> None:
+    async def close(request: SamplingRequest) -> CreateMessageResult:
+        await client.aclose()
+        raise AssertionError("closing ends the handler")
+
+    client = Client(answering(wants(None, k=SAMPLE), DONE), sampling=sampling(with_tools=close))
+    with anyio.fail_after(5):
+        await client.connect()
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("x")
+
+    assert not client.connected
+
+
+async def test_a_cancelled_call_cancels_the_gathering_of_its_input() -> None:
+    cancelled = anyio.Event()
+
+    async def never(request: SamplingRequest) -> CreateMessageResult:
+        try:
+            scope.cancel()
+            await anyio.sleep_forever()
+        finally:
+            cancelled.set()
+        raise AssertionError
+
+    peer = answering(wants(None, k=SAMPLE), DONE)
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling(with_tools=never)) as client:
+            with anyio.CancelScope() as scope:
+                await client.call_tool("x")
+            assert cancelled.is_set()
+            await client.call_tool("x")
+
+
+async def test_a_handler_may_call_the_client_in_whose_call_it_works() -> None:
+    async def look_up(request: SamplingRequest) -> CreateMessageResult:
+        await client.call_tool("inner")
+        return request.reply("Paris", model="m")
+
+    peer = answering(wants(None, k=SAMPLE), DONE)
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling(with_tools=look_up)) as client:
+            await client.call_tool("outer")
+
+    assert [message["params"].get("name") for message in peer.heard] == [None, "outer", "inner", "outer"]
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        ({"resultType": "task"}, ProtocolError),
+        ({"resultType": "input_required"}, ProtocolError),
+        ({"resultType": "input_required", "inputRequests": {"k": 1}}, ProtocolError),
+    ],
+    ids=["unknown type", "neither", "no request"],
+)
+async def test_a_result_that_is_none_fails_its_call_and_no_other(result: dict[str, Any], error: type[McpError]) -> None:
+    with anyio.fail_after(5):
+        async with Client(answering(result, DONE)) as client:
+            with pytest.raises(error):
+                await client.call_tool("x")
+            await client.call_tool("x")
+
+
+async def test_an_error_in_the_middle_of_the_rounds_is_the_calls_error() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered()
+        await peer.reply(await peer.receive(), wants("s", k=FORM))
+        await peer.refuse(await peer.receive(), -32602, "that state has expired")
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), elicitation=Elicitation(form=confirm)) as client:
+            with pytest.raises(ServerError, match="expired"):
+                await client.call_tool("x")
+
+
+async def test_progress_of_every_round_comes_in_order_before_the_result() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered()
+        for step, result in enumerate((wants("s", k=ROOTS), DONE), start=1):
+            call = await peer.receive("tools/call")
+            token = call["params"]["_meta"]["progressToken"]
+            await peer.tell("notifications/progress", {"progressToken": token, "progress": step})
+            await peer.reply(call, result)
+
+    steps: list[float] = []
+
+    async def note(report: Any) -> None:
+        steps.append(report.progress)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), roots=[]) as client:
+            await client.call_tool("x", on_progress=note)
+
+    assert steps == [1, 2]

@@ -1,0 +1,496 @@
+"""Revision 2026-07-28 over HTTP: what each POST says, what a refusal means, and what a broken stream costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Change, Client, StreamableHttp, Verdicts
+from mcp_host.client import connection, opening
+from mcp_host.errors import (
+    CallerError,
+    ConnectFailed,
+    ConnectionClosed,
+    HeaderMismatch,
+    HttpStatusError,
+    MissingRequiredClientCapability,
+    ProtocolError,
+    RequestTimeout,
+    ResourceNotFound,
+    ServerError,
+    Unauthorized,
+    UnsupportedProtocolVersion,
+)
+from mcp_host.types import ToolListChangedNotification
+from tests.client.support import EMPTY
+from tests.transports.http_peers import EVENTS, JSON, Peer, Wire, event, head, serving
+
+DISCOVERED: dict[str, Any] = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {"listChanged": True}},
+}
+MIRRORED = {
+    "name": "query",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "deep": {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}},
+        },
+    },
+}
+BROKEN = {"name": "broken", "inputSchema": {"type": "object", "properties": {"a": {"x-mcp-header": "bad name"}}}}
+PLAIN = {"name": "plain", "inputSchema": {"type": "object"}}
+SAFE = {"name": "safe", "inputSchema": {"type": "object"}, "annotations": {"idempotentHint": True}}
+
+
+class Site:
+    """A stateless server as one function: *answers* by method, each a result, an error, or something to call."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.posts: list[httpx.Request] = []
+        self._answers = {"server/discover": DISCOVERED} | {
+            name.replace("_", "/"): answer for name, answer in answers.items()
+        }
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method != "POST":
+            return httpx.Response(405)
+        self.posts.append(request)
+        message = json.loads(request.content)
+        answer = self._answers[message["method"]]
+        answer = answer(message) if callable(answer) else answer
+        if isinstance(answer, httpx.Response):
+            return answer
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": answer})
+
+    def client(self, **options: Any) -> Client:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(self))
+        return Client(StreamableHttp("http://server.test/mcp", client=http), **options)
+
+    def methods(self) -> list[str]:
+        return [json.loads(post.content)["method"] for post in self.posts]
+
+
+def refused(status: int, code: int, data: object = None) -> Callable[[dict[str, Any]], httpx.Response]:
+    def answer(message: dict[str, Any]) -> httpx.Response:
+        error = {"code": code, "message": "no"} | ({} if data is None else {"data": data})
+        return httpx.Response(status, json={"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+    return answer
+
+
+def mirrored_headers(post: httpx.Request) -> dict[str, str]:
+    return {name: value for name, value in post.headers.items() if name.startswith("mcp-")}
+
+
+async def test_every_post_says_in_headers_what_a_gateway_looks_for() -> None:
+    site = Site(
+        tools_call=EMPTY, resources_read={"contents": []}, prompts_get={"messages": []}, tools_list={"tools": []}
+    )
+
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            await client.list_tools()
+            await client.call_tool("grüß")
+            await client.read_resource("file:///a b")
+            await client.get_prompt("p")
+
+    version = {"mcp-protocol-version": "2026-07-28"}
+    assert [mirrored_headers(post) for post in site.posts] == [
+        version | {"mcp-method": "server/discover"},
+        version | {"mcp-method": "tools/list"},
+        version | {"mcp-method": "tools/call", "mcp-name": "=?base64?Z3LDvMOf?="},
+        version | {"mcp-method": "resources/read", "mcp-name": "file:///a b"},
+        version | {"mcp-method": "prompts/get", "mcp-name": "p"},
+    ]
+
+
+async def test_annotated_parameters_are_repeated_in_headers_once_the_tool_is_listed() -> None:
+    site = Site(tools_list={"tools": [MIRRORED]}, tools_call=EMPTY)
+
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            await client.list_tools()
+            await client.call_tool("query", {"region": "Zürich", "deep": {"n": 42}})
+            await client.call_tool("query", {"region": None})
+
+    with_both, without = (mirrored_headers(post) for post in site.posts[-2:])
+    assert (with_both["mcp-param-region"], with_both["mcp-param-n"]) == ("=?base64?WsO8cmljaA==?=", "42")
+    assert not any(name.startswith("mcp-param-") for name in without)
+
+
+async def test_an_argument_that_no_header_may_carry_is_refused_here() -> None:
+    site = Site(tools_list={"tools": [MIRRORED]})
+
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            await client.list_tools()
+            with pytest.raises(CallerError, match="header"):
+                await client.call_tool("query", {"deep": {"n": 2**53}})
+
+    assert site.methods() == ["server/discover", "tools/list"]
+
+
+async def test_a_tool_whose_annotations_are_invalid_is_left_out_with_one_warning() -> None:
+    site = Site(tools_list={"tools": [BROKEN, PLAIN]})
+
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            for _ in range(2):
+                assert [tool.name for tool in await client.list_tools()] == ["plain"]
+
+            (warning,) = client.warnings
+    assert "'broken' is left out" in warning
+
+
+async def test_a_call_that_lacks_headers_is_made_once_more_with_what_the_list_says_now() -> None:
+    refusals = [True, False]
+
+    def call(message: dict[str, Any]) -> object:
+        return refused(400, -32020)(message) if refusals.pop(0) else EMPTY
+
+    site = Site(tools_list={"tools": [MIRRORED], "ttlMs": 60_000}, tools_call=call)
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            await client.call_tool("query", {"region": "eu"})
+
+    assert site.methods() == ["server/discover", "tools/call", "tools/list", "tools/call"]
+    assert site.posts[-1].headers["mcp-param-region"] == "eu"
+    assert "mcp-param-region" not in site.posts[1].headers
+
+
+async def test_a_list_that_is_fresh_is_asked_for_again_when_a_call_shows_that_it_is_not() -> None:
+    refusals = [True, False]
+    lists = [{"tools": [PLAIN], "ttlMs": 60_000}, {"tools": [MIRRORED], "ttlMs": 60_000}]
+
+    def call(message: dict[str, Any]) -> object:
+        return refused(400, -32020)(message) if refusals.pop(0) else EMPTY
+
+    site = Site(tools_list=lambda message: lists.pop(0), tools_call=call)
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            await client.list_tools()
+            await client.call_tool("query", {"region": "eu"})
+
+    assert site.posts[-1].headers["mcp-param-region"] == "eu"
+
+
+async def test_headers_that_stay_wrong_are_an_error_after_one_more_try() -> None:
+    site = Site(tools_list={"tools": [MIRRORED]}, tools_call=refused(400, -32020))
+
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            with pytest.raises(HeaderMismatch):
+                await client.call_tool("query", {"region": "eu"})
+
+    assert site.methods() == ["server/discover", "tools/call", "tools/list", "tools/call"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "attributes"),
+    [
+        (refused(400, -32020), HeaderMismatch, {"code": -32020}),
+        (
+            refused(400, -32021, {"requiredCapabilities": {"sampling": {}}}),
+            MissingRequiredClientCapability,
+            {"required_capabilities": {"sampling": {}}},
+        ),
+        (
+            refused(400, -32022, {"supported": ["2031-01-01"], "requested": "2026-07-28"}),
+            UnsupportedProtocolVersion,
+            {"supported": ["2031-01-01"]},
+        ),
+        (refused(400, -32602, {"uri": "a:1"}), ResourceNotFound, {"code": -32602}),
+        (refused(200, -32602, {"uri": "a:1"}), ResourceNotFound, {"code": -32602}),
+        (refused(404, -32601), HttpStatusError, {"status": 404, "code": -32601}),
+        (refused(200, -32000), ServerError, {"code": -32000}),
+        (refused(401, -32021), Unauthorized, {"status": 401}),
+        (refused(400, -32022), UnsupportedProtocolVersion, {"supported": []}),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+async def test_errors_are_typed_whatever_their_http_status(
+    answer: object, error: type[ServerError], attributes: dict[str, object]
+) -> None:
+    site = Site(resources_read=answer)
+
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            with pytest.raises(ServerError) as raised:
+                await client.read_resource("a:1")
+
+    assert type(raised.value) is error
+    assert {name: getattr(raised.value, name) for name in attributes} == attributes
+
+
+# Finding out
+
+
+def handshake(message: dict[str, Any]) -> httpx.Response:
+    """A server of the handshake, which answers what it does not know in ways of its own."""
+    result = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "s", "version": "0"},
+    }
+    return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+@pytest.mark.parametrize(
+    "discover",
+    [
+        *(lambda message, status=status: httpx.Response(status) for status in (400, 404, 405, 406, 415)),
+        lambda message: httpx.Response(400, text="Bad Request: No valid session ID provided"),
+        lambda message: httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": {}}),
+        lambda message: httpx.Response(200, html="<p>hello</p>"),
+        lambda message: httpx.Response(202),
+        refused(200, -32601),
+        refused(400, -32600),
+        refused(400, -32000),
+    ],
+)
+async def test_whatever_is_not_modern_is_shaken_hands_with(discover: object) -> None:
+    site = Site(server_discover=discover, initialize=handshake, tools_call=EMPTY)
+    site._answers["notifications/initialized"] = httpx.Response(202)
+
+    with anyio.fail_after(5):
+        async with site.client(verdicts=Verdicts()) as client:
+            await client.call_tool("x")
+            assert client.protocol_version == "2025-11-25"
+
+    assert site.methods()[:3] == ["server/discover", "initialize", "notifications/initialized"]
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(401, Unauthorized), (403, Unauthorized), (500, HttpStatusError), (503, HttpStatusError)]
+)
+async def test_what_says_nothing_of_the_era_is_no_reason_for_a_handshake(status: int, error: type[Exception]) -> None:
+    site = Site(server_discover=httpx.Response(status))
+
+    with anyio.fail_after(5), pytest.raises(error):
+        await site.client().connect()
+
+    assert site.methods() == ["server/discover"]
+
+
+async def test_a_server_that_is_not_there_is_a_connection_error() -> None:
+    def gone(message: object) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    with anyio.fail_after(5), pytest.raises(ConnectFailed):
+        await Site(server_discover=gone).client().connect()
+
+
+async def test_a_server_that_leaves_the_probe_hanging_is_shaken_hands_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.05)
+
+    async def script(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            if heard.method != "POST":
+                await wire.reply(405)
+                continue
+            request = heard.rpc
+            if request["method"] == "server/discover":
+                await wire.hung_up()
+                return
+            answer = handshake(request) if "id" in request else httpx.Response(202)
+            await wire.reply(answer.status_code, dict(JSON), answer.content)
+
+    with anyio.fail_after(10):
+        async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
+            assert client.protocol_version == "2025-11-25"
+
+
+async def test_a_discovery_that_is_fresh_serves_the_next_connection_of_the_client() -> None:
+    site = Site(server_discover=DISCOVERED | {"ttlMs": 60_000}, tools_call=EMPTY)
+    client = site.client()
+
+    with anyio.fail_after(5):
+        for _ in range(2):
+            async with client:
+                await client.call_tool("x")
+                assert client.server_capabilities.tools is not None
+
+    assert site.methods() == ["server/discover", "tools/call", "tools/call"]
+
+
+async def test_what_was_cached_is_dropped_when_the_server_asks_for_credentials() -> None:
+    statuses = [200, 401, 200]
+
+    def read(message: dict[str, Any]) -> object:
+        status = statuses.pop(0)
+        return {"contents": [], "ttlMs": 60_000} if status == 200 else httpx.Response(status)
+
+    site = Site(resources_read=read)
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            await client.read_resource("a:1")
+            with pytest.raises(Unauthorized):
+                await client.read_resource("a:2")
+            await client.read_resource("a:1")
+
+    assert site.methods().count("resources/read") == 3
+
+
+# Broken streams
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request whose stream broke is made again without the wait."""
+    monkeypatch.setattr(connection, "AGAIN", (0.0, 0.0, 0.0))
+
+
+async def answer_or_break(wire: Wire, breaking: list[str]) -> None:
+    """Serve; the first requests of the methods in *breaking* get the beginning of a stream, and its end."""
+    while True:
+        request = (await wire.hear()).rpc
+        method, results = request["method"], {"server/discover": DISCOVERED, "tools/list": {"tools": [SAFE, PLAIN]}}
+        if method in breaking:
+            breaking.remove(method)
+            await wire.say(head(200, {**EVENTS, "connection": "close"}) + b": soon\n\n")
+            await wire.end()
+            return
+        result = results.get(method, EMPTY | {"contents": [], "messages": []})
+        body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
+        await wire.reply(200, dict(JSON), body)
+
+
+@asynccontextmanager
+async def breaking_site(breaking: list[str]) -> AsyncIterator[tuple[Peer, Client]]:
+    async with (
+        serving(lambda wire: answer_or_break(wire, breaking)) as peer,
+        Client(StreamableHttp(peer.url)) as client,
+    ):
+        yield peer, client
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [
+        ("tools/list", lambda client: client.list_tools()),
+        ("resources/read", lambda client: client.read_resource("a:1")),
+        ("prompts/get", lambda client: client.get_prompt("p")),
+        ("tools/call", lambda client: client.call_tool("safe")),
+    ],
+    ids=["list", "read", "prompt", "idempotent tool"],
+)
+async def test_what_does_no_harm_twice_is_made_again_under_a_new_id(method: str, request_: Any) -> None:
+    breaking: list[str] = []
+
+    with anyio.fail_after(10):
+        async with breaking_site(breaking) as (peer, client):
+            await client.list_tools()
+            breaking += [method, method]
+            await request_(client)
+
+    ids = [heard.rpc["id"] for heard in peer.heard if heard.rpc["method"] == method][-3:]
+    assert len(set(ids)) == 3
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_what_may_do_harm_twice_is_not_made_again() -> None:
+    breaking = ["tools/call"]
+
+    with anyio.fail_after(10):
+        async with breaking_site(breaking) as (peer, client):
+            await client.list_tools()
+            with pytest.raises(ConnectionClosed) as raised:
+                await client.call_tool("plain")
+            assert raised.value.may_have_run
+            await client.call_tool("plain")
+
+    assert [heard.rpc["method"] for heard in peer.heard].count("tools/call") == 2
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_stream_that_always_breaks_is_given_up() -> None:
+    with anyio.fail_after(10):
+        async with breaking_site(99 * ["resources/read"]) as (peer, client):
+            with pytest.raises(ConnectionClosed):
+                await client.read_resource("a:1")
+
+    assert [heard.rpc["method"] for heard in peer.heard].count("resources/read") == 4
+
+
+async def test_leaving_the_stream_is_the_cancellation_and_nothing_more_is_said() -> None:
+    left = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        while True:
+            request = (await wire.hear()).rpc
+            if request["method"] == "tools/call":
+                await wire.events(b": working\n\n")
+                await wire.hung_up()
+                left.set()
+                return
+            body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": DISCOVERED}).encode()
+            await wire.reply(200, dict(JSON), body)
+
+    with anyio.fail_after(10):
+        async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("x", timeout=0.1)
+            await left.wait()
+
+    assert [heard.rpc["method"] for heard in peer.heard] == ["server/discover", "tools/call"]
+
+
+async def test_changes_come_on_the_stream_of_their_subscription_and_again_after_it_broke() -> None:
+    listens = 0
+
+    async def script(wire: Wire) -> None:
+        nonlocal listens
+        while True:
+            request = (await wire.hear()).rpc
+            if request["method"] != "subscriptions/listen":
+                body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": DISCOVERED}).encode()
+                await wire.reply(200, dict(JSON), body)
+                continue
+            listens += 1
+            meta = {"io.modelcontextprotocol/subscriptionId": request["id"]}
+            acknowledged = {"notifications": request["params"]["notifications"], "_meta": meta}
+            await wire.events(
+                event(rpc("notifications/subscriptions/acknowledged", acknowledged)),
+                event(rpc("notifications/tools/list_changed", {"_meta": meta})),
+            )
+            if listens > 1:
+                await wire.hung_up()
+            return
+
+    changes: list[Change] = []
+    twice = anyio.Event()
+
+    async def on_change(change: Change) -> None:
+        changes.append(change)
+        if len(changes) == 2:
+            twice.set()
+
+    with anyio.fail_after(10):
+        async with serving(script) as peer, Client(StreamableHttp(peer.url), on_change=on_change):
+            await twice.wait()
+
+    assert changes == 2 * [ToolListChangedNotification()]
+
+
+def rpc(method: str, params: dict[str, Any]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode()
+
+
+async def test_a_result_of_an_unknown_type_is_a_protocol_error() -> None:
+    site = Site(tools_call={"resultType": "later"})
+
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            with pytest.raises(ProtocolError, match="'later'"):
+                await client.call_tool("x")

@@ -1,0 +1,322 @@
+"""Hearing of changes from a stateless server (2026-07-28, basic/patterns/subscriptions)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from mcp_host import Change, Client
+from mcp_host.errors import CallerError, RequestTimeout, ServerError
+from mcp_host.limits import Limits
+from mcp_host.protocol import pace
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import ResourceUpdatedNotification, ToolListChangedNotification
+from tests.client.support import EMPTY
+
+CHANGING = {
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+}
+ALL_LISTS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+LISTEN = "subscriptions/listen"
+
+
+@pytest.fixture(autouse=True)
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that broke is opened again without the wait."""
+    monkeypatch.setattr(pace, "DEFAULT_RETRY", 0.0)
+    monkeypatch.setattr(pace, "RETRY_FLOOR", 0.001)
+
+
+class Heard:
+    """An *on_change* that can be waited for."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self._news = anyio.Event()
+
+    async def __call__(self, change: Change) -> None:
+        self.changes.append(change)
+        self._news.set()
+
+    async def count(self, number: int) -> list[Change]:
+        while len(self.changes) < number:
+            self._news = anyio.Event()
+            await self._news.wait()
+        return self.changes
+
+
+def filters(peer: ScriptedPeer) -> list[dict[str, Any]]:
+    return [message["params"]["notifications"] for message in peer.heard if message["method"] == LISTEN]
+
+
+async def test_who_has_a_callback_listens_to_the_lists_that_the_server_says_it_announces() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities={"tools": {"listChanged": True}, "prompts": {}, "resources": {}})
+        listen = await peer.receive(LISTEN)
+        await peer.acknowledge(listen)
+        await peer.announce(listen, "notifications/tools/list_changed")
+
+    peer, heard = ScriptedPeer(script), Heard()
+    with anyio.fail_after(5):
+        async with Client(peer, on_change=heard):
+            assert await heard.count(1) == [ToolListChangedNotification()]
+
+    assert filters(peer) == [{"toolsListChanged": True}]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [({}, [ALL_LISTS]), (CHANGING, [ALL_LISTS]), ({"tools": {}}, [])],
+    ids=["says nothing", "announces all", "announces none"],
+)
+async def test_what_is_listened_to_is_what_may_come(
+    capabilities: dict[str, Any], expected: list[dict[str, Any]]
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=capabilities)
+        request = await peer.receive()
+        if request["method"] == LISTEN:
+            await peer.acknowledge(request)
+            request = await peer.receive()
+        await peer.reply(request, EMPTY)
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, on_change=Heard()) as client:
+            await client.call_tool("x")
+
+    assert filters(peer) == expected
+
+
+async def test_who_has_no_callback_opens_no_stream() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        await peer.reply(await peer.receive(), EMPTY)
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.call_tool("x")
+
+    assert filters(peer) == []
+
+
+async def test_a_resource_is_subscribed_to_when_the_server_agrees() -> None:
+    """And the next one moves to a stream of its own, before the last is left."""
+    left = anyio.Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        first = await peer.receive(LISTEN)
+        await peer.acknowledge(first)
+        second = await peer.receive(LISTEN)
+        await peer.acknowledge(second)
+        cancelled = await peer.receive("notifications/cancelled")
+        assert cancelled["params"] == {"requestId": first["id"]}
+        await peer.announce(second, "notifications/resources/updated", {"uri": "a:1"})
+        await peer.announce(first, "notifications/resources/updated", {"uri": "a:2"})  # to a stream that was left
+        await peer.acknowledge(await peer.receive(LISTEN))
+        left.set()
+
+    peer, heard = ScriptedPeer(script), Heard()
+    with anyio.fail_after(5):
+        async with Client(peer, on_change=heard) as client:
+            await client.subscribe_resource("a:1")
+            changes = await heard.count(1)
+            await client.unsubscribe_resource("a:1")
+            await left.wait()
+            assert changes == [ResourceUpdatedNotification.from_wire(updated("a:1"))]
+            assert client.counters["notifications for nothing"] == 1
+
+    assert filters(peer) == [ALL_LISTS, ALL_LISTS | {"resourceSubscriptions": ["a:1"]}, ALL_LISTS]
+
+
+def updated(uri: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (lambda peer, listen: peer.acknowledge(listen, {"toolsListChanged": True}), ServerError),
+        (lambda peer, listen: peer.refuse(listen, -32601, "no subscriptions here"), ServerError),
+        (lambda peer, listen: checkpoint(), RequestTimeout),
+    ],
+    ids=["not granted", "refused", "silence"],
+)
+async def test_a_subscription_that_the_server_does_not_grant_is_an_error(
+    answer: Callable[[ScriptedPeer, dict[str, Any]], Awaitable[None]], error: type[Exception]
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        await answer(peer, await peer.receive(LISTEN))
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            with pytest.raises(error):
+                await client.subscribe_resource("a:1", timeout=0.1)
+            await client.call_tool("x")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda peer, listen: peer.reply(listen, {"resultType": "complete"}),
+        lambda peer, listen: peer.tell("notifications/cancelled", {"requestId": listen["id"]}),
+    ],
+    ids=["a result", "cancelled by the server"],
+)
+async def test_a_stream_that_the_server_ends_is_opened_again(
+    end: Callable[[ScriptedPeer, dict[str, Any]], Awaitable[None]],
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        listen = await peer.receive(LISTEN)
+        await peer.acknowledge(listen)
+        await end(peer, listen)
+        listen = await peer.receive(LISTEN)
+        await peer.acknowledge(listen)
+        await peer.announce(listen, "notifications/tools/list_changed")
+
+    peer, heard = ScriptedPeer(script), Heard()
+    with anyio.fail_after(5):
+        async with Client(peer, on_change=heard):
+            await heard.count(1)
+
+    assert filters(peer) == [ALL_LISTS, ALL_LISTS]
+
+
+async def test_a_server_that_knows_no_subscriptions_can_be_called_all_the_same() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        await peer.refuse(await peer.receive(LISTEN), -32601, "Method not found")
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script, name="quiet"), on_change=Heard()) as client:
+            await client.call_tool("x")
+            assert client.warnings == ["quiet tells of no changes: Method not found (-32601)"]
+
+
+async def test_a_server_that_never_acknowledges_holds_up_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_host.client.subscriptions.STREAM_WAIT", 0.05)
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), on_change=Heard()) as client:
+            await client.call_tool("x")
+
+
+async def test_the_clock_of_a_subscription_never_runs_out() -> None:
+    """It is silent for as long as nothing changes, whatever the limits of a call."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        await peer.acknowledge(await peer.receive(LISTEN))
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, on_change=Heard(), limits=Limits(timeout=0.05, total_timeout=0.05)) as client:
+            with pytest.raises(RequestTimeout):
+                await client.list_tools()
+
+    assert len(filters(peer)) == 1
+
+
+# Logs and what else left with this revision
+
+
+@pytest.mark.parametrize(("level", "asked"), [(None, "info"), ("warning", "warning")])
+async def test_who_hears_logs_asks_for_them_with_every_request(level: Any, asked: str) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered()
+        call = await peer.receive("tools/call")
+        await peer.tell("notifications/message", {"level": "error", "data": "oh"})
+        await peer.reply(call, EMPTY)
+
+    logs: list[Any] = []
+    logged = anyio.Event()
+
+    async def on_log(entry: Any) -> None:
+        logs.append(entry.data)
+        logged.set()
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, on_log=on_log) as client:
+            if level is not None:
+                await client.set_log_level(level)
+            await client.call_tool("x")
+            await logged.wait()
+
+    assert logs == ["oh"]
+    assert peer.heard[-1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == asked
+
+
+async def test_who_hears_no_logs_asks_for_none() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered()
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.call_tool("x")
+
+    assert "io.modelcontextprotocol/logLevel" not in peer.heard[-1]["params"]["_meta"]
+
+
+async def test_what_this_revision_has_no_words_for_is_not_sent() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered()
+        call = await peer.receive("tools/call")
+        await peer.reply(call, {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}})
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, roots=[]) as client:
+            with pytest.raises(CallerError, match="2026-07-28 has no ping"):
+                await client.ping()
+            await client.set_roots(["/srv"])
+            await client.set_log_level("error")
+            await client.call_tool("x")
+
+    assert [message["method"] for message in peer.heard] == ["server/discover", "tools/call", "tools/call"]
+    assert peer.heard[-1]["params"]["inputResponses"] == {"r": {"roots": [{"uri": "file:///srv"}]}}
+
+
+async def test_what_was_not_advertised_is_asked_for_all_the_same() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities={})
+        await peer.reply(await peer.receive("prompts/list"), {"prompts": []})
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            assert await client.list_prompts() == []
+
+
+async def test_a_call_that_is_given_up_is_cancelled_in_words_where_it_has_no_stream_of_its_own() -> None:
+    cancelled = anyio.Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered()
+        call = await peer.receive("tools/call")
+        assert (await peer.receive("notifications/cancelled"))["params"] == {"requestId": call["id"]}
+        cancelled.set()
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("x", timeout=0.05)
+            await cancelled.wait()

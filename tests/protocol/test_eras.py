@@ -1,0 +1,162 @@
+"""What each era makes of a request, of a result and of an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcp_host.errors import CallerError, InputRefused, ProtocolError
+from mcp_host.protocol.eras import (
+    CACHEABLE,
+    LONGEST_FRESH,
+    Complete,
+    InputRequest,
+    InputRequired,
+    Legacy,
+    Modern,
+)
+from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS
+from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
+
+LEGACY = Legacy("2025-11-25")
+MODERN = Modern.introducing(
+    "2026-07-28", {"name": "c", "version": "1"}, {"sampling": {"tools": {}}, "roots": {"listChanged": True}}
+)
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {"sampling": {"tools": {}}, "roots": {}},
+}
+LEVEL = "io.modelcontextprotocol/logLevel"
+
+
+def test_a_handshake_revision_sends_params_as_they_are() -> None:
+    assert LEGACY.dress({"name": "x", "_meta": {"trace": 1}}, "debug") == {"name": "x", "_meta": {"trace": 1}}
+
+
+def test_a_modern_request_introduces_us_and_keeps_what_the_caller_added() -> None:
+    assert MODERN.dress({"name": "x"}, None) == {"name": "x", "_meta": META}
+    assert MODERN.dress({"_meta": {"trace": 1}}, "debug") == {"_meta": {"trace": 1, LEVEL: "debug"} | META}
+
+
+def test_a_callers_meta_may_choose_the_log_level_and_not_who_we_are() -> None:
+    forged = {LEVEL: "error", "io.modelcontextprotocol/protocolVersion": "1"}
+
+    assert MODERN.dress({"_meta": forged}, "debug") == {"_meta": {LEVEL: "error"} | META}
+
+
+def test_params_are_never_changed_in_place() -> None:
+    params: dict[str, Any] = {"_meta": {"trace": 1}}
+
+    MODERN.dress(params, "debug")
+
+    assert params == {"_meta": {"trace": 1}}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "expected"),
+    [
+        ("tools/list", {"cursor": "x"}, {}),
+        ("tools/call", {"name": "add"}, {"Mcp-Name": "add"}),
+        ("prompts/get", {"name": "grüße"}, {"Mcp-Name": "=?base64?Z3LDvMOfZQ==?="}),
+        ("resources/read", {"uri": "file:///a b"}, {"Mcp-Name": "file:///a b"}),
+        ("server/discover", {}, {}),
+    ],
+)
+def test_modern_headers_repeat_what_a_gateway_looks_for(
+    method: str, params: dict[str, Any], expected: dict[str, str]
+) -> None:
+    always = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
+
+    assert MODERN.headers(method, params) == always | expected
+
+
+def test_a_handshake_revision_names_itself_after_initialize_only() -> None:
+    assert LEGACY.headers("initialize", {}) == {}
+    assert LEGACY.headers("tools/call", {"name": "x"}) == {"MCP-Protocol-Version": "2025-11-25"}
+
+
+def test_a_name_that_no_header_can_carry_is_the_callers_mistake() -> None:
+    with pytest.raises(CallerError):
+        MODERN.headers("tools/call", {"name": "\ud800"})
+
+
+@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
+@pytest.mark.parametrize("result", [{}, {"resultType": "input_required"}, {"resultType": 7, "ttlMs": 5}])
+def test_until_2025_11_25_a_result_is_the_result(version: str, result: dict[str, Any]) -> None:
+    assert Legacy(version).read("tools/call", result) == Complete(result)
+
+
+def test_a_modern_result_without_a_type_is_complete() -> None:
+    assert MODERN.read("tools/call", {"content": []}) == Complete({"content": []})
+
+
+@pytest.mark.parametrize(
+    ("ttl", "seconds"),
+    [(0, 0.0), (-5, 0.0), (1500, 1.5), (None, 0.0), ("9", 0.0), (True, 0.0), (1e300, LONGEST_FRESH)],
+)
+def test_a_cacheable_result_is_fresh_for_as_long_as_it_says(ttl: object, seconds: float) -> None:
+    result = {"resultType": "complete", "ttlMs": ttl}
+
+    for method in CACHEABLE:
+        assert MODERN.read(method, result) == Complete(result, seconds)
+    assert MODERN.read("tools/call", result) == Complete(result, 0.0)
+
+
+@pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ({"requestState": ""}, InputRequired({}, "")),
+        ({"inputRequests": {}, "requestState": "s"}, InputRequired({}, "s")),
+        (
+            {"inputRequests": {"a": {"method": "roots/list"}, "b": {"method": "x", "params": {"y": 1}}}},
+            InputRequired({"a": InputRequest("roots/list", {}), "b": InputRequest("x", {"y": 1})}, None),
+        ),
+    ],
+    ids=["state", "empty", "requests"],
+)
+def test_input_is_required_with_requests_or_a_state(method: str, result: dict[str, Any], expected: object) -> None:
+    assert MODERN.read(method, {"resultType": "input_required"} | result) == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "result"),
+    [
+        ("tools/list", {"resultType": "input_required", "requestState": "s"}),
+        ("tools/call", {"resultType": "input_required"}),
+        ("tools/call", {"resultType": "input_required", "inputRequests": []}),
+        ("tools/call", {"resultType": "input_required", "requestState": 7}),
+        ("tools/call", {"resultType": "input_required", "inputRequests": {"k": "v"}}),
+        ("tools/call", {"resultType": "input_required", "inputRequests": {"k": {"params": {}}}}),
+        ("tools/call", {"resultType": "input_required", "inputRequests": {"k": {"method": "m", "params": []}}}),
+        ("tools/call", {"resultType": "task"}),
+        ("tools/call", {"resultType": None}),
+        ("tools/call", {"resultType": ["complete"]}),
+    ],
+)
+def test_a_result_of_another_type_or_shape_is_invalid(method: str, result: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError, match=method):
+        MODERN.read(method, result)
+
+
+def test_only_handshake_revisions_tell_beforehand_what_a_server_lacks() -> None:
+    assert LEGACY.missing("tools/call", {}) == "tools"
+    assert MODERN.missing("tools/call", {}) is None
+
+
+def test_no_stateless_server_may_ask_us_anything() -> None:
+    assert MODERN.server_requests == frozenset()
+    assert {"ping", "sampling/createMessage"} < LEGACY.server_requests
+
+
+def test_an_answer_is_written_as_its_revision_has_it() -> None:
+    use = ToolUseContent(id="1", name="add", input={})
+    answer = CreateMessageResult(role="assistant", content=[use, use.model_copy(update={"id": "2"})], model="m")
+
+    assert len(MODERN.write(answer)["content"]) == 2
+    with pytest.raises(InputRefused):
+        Legacy("2025-06-18").write(answer)
+    two = CreateMessageResult(role="assistant", content=[TextContent(text="a"), TextContent(text="b")], model="m")
+    assert Legacy("2024-11-05").write(two)["content"] == {"type": "text", "text": "a\n\nb"}

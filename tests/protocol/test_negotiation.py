@@ -1,0 +1,153 @@
+"""What a server's answer to the opening move says of it: tables, one row for each way to answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcp_host.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    HttpStatusError,
+    McpError,
+    NoCommonVersion,
+    ProtocolError,
+    RequestTimeout,
+    Unauthorized,
+)
+from mcp_host.protocol.eras import Legacy
+from mcp_host.protocol.jsonrpc import Failure, Success
+from mcp_host.protocol.negotiation import (
+    HANDSHAKE_VERSIONS,
+    MODERN_VERSIONS,
+    Plan,
+    Reply,
+    ShakeHands,
+    SpeakModern,
+    accept,
+    counter_offer,
+    judge,
+)
+
+AUTO = Plan.of("auto")
+MODERN = "2026-07-28"
+
+
+def discovered(*versions: str, **others: Any) -> dict[str, Any]:
+    return {"resultType": "complete", "supportedVersions": list(versions), "capabilities": {}} | others
+
+
+def refused(code: int, data: object = None) -> Failure:
+    return Failure(1, code, "no", data)
+
+
+@pytest.mark.parametrize(
+    ("reply", "known"),
+    [
+        (Success(1, discovered(MODERN)), True),
+        (Success(1, discovered(MODERN, "2025-11-25")), True),
+        (Success(1, discovered("2030-01-01", MODERN)), True),
+        (Success(1, {"supportedVersions": [MODERN]}), True),
+        (Success(1, {"resultType": "complete"}), True),
+        (refused(-32020), False),
+        (refused(-32021, {"requiredCapabilities": {"sampling": {}}}), False),
+        (refused(-32022, {"supported": [MODERN], "requested": "x"}), False),
+        (HttpStatusError(400, "no", code=-32022, data={"supported": ["2025-11-25", MODERN]}), False),
+        (HttpStatusError(400, "no", code=-32020), False),
+        (HttpStatusError(500, "no", code=-32021), False),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_a_recognized_modern_answer_means_modern(reply: Reply, known: bool) -> None:
+    result = reply.result if isinstance(reply, Success) else None
+
+    assert judge(reply, AUTO) == SpeakModern(MODERN, result if known else None)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        None,
+        refused(-32601),
+        refused(-32602),
+        refused(-32600),
+        refused(-32000),
+        refused(0),
+        refused(-32002),
+        Success(1, {}),
+        Success(1, {"tools": []}),
+        Success(1, discovered("2025-11-25", "2025-06-18")),
+        refused(-32022, {"supported": ["2025-06-18"]}),
+        *(HttpStatusError(status, "no") for status in (400, 404, 405, 406, 409, 415, 422, 429, 302)),
+        HttpStatusError(400, "no", code=-32601),
+        HttpStatusError(404, "no", code=-32001),
+        ProtocolError("a page of HTML"),
+        RequestTimeout("silent"),
+    ],
+    ids=lambda value: f"{type(value).__name__} {value}"[:60],
+)
+def test_anything_else_means_a_handshake(reply: Reply) -> None:
+    assert isinstance(judge(reply, AUTO), ShakeHands)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unauthorized(401, "who are you"),
+        Unauthorized(403, "not you"),
+        HttpStatusError(500, "oh"),
+        HttpStatusError(503, "later", retry_after=3.0),
+        ConnectFailed("refused", may_have_run=False),
+        ConnectionClosed("reset"),
+    ],
+    ids=lambda value: f"{type(value).__name__} {value}",
+)
+def test_what_says_nothing_of_the_era_is_the_error_it_is(error: McpError) -> None:
+    with pytest.raises(type(error)) as raised:
+        judge(error, AUTO)
+
+    assert raised.value is error
+
+
+@pytest.mark.parametrize(
+    ("reply", "era"),
+    [
+        (Success(1, discovered("2030-01-01")), "auto"),
+        (Success(1, discovered()), "auto"),
+        (Success(1, {"supportedVersions": "2026-07-28"}), "auto"),
+        (refused(-32022, {"supported": ["1999-01-01"]}), "auto"),
+        (refused(-32022), "auto"),
+        (refused(-32022, {"supported": ["2025-11-25"]}), "modern"),
+        (Success(1, discovered("2025-11-25")), "modern"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_a_modern_server_with_no_revision_of_ours_is_said_to_be_one(reply: Reply, era: str) -> None:
+    with pytest.raises(NoCommonVersion, match="we speak"):
+        judge(reply, Plan.of(era))
+
+
+def test_a_plan_allows_all_one_kind_or_one_revision() -> None:
+    assert Plan.of("auto") == Plan(MODERN_VERSIONS, HANDSHAKE_VERSIONS)
+    assert Plan.of("modern") == Plan(MODERN_VERSIONS, ())
+    assert Plan.of("legacy") == Plan((), HANDSHAKE_VERSIONS)
+    assert Plan.of("2026-07-28") == Plan(("2026-07-28",), ())
+    assert Plan.of("2025-06-18") == Plan((), ("2025-06-18",))
+    with pytest.raises(ValueError, match="'2020-01-01'"):
+        Plan.of("2020-01-01")
+
+
+def test_only_a_revision_of_the_plan_is_accepted_in_a_handshake() -> None:
+    assert accept("2024-11-05", AUTO) == Legacy("2024-11-05")
+    for version in ("2026-07-28", "2030-01-01", None, 7):
+        with pytest.raises(NoCommonVersion):
+            accept(version, AUTO)
+    with pytest.raises(NoCommonVersion):
+        accept("2025-11-25", Plan.of("2025-06-18"))
+
+
+def test_a_refusal_that_names_revisions_is_met_with_our_best_among_them() -> None:
+    assert counter_offer(refused(-32602, {"supported": ["2024-11-05", "2025-06-18"]}), AUTO) == "2025-06-18"
+    assert counter_offer(refused(-32602, {"supported": ["1999-01-01"]}), AUTO) is None
+    assert counter_offer(refused(-32602), AUTO) is None
