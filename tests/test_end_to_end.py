@@ -1,4 +1,4 @@
-"""The main job, end to end: a server asks our model to answer with tools, on every transport."""
+"""The main job, end to end: a server asks our model to answer with tools, on every transport and in both eras."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def solve(problem: str, ctx: Context) -> str:
     """Solve a problem with the host's model and a calculator."""
     declared = ctx.client_capabilities.sampling
     assert declared is not None
-    assert declared.tools is not None, "the handshake advertises sampling.tools"
+    assert declared.tools is not None, "the client advertises sampling.tools"
     answer = await ctx.sample_loop(problem, tools=[add, multiply])
     return "".join(block.text for block in answer.content if isinstance(block, TextContent))
 
@@ -59,10 +59,16 @@ async def reached(how: str) -> AsyncIterator[Transport]:
 
 
 everywhere = pytest.mark.parametrize("how", ["stdio", "http", "in-process"])
+in_both_eras = pytest.mark.parametrize(
+    ("era", "version"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")], ids=["2025-11-25", "2026-07-28"]
+)
 
 
 @everywhere
-async def test_the_server_gets_its_problem_solved_by_our_model_with_its_own_tools(how: str) -> None:
+@in_both_eras
+async def test_the_server_gets_its_problem_solved_by_our_model_with_its_own_tools(
+    how: str, era: str, version: str
+) -> None:
     def last_results(request: SamplingRequest) -> list[str]:
         texts = []
         for result in request.messages[-1].content:
@@ -86,8 +92,9 @@ async def test_the_server_gets_its_problem_solved_by_our_model_with_its_own_tool
     with anyio.fail_after(20):
         async with (
             reached(how) as transport,
-            Client(transport, sampling=Sampling(with_tools=model, approve=always)) as client,
+            Client(transport, era=era, sampling=Sampling(with_tools=model, approve=always)) as client,
         ):
+            assert client.protocol_version == version
             assert client.sampling_mode == "with_tools"
             result = await client.call_tool("solve", {"problem": "6 * 7 + 2 * 4"})
 
@@ -103,11 +110,13 @@ async def test_the_server_gets_its_problem_solved_by_our_model_with_its_own_tool
     assert [message.role for message in third.messages] == ["user", "assistant", "user", "assistant", "user"]
     assert third.outer is not None
     assert (third.outer.method, third.outer.name) == ("tools/call", "solve")
-    assert third.outer.inferred is (how != "http"), "only a stream of the call's own says whose request it is"
+    # In 2025 only a stream of the call's own says whose request it is; since 2026 the result of the call itself asks.
+    assert third.outer.inferred is (era == "legacy" and how != "http")
 
 
 @everywhere
-async def test_a_loop_of_64_turns_completes_with_the_defaults(how: str) -> None:
+@in_both_eras
+async def test_a_loop_of_64_turns_completes_with_the_defaults(how: str, era: str, version: str) -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         turns.append(len(request.messages))
         if len(turns) < 64:
@@ -118,8 +127,9 @@ async def test_a_loop_of_64_turns_completes_with_the_defaults(how: str) -> None:
     with anyio.fail_after(30):
         async with (
             reached(how) as transport,
-            Client(transport, sampling=Sampling(with_tools=model, approve=always)) as client,
+            Client(transport, era=era, sampling=Sampling(with_tools=model, approve=always)) as client,
         ):
+            assert client.protocol_version == version
             result = await client.call_tool("count_down", {"turns": 64})
 
     assert result.is_error is not True
