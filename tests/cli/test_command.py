@@ -41,10 +41,11 @@ def python(program: str) -> list[str]:
 
 
 def scripted(capabilities: object, **answers: object) -> list[str]:
-    """A server that gives these answers, by method with an underscore for the slash."""
+    """A server of the handshake revisions with these answers, by method with an underscore for the slash."""
     info = {"name": "scripted", "version": "0"}
     initialized = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
     script = {method.replace("_", "/"): answer for method, answer in answers.items()}
+    script.setdefault("server/discover", NO_METHOD)
     script.setdefault("initialize", {"result": initialized})
     return ["--", sys.executable, str(scripted_child.__file__), json.dumps(script)]
 
@@ -132,7 +133,7 @@ def test_inspect_shows_all_that_a_server_says_of_itself(url: str, capsys: Captur
     assert err == ""
     lines = out.splitlines()
     assert lines[:3] == ["Server", "    name          everything", "    version       2.0"]
-    assert lines[3] == "    revision      2025-11-25"
+    assert lines[3] == "    revision      2026-07-28"
     assert "    instructions  Be careful." in lines
     assert r"                  \x1b[2Jmcp-host: all is well" in lines
     assert lines[lines.index("Tools (7)") + 1] == "    add(a: integer, b?: integer)"
@@ -210,8 +211,13 @@ def test_a_failed_tool_is_a_document_and_exit_code_1(url: str, capsys: Captured)
     assert main(["call", url, "fail", "--json"]) == 1
 
     out, err = capsys.readouterr()
-    text = "the printer\nis on \x1b[2Jfire"
-    assert (json.loads(out), err) == ({"content": [{"type": "text", "text": text}], "isError": True}, "")
+    assert err == ""
+    assert json.loads(out) == {
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "everything", "version": "2.0"}},
+        "resultType": "complete",
+        "content": [{"type": "text", "text": "the printer\nis on \x1b[2Jfire"}],
+        "isError": True,
+    }
 
 
 def test_a_program_may_take_the_output_where_it_wants(url: str) -> None:
@@ -249,11 +255,10 @@ def test_a_server_gets_no_model_unless_it_is_lent_one(capsys: Captured) -> None:
     calculator = ["--", sys.executable, str(Path(__file__).parents[2] / "examples" / "calculator_server.py")]
     solve = ["call", "solve", '{"problem": "2 * (3 + 4)"}']
 
-    assert main([*solve, *calculator]) == 1
+    assert main([*solve, *calculator]) == 5
     assert main([*solve, "--model", "arithmetic", *calculator]) == 0
 
-    refusal = "mcp-host: the tool reported an error\n  | the client did not declare sampling\n"
-    assert capsys.readouterr() == ("2 * (3 + 4) = 14\n", refusal)
+    assert capsys.readouterr() == ("2 * (3 + 4) = 14\n", "mcp-host: the client did not declare sampling (-32021)\n")
 
 
 # How it ends

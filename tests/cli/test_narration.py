@@ -99,7 +99,7 @@ async def test_a_server_without_instructions_has_none_shown() -> None:
     sampling = Sampling(with_tools=ScriptedModel(), approve=always)
 
     with fail_after(5):
-        async with Client(Server("s").in_process(), sampling=sampling) as client:
+        async with Client(Server("s").in_process(), era="legacy", sampling=sampling) as client:
             tell_handshake(Page(stream), client, sampling)
 
     assert stream.getvalue().splitlines()[-3:] == [
