@@ -140,8 +140,8 @@ class HttpStatusError(ServerError):
     """The server answered a POST or GET with an HTTP status that is not a success.
 
     *status* is the HTTP status, *retry_after* the Retry-After header in seconds,
-    *body* the beginning of the response's text. *code* and *data* are there when
-    the body was a JSON-RPC error.
+    *body* the beginning of the response's text. *code*, *data* and *rpc_message* are
+    there when the body was a JSON-RPC error.
     """
 
     def __init__(
@@ -153,8 +153,10 @@ class HttpStatusError(ServerError):
         body: str = "",
         code: int | None = None,
         data: object = None,
+        rpc_message: str | None = None,
     ) -> None:
         super().__init__(code, message, data)
+        self.rpc_message = rpc_message
         self.status = status
         self.retry_after = retry_after
         self.body = body

@@ -20,6 +20,7 @@ from mcp_host.errors import (
     HeaderMismatch,
     HttpStatusError,
     MissingRequiredClientCapability,
+    NoCommonVersion,
     ProtocolError,
     RequestTimeout,
     ResourceNotFound,
@@ -321,6 +322,22 @@ async def test_a_discovery_that_is_fresh_serves_the_next_connection_of_the_clien
                 assert client.server_capabilities.tools is not None
 
     assert site.methods() == ["server/discover", "tools/call", "tools/call"]
+
+
+async def test_a_modern_server_that_refuses_a_pinned_handshake_is_said_to_be_one() -> None:
+    site = Site(initialize=refused(400, -32022, {"supported": ["2026-07-28"]}))
+
+    with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="2026-07-28"):
+        await site.client(era="legacy").connect()
+
+
+async def test_the_message_of_an_error_is_the_servers_whatever_the_status() -> None:
+    with anyio.fail_after(5):
+        for status in (200, 400):
+            async with Site(resources_read=refused(status, -32602, {"uri": "a:1"})).client() as client:
+                with pytest.raises(ResourceNotFound) as raised:
+                    await client.read_resource("a:1")
+                assert raised.value.message == "no"
 
 
 async def test_what_was_cached_is_dropped_when_the_server_asks_for_credentials() -> None:

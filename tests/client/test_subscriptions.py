@@ -121,8 +121,9 @@ async def test_a_resource_is_subscribed_to_when_the_server_agrees() -> None:
         assert cancelled["params"] == {"requestId": first["id"]}
         await peer.announce(second, "notifications/resources/updated", {"uri": "a:1"})
         await peer.announce(first, "notifications/resources/updated", {"uri": "a:2"})  # to a stream that was left
-        await peer.acknowledge(await peer.receive(LISTEN))
+        third = await peer.receive(LISTEN)
         left.set()
+        await peer.acknowledge(third)
 
     peer, heard = ScriptedPeer(script), Heard()
     with anyio.fail_after(5):
@@ -130,7 +131,7 @@ async def test_a_resource_is_subscribed_to_when_the_server_agrees() -> None:
             await client.subscribe_resource("a:1")
             changes = await heard.count(1)
             await client.unsubscribe_resource("a:1")
-            await left.wait()
+            assert left.is_set()
             assert changes == [ResourceUpdatedNotification.from_wire(updated("a:1"))]
             assert client.counters["notifications for nothing"] == 1
 

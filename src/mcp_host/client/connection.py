@@ -175,7 +175,7 @@ class Connection:
     async def unsubscribe(self, uri: str, patience: Patience) -> None:
         """Be told no more."""
         if "resources/unsubscribe" in self.link.require().era.removed:
-            await self._subscriptions.remove(uri)
+            await self._subscriptions.remove(uri, patience)
         else:
             self._registration.subscriptions.pop(uri, None)
             await self.request(Call(method="resources/unsubscribe", params={"uri": uri}, patience=patience))

@@ -11,9 +11,9 @@ from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
 from mcp_host.client.server_errors import server_error
 from mcp_host.client.session import Session
-from mcp_host.errors import McpError
+from mcp_host.errors import HttpStatusError, McpError
 from mcp_host.protocol.eras import INITIALIZED
-from mcp_host.protocol.jsonrpc import Failure
+from mcp_host.protocol.jsonrpc import Response, Success
 from mcp_host.protocol.negotiation import accept, counter_offer
 from mcp_host.types import InitializeResult
 
@@ -46,11 +46,15 @@ class Handshake:
         }
         limit = self.registration.limits.connect_timeout
         self.link.expect_handshake()
-        reply = await self.link.ask("initialize", params, {}, Patience.of(limit, limit))
-        if isinstance(reply, Failure):
+        reply: Response | HttpStatusError
+        try:
+            reply = await self.link.ask("initialize", params, {}, Patience.of(limit, limit))
+        except HttpStatusError as exc:
+            reply = exc
+        if not isinstance(reply, Success):
             if (other := counter_offer(reply, plan)) and other != version:
                 return await self._initialize(epoch, other)
-            raise server_error("initialize", params, reply)
+            raise reply if isinstance(reply, HttpStatusError) else server_error("initialize", params, reply)
         result = InitializeResult.from_wire(reply.result)
         era = accept(result.protocol_version, plan)
         await self._confirm(era.headers(INITIALIZED, {}))

@@ -43,7 +43,7 @@ def refined(method: str, params: Params, error: HttpStatusError) -> ServerError:
     """The typed error for an HTTP status whose body is a JSON-RPC error, if that says more; else *error* itself."""
     if error.code is None or isinstance(error, Unauthorized):
         return error
-    typed = server_error(method, params, Failure(None, error.code, error.message, error.data))
+    typed = server_error(method, params, Failure(None, error.code, error.rpc_message or error.message, error.data))
     return error if type(typed) is ServerError else typed
 
 

@@ -66,23 +66,26 @@ class Subscriptions:
         async with self._turn:
             stream = self._next({**self._registration.subscriptions, uri: None})
             assert stream is not None  # there is something to listen to: this
-            with CancelScope(deadline=min(patience.end, current_time() + patience.silence)) as scope:
-                await stream.settled.wait()
-            error = stream.error
-            if scope.cancelled_caught:
-                error = RequestTimeout(f"{LISTEN}: the server has not acknowledged the subscription")
-            elif error is None and uri not in stream.granted_uris:
+            error = await stream.outcome(patience)
+            if error is None and uri not in stream.granted_uris:
                 error = ServerError(None, f"{self._name} did not agree to tell of changes of {quoted(uri)}")
             if error is not None:
                 self._next(self._registration.subscriptions)
                 raise error
             self._registration.subscriptions[uri] = None
 
-    async def remove(self, uri: str) -> None:
-        """Hear no more of the resource at *uri*."""
+    async def remove(self, uri: str, patience: Patience) -> None:
+        """Hear no more of the resource at *uri*, once this returns.
+
+        Raises:
+            ServerError, RequestTimeout: The server does not agree to tell of the others. It tells of nothing, then.
+        """
         async with self._turn:
-            if self._registration.subscriptions.pop(uri, self) is None:
-                self._next(self._registration.subscriptions)
+            if self._registration.subscriptions.pop(uri, self) is not None:
+                return
+            stream = self._next(self._registration.subscriptions)
+            if stream is not None and (error := await stream.outcome(patience)) is not None:
+                raise error
 
     def _next(self, uris: Mapping[str, None]) -> _Stream | None:
         """Begin to listen anew, and leave the stream so far once the new one stands."""
@@ -123,6 +126,14 @@ class _Stream:
         self._wanted = wanted
         self._name = name
         self._last: _Stream | None = None
+
+    async def outcome(self, patience: Patience) -> McpError | None:
+        """What has become of it: None if the server has agreed."""
+        with CancelScope(deadline=min(patience.end, current_time() + patience.silence)) as scope:
+            await self.settled.wait()
+        if scope.cancelled_caught:
+            return RequestTimeout(f"{LISTEN}: the server has not acknowledged the subscription")
+        return self.error
 
     async def run(self, last: _Stream | None) -> None:
         """Listen. *last* is cancelled when this stream stands, or never will."""
@@ -177,6 +188,8 @@ class _Stream:
                 raise server_error(LISTEN, params, reply)
 
     def _take(self, notification: Notification) -> None:
+        if self.scope.cancel_called:
+            return  # another stream has taken its place
         if notification.method == ACKNOWLEDGED:
             self.granted_uris = _uris(notification.params.get("notifications"))
             self._settle()

@@ -106,14 +106,20 @@ def accept(version: object, plan: Plan) -> Legacy:
     raise NoCommonVersion(f"the server insists on protocol version {quoted(version)}; we speak {ours}")
 
 
-def counter_offer(refusal: Failure, plan: Plan) -> str | None:
+def counter_offer(refusal: Failure | HttpStatusError, plan: Plan) -> str | None:
     """A revision in common that a server names when it refuses ours.
 
     The specification shows this as an error with `data.supported`; most servers
     answer `initialize` with a version of their own instead.
+
+    Raises:
+        NoCommonVersion: The server is a modern one, which shakes no hands in any revision of the plan.
     """
     supported = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
-    return _first(plan.handshake, supported)
+    offer = _first(plan.handshake, supported)
+    if offer is None and refusal.code == UNSUPPORTED_PROTOCOL_VERSION:
+        raise NoCommonVersion(f"the server speaks {quoted(supported)}; we speak {', '.join(plan.handshake)}")
+    return offer
 
 
 def _chosen(offered: object, plan: Plan, discovered: Params | None) -> Verdict:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from mcp_host.protocol.eras import ADVERTISED_AS
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS
+from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from mcp_host.testing.dialect import given
 from mcp_host.testing.errors import RequestError
 from mcp_host.testing.functions import Function
@@ -74,7 +74,7 @@ class Catalog:
     @property
     def modern(self) -> tuple[str, ...]:
         """The revisions in which every request stands for itself."""
-        return tuple(version for version in self.versions if version not in HANDSHAKE_VERSIONS)
+        return tuple(version for version in self.versions if version in MODERN_VERSIONS)
 
     def capabilities(self) -> dict[str, Any]:
         """What to declare: what there is at least one of, and logging."""

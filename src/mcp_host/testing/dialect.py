@@ -8,13 +8,9 @@ from typing import Any
 from mcp_host.errors import CallerError
 from mcp_host.protocol.codes import RESOURCE_NOT_FOUND
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS
+from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.protocol.revisions import first_unknown
 from mcp_host.types.base import Model, Since
-
-NEWEST = "2026-07-28"
-VERSIONS = (NEWEST, *HANDSHAKE_VERSIONS)
-"""What a test server speaks, the preferred one first."""
 
 
 def given(**fields: object) -> dict[str, Any]:
@@ -71,7 +67,7 @@ class Dialect:
         """
         if problem := first_unknown(message, self.version):
             raise CallerError(f"{problem}; this conversation is in {self.version}")
-        return (message if self.version == NEWEST else _as_of(message, self.version)).to_wire()
+        return (message if self.version == VERSIONS[0] else _as_of(message, self.version)).to_wire()
 
 
 def _as_of(model: Model, revision: str) -> Model:

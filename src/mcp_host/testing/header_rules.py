@@ -10,12 +10,18 @@ import re
 from collections.abc import Mapping
 
 from mcp_host.errors import quoted
-from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, ParameterHeader, decode_value, parameter_headers
+from mcp_host.protocol.eras import NAMED_BY
+from mcp_host.protocol.headers import (
+    MCP_METHOD,
+    MCP_NAME,
+    PROTOCOL_VERSION,
+    ParameterHeader,
+    decode_value,
+    parameter_headers,
+)
 from mcp_host.protocol.jsonrpc import Params, Request
 from mcp_host.types import JSONObject
 
-PROTOCOL_VERSION = "MCP-Protocol-Version"
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 WHOLE = re.compile(r"(-?\d{1,16})(?:\.0+)?")
 
 Headers = Mapping[str, str]  # names in lower case

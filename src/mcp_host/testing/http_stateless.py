@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from anyio import CancelScope, Event, move_on_after
 
 from mcp_host.protocol.codes import HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_host.protocol.headers import PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import (
     METHOD_NOT_FOUND,
     Failure,
@@ -56,7 +57,7 @@ class StatelessHttp:
 
     def takes(self, http: HttpRequest, messages: Sequence[Incoming]) -> bool:
         """Whether a POST is to be answered here, and not within a session."""
-        header = http.headers.get(header_rules.PROTOCOL_VERSION.lower())
+        header = http.headers.get(PROTOCOL_VERSION.lower())
         said = [version_named(message) for message in messages if isinstance(message, Request | Notification)]
         if header in self._stateless.versions:
             said.append(header)

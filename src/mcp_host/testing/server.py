@@ -12,6 +12,7 @@ from weakref import WeakSet
 from anyio import create_task_group
 
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
+from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.testing.audience import Audience, AudienceT
 from mcp_host.testing.catalog import (
     Catalog,
@@ -21,7 +22,7 @@ from mcp_host.testing.catalog import (
     FunctionTemplate,
     template_pattern,
 )
-from mcp_host.testing.dialect import VERSIONS, given
+from mcp_host.testing.dialect import given
 from mcp_host.testing.event_loop import EventLoop
 from mcp_host.testing.functions import AnyFunction, Function
 from mcp_host.testing.requests import leave_open

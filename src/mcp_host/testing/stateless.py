@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from mcp_host.protocol.codes import MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_host.protocol.eras import META
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Notification, Params, Request
 from mcp_host.testing import methods
 from mcp_host.testing.catalog import Catalog
@@ -27,7 +28,7 @@ from mcp_host.types import (
 from mcp_host.types.lifecycle import RequestMetaObject, ResultMetaObject
 
 LISTEN = "subscriptions/listen"
-VERSION = "io.modelcontextprotocol/protocolVersion"
+VERSION = f"{META}protocolVersion"
 NAMELESS = Implementation(name="", version="")  # "Clients SHOULD include" their name, and need not
 
 CACHE_SCOPE = {

@@ -55,6 +55,7 @@ async def refusal(reply: Reply) -> HttpStatusError:
         body=text,
         code=error.code if error else None,
         data=error.data if error else None,
+        rpc_message=error.message if error else None,
     )
 
 
