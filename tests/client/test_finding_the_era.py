@@ -15,15 +15,10 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import Implementation
-from tests.client.support import EMPTY, TOOLS
+from tests.client.support import EMPTY, META, TOOLS
 from tests.transports.children import python
 
 MODERN = "2026-07-28"
-META = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientInfo": {"name": "mcp-host", "version": "0.1.0"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 
 
 @pytest.fixture
