@@ -251,6 +251,16 @@ def test_options_may_stand_anywhere_before_the_command(url: str, capsys: Capture
     assert json.loads(capsys.readouterr().out)["structuredContent"] == {"result": 2}
 
 
+@pytest.mark.parametrize(
+    ("era", "revision"),
+    [("auto", "2026-07-28"), ("modern", "2026-07-28"), ("legacy", "2025-11-25"), ("2025-06-18", "2025-06-18")],
+)
+def test_an_era_may_be_asked_for(era: str, revision: str, capsys: Captured) -> None:
+    assert main(["inspect", "--json", "--era", era, *SERVER]) == 0
+
+    assert json.loads(capsys.readouterr().out)["protocolVersion"] == revision
+
+
 def test_a_server_gets_no_model_unless_it_is_lent_one(capsys: Captured) -> None:
     calculator = ["--", sys.executable, str(Path(__file__).parents[2] / "examples" / "calculator_server.py")]
     solve = ["call", "solve", '{"problem": "2 * (3 + 4)"}']
@@ -279,6 +289,8 @@ def test_a_server_gets_no_model_unless_it_is_lent_one(capsys: Captured) -> None:
         (["tools", "-H", "A=b", *SERVER], 2, "headers are for a URL; a command takes --env"),
         (["tools", "--timeout", "soon", *SERVER], 2, "argument --timeout: 'soon' is no number of seconds"),
         (["tools", "--timeout", "nan", *SERVER], 2, "argument --timeout: 'nan' is no number of seconds"),
+        (["tools", "--era", "1999", *SERVER], 2, "argument --era: invalid choice: '1999'"),
+        (["tools", "--era", "modern", *scripted({"tools": {}})], 6, f"{PYTHON} does not speak 2026-07-28"),
         (["call", *SERVER], 2, "there is no tool to call"),
         (["call", "add", '{"a": 1,}', *SERVER], 2, "the arguments are not JSON: trailing comma at line 1 column 9"),
         (["call", "add", '{"a": NaN}', *SERVER], 2, "the arguments are not JSON: expected value at line 1 column 7"),

@@ -7,67 +7,69 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from mcp_host.cli import demo, main
 from mcp_host.cli.demo import SERVER, server_script
+from mcp_host.cli.narration import HANDSHAKE, STATELESS, Manner
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  # seconds for three processes that import everything, on a busy machine
 
 DIALOGUE = """\
-host -> server: initialize
-    advertises    {"sampling": {"tools": {}}}
+{opening}
+    advertises    {{"sampling": {{"tools": {{}}}}}}
 
-server -> host: the handshake's answer
+{welcome}
     server        calculator 1.0.0
-    revision      2025-11-25
-    advertises    {"logging": {}, "tools": {"listChanged": true}}
+    revision      {revision}
+    advertises    {{"logging": {{}}, "tools": {{"listChanged": true}}}}
     instructions  Give `solve` a problem of arithmetic.
 
 host -> server: tools/call
     tool          solve
-    arguments     {"problem": "What is (3 + 4) * (10 - 4) / 2?"}
+    arguments     {{"problem": "What is (3 + 4) * (10 - 4) / 2?"}}
 
-server -> host: sampling/createMessage, a question for our model
+{question}
     user          What is (3 + 4) * (10 - 4) / 2?
     tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
 
-host -> server: our model's answer
+{answer}
     model         arithmetic planner (no language model)
-    tool_use      add {"a": 3, "b": 4} (call 1)
-    tool_use      subtract {"a": 10, "b": 4} (call 2)
+    tool_use      add {{"a": 3, "b": 4}} (call 1)
+    tool_use      subtract {{"a": 10, "b": 4}} (call 2)
     stopReason    toolUse
 
-server -> host: sampling/createMessage, a question for our model
+{question}
     messages      the 2 from before and 1 new
     tool_result   7.0 (call 1)
     tool_result   6.0 (call 2)
     tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
 
-host -> server: our model's answer
+{answer}
     model         arithmetic planner (no language model)
-    tool_use      multiply {"a": 7, "b": 6} (call 3)
+    tool_use      multiply {{"a": 7, "b": 6}} (call 3)
     stopReason    toolUse
 
-server -> host: sampling/createMessage, a question for our model
+{question}
     messages      the 4 from before and 1 new
     tool_result   42.0 (call 3)
     tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
 
-host -> server: our model's answer
+{answer}
     model         arithmetic planner (no language model)
-    tool_use      divide {"a": 42, "b": 2} (call 4)
+    tool_use      divide {{"a": 42, "b": 2}} (call 4)
     stopReason    toolUse
 
-server -> host: sampling/createMessage, a question for our model
+{question}
     messages      the 6 from before and 1 new
     tool_result   21.0 (call 4)
     tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
 
-host -> server: our model's answer
+{answer}
     model         arithmetic planner (no language model)
     text          (3 + 4) * (10 - 4) / 2 = 21
     stopReason    endTurn
@@ -75,6 +77,11 @@ host -> server: our model's answer
 server -> host: the tool's result
     text          (3 + 4) * (10 - 4) / 2 = 21
 """
+
+
+def told(manner: Manner, revision: str) -> str:
+    """The dialogue as it goes in one era."""
+    return DIALOGUE.format(revision=revision, **asdict(manner))
 
 
 def plain(page: str) -> str:
@@ -92,13 +99,13 @@ def test_the_demo_shows_every_step_over_stdio_and_then_over_http(tmp_path: Path)
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    over_stdio, over_http = done.stdout.split("2. Over HTTP: the same server, as a service\n")
+    over_stdio, over_http = done.stdout.split("2. Over HTTP, without one: the same server, as a service\n")
     beginning, _, dialogue = over_stdio.removesuffix("\n").partition("\n\n")
-    assert beginning.splitlines()[0] == "1. Over stdio: the server is a child process of ours"
-    assert plain(dialogue) == DIALOGUE
+    assert beginning.splitlines()[0] == "1. Over stdio, with a handshake: the server is a child process of ours"
+    assert plain(dialogue) == told(HANDSHAKE, "2025-11-25")
     beginning, _, dialogue = over_http.partition("\n\n")
     assert re.fullmatch(r"   http://127\.0\.0\.1:\d+/mcp", beginning.splitlines()[-1])
-    assert plain(dialogue) == DIALOGUE
+    assert plain(dialogue) == told(STATELESS, "2026-07-28")
 
 
 def test_without_uvicorn_the_demo_says_what_its_second_half_needs(
@@ -110,7 +117,7 @@ def test_without_uvicorn_the_demo_says_what_its_second_half_needs(
 
     out, err = capsys.readouterr()
     assert out.endswith(
-        "2. Over HTTP: the same server, as a service\n"
+        "2. Over HTTP, without one: the same server, as a service\n"
         "   needs uvicorn, which is not installed: pip install 'mcp-host[testing]'\n"
     )
     assert err == ""

@@ -8,7 +8,7 @@ import pytest
 from anyio import fail_after
 
 from mcp_host import Client, Sampling, SamplingRequest, always
-from mcp_host.cli.narration import Narrated, tell_handshake, tell_result
+from mcp_host.cli.narration import HANDSHAKE, Narrated, tell_opening, tell_result
 from mcp_host.cli.page import Page
 from mcp_host.testing import ScriptedModel, Server
 from mcp_host.types import (
@@ -32,7 +32,7 @@ def width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def told(model: ScriptedModel, *requests: CreateMessageRequestParams) -> list[str]:
     stream = StringIO()
-    narrated = Narrated(model, Page(stream))
+    narrated = Narrated(model, Page(stream), HANDSHAKE)
     for params in requests:
         await narrated(SamplingRequest(params=params, server="test"))
     return [line for line in stream.getvalue().splitlines() if line]
@@ -100,7 +100,7 @@ async def test_a_server_without_instructions_has_none_shown() -> None:
 
     with fail_after(5):
         async with Client(Server("s").in_process(), era="legacy", sampling=sampling) as client:
-            tell_handshake(Page(stream), client, sampling)
+            tell_opening(Page(stream), client, sampling, HANDSHAKE)
 
     assert stream.getvalue().splitlines()[-3:] == [
         "    server        s 1.0.0",

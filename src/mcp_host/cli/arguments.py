@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from mcp_host.cli.models import MODELS
 from mcp_host.cli.outcomes import MEANINGS
 from mcp_host.limits import Limits
+from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.sampling import Handler
 from mcp_host.version import __version__
 
@@ -65,6 +66,11 @@ PATIENCE = (
     f" and for a server that is silent about a call ({DEFAULTS.timeout:g})"
 )
 
+ERAS = (
+    "auto, modern (without a handshake), legacy (with one), or a single revision like"
+    f" {VERSIONS[0]}; by default the server is asked"
+)
+
 KINDS: Mapping[type, str] = {
     list: "an array",
     str: "a string",
@@ -89,6 +95,7 @@ class Options:
     headers: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
+    era: str = "auto"
     json: bool = False
     model: Handler | None = None
     tool: str = ""
@@ -122,6 +129,7 @@ def parse(argv: Sequence[str]) -> Options:
         headers=dict(given.header),
         env=dict(given.env),
         timeout=given.timeout,
+        era=given.era,
         json=given.json,
     )
     _check_fit(options, parser)
@@ -183,6 +191,7 @@ def _add_server_options(parser: _Parser) -> None:
     add = parser.add_argument
     add("--json", action="store_true", help="print one JSON document, in the spelling of the protocol")
     add("--timeout", type=_seconds, metavar="SECONDS", help=PATIENCE)
+    add("--era", choices=("auto", "modern", "legacy", *VERSIONS), default="auto", metavar="ERA", help=ERAS)
     add("-H", "--header", type=_header, action="append", default=[], metavar="NAME=VALUE", help="sent to a URL")
     add("-e", "--env", type=_variable, action="append", default=[], metavar="NAME=VALUE", help="given to a command")
 

@@ -42,7 +42,8 @@ async def run(options: Options) -> Report:
         UsageError: The URL or a header is none.
         McpError: As the client.
     """
-    async with Client(_transport(options), sampling=_sampling(options), limits=_limits(options)) as client:
+    client = Client(_transport(options), sampling=_sampling(options), limits=_limits(options), era=options.era)
+    async with client:
         try:
             return await COMMANDS[options.verb](client, options)
         finally:

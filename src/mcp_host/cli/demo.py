@@ -1,4 +1,4 @@
-"""`mcp-host demo`: a server asks our model to answer with tools, over stdio and over HTTP."""
+"""`mcp-host demo`: a server asks our model to answer with tools, by requests over stdio and in results over HTTP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anyio import IncompleteRead, move_on_after, open_process
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from mcp_host.cli.narration import Narrated, tell_call, tell_handshake, tell_result
+from mcp_host.cli.narration import HANDSHAKE, STATELESS, Manner, Narrated, tell_call, tell_opening, tell_result
 from mcp_host.cli.page import Page
 from mcp_host.client.client import Client
 from mcp_host.errors import ConnectFailed
@@ -34,14 +34,14 @@ def server_script() -> Path:
 
 
 async def run(model: Handler, page: Page) -> None:
-    """Run the whole dialogue over both transports, and tell it on *page*."""
+    """Run the whole dialogue over both transports, each in an era of its own, and tell it on *page*."""
     script = server_script()
-    page.line("1. Over stdio: the server is a child process of ours", "bold")
+    page.line("1. Over stdio, with a handshake: the server is a child process of ours", "bold")
     page.line(f"   python {SERVER}", "dim")
     page.line()
-    await _dialogue(Stdio([sys.executable, str(script)]), model, page)
+    await _dialogue(Stdio([sys.executable, str(script)]), "legacy", HANDSHAKE, model, page)
     page.line()
-    page.line("2. Over HTTP: the same server, as a service", "bold")
+    page.line("2. Over HTTP, without one: the same server, as a service", "bold")
     if find_spec("uvicorn") is None:
         page.line("   needs uvicorn, which is not installed: pip install 'mcp-host[testing]'", "dim")
         return
@@ -51,7 +51,7 @@ async def run(model: Handler, page: Page) -> None:
 
         page.line(f"   {url}", "dim")
         page.line()
-        await _dialogue(StreamableHttp(url), model, page)
+        await _dialogue(StreamableHttp(url), "modern", STATELESS, model, page)
 
 
 @asynccontextmanager
@@ -76,10 +76,10 @@ async def _first_line(process: Process) -> str:
     raise ConnectFailed(f"{SERVER} --http did not start within {STARTING:g} s")
 
 
-async def _dialogue(transport: Transport, model: Handler, page: Page) -> None:
-    sampling = Sampling(with_tools=Narrated(model, page), approve=always)
-    async with Client(transport, sampling=sampling) as client:
-        tell_handshake(page, client, sampling)
+async def _dialogue(transport: Transport, era: str, manner: Manner, model: Handler, page: Page) -> None:
+    sampling = Sampling(with_tools=Narrated(model, page, manner), approve=always)
+    async with Client(transport, sampling=sampling, era=era) as client:
+        tell_opening(page, client, sampling, manner)
         arguments = {"problem": PROBLEM}
         tell_call(page, "solve", arguments)
         tell_result(page, await client.call_tool("solve", arguments))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 from mcp_host.cli.page import Page, compact
@@ -23,12 +24,37 @@ from mcp_host.types.content import in_words
 from mcp_host.types.sampling import SamplingMessageContentBlock
 
 
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the two sides speak, in words: what opens the conversation, and how a question travels."""
+
+    opening: str
+    welcome: str
+    question: str
+    answer: str
+
+
+HANDSHAKE = Manner(
+    opening="host -> server: initialize",
+    welcome="server -> host: the handshake's answer",
+    question="server -> host: sampling/createMessage, a question for our model",
+    answer="host -> server: our model's answer",
+)
+STATELESS = Manner(
+    opening="host -> server: server/discover",
+    welcome="server -> host: what it says of itself",
+    question="server -> host: a result that asks for sampling/createMessage, a question for our model",
+    answer="host -> server: tools/call once more, with our model's answer",
+)
+
+
 class Narrated:
     """A sampling handler for one conversation, that tells what it is asked and what *model* answers."""
 
-    def __init__(self, model: Handler, page: Page) -> None:
+    def __init__(self, model: Handler, page: Page, manner: Manner) -> None:
         self._model = model
         self._page = page
+        self._manner = manner
         self._told = 0
 
     async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
@@ -40,7 +66,7 @@ class Narrated:
     def _tell_request(self, request: SamplingRequest) -> None:
         page = self._page
         page.line()
-        page.line("server -> host: sampling/createMessage, a question for our model", "bold")
+        page.line(self._manner.question, "bold")
         if request.system_prompt is not None:
             page.field("system", request.system_prompt)
         new = request.messages[self._told :]
@@ -53,18 +79,18 @@ class Narrated:
 
     def _tell_answer(self, answer: CreateMessageResult) -> None:
         self._page.line()
-        self._page.line("host -> server: our model's answer", "bold")
+        self._page.line(self._manner.answer, "bold")
         self._page.field("model", answer.model)
         _tell_blocks(self._page, answer.role, answer.content)
         self._page.field("stopReason", answer.stop_reason or "none", "green")
 
 
-def tell_handshake(page: Page, client: Client, sampling: Sampling) -> None:
+def tell_opening(page: Page, client: Client, sampling: Sampling, manner: Manner) -> None:
     """What the two sides advertised to each other."""
-    page.line("host -> server: initialize", "bold")
+    page.line(manner.opening, "bold")
     page.field("advertises", compact({"sampling": sampling.capability()}), "cyan")
     page.line()
-    page.line("server -> host: the handshake's answer", "bold")
+    page.line(manner.welcome, "bold")
     info = client.server_info
     page.field("server", f"{info.name} {info.version}")
     page.field("revision", client.protocol_version)
