@@ -32,12 +32,13 @@ async def test_a_peer_says_what_its_script_says_and_remembers_what_it_heard() ->
 
     assert (refused.value.code, refused.value.message, refused.value.data) == (-5, "no", {"k": 1})
     assert [message.get("method") for message in peer.heard] == [
+        "server/discover",
         "initialize",
         "notifications/initialized",
         "tools/call",
         "tools/call",
     ]
-    assert peer.heard[2]["params"] == {"name": "t", "arguments": {"a": 1}}
+    assert peer.heard[3]["params"] == {"name": "t", "arguments": {"a": 1}}
 
 
 async def test_a_peer_asks_tells_and_hears_the_answer() -> None:
@@ -102,7 +103,7 @@ async def test_the_script_runs_again_for_every_connection() -> None:
     peer = ScriptedPeer(script)
     with fail_after(5):
         for _ in range(2):
-            async with Client(peer):
+            async with Client(peer, era="legacy"):
                 pass
 
     assert [message["method"] for message in peer.heard] == ["initialize", "notifications/initialized"] * 2
@@ -114,7 +115,7 @@ async def test_a_peer_listens_on_when_its_script_is_over() -> None:
 
     peer = ScriptedPeer(script)
     with fail_after(5):
-        async with Client(peer) as client:
+        async with Client(peer, era="legacy") as client:
             with pytest.raises(TimeoutError):
                 await client.call_tool("t", timeout=0.01)
             await client.aclose()
@@ -134,7 +135,7 @@ async def test_what_comes_between_is_heard_and_passed_over() -> None:
 
     peer = ScriptedPeer(script)
     with fail_after(5):
-        async with Client(peer, roots=[]) as client, create_task_group() as tasks:
+        async with Client(peer, era="legacy", roots=[]) as client, create_task_group() as tasks:
             await client.set_roots(["file:///a"])
             tasks.start_soon(client.call_tool, "t")
             tasks.start_soon(client.call_tool, "t")
