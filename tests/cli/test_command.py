@@ -396,6 +396,24 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert (process.returncode, err) == (141, b"")
 
 
+def test_a_reader_that_leaves_while_a_handler_tells_what_it_does_is_no_error_either() -> None:
+    """In the era in which such a handler works inside a call, so that the call is what fails of it."""
+    program = """
+import sys
+from mcp_host.cli import demo, main
+from mcp_host.cli.narration import STATELESS
+
+def question(page, manner):
+    if manner is STATELESS:
+        raise BrokenPipeError
+demo.Narrated._tell_request = lambda self, request: question(self._page, self._manner)
+sys.exit(main(["demo"]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE, check=False)
+
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_a_console_that_cannot_show_a_character_gets_its_escape() -> None:
     result = {"result": {"content": [{"type": "text", "text": "\N{SNOWMAN}"}]}}
     command = [*MCP_HOST, "call", "t", *scripted({"tools": {}}, tools_call=result)]

@@ -32,17 +32,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         outcomes.complain(sys.stderr, str(exc))
         return outcomes.USAGE
     except McpError as exc:
+        if isinstance(exc.__cause__, BrokenPipeError):  # a handler of ours that tells what it does
+            return _leave_quietly()
         outcomes.complain(sys.stderr, str(exc))
         return outcomes.code_of(exc)
     except KeyboardInterrupt:
         return outcomes.INTERRUPTED
     except BrokenPipeError:
-        # Python flushes stdout once more at exit, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return outcomes.READER_LEFT
+        return _leave_quietly()
     except Exception:
         traceback.print_exc()
         return outcomes.DEFECT
+
+
+def _leave_quietly() -> int:
+    """Nobody reads our stdout any more. Python flushes it once more at exit, which must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return outcomes.READER_LEFT
 
 
 def _carry_out(options: Options) -> int:
