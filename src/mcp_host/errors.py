@@ -161,6 +161,11 @@ class HttpStatusError(ServerError):
         self.retry_after = retry_after
         self.body = body
 
+    @property
+    def transient(self) -> bool:
+        """Whether the server says "later" rather than "no": 5xx, 408, 425 and 429."""
+        return self.status >= 500 or self.status in (408, 425, 429)
+
 
 class Unauthorized(HttpStatusError):
     """The server wants (401) or refuses (403) credentials."""

@@ -210,6 +210,8 @@ class Client(Requests):
         try:
             return await self._open_once(registration.verdicts.of(registration.server))
         except Misjudged as wrong:
+            if self._held is None or self._held.leaving:  # closed meanwhile
+                raise wrong.failure from None
             try:
                 return await self._open_once(wrong.instead)
             except Misjudged as again:
@@ -291,7 +293,7 @@ class Client(Requests):
 
     async def _revive(self, dead: Connection) -> None:
         while self._connection is dead and self._to_be_restarted(dead):
-            with suppress(McpError):  # which the next call would get
+            with suppress(Exception):  # which the next call gets as well, for it tries again
                 await self._live(Patience.of(math.inf, math.inf))
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:

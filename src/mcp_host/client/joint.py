@@ -8,7 +8,7 @@ from typing import TypeAlias
 from anyio import CancelScope, Event, current_time
 
 from mcp_host.client.exchange import Patience
-from mcp_host.errors import McpError, RequestTimeout
+from mcp_host.errors import RequestTimeout
 
 Effort: TypeAlias = Callable[[], Coroutine[object, object, None]]
 
@@ -25,7 +25,7 @@ class Joint:
         return self._running is not None
 
     def begin(self, effort: Effort) -> None:
-        """Make *effort*, unless there is one under way already. It raises `McpError` to fail for all who wait."""
+        """Make *effort*, unless there is one under way already. What it raises is raised for all who wait."""
         if self._running is None:
             self._running = running = _Running()
             self._spawn(lambda: self._run(running, effort))
@@ -35,7 +35,7 @@ class Joint:
 
         Raises:
             RequestTimeout: It takes longer than the call that waits for it may; the text is *late*.
-            McpError: It has failed.
+            Exception: What the effort raised.
         """
         if (running := self._running) is None:
             return
@@ -49,7 +49,7 @@ class Joint:
     async def _run(self, running: _Running, effort: Effort) -> None:
         try:
             await effort()
-        except McpError as exc:
+        except Exception as exc:  # nobody else would take it
             running.error = exc
         finally:
             self._running = None
@@ -59,4 +59,4 @@ class Joint:
 class _Running:
     def __init__(self) -> None:
         self.done = Event()
-        self.error: McpError | None = None
+        self.error: Exception | None = None

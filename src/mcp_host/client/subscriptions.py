@@ -177,7 +177,7 @@ class _Stream:
                 on_event=self._take,
             )
         except HttpStatusError as exc:
-            if exc.status < 500:
+            if not exc.transient:
                 raise refined(LISTEN, params, exc) from exc
         except McpError as exc:
             if not self._link.alive:

@@ -42,8 +42,6 @@ DELETE_TIME = 2.0  # seconds; a courtesy
 STEADY = 30.0  # seconds after which a stream that ended has been a good one: proxies cut idle ones every minute
 MAX_FAILURES = 8  # attempts to resume that fail one after the other: a restart takes so long, not more
 
-TRANSIENT = frozenset({408, 425, 429})  # client errors that say "later"
-
 _VISIBLE = re.compile("[!-~]+")
 
 
@@ -159,7 +157,7 @@ class LegacySession:
         if isinstance(error, HttpStatusError):
             if self.id is not None and forgets_session(error):
                 raise self.lose(error, may_have_run=True) from error
-            if error.status >= 500 or error.status in TRANSIENT:
+            if error.transient:
                 return
         text = f"{self._origin.name}: the response's stream broke off and cannot be resumed: {error}"
         raise ConnectionClosed(text) from error
@@ -225,7 +223,7 @@ class LegacySession:
         Even a 404 does not mean here that the session is lost: servers without
         this stream say that too. The next POST will tell.
         """
-        if error.status >= 500 or error.status in TRANSIENT:
+        if error.transient:
             return True
         if cursor.last_id:
             cursor.last_id = ""  # perhaps only that was refused
