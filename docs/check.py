@@ -20,6 +20,9 @@ PACKAGE = SOURCE / "mcp_host"
 FILE = re.compile(r"[\w.-]*/[\w./-]+|[\w-]+\.(?:py|md|toml|lock|json|mjs|txt)")
 MEMBER = re.compile(r"([A-Z]\w+)\.(\w+)(?:\(.*\))?")
 MAKE = re.compile(r"\bmake ([a-z]+)")
+TEST = re.compile(r"(\S+\.py)::(\S+)")
+ROW = re.compile(r"^\| (?!question)([^|]+) \|", re.MULTILINE)
+SHOWN = re.compile(r"^- (.+)\n  - until 2025-11-25: `tests/.+(?:\n    .+)*\n  - 2026-07-28: `tests/", re.MULTILINE)
 SHELL = frozenset({"sh", "console"})
 RUN = frozenset({"python", "console"})
 
@@ -27,11 +30,11 @@ RUN = frozenset({"python", "console"})
 def main() -> int:
     """Check every page; print what is wrong, with its place."""
     pages = [read(path) for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])]
-    problems = [*stale(), *untrue_layers(), *untrue_environment()]
+    problems = [*stale(), *untrue_layers(), *untrue_environment(), *half_shown_rows()]
     for page in pages:
         problems += [*dead_links(page), *unknown_targets(page)]
         if page.path.name not in reference.PAGES:
-            problems += [*unknown_files(page), *unknown_members(page)]
+            problems += [*unknown_files(page), *unknown_members(page), *unknown_tests(page)]
     for page in pages:
         if any(block.language in RUN for block in page.blocks):
             problems += failing_snippets(page)
@@ -70,6 +73,18 @@ def untrue_environment() -> Iterator[str]:
     inherited = set(inherited_names())
     if named != inherited:
         yield f"docs/security.md: what a child inherits differs in {', '.join(sorted(named ^ inherited))}"
+
+
+def half_shown_rows() -> Iterator[str]:
+    """Differences between the eras that the page lists without a test for each of them, or the other way round."""
+    page = (reference.HERE / "how-it-works.md").read_text(encoding="utf-8")
+    for question in half_shown(page.partition("### What differs")[2].partition("\n## ")[0]):
+        yield f"docs/how-it-works.md: {question!r} has no row, or no test in one of the eras"
+
+
+def half_shown(section: str) -> list[str]:
+    """The questions that have a row in the table and not both tests in the list beneath it, or these and no row."""
+    return sorted({*ROW.findall(section)} ^ {*SHOWN.findall(section)})
 
 
 def inherited_names() -> Iterator[str]:
@@ -118,6 +133,24 @@ NO_FILES = frozenset({"sampling/createMessage", "elicitation/create", "roots/lis
     *("text/event-stream", "resources/read", "completion/complete"),
 }
 """Methods of the protocol and media types, which look like paths."""
+
+
+def unknown_tests(page: Page) -> Iterator[str]:
+    """``tests/file.py::test_name`` in backticks, where no such function is."""
+    for line, word in page.words():
+        found = TEST.fullmatch(word)
+        if found and found[2] not in tests_in(ROOT / found[1]):
+            yield f"{place(page, line)}: there is no test {word}"
+
+
+@cache
+def tests_in(file: Path) -> frozenset[str]:
+    """The names of the tests in *file*, as pytest collects them; none where there is no such file."""
+    if not file.is_file():
+        return frozenset()
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    names = (node.name for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, functions))
+    return frozenset(name for name in names if name.startswith("test_"))
 
 
 def unknown_members(page: Page) -> Iterator[str]:

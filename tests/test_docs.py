@@ -10,6 +10,14 @@ import pages
 import pytest
 import snippets
 
+CHECKS = (
+    check.dead_links,
+    check.unknown_targets,
+    check.unknown_files,
+    check.unknown_members,
+    check.unknown_tests,
+)
+
 
 def page(folder: Path, text: str) -> pages.Page:
     path = folder / "page.md"
@@ -48,13 +56,15 @@ def test_what_stands_in_a_block_is_neither_a_heading_nor_a_link(tmp_path: Path) 
         ("```sh\nmake tea\n```", "1: there is no `make tea`"),
         ("`client/nothing.py`", "1: there is no file client/nothing.py"),
         ("`Client.nothing`", "1: Client has no nothing"),
+        ("`tests/test_docs.py::test_tea`", "1: there is no test tests/test_docs.py::test_tea"),
+        ("`tests/test_docs.py::page`", "1: there is no test tests/test_docs.py::page"),
+        ("`tests/tea.py::test_tea`", "1: there is no test tests/tea.py::test_tea"),
     ],
 )
 def test_what_does_not_exist_is_found_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
     read = page(tmp_path, text)
-    checks = (check.dead_links, check.unknown_targets, check.unknown_files, check.unknown_members)
 
-    found = [line for one in checks for line in one(read)]
+    found = [line for one in CHECKS for line in one(read)]
 
     assert found == [f"{read.path}:{problem}"]
 
@@ -62,11 +72,34 @@ def test_what_does_not_exist_is_found_with_its_line(tmp_path: Path, text: str, p
 def test_what_exists_is_left_alone(tmp_path: Path) -> None:
     text = (
         "# Here\n[a](#here) [b](https://nowhere.example) `make test` `client/client.py` `Client.call_tool` `tools/call`"
+        " `tests/test_docs.py::test_what_exists_is_left_alone`"
     )
     read = page(tmp_path, text)
 
-    for one in (check.dead_links, check.unknown_targets, check.unknown_files, check.unknown_members):
+    for one in CHECKS:
         assert list(one(read)) == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "found"),
+    [
+        ("- who?\n  - until 2025-11-25: `tests/a.py::test_a`\n  - 2026-07-28: `tests/b.py::test_b`\n", []),
+        (
+            "- who?\n  - until 2025-11-25: `tests/a.py::test_a`,\n    `tests/c.py::test_c`\n"
+            "  - 2026-07-28: `tests/b.py::test_b`\n",
+            [],
+        ),
+        ("- who?\n  - until 2025-11-25: `tests/a.py::test_a`\n", ["who?"]),
+        ("- who?\n  - 2026-07-28: `tests/b.py::test_b`\n", ["who?"]),
+        (
+            "- why?\n  - until 2025-11-25: `tests/a.py::test_a`\n  - 2026-07-28: `tests/b.py::test_b`\n",
+            ["who?", "why?"],
+        ),
+    ],
+    ids=["both", "several", "only-before", "only-since", "another"],
+)
+def test_a_difference_between_the_eras_without_a_test_in_each_is_found(listed: str, found: list[str]) -> None:
+    assert check.half_shown(f"| question | before | since |\n|---|---|---|\n| who? | you | I |\n\n{listed}") == found
 
 
 @pytest.mark.parametrize(
