@@ -94,7 +94,16 @@ def test_a_modern_result_without_a_type_is_complete() -> None:
 
 @pytest.mark.parametrize(
     ("ttl", "seconds"),
-    [(0, 0.0), (-5, 0.0), (1500, 1.5), (None, 0.0), ("9", 0.0), (True, 0.0), (1e300, LONGEST_FRESH)],
+    [
+        (0, 0.0),
+        (-5, 0.0),
+        (1500, 1.5),
+        (None, 0.0),
+        ("9", 0.0),
+        (True, 0.0),
+        (1e300, LONGEST_FRESH),
+        (10**400, LONGEST_FRESH),
+    ],
 )
 def test_a_cacheable_result_is_fresh_for_as_long_as_it_says(ttl: object, seconds: float) -> None:
     result = {"resultType": "complete", "ttlMs": ttl}
@@ -119,6 +128,10 @@ def test_a_cacheable_result_is_fresh_for_as_long_as_it_says(ttl: object, seconds
 )
 def test_input_is_required_with_requests_or_a_state(method: str, result: dict[str, Any], expected: object) -> None:
     assert MODERN.read(method, {"resultType": "input_required"} | result) == expected
+
+
+def test_what_a_server_keeps_in_its_state_is_shown_to_nobody() -> None:
+    assert "secret" not in repr(MODERN.read("tools/call", {"resultType": "input_required", "requestState": "secret"}))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ revision it speaks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, quoted
@@ -98,7 +98,7 @@ class InputRequired:
     """The server wants these answered, each under its key, and its *state* back unchanged."""
 
     requests: Mapping[str, InputRequest]
-    state: str | None
+    state: str | None = field(repr=False)  # the server's own, and what is in it is nobody's who reads a log
 
 
 Outcome: TypeAlias = Complete | InputRequired
@@ -260,4 +260,4 @@ def _seconds(ttl_ms: object) -> float:
     """How long a result is fresh: "If `ttlMs` is negative, clients SHOULD ignore it"; absent means 0."""
     if not isinstance(ttl_ms, int | float) or isinstance(ttl_ms, bool) or not ttl_ms > 0:
         return 0.0
-    return min(ttl_ms / 1000, LONGEST_FRESH)
+    return min(ttl_ms, LONGEST_FRESH * 1000) / 1000  # in this order: a quotient of 400 digits is no float
