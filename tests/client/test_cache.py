@@ -9,11 +9,13 @@ import anyio
 import pytest
 
 from mcp_host import Client
-from mcp_host.client.cache import Cache
+from mcp_host.client.cache import ENTRY_COST, Cache
+from mcp_host.errors import CallerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.testing import ScriptedPeer
+from tests.client.support import Era
 
 FRESH = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
 TOOL = {"name": "add", "inputSchema": {"type": "object"}}
@@ -29,9 +31,16 @@ class Clock:
         return self.now
 
 
-def cache(limit: int = 1000) -> tuple[Cache, Clock]:
+def cache(limit: int = 10_000) -> tuple[Cache, Clock]:
     clock = Clock()
     return Cache(limit, clock), clock
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"not": schema}
+    return schema
 
 
 def test_a_result_is_found_until_it_is_stale() -> None:
@@ -66,13 +75,113 @@ def test_what_one_caller_does_to_a_result_is_not_seen_by_the_next() -> None:
 
 
 def test_the_oldest_make_room_and_what_is_too_large_is_not_kept() -> None:
-    kept, _ = cache(limit=40)
+    limit = 2 * ENTRY_COST + 100
+    kept, _ = cache(limit)
     for number in range(4):
         kept.keep("resources/read", {"uri": str(number)}, Complete({"contents": [number]}, 5.0))
-    kept.keep("resources/read", {"uri": "big"}, Complete({"contents": ["x" * 40]}, 5.0))
+    kept.keep("resources/read", {"uri": "big"}, Complete({"contents": ["x" * limit]}, 5.0))
 
     found = [uri for uri in ("0", "1", "2", "3", "big") if kept.find("resources/read", {"uri": uri})]
     assert found == ["2", "3"]
+
+
+def test_entries_and_what_they_are_found_by_take_room_however_small_the_results_are() -> None:
+    kept, _ = cache(limit=10 * ENTRY_COST)
+    for number in range(100):
+        kept.keep("tools/list", {"cursor": str(number)}, Complete({}, 5.0))
+    found = [number for number in range(100) if kept.find("tools/list", {"cursor": str(number)}) is not None]
+    long = {"cursor": "x" * 10 * ENTRY_COST}
+    kept.keep("tools/list", long, Complete({}, 5.0))
+
+    assert found == list(range(91, 100))
+    assert kept.find("tools/list", long) is None
+
+
+def test_what_nests_deeply_is_found_as_it_was() -> None:
+    kept, _ = cache()
+    kept.keep("tools/list", {}, Complete({"a": nested(150)}, 5.0))
+
+    assert kept.find("tools/list", {}) == {"a": nested(150)}
+
+
+@pytest.mark.parametrize("depth", [210, 260, 5000])
+def test_what_nests_too_deeply_to_be_kept_is_not_found(depth: int) -> None:
+    kept, _ = cache()
+    kept.keep("tools/list", {}, Complete({"a": nested(depth)}, 5.0))
+
+    assert kept.find("tools/list", {}) is None
+
+
+@pytest.mark.parametrize(
+    "value", [7, None, nested(5000), ["a"], object()], ids=["int", "null", "deep", "list", "object"]
+)
+def test_a_request_that_takes_more_than_text_is_not_kept(value: object) -> None:
+    kept, _ = cache()
+    kept.keep("tools/list", {"cursor": value}, Complete({}, 5.0))
+
+    assert kept.find("tools/list", {"cursor": value}) is None
+
+
+def test_half_a_surrogate_pair_is_text_as_good_as_any_to_be_found_by_and_none_to_be_kept() -> None:
+    kept, _ = cache()
+    kept.keep("resources/read", {"uri": "a:\ud800"}, Complete({"contents": []}, 5.0))
+    kept.keep("resources/read", {"uri": "a:1"}, Complete({"contents": ["\ud800"]}, 5.0))
+
+    assert kept.find("resources/read", {"uri": "a:\ud800"}) == {"contents": []}
+    assert kept.find("resources/read", {"uri": "a:1"}) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda kept: kept.heed(Notification("notifications/tools/list_changed", {})),
+        lambda kept: kept.heed(Notification("notifications/resources/updated", {"uri": "a:1"})),
+        lambda kept: kept.drop("tools/list"),
+        lambda kept: kept.drop(),
+    ],
+    ids=["list changed", "updated", "dropped", "all dropped"],
+)
+def test_a_result_that_was_on_its_way_when_something_changed_is_not_kept(change: Callable[[Cache], None]) -> None:
+    kept, _ = cache()
+    since = kept.mark()
+    change(kept)
+
+    kept.keep("tools/list", {}, Complete({"tools": []}, 5.0), since=since)
+    assert kept.find("tools/list", {}) is None
+    kept.keep("tools/list", {}, Complete({"tools": []}, 5.0), since=kept.mark())
+    assert kept.find("tools/list", {}) == {"tools": []}
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        Notification("notifications/message", {"uri": "a:1"}),
+        Notification("notifications/resources/updated", {}),
+        Notification("notifications/resources/updated", {"uri": nested(5000)}),
+    ],
+    ids=["message", "no uri", "no text"],
+)
+def test_what_says_of_nothing_that_it_has_changed_hinders_nothing(nothing: Notification) -> None:
+    kept, _ = cache()
+    kept.keep("resources/read", {"uri": "a:1"}, Complete({"contents": []}, 5.0))
+    since = kept.mark()
+
+    kept.heed(nothing)
+    kept.keep("tools/list", {}, Complete({"tools": []}, 5.0), since=since)
+
+    assert kept.find("resources/read", {"uri": "a:1"}) == {"contents": []}
+    assert kept.find("tools/list", {}) == {"tools": []}
+
+
+def test_a_result_that_comes_too_late_leaves_the_newer_one_in_its_place() -> None:
+    kept, _ = cache()
+    since = kept.mark()
+    kept.drop("tools/list")
+    kept.keep("tools/list", {}, Complete({"tools": ["new"]}, 5.0), since=kept.mark())
+
+    kept.keep("tools/list", {}, Complete({"tools": ["old"]}, 5.0), since=since)
+
+    assert kept.find("tools/list", {}) == {"tools": ["new"]}
 
 
 def test_no_room_keeps_nothing_and_neither_does_what_is_stale_at_once() -> None:
@@ -232,6 +341,26 @@ async def test_a_change_that_is_told_of_makes_the_list_stale_for_who_asks_next()
             assert [tool.name for tool in await client.list_tools()] == ["add"]
 
 
+async def test_a_list_that_was_on_its_way_when_a_change_was_told_of_is_not_fresh() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities={"tools": {"listChanged": True}})
+        listen = await peer.receive("subscriptions/listen")
+        await peer.acknowledge(listen)
+        request = await peer.receive("tools/list")
+        await peer.announce(listen, "notifications/tools/list_changed")
+        await peer.reply(request, FRESH | {"tools": []})
+        await peer.reply(await peer.receive("tools/list"), FRESH | {"tools": [TOOL]})
+
+    async def on_change(change: object) -> None:
+        """Somebody has to want to know, for the client to listen."""
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), on_change=on_change) as client:
+            assert await client.list_tools() == []
+            for _ in range(2):
+                assert [tool.name for tool in await client.list_tools()] == ["add"]
+
+
 async def test_another_process_is_asked_anew() -> None:
     """It may be another version of the server."""
     peer = serving(FRESH | {"tools": []})
@@ -254,3 +383,56 @@ async def test_the_cache_is_bounded_by_the_limits() -> None:
             await client.read_resource("a:1")
 
     assert len(peer.heard) == 3
+
+
+async def test_a_change_of_something_that_is_no_uri_ends_no_connection(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        request = await peer.receive("tools/list")
+        deep = b"[" * 300 + b"]" * 300
+        method = b"notifications/resources/updated"
+        await peer.send_raw(b'{"jsonrpc":"2.0","method":"%b","params":{"uri":%b}}' % (method, deep))
+        await peer.reply(request, {"tools": [TOOL]})
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            assert [tool.name for tool in await client.list_tools()] == ["add"]
+
+
+@pytest.mark.parametrize("depth", [210, 260])
+async def test_a_fresh_list_that_nests_too_deeply_to_be_kept_is_asked_for_again(depth: int) -> None:
+    schema = b'{"not":' * depth + b"{}" + b"}" * depth
+    listed = b'{"ttlMs":60000,"tools":[{"name":"deep","inputSchema":{},"outputSchema":%b}]}' % schema
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities={"tools": {}})
+        for _ in range(2):
+            request = await peer.receive("tools/list")
+            await peer.send_raw(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (request["id"], listed))
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            for _ in range(2):
+                (tool,) = await client.list_tools()
+                assert tool.output_schema == nested(depth)
+
+
+async def test_a_uri_that_nothing_can_be_sent_with_is_the_callers_mistake_whatever_is_cached() -> None:
+    peer = serving(FRESH | {"contents": []})
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.read_resource("a:1")
+            with pytest.raises(CallerError, match="surrogate"):
+                await client.read_resource("a:\ud800")
+
+
+async def test_a_result_is_fresh_for_a_day_at_most_whatever_number_the_server_writes() -> None:
+    peer = serving({"tools": [], "ttlMs": 10**400})
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            assert await client.list_tools() == []
+            assert await client.list_tools() == []
+
+    assert len(peer.heard) == 2
