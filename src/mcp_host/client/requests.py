@@ -10,7 +10,7 @@ from mcp_host.client.connection import Connection
 from mcp_host.client.exchange import OnReport, Patience
 from mcp_host.client.session import Session
 from mcp_host.client.toolbox import Toolbox
-from mcp_host.errors import HeaderMismatch, NotConnected, ProtocolError, ServerError, quoted
+from mcp_host.errors import HeaderMismatch, McpError, NotConnected, ProtocolError, ServerError, quoted
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.types import (
     CallToolResult,
@@ -234,7 +234,7 @@ class Requests:
 
     def _patience(self, timeout: float | None, total_timeout: float | None = None) -> Patience:
         limits = self._connected().limits
-        if (timeout is not None and timeout < 0) or (total_timeout is not None and total_timeout < 0):
+        if not all(given is None or given >= 0 for given in (timeout, total_timeout)):  # nor is nan
             raise ValueError("a timeout is a number of seconds from now, and not negative")
         return Patience.of(
             limits.timeout if timeout is None else timeout,
@@ -266,25 +266,43 @@ class Requests:
         mirror = connection.mirrors_parameters
         try:
             return await connection.request(self._toolbox.annotated(call, mirror=mirror))
-        except HeaderMismatch:
-            if not mirror:
+        except HeaderMismatch as exc:
+            if not mirror or exc.may_have_run:
                 raise
+            mismatch = exc
         connection.forget("tools/list")
-        await self._list_tools(call.patience)
+        try:
+            await self._list_tools(call.patience)
+        except McpError as exc:
+            raise mismatch from exc
         return await connection.request(self._toolbox.annotated(call, mirror=True))
 
     async def _list_tools(self, patience: Patience) -> list[Tool]:
         tools = await self._list("tools/list", "tools", Tool, patience)
         return self._toolbox.replace(tools, mirrored=self._connected().mirrors_parameters)
 
-    async def _list(self, method: str, key: str, model: type[ModelT], patience: Patience) -> list[ModelT]:
-        """All pages of a list; what cannot be read in them, and what never ends, is left out, and said so."""
+    async def _list(
+        self, method: str, key: str, model: type[ModelT], patience: Patience, *, again: bool = True
+    ) -> list[ModelT]:
+        """All pages of a list; what cannot be read in them, and what never ends, is left out, and said so.
+
+        "If a cursor becomes invalid [...] the client SHOULD discard all cached pages and re-fetch
+        from the beginning" (2026-07-28, server/utilities/caching): that is done *again*, and once.
+        """
         items: list[ModelT] = []
         cursors: set[str] = set()
         params: Params = {}
+        kept = False
         for _ in range(self._connected().limits.max_pages):
-            page = await self._make(Call(method=method, params=params, patience=patience))
-            items += self._connected().read_items(method, key, model, page)
+            try:
+                page = await self._make(Call(method=method, params=params, patience=patience))
+            except ServerError as exc:
+                if not (again and kept and _may_mean_the_cursor(exc)):
+                    raise
+                self._connected().forget(method)
+                return await self._list(method, key, model, patience, again=False)
+            items += _items(method, key, model, page, self._warn)
+            kept = kept or bool(page.get("ttlMs"))  # so this page may be one from the cache
             cursor = page.get("nextCursor")
             if cursor is None:
                 return items
@@ -295,6 +313,25 @@ class Requests:
             params = {"cursor": cursor}
         self._warn(f"{method} ends early: more than {self._connected().limits.max_pages} pages (Limits.max_pages)")
         return items
+
+
+def _items(method: str, key: str, model: type[ModelT], page: Params, warn: Callable[[str], None]) -> list[ModelT]:
+    """The items of one page. One that is malformed is left out, and does not hide the others."""
+    wire = page.get(key)
+    if not isinstance(wire, list):
+        raise ProtocolError(f"the result of {method} has no list {key!r}")
+    items: list[ModelT] = []
+    for position, item in enumerate(wire):
+        try:
+            items.append(model.from_wire(item))
+        except ProtocolError as exc:
+            warn(f"left out of {method}, position {position}: {exc}")
+    return items
+
+
+def _may_mean_the_cursor(error: ServerError) -> bool:
+    """Whether the server itself speaks, of whatever: an HTTP status alone is about the whole request."""
+    return error.code is not None
 
 
 def _text(value: object, what: str) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.client.call import Call
 from mcp_host.errors import CallerError, InvalidToolOutput, UncheckableSchema, UnsupportedPattern, quoted
-from mcp_host.protocol.headers import ParameterHeader, parameter_headers
+from mcp_host.protocol.headers import ANNOTATION, ParameterHeader, parameter_headers
 from mcp_host.types import CallToolResult, Tool
 
 if TYPE_CHECKING:
     from mcp_host.protocol.schemas import Schema
+
+Headers: TypeAlias = tuple[ParameterHeader, ...]
 
 
 class Toolbox:
@@ -21,8 +25,8 @@ class Toolbox:
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
         self._tools: dict[str, Tool] = {}
-        self._headers: dict[str, tuple[ParameterHeader, ...]] = {}
-        self._dropped: set[str] = set()
+        self._headers: dict[str, Headers] = {}
+        self._left_out: frozenset[str] = frozenset()
         self._schemas: dict[str, Schema] = {}
         self._unchecked: set[str] = set()
 
@@ -32,10 +36,21 @@ class Toolbox:
         Where parameters are *mirrored* in headers, tools that annotate them wrongly are left
         out, and a warning says so. Returns the others.
         """
-        listed = [tool for tool in tools if not mirrored or self._can_be_mirrored(tool)]
-        self._tools = {tool.name: tool for tool in reversed(listed)}
+        listed: list[tuple[Tool, Headers]] = []
+        invalid: dict[str, str] = {}
+        for tool in tools:
+            try:
+                headers = _headers(tool) if mirrored else ()
+            except ValueError as exc:
+                invalid.setdefault(tool.name, str(exc))
+            else:
+                listed.append((tool, headers))
+        self._tell_of(invalid)
+        self._tools = {tool.name: tool for tool, _ in reversed(listed)}
+        self._headers = {tool.name: headers for tool, headers in reversed(listed)}
         self._schemas = {}
-        return listed
+        self._unchecked &= self._tools.keys()
+        return [tool for tool, _ in listed]
 
     def annotated(self, call: Call, *, mirror: bool) -> Call:
         """*call*, a `tools/call`, with what the tool's listing says of how it may and must be made."""
@@ -44,16 +59,12 @@ class Toolbox:
         idempotent = self._is_idempotent(name)
         return replace(call, headers=values, idempotent=idempotent) if values or idempotent else call
 
-    def _can_be_mirrored(self, tool: Tool) -> bool:
-        """ "Clients using the Streamable HTTP transport MUST reject tool definitions" that break the rules."""
-        try:
-            self._headers[tool.name] = parameter_headers(tool.input_schema)
-        except ValueError as exc:
-            if tool.name not in self._dropped:
-                self._dropped.add(tool.name)
-                self._warn(f"the tool {quoted(tool.name)} is left out: {exc}")
-            return False
-        return True
+    def _tell_of(self, invalid: Mapping[str, str]) -> None:
+        """Warn of tools that are left out, and why; not of those that the last listing had, too."""
+        for name, problem in invalid.items():
+            if name not in self._left_out:
+                self._warn(f"the tool {quoted(name)} is left out: {problem}")
+        self._left_out = frozenset(invalid)
 
     def _is_idempotent(self, name: str) -> bool:
         """Whether its server says that running it twice does no harm. If that is a lie, the harm is the server's."""
@@ -105,6 +116,24 @@ class Toolbox:
         if name not in self._schemas:
             self._schemas[name] = compile_schema(written)
         return self._schemas[name]
+
+
+def _headers(tool: Tool) -> Headers:
+    """The parameters that a call of *tool* repeats in headers.
+
+    Raises:
+        ValueError: "Clients using the Streamable HTTP transport MUST reject tool definitions"
+            that break the rules, and why this one does.
+    """
+    return parameter_headers(tool.input_schema) if _may_be_annotated(tool) else ()
+
+
+def _may_be_annotated(tool: Tool) -> bool:
+    """Whether its schema has the word in it: to see that takes a sixth of the time that a walk does."""
+    try:
+        return ANNOTATION.encode() in to_json(tool.input_schema)
+    except PydanticSerializationError:  # it nests too deeply to be written, or holds what UTF-8 cannot
+        return True
 
 
 def _mirrored(parameters: Iterable[ParameterHeader], arguments: Mapping[str, object]) -> dict[str, str]:

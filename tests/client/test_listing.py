@@ -1,0 +1,300 @@
+"""What a listing leaves behind: its pages, the tools' annotations, and what later calls are made with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Client
+from mcp_host.client.call import Call
+from mcp_host.client.exchange import Patience
+from mcp_host.client.toolbox import Toolbox
+from mcp_host.errors import HeaderMismatch, HttpStatusError, ServerError
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS, Params
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import CallToolResult, Tool
+from tests.client.support import EMPTY, STATELESS, Era
+from tests.client.test_stateless_http import Site, refused
+
+FRESH = {"ttlMs": 60_000}
+REGION = {"type": "string", "x-mcp-header": "Region"}
+ZONE = {"type": "string", "x-mcp-header": "Zone"}
+INVALID = {"type": "string", "x-mcp-header": "no name"}
+
+
+# Pages
+
+
+def page(name: str, cursor: str | None = None, **more: Any) -> Params:
+    following = {} if cursor is None else {"nextCursor": cursor}
+    return {"tools": [{"name": name, "inputSchema": {}}], **following, **more}
+
+
+def refusing_stale_cursors(era: Era, *answers: Params | int) -> ScriptedPeer:
+    """A peer that answers with these pages, and with an error where there is a code instead."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        for answer in answers:
+            request = await peer.receive("tools/list")
+            if isinstance(answer, int):
+                await peer.refuse(request, answer, "Invalid cursor")
+            else:
+                await peer.reply(request, answer)
+
+    return ScriptedPeer(script)
+
+
+def cursors(peer: ScriptedPeer) -> list[str | None]:
+    return [message["params"].get("cursor") for message in peer.heard if message["method"] == "tools/list"]
+
+
+async def names(client: Client) -> list[str]:
+    return [tool.name for tool in await client.list_tools()]
+
+
+async def test_a_kept_page_whose_cursor_has_become_invalid_is_asked_for_anew() -> None:
+    """ "The client SHOULD discard all cached pages and re-fetch from the beginning" (server/utilities/caching)."""
+    peer = refusing_stale_cursors(
+        STATELESS,
+        page("old", "1", **FRESH),
+        page("older"),
+        INVALID_PARAMS,
+        page("new", "2", **FRESH),
+        page("newer"),
+        page("newest"),
+    )
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            assert await names(client) == ["old", "older"]
+            assert await names(client) == ["new", "newer"]
+            assert await names(client) == ["new", "newest"]
+
+    assert cursors(peer) == [None, "1", "1", None, "2", "2"]
+
+
+async def test_a_cursor_that_stays_invalid_is_an_error_after_one_more_try() -> None:
+    pages: list[Params | int] = [page("old", "1", **FRESH), INVALID_PARAMS]
+    peer = refusing_stale_cursors(STATELESS, *pages, *pages)
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(ServerError, match="Invalid cursor"):
+                await client.list_tools()
+
+    assert cursors(peer) == [None, "1", None, "1"]
+
+
+async def test_what_was_never_kept_is_not_asked_for_twice(era: Era) -> None:
+    peer = refusing_stale_cursors(era, page("a", "1"), INVALID_PARAMS)
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(ServerError, match="Invalid cursor"):
+                await client.list_tools()
+
+    assert cursors(peer) == [None, "1"]
+
+
+async def test_a_list_that_is_refused_from_the_beginning_is_not_asked_for_twice(era: Era) -> None:
+    peer = refusing_stale_cursors(era, INVALID_PARAMS)
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(ServerError, match="Invalid cursor"):
+                await client.list_tools()
+
+    assert cursors(peer) == [None]
+
+
+async def test_a_status_that_says_nothing_of_the_cursor_starts_nothing_over() -> None:
+    answers: list[object] = [page("a", "1", **FRESH), httpx.Response(429)]
+    site = Site(tools_list=lambda message: answers.pop(0))
+
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            with pytest.raises(HttpStatusError, match="429"):
+                await client.list_tools()
+
+    assert site.methods() == ["server/discover", "tools/list", "tools/list"]
+
+
+# Annotations
+
+
+def tool(name: str = "query", hints: dict[str, bool] | None = None, /, **properties: object) -> Tool:
+    wire = {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+    return Tool.from_wire(wire if hints is None else wire | {"annotations": hints})
+
+
+def call(name: str = "query", **arguments: object) -> Call:
+    return Call(
+        method="tools/call", params={"name": name, "arguments": arguments}, patience=Patience(math.inf, math.inf)
+    )
+
+
+def headers(toolbox: Toolbox) -> dict[str, str]:
+    """What a call goes out with that has an argument for every annotation of these tests."""
+    return dict(toolbox.annotated(call(region="eu", zone="b"), mirror=True).headers)
+
+
+def test_of_two_tools_with_one_name_the_first_is_mirrored() -> None:
+    toolbox = Toolbox(pytest.fail)
+    toolbox.replace([tool(region=REGION), tool(zone=ZONE)], mirrored=True)
+
+    assert headers(toolbox) == {"Mcp-Param-Region": "eu"}
+
+
+def test_the_first_that_can_be_mirrored_is_the_one_that_counts() -> None:
+    toolbox = Toolbox(lambda text: None)
+    listed = toolbox.replace([tool(region=INVALID), tool(zone=ZONE), tool(region=REGION)], mirrored=True)
+
+    assert listed == [tool(zone=ZONE), tool(region=REGION)]
+    assert headers(toolbox) == {"Mcp-Param-Zone": "b"}
+
+
+@pytest.mark.parametrize(
+    ("now", "mirrored"),
+    [([], True), ([], False), ([tool(region=INVALID)], True), ([tool()], True), ([tool(region=REGION)], False)],
+    ids=["not listed", "another connection", "invalid", "not annotated", "not mirrored"],
+)
+def test_what_the_last_listing_does_not_say_is_not_mirrored_any_more(now: list[Tool], mirrored: bool) -> None:
+    toolbox = Toolbox(lambda text: None)
+    toolbox.replace([tool(region=REGION)], mirrored=True)
+
+    toolbox.replace(now, mirrored=mirrored)
+
+    assert headers(toolbox) == {}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"region": REGION, "said": {"description": "x-mcp-header"}}, {"Mcp-Param-Region": "eu"}),
+        ({"region": {"type": "string", "description": "no x-mcp-header here"}}, {}),
+        ({"region": REGION, "half": {"const": "\ud800"}}, {"Mcp-Param-Region": "eu"}),
+    ],
+    ids=["annotated", "mentioned", "not expressible in UTF-8"],
+)
+def test_an_annotation_is_found_wherever_there_is_one(schema: dict[str, object], expected: dict[str, str]) -> None:
+    toolbox = Toolbox(pytest.fail)
+    toolbox.replace([tool(**schema)], mirrored=True)
+
+    assert headers(toolbox) == expected
+
+
+def test_an_annotation_too_deep_to_be_valid_is_found_in_a_schema_too_deep_to_be_written() -> None:
+    deep: dict[str, Any] = {"a": REGION}
+    for _ in range(400):
+        deep = {"a": {"properties": deep}}
+    toolbox = Toolbox(lambda text: None)
+
+    assert toolbox.replace([tool(**deep), tool("plain")], mirrored=True) == [tool("plain")]
+
+
+def test_a_tool_is_said_to_be_left_out_once_and_again_when_that_is_news_again() -> None:
+    warnings: list[str] = []
+    toolbox = Toolbox(warnings.append)
+    for listing in ([tool(a=INVALID), tool(a=INVALID)], [tool(a=INVALID)], [tool()], [tool(a=INVALID)]):
+        toolbox.replace(listing, mirrored=True)
+
+    assert len(warnings) == 2
+    assert all("'query' is left out" in warning for warning in warnings)
+
+
+def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_tool_comes_back() -> None:
+    warnings: list[str] = []
+    toolbox = Toolbox(warnings.append)
+    strong = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}}
+    listed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": strong})
+    result = CallToolResult.from_wire({"content": [], "structuredContent": {"a": "Abc"}})
+    for listing in ([listed], [listed], [], [listed]):
+        toolbox.replace(listing, mirrored=False)
+        assert toolbox.check_result("query", result) is None
+
+    assert len(warnings) == 2
+    assert all("'query' pass unchecked" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    ("hints", "repeatable"),
+    [
+        (None, False),
+        ({}, False),
+        ({"destructiveHint": False}, False),
+        ({"idempotentHint": True}, True),
+        ({"readOnlyHint": True}, True),
+        ({"idempotentHint": False, "readOnlyHint": True}, True),
+        ({"idempotentHint": True, "readOnlyHint": False}, True),
+        ({"idempotentHint": False, "readOnlyHint": False}, False),
+    ],
+    ids=str,
+)
+def test_a_call_may_be_repeated_where_either_hint_says_that_it_does_no_harm(
+    hints: dict[str, bool] | None, repeatable: bool
+) -> None:
+    toolbox = Toolbox(pytest.fail)
+    toolbox.replace([tool("query", hints)], mirrored=False)
+
+    assert toolbox.annotated(call(), mirror=False).repeatable is repeatable
+    assert toolbox.annotated(call("unheard of"), mirror=False).repeatable is False
+
+
+# Calls that the listing did not fit
+
+
+async def test_a_call_that_is_refused_for_its_headers_stays_that_when_the_list_cannot_be_had() -> None:
+    site = Site(tools_list=refused(200, -32601), tools_call=refused(400, -32020))
+
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            with pytest.raises(HeaderMismatch) as raised:
+                await client.call_tool("query")
+
+    assert isinstance(raised.value.__cause__, ServerError)
+    assert raised.value.__cause__.code == -32601
+    assert site.methods() == ["server/discover", "tools/call", "tools/list"]
+
+
+async def test_where_there_are_no_headers_their_mismatch_lists_nothing(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        await peer.refuse(await peer.receive("tools/call"), -32020, "Header mismatch")
+        await peer.reply(await peer.receive(), EMPTY)
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(HeaderMismatch):
+                await client.call_tool("query")
+            await client.call_tool("query")
+
+    assert [message["method"] for message in era.said_to(peer)] == ["tools/call", "tools/call"]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.list_tools(timeout=math.nan),
+        lambda client: client.call_tool("query", timeout=math.nan),
+        lambda client: client.call_tool("query", total_timeout=math.nan),
+    ],
+    ids=["list", "call", "total"],
+)
+async def test_a_timeout_that_is_no_number_is_refused_before_anything_is_sent(
+    era: Era, ask: Callable[[Client], Awaitable[object]]
+) -> None:
+    peer = ScriptedPeer(era.open)
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(ValueError, match="a timeout is a number of seconds"):
+                await ask(client)
+
+    assert era.said_to(peer) == []
