@@ -1,0 +1,86 @@
+"""What a call says again in each round, how long idle rounds wait, and what one refusal ends (2026-07-28, basic/patterns/mrtr)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from mcp_host import Client, Elicitation, FormRequest, SamplingRequest
+from mcp_host.client import rounds
+from mcp_host.errors import InputNotGiven
+from mcp_host.types import CreateMessageResult, ElicitResult
+from tests.client.support import sampling
+from tests.client.test_rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
+from tests.client.test_stateless_http import MIRRORED, Site, mirrored_headers
+
+
+async def test_idle_rounds_wait_twice_as_long_each_time_until_the_server_asks_for_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await checkpoint()
+
+    monkeypatch.setattr(rounds, "sleep", sleep)
+    idle = wants("s")
+    peer = answering(idle, idle, idle, wants("s", k=ROOTS), idle, idle, DONE)
+
+    with anyio.fail_after(5):
+        async with Client(peer, roots=[]) as client:
+            await client.call_tool("x")
+
+    assert pauses == [factor * rounds.IDLE_PAUSE for factor in (1, 2, 4, 1, 2)]
+
+
+async def test_an_input_that_is_refused_ends_the_handlers_beside_it() -> None:
+    """The call has failed: what they would come to, nobody would hear of."""
+    thinking = anyio.Event()
+    ended: list[str] = []
+
+    async def think_for_ever(request: SamplingRequest) -> CreateMessageResult:
+        thinking.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("the thinking")
+        raise AssertionError
+
+    async def fail(request: FormRequest) -> ElicitResult:
+        await thinking.wait()
+        raise RuntimeError
+
+    peer = answering(wants(None, slow=SAMPLE, bad=FORM), DONE)
+    with anyio.fail_after(5):
+        async with Client(
+            peer, sampling=sampling(with_tools=think_for_ever), elicitation=Elicitation(form=fail)
+        ) as client:
+            with pytest.raises(InputNotGiven) as raised:
+                await client.call_tool("x")
+
+            assert ended == ["the thinking"]
+    assert raised.value.key == "bad"
+
+
+async def test_every_round_repeats_in_headers_what_the_first_did() -> None:
+    results: list[dict[str, Any]] = [wants("s", k=ROOTS), wants("s", k=ROOTS), DONE]
+    site = Site(tools_list={"tools": [MIRRORED]}, tools_call=lambda message: results.pop(0))
+
+    with anyio.fail_after(5):
+        async with site.client(roots=[]) as client:
+            await client.list_tools()
+            await client.call_tool("query", {"region": "eu", "deep": {"n": 42}})
+
+    first, *others = (mirrored_headers(post) for post in site.posts[-3:])
+    assert first == {
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/call",
+        "mcp-name": "query",
+        "mcp-param-region": "eu",
+        "mcp-param-n": "42",
+    }
+    assert others == [first, first]
