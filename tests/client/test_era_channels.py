@@ -1,0 +1,201 @@
+"""What the era decides about a channel: when silence begins, whose session a request is in, and how one is left."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Client, StreamableHttp
+from mcp_host.client import opening
+from mcp_host.errors import RequestTimeout
+from mcp_host.protocol import negotiation
+from mcp_host.testing import ScriptedPeer
+from mcp_host.transports.memory import MemoryChannel
+from tests.client.support import DISCOVER, EMPTY
+from tests.client.test_stateless_http import DISCOVERED, Site, handshake, refused
+from tests.transports.http_peers import JSON, Heard, Wire, serving
+
+SESSION_ID = "mcp-session-id"
+PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
+
+
+async def test_the_silence_of_a_server_begins_when_it_has_come_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes long to start is not asked to shake hands meanwhile."""
+    up = anyio.Event()
+    heard_while_starting: list[str] = []
+
+    async def awake(channel: MemoryChannel) -> None:
+        await up.wait()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.receive(DISCOVER)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(peer.shake_hands)
+            await anyio.wait_all_tasks_blocked()
+            heard_while_starting.extend(message["method"] for message in peer.heard)
+            up.set()
+
+    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.0)
+    monkeypatch.setattr(MemoryChannel, "awake", awake)
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            assert client.protocol_version == "2025-11-25"
+
+    assert heard_while_starting == [DISCOVER]
+
+
+async def test_a_version_that_is_refused_is_not_spoken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    older, newer = "2026-07-28", "2027-01-31"
+    monkeypatch.setattr(negotiation, "MODERN_VERSIONS", (newer, older))
+
+    def discover(message: dict[str, Any]) -> object:
+        requested = message["params"]["_meta"][PROTOCOL_VERSION]
+        no = refused(400, -32022, {"supported": [older], "requested": requested})
+        return DISCOVERED if requested == older else no(message)
+
+    site = Site(server_discover=discover, tools_list={"tools": []}, tools_call=EMPTY)
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            await client.list_tools()
+            await client.call_tool("x")
+            assert client.protocol_version == older
+
+    assert [said(post) for post in site.posts] == [
+        (DISCOVER, newer, newer),
+        (DISCOVER, older, older),
+        ("tools/list", older, older),
+        ("tools/call", older, older),
+    ]
+
+
+def said(post: httpx.Request) -> tuple[str, str, str]:
+    """The method of a request, and the version that it is in: by its body, and by its headers."""
+    message = json.loads(post.content)
+    return message["method"], message["params"]["_meta"][PROTOCOL_VERSION], post.headers["mcp-protocol-version"]
+
+
+# Sessions
+
+
+async def answer(wire: Wire, heard: Heard, result: Any, **headers: str) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": heard.rpc["id"], "result": result}).encode()
+    await wire.reply(200, {**JSON, **headers}, body)
+
+
+WELCOME = json.loads(handshake({"id": 0}).content)["result"]
+
+
+async def test_a_session_that_began_beside_a_slow_probe_is_no_session_of_a_modern_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It speaks both: in one era it began a session, in the other it knows of none."""
+    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.05)
+    begun = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            if heard.method != "POST":
+                await wire.reply(405)
+                continue
+            match heard.rpc["method"]:
+                case "server/discover":
+                    await begun.wait()
+                    await answer(wire, heard, DISCOVERED)
+                case "initialize":
+                    await answer(wire, heard, WELCOME, **{SESSION_ID: "s-1"})
+                case "notifications/initialized":
+                    begun.set()
+                    await wire.hung_up()
+                    return
+                case _:
+                    await answer(wire, heard, EMPTY)
+
+    with anyio.fail_after(10):
+        async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
+            await client.call_tool("x")
+            await client.call_tool("x")
+            assert client.protocol_version == "2026-07-28"
+
+    posts = [heard for heard in peer.heard if heard.method == "POST"]
+    assert sorted((heard.rpc["method"], heard.headers.get(SESSION_ID)) for heard in posts) == [
+        ("initialize", None),
+        ("notifications/initialized", "s-1"),
+        (DISCOVER, None),
+        ("tools/call", None),
+        ("tools/call", None),
+    ]
+
+
+async def test_a_session_id_that_a_modern_server_offers_is_ignored() -> None:
+    """It goes with no request, and nothing is opened or deleted for it."""
+    heard: list[tuple[str, str | None]] = []
+
+    class Offering(Site):
+        def __call__(self, request: httpx.Request) -> httpx.Response:
+            heard.append((request.method, request.headers.get(SESSION_ID)))
+            response = super().__call__(request)
+            response.headers[SESSION_ID] = "s-1"
+            return response
+
+    site = Offering(tools_list={"tools": []}, tools_call=EMPTY)
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            await client.list_tools()
+            await client.call_tool("x")
+
+    assert heard == 3 * [("POST", None)]
+
+
+# Leaving
+
+
+@pytest.mark.parametrize(
+    ("era", "methods", "cancelled"),
+    [
+        (
+            "legacy",
+            ["initialize", "notifications/initialized", "tools/call", "notifications/cancelled"],
+            [{"requestId": 2}],
+        ),
+        ("modern", [DISCOVER, "tools/call"], []),
+    ],
+    ids=["legacy", "modern"],
+)
+async def test_to_leave_a_stream_is_a_cancellation_in_one_era_and_has_to_be_said_in_the_other(
+    era: str, methods: list[str], cancelled: list[dict[str, Any]]
+) -> None:
+    left = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            match heard.method, heard.rpc.get("method") if heard.body else None:
+                case "POST", "server/discover":
+                    await answer(wire, heard, DISCOVERED)
+                case "POST", "initialize":
+                    await answer(wire, heard, WELCOME)
+                case "POST", "tools/call":
+                    await wire.events(b": working\n\n")
+                    await wire.hung_up()
+                    left.set()
+                    return
+                case "POST", _:
+                    await wire.reply(202)
+                case _:
+                    await wire.reply(405)
+
+    with anyio.fail_after(10):
+        async with serving(script) as peer, Client(StreamableHttp(peer.url), era=era) as client:
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("x", timeout=0.1)
+            await left.wait()
+
+    posts = [heard.rpc for heard in peer.heard if heard.method == "POST"]
+    assert [post["method"] for post in posts] == methods
+    assert [post["params"] for post in posts if post["method"] == "notifications/cancelled"] == cancelled
