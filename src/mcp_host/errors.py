@@ -184,7 +184,12 @@ class UrlElicitationRequired(ServerError):
 
 
 class HeaderMismatch(ServerError):
-    """The server, or something before it, read other HTTP headers than the message calls for (-32020)."""
+    """The server, or something before it, read other HTTP headers than the message calls for (-32020).
+
+    *may_have_run* is true where an earlier round of the same call had been served.
+    """
+
+    may_have_run = False
 
 
 class MissingRequiredClientCapability(ServerError):

@@ -30,6 +30,10 @@ async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, fai
         raise
     except (Exception, SystemExit) as exc:  # a request of a server's is no way to end the host
         raise _hidden(exc, subject, failed) from exc
+    except BaseExceptionGroup as group:
+        if not _only_ours(group):
+            raise
+        raise _hidden(group, subject, failed) from group
     except get_cancelled_exc_class() as exc:
         if _cancelled_us(exc):
             raise
@@ -42,6 +46,10 @@ async def call_callback(callback: Callable[[], Awaitable[None]], *, subject: str
         await callback()
     except (Exception, SystemExit):
         logger.exception("%s failed", subject)
+    except BaseExceptionGroup as group:
+        if not _only_ours(group):
+            raise
+        logger.exception("%s failed", subject)
     except get_cancelled_exc_class() as exc:
         if _cancelled_us(exc):
             raise
@@ -51,6 +59,11 @@ async def call_callback(callback: Callable[[], Awaitable[None]], *, subject: str
 def _hidden(exc: BaseException, subject: str, failed: str) -> InputRefused:
     logger.error("%s: %s", subject, failed, exc_info=exc)
     return InputRefused(INTERNAL_ERROR, failed)
+
+
+def _only_ours(group: BaseExceptionGroup[BaseException]) -> bool:
+    """Whether *group*, out of the application's own tasks, holds nothing that a handler must let through."""
+    return group.split((Exception, SystemExit))[1] is None
 
 
 def _cancelled_us(exc: BaseException) -> bool:

@@ -311,17 +311,68 @@ async def test_a_server_that_leaves_the_probe_hanging_is_shaken_hands_with(monke
             assert client.protocol_version == "2025-11-25"
 
 
+async def serve_fresh(wire: Wire) -> None:
+    """Serve a stateless server whose word about itself is good for a minute."""
+    while True:
+        request = (await wire.hear()).rpc
+        result = DISCOVERED | {"ttlMs": 60_000} if request["method"] == "server/discover" else EMPTY
+        body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
+        await wire.reply(200, dict(JSON), body)
+
+
 async def test_a_discovery_that_is_fresh_serves_the_next_connection_of_the_client() -> None:
-    site = Site(server_discover=DISCOVERED | {"ttlMs": 60_000}, tools_call=EMPTY)
+    with anyio.fail_after(10):
+        async with serving(serve_fresh) as peer:
+            client = Client(StreamableHttp(peer.url))
+            for _ in range(2):
+                async with client:
+                    await client.call_tool("x")
+                    assert client.server_capabilities.tools is not None
+
+    assert [heard.rpc["method"] for heard in peer.heard] == ["server/discover", "tools/call", "tools/call"]
+
+
+async def test_nothing_is_kept_from_one_connection_to_the_next_where_the_credentials_may_be_others() -> None:
+    """A borrowed HTTP client may speak for somebody else by then."""
+    site = Site(server_discover=DISCOVERED | {"ttlMs": 60_000}, tools_list={"tools": [], "ttlMs": 60_000})
     client = site.client()
 
     with anyio.fail_after(5):
         for _ in range(2):
             async with client:
-                await client.call_tool("x")
-                assert client.server_capabilities.tools is not None
+                await client.list_tools()
 
-    assert site.methods() == ["server/discover", "tools/call", "tools/call"]
+    assert site.methods() == 2 * ["server/discover", "tools/list"]
+
+
+async def test_a_discovery_is_forgotten_when_the_server_speaks_like_an_older_one() -> None:
+    """It has been rolled back: the next connection finds out, however fresh its last word was."""
+    rolled_back = False
+
+    async def script(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            if heard.method != "POST":
+                await wire.reply(405)
+            elif not rolled_back:
+                result = DISCOVERED | {"ttlMs": 60_000_000}
+                body = json.dumps({"jsonrpc": "2.0", "id": heard.rpc["id"], "result": result}).encode()
+                await wire.reply(200, dict(JSON), body)
+            elif heard.rpc["method"] == "initialize":
+                await wire.reply(200, dict(JSON), handshake(heard.rpc).content)
+            else:
+                await wire.reply(202 if "id" not in heard.rpc else 400)
+
+    with anyio.fail_after(10):
+        async with serving(script) as peer:
+            client = Client(StreamableHttp(peer.url))
+            async with client:
+                assert client.protocol_version == "2026-07-28"
+                rolled_back = True
+                with pytest.raises(HttpStatusError):
+                    await client.call_tool("x")
+            async with client:
+                assert client.protocol_version == "2025-11-25"
 
 
 async def test_a_modern_server_that_refuses_a_pinned_handshake_is_said_to_be_one() -> None:

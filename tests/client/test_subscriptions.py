@@ -207,7 +207,7 @@ async def test_a_server_that_knows_no_subscriptions_can_be_called_all_the_same()
 
 
 async def test_a_server_that_never_acknowledges_holds_up_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.client.subscriptions.STREAM_WAIT", 0.05)
+    monkeypatch.setattr("mcp_host.client.subscriptions.ACKNOWLEDGE_WAIT", 0.05)
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.be_discovered(capabilities=CHANGING)

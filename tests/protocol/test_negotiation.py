@@ -22,7 +22,7 @@ from mcp_host.protocol.negotiation import (
     HANDSHAKE_VERSIONS,
     MODERN_VERSIONS,
     Plan,
-    Reply,
+    ProbeReply,
     ShakeHands,
     SpeakModern,
     accept,
@@ -59,7 +59,7 @@ def refused(code: int, data: object = None) -> Failure:
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_a_recognized_modern_answer_means_modern(reply: Reply, known: bool) -> None:
+def test_a_recognized_modern_answer_means_modern(reply: ProbeReply, known: bool) -> None:
     result = reply.result if isinstance(reply, Success) else None
 
     assert judge(reply, AUTO) == SpeakModern(MODERN, result if known else None)
@@ -68,7 +68,6 @@ def test_a_recognized_modern_answer_means_modern(reply: Reply, known: bool) -> N
 @pytest.mark.parametrize(
     "reply",
     [
-        None,
         refused(-32601),
         refused(-32602),
         refused(-32600),
@@ -87,7 +86,7 @@ def test_a_recognized_modern_answer_means_modern(reply: Reply, known: bool) -> N
     ],
     ids=lambda value: f"{type(value).__name__} {value}"[:60],
 )
-def test_anything_else_means_a_handshake(reply: Reply) -> None:
+def test_anything_else_means_a_handshake(reply: ProbeReply) -> None:
     assert isinstance(judge(reply, AUTO), ShakeHands)
 
 
@@ -96,6 +95,7 @@ def test_anything_else_means_a_handshake(reply: Reply) -> None:
     [
         Unauthorized(401, "who are you"),
         Unauthorized(403, "not you"),
+        Unauthorized(403, "not you", code=-32021),
         HttpStatusError(500, "oh"),
         HttpStatusError(503, "later", retry_after=3.0),
         ConnectFailed("refused", may_have_run=False),
@@ -123,7 +123,7 @@ def test_what_says_nothing_of_the_era_is_the_error_it_is(error: McpError) -> Non
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_a_modern_server_with_no_revision_of_ours_is_said_to_be_one(reply: Reply, era: str) -> None:
+def test_a_modern_server_with_no_revision_of_ours_is_said_to_be_one(reply: ProbeReply, era: str) -> None:
     with pytest.raises(NoCommonVersion, match="we speak"):
         judge(reply, Plan.of(era))
 

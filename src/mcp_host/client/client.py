@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeAlias
 from weakref import WeakMethod
 
-from anyio import CancelScope, Lock, move_on_after, sleep
+from anyio import CancelScope, Lock, move_on_after
 from anyio.lowlevel import EventLoopToken, current_token
 
 from mcp_host.client.cache import Cache
@@ -21,13 +19,13 @@ from mcp_host.client.connection import Connection
 from mcp_host.client.elicitation import Elicitation
 from mcp_host.client.exchange import Patience
 from mcp_host.client.inputs import Inputs
-from mcp_host.client.joint import Joint
 from mcp_host.client.notices import Notices, OnChange, OnLog
 from mcp_host.client.opening import Misjudged
 from mcp_host.client.registration import Registration
 from mcp_host.client.requests import Requests
+from mcp_host.client.revival import Revival
 from mcp_host.client.roots import RootLike, Roots
-from mcp_host.client.verdicts import Era, Verdicts
+from mcp_host.client.verdicts import EraName, Verdicts
 from mcp_host.concurrency import Held, call_soon, spawn
 from mcp_host.errors import (
     CallerError,
@@ -39,7 +37,6 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol.negotiation import Plan
-from mcp_host.protocol.pace import restarting
 from mcp_host.sampling import Sampling, SamplingMode
 from mcp_host.transports.base import Transport
 from mcp_host.types import Implementation, ServerCapabilities
@@ -48,7 +45,6 @@ from mcp_host.version import __version__
 RootsArgument: TypeAlias = "Sequence[RootLike] | Callable[[], Awaitable[Sequence[RootLike]]] | None"
 
 
-RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time
 STUMBLES = frozenset({400, 422, 500})  # what a strict server may say by HTTP to a field that it does not know
 
 
@@ -105,8 +101,8 @@ class Client(Requests):
         self._on_log = on_log
         self._on_change = on_change
         self._on_elicitation_complete = None if elicitation is None else elicitation.on_complete
-        self._restart = Joint(spawn)
-        self._restarts = restarting()
+        self._revival = Revival(transport.name, transport.restart, self._reopen)
+        self._closings = 0
         self._loop: EventLoopToken | None = None
         self._connecting: Lock
         self._held: Held[Connection] | None = None
@@ -141,12 +137,12 @@ class Client(Requests):
             ProtocolError: The server does not speak MCP, or no revision that we speak.
         """
         self._belong_here()
+        closings = self._closings
         async with self._connecting:
             if self._connection is not None and self._connection.link.alive:
                 return
-            self._restarts.hit()
-            await self._disconnect()
-            await self._connect()
+            self._revival.forgive()
+            await self._replace(closings)
 
     async def aclose(self) -> None:
         """Close the connection: calls in flight end with `ConnectionClosed`, the server is shut down.
@@ -160,8 +156,11 @@ class Client(Requests):
             CallerError: The client is connected in another event loop.
         """
         self._belong_here()
+        self._closings += 1
         self._registration.forget_wishes()
-        await self._disconnect()
+        self._connection = None
+        self._revival.end(ConnectionClosed("the client was closed", may_have_run=False))
+        await self._let_go()
 
     def _belong_here(self) -> None:
         """Belong to the running event loop. What an earlier one left open has ended with it.
@@ -175,17 +174,19 @@ class Client(Requests):
         if self.connected:
             raise CallerError("this client is connected in another event loop, and can be used and closed only there")
         self._loop, self._connecting, self._held, self._connection = loop, Lock(), None, None
+        self._revival = Revival(self._transport.name, self._transport.restart, self._reopen)
 
-    async def _connect(self) -> None:
-        """Open a connection; once more without `sampling.tools` where these may be what the server stumbled over."""
+    async def _replace(self, closings: int) -> None:
+        """Open a connection in the place of the last; once more without `sampling.tools` if they may be in the way."""
+        await self._let_go()
         try:
-            self._connection = await self._open()
+            self._connection = await self._open(closings)
         except McpError as failure:
             if not self._may_be_the_tools(failure):
                 raise
             self._registration.tools_welcome = False
             try:
-                self._connection = await self._open()
+                self._connection = await self._open(closings)
             except McpError:
                 self._registration.tools_welcome = True
                 raise failure from None  # then they were not the reason
@@ -204,20 +205,20 @@ class Client(Requests):
             return failure.may_have_run  # else it was gone before it had heard of any tools
         return isinstance(failure, ServerError)
 
-    async def _open(self) -> Connection:
+    async def _open(self, closings: int) -> Connection:
         """Open a connection; once more where what was assumed of the server's era did not hold."""
         registration = self._registration
         try:
-            return await self._open_once(registration.verdicts.of(registration.server))
+            return await self._open_once(closings, registration.verdicts.of(registration.server))
         except Misjudged as wrong:
-            if self._held is None or self._held.leaving:  # closed meanwhile
-                raise wrong.failure from None
             try:
-                return await self._open_once(wrong.instead)
+                return await self._open_once(closings, wrong.instead)
             except Misjudged as again:
                 raise again.failure from None
 
-    async def _open_once(self, assumed: Era | None) -> Connection:
+    async def _open_once(self, closings: int, assumed: EraName | None) -> Connection:
+        """Open a connection, unless the client has been closed since there were *closings*."""
+        self._check_wanted(closings)
         registration = self._registration
         self._toolbox.replace((), mirrored=False)  # another process may be another version of the server
         notices = Notices(
@@ -233,15 +234,14 @@ class Client(Requests):
             if (heed := lost()) is not None:
                 heed()
 
-        self._held = held = Held(Connection.open(self._transport, registration, notices, assumed, on_lost))
-        connection = await held.enter()
-        if held.leaving:
-            raise ConnectionClosed("closed while it was being opened", may_have_run=False)
+        self._held = Held(Connection.open(self._transport, registration, notices, assumed, on_lost))
+        connection = await self._held.enter()
+        self._check_wanted(closings)
         return connection
 
-    async def _disconnect(self) -> None:
-        self._connection = None
-        await self._let_go()
+    def _check_wanted(self, closings: int) -> None:
+        if self._closings != closings:
+            raise ConnectionClosed("closed while it was being opened", may_have_run=False)
 
     async def _let_go(self) -> None:
         """End what holds the connection, and its transport."""
@@ -257,44 +257,22 @@ class Client(Requests):
     # A server that has died
 
     async def _live(self, patience: Patience) -> Connection:
-        dead = self._connected()
-        if not self._to_be_restarted(dead):
-            return dead
-        self._restart.begin(partial(self._start_again, dead))
-        await self._restart.wait(patience, f"{self._transport.name} has ended, and was not started again in time")
-        return self._connected()
+        while self._revival.due(connection := self._connected()):
+            await self._revival.wait(connection, patience)
+        return connection
 
-    def _to_be_restarted(self, connection: Connection) -> bool:
-        """By choice, or as the revision has it: "the client SHOULD restart it" (2026-07-28, basic/transports/stdio)."""
-        session = connection.link.session
-        if connection.link.alive or session is None or self._restarts.exhausted:
-            return False
-        wanted = self._transport.restart
-        return session.era.restarts if wanted is None else wanted
-
-    async def _start_again(self, dead: Connection) -> None:
-        """Open another connection in the place of *dead*, after a pause if it was not the first to end."""
-        if dead.useful:
-            self._restarts.hit()
-        pause = self._restarts.pause(RESTART_PAUSE) if self._restarts.missed else 0.0
-        self._restarts.miss()
-        await sleep(pause)
+    async def _reopen(self, dead: Connection) -> None:
+        """Open another connection in the place of *dead*, unless somebody has closed or connected meanwhile."""
+        closings = self._closings
         async with self._connecting:
-            if self._connection is not dead:
-                return  # closed, or connected, meanwhile
-            await self._let_go()
-            await self._connect()
+            if self._connection is dead:
+                await self._replace(closings)
 
     def _lost(self) -> None:
         """The link is gone. Where the application wants to hear of changes, nobody may call for a long time."""
         registration, dead = self._registration, self._connection
         if dead is not None and (registration.subscriptions or registration.hears_changes):
-            spawn(partial(self._revive, dead))
-
-    async def _revive(self, dead: Connection) -> None:
-        while self._connection is dead and self._to_be_restarted(dead):
-            with suppress(Exception):  # which the next call gets as well, for it tries again
-                await self._live(Patience.of(math.inf, math.inf))
+            spawn(partial(self._revival.see_to, dead))
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
         """Offer other roots from now on, and tell a connected server so.

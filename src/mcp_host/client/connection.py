@@ -21,21 +21,21 @@ from mcp_host.client.rounds import Rounds
 from mcp_host.client.server_errors import refined, server_error
 from mcp_host.client.session import Session
 from mcp_host.client.subscriptions import Subscriptions
-from mcp_host.client.verdicts import Era
+from mcp_host.client.verdicts import EraName
 from mcp_host.errors import (
     CallerError,
     ConnectionClosed,
     ConnectTimeout,
+    HeaderMismatch,
     HttpStatusError,
     McpError,
     NotAdvertised,
     ProtocolError,
     SessionLost,
-    Unauthorized,
 )
 from mcp_host.limits import Limits
-from mcp_host.protocol.eras import Complete
-from mcp_host.protocol.jsonrpc import Failure, Notification, Params, Success
+from mcp_host.protocol.eras import Complete, Outcome
+from mcp_host.protocol.jsonrpc import Failure, Id, Notification, Params, Success
 from mcp_host.transports.base import Channel, Transport, quoting
 from mcp_host.types.base import Model
 
@@ -49,7 +49,13 @@ class Connection:
     """The live side of a client."""
 
     def __init__(
-        self, name: str, registration: Registration, link: Link, tasks: TaskGroup, notify: OnEvent, assumed: Era | None
+        self,
+        name: str,
+        registration: Registration,
+        link: Link,
+        tasks: TaskGroup,
+        notify: OnEvent,
+        assumed: EraName | None,
     ) -> None:
         self.link = link
         self.useful = False
@@ -67,7 +73,7 @@ class Connection:
         transport: Transport,
         registration: Registration,
         notices: Notices,
-        assumed: Era | None,
+        assumed: EraName | None,
         on_lost: Callable[[], None],
     ) -> AsyncIterator[Connection]:
         """Reach the server and begin; leave nothing behind at the end, however it comes.
@@ -92,8 +98,8 @@ class Connection:
             transport.open(limits) as channel,
             create_task_group() as plumbing,
         ):
-            if not channel.stream_per_request:
-                registration.cache.drop()  # another process may be another version of the server
+            if not channel.continuous:
+                registration.cache.drop()
             link = Link(channel, application, plumbing, notify, limits, registration.counters)
             plumbing.start_soon(listen)
             if notices.wanted:
@@ -115,7 +121,9 @@ class Connection:
             except ConnectionClosed as ended:
                 raise never_came_up(ended) from ended.__cause__
             await self._establish()
+            self.link.require()  # it may have ended over what it was asked to re-establish
         if scope.cancelled_caught:
+            self._registration.forget()  # which may be why
             seconds = f"{self.limits.connect_timeout:g} s"
             words = quoting(channel.last_words)
             raise ConnectTimeout(f"{self._name} did not finish the handshake within {seconds}{words}")
@@ -166,7 +174,7 @@ class Connection:
 
     async def subscribe(self, uri: str, patience: Patience) -> None:
         """Be told of changes of the resource at *uri*, now and after every loss."""
-        if "resources/subscribe" in self.link.require().era.removed:
+        if self.link.require().era.listens:
             await self._subscriptions.add(uri, patience)
         else:
             await self.request(Call(method="resources/subscribe", params={"uri": uri}, patience=patience))
@@ -174,7 +182,7 @@ class Connection:
 
     async def unsubscribe(self, uri: str, patience: Patience) -> None:
         """Be told no more."""
-        if "resources/unsubscribe" in self.link.require().era.removed:
+        if self.link.require().era.listens:
             await self._subscriptions.remove(uri, patience)
         else:
             self._registration.subscriptions.pop(uri, None)
@@ -182,7 +190,7 @@ class Connection:
 
     async def set_log_level(self, level: str, patience: Patience) -> None:
         """Be sent messages of this level and above: from here on, or with every request."""
-        if "logging/setLevel" not in self.link.require().era.removed:
+        if not self.link.require().era.levels_ride:
             await self.request(Call(method="logging/setLevel", params={"level": level}, patience=patience))
         self._registration.log_level = level
 
@@ -211,33 +219,54 @@ class Connection:
 
     async def _ask(self, session: Session, call: Call) -> Params:
         """Make the request, and make it again with what the server wants to know, until there is a result."""
+        cache = self._registration.cache
+        mark = cache.mark()
         reply = await self._send(session, call, call.params)
         outcome = session.era.read(call.method, reply.result)
         if isinstance(outcome, Complete):
-            self._registration.cache.keep(call.method, call.params, outcome)
+            cache.keep(call.method, call.params, outcome, since=mark)
             return outcome.value
+        try:
+            return await self._go_on(session, call, outcome, reply.id)  # not kept: it depends on our answers
+        except (ConnectionClosed, HeaderMismatch) as exc:
+            exc.may_have_run = True  # its beginning has
+            raise
+
+    async def _go_on(self, session: Session, call: Call, outcome: Outcome, id: Id) -> Params:
+        """Answer what the server wants, round after round."""
         rounds = Rounds(call, session.inputs, self.limits)
         while not isinstance(outcome, Complete):
             with self.link.while_open():
-                answers = await rounds.answer(outcome, reply.id)
+                answers = await rounds.answer(outcome, id)
             reply = await self._send(session, call, call.params | answers)
-            outcome = session.era.read(call.method, reply.result)
-        return outcome.value  # not kept: it depends on answers that no later request would give
+            outcome, id = session.era.read(call.method, reply.result), reply.id
+        return outcome.value
 
     async def _send(self, session: Session, call: Call, params: Params) -> Success:
         """One exchange; once more for each pause in `AGAIN` if its stream breaks and that does no harm.
 
         "A broken response stream loses the in-flight request" (2026-07-28, changelog).
         """
-        for pause in AGAIN:
+        pauses = iter(AGAIN)
+        lost = False
+        while True:
             try:
                 return await self._exchange(session, call, params)
             except ConnectionClosed as broken:
-                lost = self.link.alive and self.link.stream_per_request and broken.may_have_run
-                if not (lost and session.era.disconnect_cancels and call.repeatable):
+                broken.may_have_run |= lost
+                if not self._may_repeat(session, call, broken) or (pause := next(pauses, None)) is None:
                     raise
-            await sleep(pause)
-        return await self._exchange(session, call, params)
+            lost = True
+            await self._pause(pause, call)
+
+    def _may_repeat(self, session: Session, call: Call, broken: ConnectionClosed) -> bool:
+        """Whether it was only the stream that broke, nothing can be had of it any more, and a second time does no harm."""
+        stream_broke = broken.may_have_run and self.link.alive and self.link.stream_per_request
+        return stream_broke and not session.era.resumes_streams and call.repeatable
+
+    async def _pause(self, seconds: float, call: Call) -> None:
+        with self.link.while_open(), call.patience.bound(call.method):
+            await sleep(seconds)
 
     async def _exchange(self, session: Session, call: Call, params: Params) -> Success:
         era = session.era
@@ -246,8 +275,7 @@ class Connection:
         try:
             reply = await self.link.ask(call.method, dressed, headers, call.patience, call.on_report)
         except HttpStatusError as exc:
-            if isinstance(exc, Unauthorized):
-                self._registration.cache.drop()  # what was allowed then may not be for whoever this is now
+            self._registration.heed_refusal(exc)
             error = refined(call.method, params, exc)
             if error is exc:
                 raise
@@ -261,7 +289,7 @@ class Connection:
 
     async def _renewed(self, call: Call) -> None:
         """Wait for the new session, if there is to be one, but no longer than the call may take."""
-        await self._renewal.wait(call.patience, f"{call.method}: no new session with {self._name} in time")
+        await self._renewal.wait(call.patience, f"{call.method}: a new session with {self._name}")
 
     async def _renew(self, epoch: int) -> None:
         """Shake hands once more, and ask again for what the application had asked for."""
@@ -274,7 +302,7 @@ class Connection:
     async def _establish(self) -> None:
         """What the application has asked for so far. The server asks for the roots by itself."""
         era = self.link.require().era
-        if "resources/subscribe" in era.removed:
+        if era.listens:
             await self._subscriptions.begin()
             return
         wanted: list[tuple[str, Params]] = [

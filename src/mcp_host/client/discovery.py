@@ -8,13 +8,11 @@ from mcp_host.client.exchange import Patience
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
 from mcp_host.client.session import Session
-from mcp_host.errors import HttpStatusError, McpError, ProtocolError
-from mcp_host.protocol.eras import SERVER_INFO, Complete, Modern
+from mcp_host.errors import HttpStatusError, McpError, ProtocolError, Unauthorized, excerpt
+from mcp_host.protocol.eras import DISCOVER, SERVER_INFO, Complete, Modern
 from mcp_host.protocol.jsonrpc import Failure, Params, Success
-from mcp_host.protocol.negotiation import Reply, SpeakModern
+from mcp_host.protocol.negotiation import ProbeReply, SpeakModern
 from mcp_host.types import Implementation, ServerCapabilities
-
-DISCOVER = "server/discover"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class Discovery:
     link: Link
     registration: Registration
 
-    async def ask(self, version: str, patience: Patience) -> Reply:
+    async def ask(self, version: str, patience: Patience) -> ProbeReply:
         """What comes back for `server/discover` in *version*: a response, or the error in its stead."""
         era = self._era(version)
         try:
@@ -55,12 +53,13 @@ class Discovery:
         match await self.ask(version, Patience.of(limit, limit)):
             case Success(result=result):
                 return result
-            case Failure(message=message) | HttpStatusError(message=message, code=int()):
-                self.registration.warn(f"{self.name} says nothing of itself: {message}")
-                return {}
-            case McpError() as exc:
+            case Unauthorized() as exc:
                 raise exc
-        raise AssertionError("ask() waits for an answer")  # only a probe takes silence for one
+            case Failure(message=message) | HttpStatusError(message=message, code=int()):
+                self.registration.warn(f"{self.name} says nothing of itself: {excerpt(message)}")
+                return {}
+            case exc:
+                raise exc
 
     def _session(self, version: str, said: Params) -> Session:
         era = self._era(version)

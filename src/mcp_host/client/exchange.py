@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from anyio import CancelScope, Event, current_time
 
-from mcp_host.errors import McpError
+from mcp_host.errors import McpError, RequestTimeout
 from mcp_host.protocol.jsonrpc import Incoming, Notification, Params, Request, Response
 
 MAX_REPORTS = 1024  # progress that waits for a slow callback; past it the newest replaces the one before
 
 OnReport: TypeAlias = Callable[[Params], Awaitable[None]]
 OnEvent: TypeAlias = Callable[[Notification], None]
-Outcome: TypeAlias = Response | McpError
+Ending: TypeAlias = Response | McpError
 Route: TypeAlias = "Callable[[Incoming, PendingExchange], None]"
 
 
@@ -35,6 +36,22 @@ class Patience:
         """Patience from now on, both in seconds; `math.inf` means for ever."""
         return cls(silence, current_time() + total)
 
+    @contextmanager
+    def bound(self, what: str) -> Iterator[None]:
+        """What runs inside ends when the call has to be over, and then raises `RequestTimeout`."""
+        with CancelScope(deadline=self.end) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise RequestTimeout(f"{what}: took longer than its total timeout")
+
+    @contextmanager
+    def without_a_word(self, what: str) -> Iterator[None]:
+        """The same, for what has no exchange of its own to hear of signs of life: its silence counts as well."""
+        with CancelScope(deadline=min(self.end, current_time() + self.silence)) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise RequestTimeout(f"{what}: nothing was heard in time")
+
 
 class PendingExchange:
     """One request between its sending and its answer. Implements `transports.base.Exchange`."""
@@ -50,7 +67,7 @@ class PendingExchange:
         self.request = request
         self.on_event = on_event
         """Takes the notifications of a subscription, if this is one."""
-        self.outcome: Outcome | None = None
+        self.outcome: Ending | None = None
         self.withdrawn = False
         self.callers_own: McpError | None = None
         """What the caller's callback raised: it comes out of the channel, and is no failure of the channel's."""
@@ -116,7 +133,7 @@ class PendingExchange:
         if self._wake is not None:
             self._wake.set()
 
-    def settle(self, outcome: Outcome, *, by: PendingExchange | None = None) -> bool:
+    def settle(self, outcome: Ending, *, by: PendingExchange | None = None) -> bool:
         """Take the answer, unless there is one already; *by* is the exchange on whose stream it came."""
         if self.outcome is not None:
             return False

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TypeAlias
 
-from anyio import CancelScope, Event, current_time
+from anyio import CancelScope, Event
 
 from mcp_host.client.exchange import Patience
-from mcp_host.errors import RequestTimeout
 
 Effort: TypeAlias = Callable[[], Coroutine[object, object, None]]
 
@@ -30,33 +29,44 @@ class Joint:
             self._running = running = _Running()
             self._spawn(lambda: self._run(running, effort))
 
-    async def wait(self, patience: Patience, late: str) -> None:
-        """Wait for the effort under way, if there is one.
+    async def wait(self, patience: Patience, what: str) -> None:
+        """Wait for the effort under way, if there is one; *what* it is for stands in the timeout.
 
         Raises:
-            RequestTimeout: It takes longer than the call that waits for it may; the text is *late*.
-            Exception: What the effort raised.
+            RequestTimeout: It takes longer than the call that waits for it may.
+            Exception: What the effort raised, or ended with.
         """
         if (running := self._running) is None:
             return
-        with CancelScope(deadline=min(patience.end, current_time() + patience.silence)) as scope:
+        with patience.without_a_word(what):
             await running.done.wait()
-        if scope.cancelled_caught:
-            raise RequestTimeout(late)
         if running.error is not None:
             raise running.error.with_traceback(None)  # the same for everyone who waited
 
+    def end(self, error: Exception | None) -> None:
+        """End the effort under way, and with it the waiting for it: with *error*, or as if it were done."""
+        if (running := self._running) is not None:
+            running.error = error
+            running.scope.cancel()
+            self._finish(running)
+
     async def _run(self, running: _Running, effort: Effort) -> None:
         try:
-            await effort()
+            with running.scope:
+                await effort()
         except Exception as exc:  # nobody else would take it
             running.error = exc
         finally:
+            self._finish(running)
+
+    def _finish(self, running: _Running) -> None:
+        if self._running is running:
             self._running = None
-            running.done.set()
+        running.done.set()
 
 
 class _Running:
     def __init__(self) -> None:
+        self.scope = CancelScope()
         self.done = Event()
         self.error: Exception | None = None

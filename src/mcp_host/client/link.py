@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from mcp_host.client.answers import Answer, Answers, outer_call, reply_to
 from mcp_host.client.deliveries import Deliveries
 from mcp_host.client.exchange import OnEvent, OnReport, Patience, PendingExchange
+from mcp_host.client.notices import CHANGES
 from mcp_host.client.session import Session
 from mcp_host.errors import (
     ConnectionClosed,
@@ -25,7 +26,7 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol.codes import CALL_ENDED
-from mcp_host.protocol.eras import SUBSCRIPTION_ID
+from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -46,7 +47,7 @@ from mcp_host.transports.base import Channel, Headers
 logger = logging.getLogger(__name__)
 
 MAX_EARLY = 64  # messages kept that a hasty server sends before the handshake is done
-OPENING = frozenset({"initialize", "server/discover"})  # what a connection begins with
+OPENING = frozenset({INITIALIZE, DISCOVER})  # what a connection begins with
 
 
 class Link:
@@ -186,11 +187,15 @@ class Link:
 
     def _unattributed(self, failure: Failure) -> None:
         """An error without an id: the server could not read ours. It is clear whose only when one is waiting."""
-        if len(self._pending) == 1:
-            (exchange,) = self._pending.values()
+        if (exchange := self._only_one()) is not None:
             exchange.settle(ServerError(failure.code, failure.message, failure.data))
         else:
             self.counters["errors without an id"] += 1
+
+    def _only_one(self) -> PendingExchange | None:
+        """The call that waits for an answer, if there is but one. A subscription waits for none."""
+        calls = [exchange for exchange in self._pending.values() if exchange.on_event is None]
+        return calls[0] if len(calls) == 1 else None
 
     def _malformed(self, message: Malformed, origin: PendingExchange | None) -> None:
         self.counters["malformed messages"] += 1
@@ -198,8 +203,8 @@ class Link:
             self._reply_soon(Failure(message.id, INVALID_REQUEST, message.reason))
         elif message.id is not None:
             self._settle(message.id, failed(message), origin)
-        elif message.oversize and len(self._pending) == 1:
-            self._settle(next(iter(self._pending)), failed(message), origin)  # it can be nobody else's
+        elif message.oversize and (exchange := self._only_one()) is not None:
+            exchange.settle(failed(message), by=origin)  # it can be nobody else's
         elif (count := self.counters["malformed messages"]) & (count - 1) == 0:  # a flood must not fill a disk
             logger.warning("skipped something that is no message (%d so far): %s", count, message.reason)
 
@@ -213,7 +218,7 @@ class Link:
         elif message.method == "notifications/cancelled":
             self._cancel(message.params.get("requestId"), self.session)
         else:
-            self._announce(message)
+            self._announce(message, origin)
 
     def _take_early(self, message: Request | Notification) -> None:
         """Keep what comes before the session has begun. Only a ping is answered, once there is to be a handshake."""
@@ -222,13 +227,15 @@ class Link:
         elif len(self._early) < MAX_EARLY:
             self._early.append(message)
 
-    def _announce(self, notification: Notification) -> None:
+    def _announce(self, notification: Notification, origin: PendingExchange | None) -> None:
         """Pass on what the server tells. What bears the id of a subscription has to belong to one that stands."""
         meta = notification.params.get("_meta")
         token = meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None
-        if token is None:
+        if token is None and (notification.method not in CHANGES or not self._listens):
             self._notify(notification)
-        elif (exchange := self._find(token)) is not None and exchange.on_event is not None:
+            return
+        exchange = origin if token is None else self._find(token)
+        if exchange is not None and exchange.on_event is not None:
             exchange.on_event(notification)
         else:
             self.counters["notifications for nothing"] += 1
@@ -351,6 +358,11 @@ class Link:
                 self._at_work.discard(scope)
         if scope.cancelled_caught and self._closed is not None:
             raise self._closed.again()
+
+    @property
+    def _listens(self) -> bool:
+        """Whether changes come only to who has asked for them, and bear the id of that."""
+        return self.session is not None and self.session.era.listens
 
     @property
     def stream_per_request(self) -> bool:

@@ -6,6 +6,8 @@ legacy server might carry out and then carry out again.
 
 from __future__ import annotations
 
+import math
+
 from anyio import Event, create_task_group, move_on_after
 
 from mcp_host.client.discovery import Discovery
@@ -14,7 +16,7 @@ from mcp_host.client.handshake import Handshake
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
 from mcp_host.client.session import Session
-from mcp_host.client.verdicts import Era
+from mcp_host.client.verdicts import EraName
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,
@@ -23,7 +25,7 @@ from mcp_host.errors import (
     NoCommonVersion,
     Unauthorized,
 )
-from mcp_host.protocol.negotiation import ShakeHands, SpeakModern, Verdict, judge
+from mcp_host.protocol.negotiation import Judgment, ShakeHands, SpeakModern, judge
 
 PROBE_SILENCE = 2.0  # seconds from the server's first sign of life: it "may never answer" what it does not know
 START = 10.0  # seconds for that sign; a package that has to be fetched says so on stderr long before
@@ -32,7 +34,7 @@ START = 10.0  # seconds for that sign; a package that has to be fetched says so 
 class Misjudged(ConnectFailed):
     """What was assumed of the server does not hold. A new connection that assumes *instead* may do better."""
 
-    def __init__(self, failure: McpError, instead: Era | None) -> None:
+    def __init__(self, failure: McpError, instead: EraName | None) -> None:
         super().__init__(str(failure))
         self.failure = never_came_up(failure)
         self.instead = instead
@@ -41,7 +43,7 @@ class Misjudged(ConnectFailed):
 class Opening:
     """The opening of one connection to one server, of whose era *assumed* is believed."""
 
-    def __init__(self, name: str, link: Link, registration: Registration, assumed: Era | None) -> None:
+    def __init__(self, name: str, link: Link, registration: Registration, assumed: EraName | None) -> None:
         self.handshake = Handshake(name, link, registration)
         self._discovery = Discovery(name, link, registration)
         self._name = name
@@ -71,6 +73,8 @@ class Opening:
         try:
             return await self._shake_hands()
         except McpError as exc:
+            if isinstance(exc, HttpStatusError):
+                self._registration.forget()  # the next connection will find out
             if _says_nothing_of_the_era(exc):
                 raise
             raise Misjudged(exc, instead=None) from exc
@@ -86,7 +90,7 @@ class Opening:
         async with create_task_group() as tasks:
             tasks.start_soon(self._probe, race)
             await self._wait_for(race)
-            if race.verdict is None and self._plan.handshake:
+            if race.judgment is None and self._plan.handshake and self._assumed != "modern":
                 race.shaking = True
                 tasks.start_soon(self._shake_hands_meanwhile, race)
             decision = await race.decided()
@@ -96,15 +100,15 @@ class Opening:
     async def _probe(self, race: _Race) -> None:
         limit = Patience.of(self._limit, self._limit)
         try:
-            race.verdict = judge(await self._discovery.ask(self._plan.modern[0], limit), self._plan)
+            race.judgment = judge(await self._discovery.ask(self._plan.modern[0], limit), self._plan)
         except McpError as exc:
-            race.verdict = exc
+            race.judgment = exc
         race.news.set()
 
     async def _wait_for(self, race: _Race) -> None:
-        with move_on_after(START):
+        with move_on_after(min(START, self._limit / 3)):
             await self._link.awake()
-        with move_on_after(PROBE_SILENCE):
+        with move_on_after(min(PROBE_SILENCE, self._limit / 3)):
             await race.news.wait()
 
     async def _shake_hands_meanwhile(self, race: _Race) -> None:
@@ -114,14 +118,14 @@ class Opening:
             race.shaken = exc
         race.news.set()
 
-    async def _follow(self, decision: Session | Verdict | McpError) -> Session:
+    async def _follow(self, decision: Session | Judgment | McpError) -> Session:
         match decision:
             case SpeakModern():
                 return await self._discovery.begin(decision)
             case Session():
                 return decision
             case ShakeHands() if self._plan.handshake:
-                return await self._shake_hands()
+                return await self._shake_hands_after_the_probe()
             case ShakeHands(because):
                 raise NoCommonVersion(
                     f"{self._name} does not speak {self._plan}: to server/discover it said: {because}"
@@ -130,25 +134,38 @@ class Opening:
                 raise Misjudged(decision, instead="legacy") from decision  # some exit over what they do not know
         raise decision
 
+    async def _shake_hands_after_the_probe(self) -> Session:
+        try:
+            return await self._shake_hands()
+        except ConnectionClosed as ended:
+            if self._link.stream_per_request:
+                raise
+            raise Misjudged(ended, instead="legacy") from ended  # some say what is wrong before they exit over it
+
 
 class _Race:
     """The probe, the handshake that may have been begun beside it, and what they have brought so far."""
 
     def __init__(self) -> None:
-        self.verdict: Verdict | McpError | None = None
+        self.judgment: Judgment | McpError | None = None
         self.shaking = False
         self.shaken: Session | McpError | None = None
         self.news = Event()
 
-    def decision(self) -> Session | Verdict | McpError | None:
+    def decision(self) -> Session | Judgment | McpError | None:
         """What to do, or None while it is open. A late modern answer still counts: the server was slow, not silent."""
-        if isinstance(self.verdict, SpeakModern) or not self.shaking:
-            return self.verdict
+        if isinstance(self.judgment, SpeakModern) or not self.shaking:
+            return self.judgment
+        if isinstance(self.shaken, McpError) and self.judgment is None:
+            return None  # that it will not shake hands may be the first sign of a server that needs none
         return self.shaken
 
-    async def decided(self) -> Session | Verdict | McpError:
+    async def decided(self) -> Session | Judgment | McpError:
         while (decision := self.decision()) is None:
-            await self.news.wait()
+            with move_on_after(math.inf if self.shaken is None else PROBE_SILENCE) as waiting:
+                await self.news.wait()
+            if waiting.cancelled_caught and self.shaken is not None:
+                return self.shaken
             self.news = Event()
         return decision
 

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 
 from mcp_host.client.cache import Cache
 from mcp_host.client.inputs import Inputs
-from mcp_host.client.verdicts import Era, Verdicts
+from mcp_host.client.verdicts import EraName, Verdicts
+from mcp_host.errors import HttpStatusError, Unauthorized
 from mcp_host.limits import Limits
+from mcp_host.protocol.eras import DISCOVER
 from mcp_host.protocol.negotiation import Plan
 from mcp_host.types import Implementation
 
 logger = logging.getLogger(__name__)
 
 MAX_WARNINGS = 100  # kept for the application; the log has them all
-LOG_LEVEL = "info"  # for who listens and has named none: since 2026-07-28 a server is silent unless it is asked
+DEFAULT_LOG_LEVEL = "info"  # for who listens and has named none: since 2026-07-28 a server is silent unless it is asked
 
 
 @dataclass(kw_only=True)
@@ -48,11 +50,23 @@ class Registration:
     @property
     def wanted_log_level(self) -> str | None:
         """What each request asks for, in an era in which each has to."""
-        return self.log_level or (LOG_LEVEL if self.hears_logs else None)
+        return self.log_level or (DEFAULT_LOG_LEVEL if self.hears_logs else None)
 
-    def remember(self, era: Era) -> None:
-        """The server has turned out to be of that era."""
-        self.verdicts.note(self.server, era)
+    def remember(self, era: EraName) -> None:
+        """The server has turned out to be of that era, where the client was free to find that out."""
+        if self.plan.open:
+            self.verdicts.note(self.server, era)
+
+    def forget(self) -> None:
+        """What was believed of the server's era may be wrong."""
+        self.verdicts.forget(self.server)
+
+    def heed_refusal(self, refusal: HttpStatusError) -> None:
+        """The server has refused by HTTP status: what it said before may not hold, or not for whoever this is now."""
+        if isinstance(refusal, Unauthorized):
+            self.cache.drop()
+        elif refusal.code is None:
+            self.cache.drop(DISCOVER)  # no modern server speaks like that
 
     def forget_wishes(self) -> None:
         """The application has closed the client: what it had asked of the server is over."""

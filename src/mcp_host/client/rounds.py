@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from anyio import CancelScope, create_task_group, sleep
+from anyio import create_task_group, sleep
 
 from mcp_host.client.answers import FAILED, outer_call
 from mcp_host.client.call import Call
 from mcp_host.client.inputs import SessionInputs
-from mcp_host.errors import InputNotGiven, InputRefused, RequestTimeout, RoundsExceeded, quoted
+from mcp_host.concurrency import bare
+from mcp_host.errors import InputNotGiven, InputRefused, RoundsExceeded, quoted
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import InputRequest, InputRequired
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Id, Params, Request
@@ -22,6 +23,7 @@ from mcp_host.sampling import OuterCall
 logger = logging.getLogger(__name__)
 
 IDLE_PAUSE = 0.1  # seconds before a call that only a state comes with is made again; twice as long the next time
+LONGEST_PAUSE = 10.0  # seconds, for who allows many of them
 
 
 class Rounds:
@@ -45,13 +47,11 @@ class Rounds:
         """
         self._count(wanted)
         given: Params = {} if wanted.state is None else {"requestState": wanted.state}
-        with CancelScope(deadline=self._call.patience.end) as scope:
+        with self._call.patience.bound(self._call.method):
             if wanted.requests:
                 given["inputResponses"] = await self._answer_all(wanted, id)
             else:
-                await sleep(IDLE_PAUSE * 2 ** (self._idle - 1))
-        if scope.cancelled_caught:
-            raise RequestTimeout(f"{self._call.method}: took longer than its total timeout")
+                await sleep(min(IDLE_PAUSE * 2.0 ** (self._idle - 1), LONGEST_PAUSE))
         return given
 
     def _count(self, wanted: InputRequired) -> None:
@@ -84,9 +84,12 @@ class Rounds:
                 failures.append(exc)
                 tasks.cancel_scope.cancel()
 
-        async with create_task_group() as tasks:
-            for key, request in wanted.requests.items():
-                tasks.start_soon(answer, key, request)
+        try:
+            async with create_task_group() as tasks:
+                for key, request in wanted.requests.items():
+                    tasks.start_soon(answer, key, request)
+        except BaseExceptionGroup as group:  # only what no handler may keep to itself, like KeyboardInterrupt
+            raise bare(group) from None
         if failures:
             raise failures[0]
         return answers

@@ -17,17 +17,14 @@ from mcp_host.client.exchange import OnEvent, Patience
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
 from mcp_host.client.server_errors import refined, server_error
-from mcp_host.errors import HttpStatusError, McpError, RequestTimeout, ServerError, quoted
-from mcp_host.protocol.eras import SUBSCRIPTION_ID
+from mcp_host.errors import HttpStatusError, McpError, ServerError, quoted
+from mcp_host.protocol.eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import Failure, Notification, Params
 from mcp_host.protocol.pace import listening
 
 logger = logging.getLogger(__name__)
 
-LISTEN = "subscriptions/listen"
-ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-STREAM_WAIT = 1.0  # seconds for the acknowledgment before the first call; calls go on without it
-STEADY = 30.0  # seconds after which a stream that ended has been a good one: proxies cut idle ones every minute
+ACKNOWLEDGE_WAIT = 1.0  # seconds for the acknowledgment before the first call; calls go on without it
 
 LISTS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 """By the server capability whose `listChanged` announces them."""
@@ -36,8 +33,8 @@ LISTS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resource
 class Subscriptions:
     """What one connection listens to: lists, where the application has a callback, and the resources it names.
 
-    There is one stream at a time. When something is added or removed, the next one
-    is acknowledged before the last is left.
+    One stream stands at a time. When something is added or removed, the next one is
+    acknowledged before the last is left, and if it is not, the last goes on.
     """
 
     def __init__(self, link: Link, registration: Registration, notify: OnEvent, tasks: TaskGroup, name: str) -> None:
@@ -51,10 +48,10 @@ class Subscriptions:
 
     async def begin(self) -> None:
         """Listen to what is wanted already. Waits a little for the server to agree, and not for it to have news."""
-        stream = self._next(self._registration.subscriptions)
-        if stream is not None:
-            with move_on_after(STREAM_WAIT):
-                await stream.settled.wait()
+        self._stream = self._start(self._registration.subscriptions, None)
+        if self._stream is not None:
+            with move_on_after(ACKNOWLEDGE_WAIT):
+                await self._stream.settled.wait()
 
     async def add(self, uri: str, patience: Patience) -> None:
         """Hear of changes of the resource at *uri*.
@@ -63,40 +60,58 @@ class Subscriptions:
             ServerError: The server refuses, or does not acknowledge this one.
             RequestTimeout: It does neither in time.
         """
-        async with self._turn:
-            stream = self._next({**self._registration.subscriptions, uri: None})
-            assert stream is not None  # there is something to listen to: this
-            error = await stream.outcome(patience)
-            if error is None and uri not in stream.granted_uris:
-                error = ServerError(None, f"{self._name} did not agree to tell of changes of {quoted(uri)}")
-            if error is not None:
-                self._next(self._registration.subscriptions)
-                raise error
-            self._registration.subscriptions[uri] = None
+        with patience.without_a_word(LISTEN):
+            async with self._turn:
+                stream = await self._change({**self._registration.subscriptions, uri: None})
+                if stream is not None and uri not in stream.granted_uris:
+                    raise ServerError(None, f"{self._name} did not agree to tell of changes of {quoted(uri)}")
+                self._registration.subscriptions[uri] = None
 
     async def remove(self, uri: str, patience: Patience) -> None:
         """Hear no more of the resource at *uri*, once this returns.
 
         Raises:
-            ServerError, RequestTimeout: The server does not agree to tell of the others. It tells of nothing, then.
+            ServerError, RequestTimeout: The server does not agree to tell of the others alone. Nothing has changed, then.
         """
-        async with self._turn:
-            if self._registration.subscriptions.pop(uri, self) is not None:
-                return
-            stream = self._next(self._registration.subscriptions)
-            if stream is not None and (error := await stream.outcome(patience)) is not None:
-                raise error
+        with patience.without_a_word(LISTEN):
+            async with self._turn:
+                left = {other: None for other in self._registration.subscriptions if other != uri}
+                if len(left) < len(self._registration.subscriptions):
+                    await self._change(left)
+                    self._registration.subscriptions.pop(uri)
 
-    def _next(self, uris: Mapping[str, None]) -> _Stream | None:
-        """Begin to listen anew, and leave the stream so far once the new one stands."""
-        wanted = self._filter(uris)
-        last, self._stream = self._stream, None
-        if wanted:
-            self._stream = _Stream(self._link, self._registration, self._notify, wanted, self._name)
-            self._tasks.start_soon(self._stream.run, last)
-        elif last is not None:
-            last.scope.cancel()
+    async def _change(self, uris: Mapping[str, None]) -> _Stream | None:
+        """Listen to other resources. However this ends, one stream is left at most."""
+        last = self._standing()
+        stream = self._stream = self._start(uris, last)
+        if stream is None:
+            if last is not None:
+                last.scope.cancel()
+            return None
+        try:
+            await stream.settled.wait()
+        finally:
+            if not stream.stands:
+                stream.scope.cancel()
+                self._stream = last or self._start(self._registration.subscriptions, None)
+        if stream.error is not None:
+            raise stream.error
+        return stream
+
+    def _standing(self) -> _Stream | None:
+        """The stream so far, if the server has agreed to it. Another need not be waited for any longer."""
+        if self._stream is not None and not self._stream.stands:
+            self._stream.scope.cancel()
+            return None
         return self._stream
+
+    def _start(self, uris: Mapping[str, None], last: _Stream | None) -> _Stream | None:
+        wanted = self._filter(uris)
+        if not wanted:
+            return None
+        stream = _Stream(self._link, self._registration, self._notify, wanted, self._name)
+        self._tasks.start_soon(stream.run, last)
+        return stream
 
     def _filter(self, uris: Mapping[str, None]) -> dict[str, Any]:
         """What to ask for: no more than the server has announced, where it has announced anything."""
@@ -118,6 +133,7 @@ class _Stream:
         self.scope = CancelScope()
         self.settled = Event()
         """Set when the server has agreed, or refused with *error*."""
+        self.stands = False
         self.error: McpError | None = None
         self.granted_uris: frozenset[str] = frozenset()
         self._link = link
@@ -127,25 +143,17 @@ class _Stream:
         self._name = name
         self._last: _Stream | None = None
 
-    async def outcome(self, patience: Patience) -> McpError | None:
-        """What has become of it: None if the server has agreed."""
-        with CancelScope(deadline=min(patience.end, current_time() + patience.silence)) as scope:
-            await self.settled.wait()
-        if scope.cancelled_caught:
-            return RequestTimeout(f"{LISTEN}: the server has not acknowledged the subscription")
-        return self.error
-
     async def run(self, last: _Stream | None) -> None:
-        """Listen. *last* is cancelled when this stream stands, or never will."""
+        """Listen. *last* is cancelled when this stream stands."""
         self._last = last
         with self.scope:
             try:
                 await self._listen_for_ever()
             except McpError as exc:
-                self.error = exc
+                self.error, self.stands = exc, False
                 if self._link.alive:
                     self._registration.warn(f"{self._name} tells of no changes: {exc}")
-        self._settle()
+        self.settled.set()
 
     async def _listen_for_ever(self) -> None:
         pace = listening()
@@ -153,9 +161,7 @@ class _Stream:
             opened = current_time()
             await self._listen()
             self._registration.cache.drop()  # whatever has changed meanwhile, nobody will say so
-            if current_time() - opened >= STEADY:
-                pace.hit()
-            pace.miss()
+            pace.lasted(current_time() - opened)
             if pace.missed == pace.attempts:
                 self._registration.warn(f"{self._name}: the stream of changes keeps failing; they are not heard of")
             await sleep(pace.pause(None))
@@ -168,15 +174,15 @@ class _Stream:
         """
         era = self._link.require().era
         params: Params = {"notifications": self._wanted}
+        dressed, headers, patience = (
+            era.dress(params, None),
+            era.headers(LISTEN, params),
+            Patience.of(math.inf, math.inf),
+        )
         try:
-            reply = await self._link.ask(
-                LISTEN,
-                era.dress(params, None),
-                era.headers(LISTEN, params),
-                Patience.of(math.inf, math.inf),
-                on_event=self._take,
-            )
+            reply = await self._link.ask(LISTEN, dressed, headers, patience, on_event=self._take)
         except HttpStatusError as exc:
+            self._registration.heed_refusal(exc)
             if not exc.transient:
                 raise refined(LISTEN, params, exc) from exc
         except McpError as exc:
@@ -191,29 +197,34 @@ class _Stream:
         if self.scope.cancel_called:
             return  # another stream has taken its place
         if notification.method == ACKNOWLEDGED:
-            self.granted_uris = _uris(notification.params.get("notifications"))
-            self._settle()
+            self._agree(notification.params.get("notifications"))
         else:
             self._notify(_plain(notification))
 
-    def _settle(self) -> None:
+    def _agree(self, granted: object) -> None:
+        granted = granted if isinstance(granted, dict) else {}
+        self.granted_uris = _texts(granted.get("resourceSubscriptions"))
+        withheld = [name for name in LISTS.values() if name in self._wanted and granted.get(name) is not True]
+        if withheld and not self.stands:
+            self._registration.warn(f"{self._name} does not agree to {', '.join(withheld)}: such changes go unheard")
+        self.stands = True
         self.settled.set()
         if self._last is not None:
             self._last.scope.cancel()
             self._last = None
 
 
-def _uris(granted: object) -> frozenset[str]:
-    uris = granted.get("resourceSubscriptions") if isinstance(granted, dict) else None
-    return frozenset(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else frozenset()
-
-
 def _says_changed(capability: object) -> bool:
     return isinstance(capability, dict) and bool(capability.get("listChanged"))
 
 
+def _texts(value: object) -> frozenset[str]:
+    return frozenset(text for text in value if isinstance(text, str)) if isinstance(value, list) else frozenset()
+
+
 def _plain(notification: Notification) -> Notification:
     """*notification* without the id of the subscription, in which two that say the same would differ."""
-    meta = {key: value for key, value in notification.params["_meta"].items() if key != SUBSCRIPTION_ID}
+    said = notification.params.get("_meta")
+    meta = {key: value for key, value in said.items() if key != SUBSCRIPTION_ID} if isinstance(said, dict) else {}
     params = {key: value for key, value in notification.params.items() if key != "_meta"}
     return Notification(notification.method, params | ({"_meta": meta} if meta else {}))

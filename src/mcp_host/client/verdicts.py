@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
-Era: TypeAlias = Literal["modern", "legacy"]
+EraName: TypeAlias = Literal["modern", "legacy"]
 
-ERAS: tuple[Era, ...] = get_args(Era)
+ERAS: tuple[EraName, ...] = get_args(EraName)
 
 
 class Verdicts:
@@ -23,7 +23,7 @@ class Verdicts:
     """
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:
-        self._known: dict[str, Era] = {}
+        self._known: dict[str, EraName] = {}
         for server, said in (known or {}).items():
             era = next((era for era in ERAS if era == said), None)
             if era is None:
@@ -34,10 +34,14 @@ class Verdicts:
         """Everything that is known, by server."""
         return dict(self._known)
 
-    def of(self, server: str) -> Era | None:
+    def of(self, server: str) -> EraName | None:
         """What is known of *server*, if anything is."""
         return self._known.get(server)
 
-    def note(self, server: str, era: Era) -> None:
+    def note(self, server: str, era: EraName) -> None:
         """Remember that *server* has turned out to speak like this."""
         self._known[server] = era
+
+    def forget(self, server: str) -> None:
+        """What was believed of *server* did not hold."""
+        self._known.pop(server, None)

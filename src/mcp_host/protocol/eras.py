@@ -63,7 +63,11 @@ REMOVED = frozenset(
 )
 """What a client could say until 2025-11-25, and no longer."""
 
+INITIALIZE = "initialize"
 INITIALIZED = "notifications/initialized"
+DISCOVER = "server/discover"
+LISTEN = "subscriptions/listen"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 META = "io.modelcontextprotocol/"
 """What the specification's own keys of ``_meta`` begin with."""
 LOG_LEVEL = f"{META}logLevel"
@@ -111,8 +115,11 @@ class Legacy:
     version: str
 
     disconnect_cancels = False  # "Disconnection SHOULD NOT be interpreted as the client cancelling its request"
+    resumes_streams = True
     mirrors_parameters = False
     restarts = False
+    listens = False
+    levels_ride = False
     server_requests = CLIENT_INPUT | {"ping"}
     removed = frozenset[str]()
 
@@ -165,7 +172,10 @@ class Modern:
     """What each request says of us."""
 
     disconnect_cancels = True  # "Closing the SSE response stream MUST be treated [...] as cancellation"
+    resumes_streams = False  # "Resumable SSE streams via `Last-Event-ID` are not supported"
     mirrors_parameters = True
+    listens = True  # changes are told of to those who listen, and not unprompted
+    levels_ride = True  # each request says which log messages it wants
     restarts = True  # "If the server process exits unexpectedly, the client SHOULD restart it"
     server_requests = frozenset[str]()  # "The client MUST NOT send JSON-RPC responses"
     removed = REMOVED

@@ -46,6 +46,11 @@ class Plan:
             raise ValueError(f'era is "auto", "modern", "legacy" or one of {", ".join(VERSIONS)}, not {era!r}')
         return cls(_only(era, MODERN_VERSIONS), _only(era, HANDSHAKE_VERSIONS))
 
+    @property
+    def open(self) -> bool:
+        """Whether it is to be found out which kind of revision the server speaks."""
+        return bool(self.modern and self.handshake)
+
     def __str__(self) -> str:
         return ", ".join(self.modern + self.handshake)
 
@@ -65,12 +70,12 @@ class ShakeHands:
     because: str
 
 
-Verdict: TypeAlias = SpeakModern | ShakeHands
-Reply: TypeAlias = Success | Failure | McpError | None
-"""What came back for a probe: a response, what its channel raised, or silence."""
+Judgment: TypeAlias = SpeakModern | ShakeHands
+ProbeReply: TypeAlias = Success | Failure | McpError
+"""What came back for a probe: a response, or what its channel raised."""
 
 
-def judge(reply: Reply, plan: Plan) -> Verdict:
+def judge(reply: ProbeReply, plan: Plan) -> Judgment:
     """What the answer to `server/discover` says of the server.
 
     "The fallback MUST NOT be keyed to one specific error code" (2026-07-28,
@@ -82,13 +87,13 @@ def judge(reply: Reply, plan: Plan) -> Verdict:
         NoCommonVersion: The server is modern, and speaks nothing that the plan allows.
     """
     match reply:
+        case Unauthorized() | ConnectionClosed():
+            raise reply
         case Success(result=result) if "supportedVersions" in result or "resultType" in result:
             return _chosen(result.get("supportedVersions", plan.modern), plan, result)
         case Failure(code=code, data=data) | HttpStatusError(code=code, data=data) if code in RECOGNIZED:
             offered = data.get("supported") if isinstance(data, dict) else None
             return _chosen(plan.modern if code != UNSUPPORTED_PROTOCOL_VERSION else offered, plan, None)
-        case Unauthorized() | ConnectionClosed():
-            raise reply
         case HttpStatusError(status=status) if status >= 500:
             raise reply
     return ShakeHands(_words(reply))
@@ -122,7 +127,7 @@ def counter_offer(refusal: Failure | HttpStatusError, plan: Plan) -> str | None:
     return offer
 
 
-def _chosen(offered: object, plan: Plan, discovered: Params | None) -> Verdict:
+def _chosen(offered: object, plan: Plan, discovered: Params | None) -> Judgment:
     if (version := _first(plan.modern, offered)) is not None:
         return SpeakModern(version, discovered)
     if _first(plan.handshake, offered) is not None:
@@ -140,10 +145,8 @@ def _only(version: str, versions: tuple[str, ...]) -> tuple[str, ...]:
     return (version,) if version in versions else ()
 
 
-def _words(reply: Reply) -> str:
+def _words(reply: ProbeReply) -> str:
     match reply:
-        case None:
-            return "silence"
         case Success():
             return "a result that is none of server/discover"
         case Failure(code=code, message=message):

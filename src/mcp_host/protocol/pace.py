@@ -8,6 +8,7 @@ DEFAULT_RETRY = 1.0  # seconds, for a server that names no `retry`; two official
 RETRY_FLOOR = 0.1  # `retry: 0` in a loop cost a peer 12,000 GETs in five seconds
 RETRY_CAP = 3600.0  # "The client MUST respect the retry field"; no call lasts longer than this
 GROWTH = 1.5
+STEADY = 30.0  # seconds after which a stream that ended has been a good one: proxies cut idle ones every minute
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +36,12 @@ class Pace:
     def hit(self) -> None:
         """A message came: begin anew."""
         self.missed = 0
+
+    def lasted(self, seconds: float, *, heard: bool = False) -> None:
+        """A stream has ended, after so long; one that was steady, or brought something, was a good one."""
+        if heard or seconds >= STEADY:
+            self.hit()
+        self.miss()
 
     def pause(self, retry: float | None) -> float:
         """Seconds until the next attempt, where the server asked for *retry*."""

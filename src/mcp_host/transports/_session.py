@@ -39,7 +39,6 @@ from mcp_host.transports.base import Exchange, Headers, Receive, deliver
 logger = logging.getLogger(__name__)
 
 DELETE_TIME = 2.0  # seconds; a courtesy
-STEADY = 30.0  # seconds after which a stream that ended has been a good one: proxies cut idle ones every minute
 MAX_FAILURES = 8  # attempts to resume that fail one after the other: a restart takes so long, not more
 
 _VISIBLE = re.compile("[!-~]+")
@@ -197,9 +196,7 @@ class LegacySession:
             self.settled.set()
         opened = current_time()
         heard = await self._hear(reply, cursor, receive)
-        if heard or current_time() - opened >= STEADY:
-            pace.hit()
-        pace.miss()
+        pace.lasted(current_time() - opened, heard=heard)
         return True
 
     async def _hear(self, reply: Reply, cursor: Cursor, receive: Receive) -> bool:

@@ -86,7 +86,7 @@ class Exchange(Protocol):
 class Channel(Protocol):
     """One open connection. Carries messages; knows framing, and no rule of the protocol's.
 
-    Write these methods and state the two facts, and you have a transport.
+    Write these methods and state the facts, and you have a transport.
     Each reports a dead link by raising `ConnectionClosed`. Only `listen` may
     be running at most once; the others run in any number of tasks at a time.
     """
@@ -94,6 +94,10 @@ class Channel(Protocol):
     stream_per_request: bool
     """Whether each request has a stream of its own, as over HTTP: so that leaving `request` can
     tell the server, and so that a request has headers."""
+
+    continuous: bool
+    """Whether a connection that comes after another one reaches the same server, as the same caller:
+    so that what was said to the last one still holds."""
 
     @property
     def last_words(self) -> str:

@@ -93,7 +93,8 @@ class StreamableHttp:
         async with self._borrowed_or_own(limits) as client, create_task_group() as drains:
             drain = Drain(drains)
             origin = Origin(client, parse(self.url), drain, own=client is not self.client)
-            channel = HttpChannel(origin, {**(self.headers or {}), **ALWAYS}, limits.max_message)
+            headers = {**(self.headers or {}), **ALWAYS}
+            channel = HttpChannel(origin, headers, limits.max_message, continuous=client is not self.client)
             try:
                 yield channel
             finally:
@@ -135,7 +136,8 @@ class HttpChannel:
     stream_per_request = True
     last_words = ""
 
-    def __init__(self, origin: Origin, headers: Headers, max_message: int) -> None:
+    def __init__(self, origin: Origin, headers: Headers, max_message: int, *, continuous: bool) -> None:
+        self.continuous = continuous  # nobody knows for whom a borrowed client speaks next
         self._origin = origin
         self._headers = headers
         self._max_message = max_message

@@ -76,6 +76,7 @@ class MemoryChannel:
     """Our end."""
 
     stream_per_request = False
+    continuous = False
     last_words = ""
 
     def __init__(self, name: str, to_server: Outbox, from_server: Inbox, max_message: int) -> None:

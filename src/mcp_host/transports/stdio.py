@@ -83,6 +83,7 @@ class StdioChannel:
     """The pipes of one running server."""
 
     stream_per_request = False
+    continuous = False  # another process may be another version of the server
 
     def __init__(self, name: str, child: Child, stderr: Stderr, limits: Limits) -> None:
         self._name = name

@@ -1,0 +1,504 @@
+"""Servers that are slow, refuse or die at the moment when it is least convenient, and callers that give up then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Client, Stdio, StreamableHttp, Verdicts
+from mcp_host.client import connection, opening, revival
+from mcp_host.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    ConnectTimeout,
+    HeaderMismatch,
+    HttpStatusError,
+    RequestTimeout,
+    ServerError,
+    Unauthorized,
+)
+from mcp_host.limits import Limits
+from mcp_host.protocol import pace
+from mcp_host.testing import ScriptedPeer
+from tests.client.support import EMPTY
+from tests.transports.children import python
+
+LISTEN = "subscriptions/listen"
+MODERN = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
+CHANGING = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
+SERVER = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}}
+
+
+async def ignore(change: object) -> None:
+    pass
+
+
+# Finding the era
+
+
+@pytest.mark.parametrize("code", [-32601, -32602, -32020, -32022])
+async def test_a_slow_server_that_shakes_no_hands_is_waited_for(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.2)
+
+    async def script(peer: ScriptedPeer) -> None:
+        probe = await peer.receive("server/discover")
+        await peer.refuse(await peer.receive("initialize"), code, "no", {"supported": ["2026-07-28"]})
+        await peer.reply(probe, MODERN)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            await client.call_tool("x")
+
+
+async def test_a_silent_server_that_refuses_the_handshake_fails_with_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.05)
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.refuse(await peer.receive("initialize"), -32000, "out of order")
+
+    with anyio.fail_after(5), pytest.raises(ServerError, match="out of order"):
+        await Client(ScriptedPeer(script)).connect()
+
+
+async def test_a_server_that_says_what_is_wrong_with_the_probe_and_exits_is_started_once_more() -> None:
+    body = f"""
+    request = read()
+    if request["method"] == "server/discover":
+        say({{"id": request["id"], "error": {{"code": -32600, "message": "not initialized"}}}})
+        sys.exit(1)
+    reply(request, {SERVER!r})
+    read()
+    reply(read(), text("hi"))
+    read()
+    """
+    with anyio.fail_after(10):
+        async with Client(Stdio(python(body, hands=False))) as client:
+            assert (await client.call_tool("x")).text == "hi"
+
+
+async def test_a_short_connect_timeout_leaves_a_silent_server_time_for_the_handshake() -> None:
+    async def silent(peer: ScriptedPeer) -> None:
+        await peer.reply(await peer.receive("initialize"), SERVER)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(silent), limits=Limits(connect_timeout=0.6)) as client:
+            assert client.protocol_version == "2025-11-25"
+
+
+async def test_a_wrong_verdict_that_ends_in_a_timeout_is_forgotten() -> None:
+    """The server is modern, and says nothing to a handshake."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.reply(await peer.receive("server/discover"), MODERN)
+
+    peer = ScriptedPeer(script)
+    verdicts = Verdicts({peer.identity: "legacy"})
+    client = Client(peer, verdicts=verdicts, limits=Limits(connect_timeout=0.2))
+    with anyio.fail_after(5):
+        with pytest.raises(ConnectTimeout):
+            await client.connect()
+        async with client:
+            assert client.protocol_version == "2026-07-28"
+
+
+async def test_a_wrong_verdict_that_ends_in_a_server_error_by_http_is_forgotten() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        message = json.loads(request.content)
+        if message["method"] != "server/discover":
+            return httpx.Response(500)
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": MODERN})
+
+    transport = StreamableHttp("http://s.test/mcp", client=httpx.AsyncClient(transport=httpx.MockTransport(answer)))
+    client = Client(transport, verdicts=Verdicts({transport.identity: "legacy"}))
+    with anyio.fail_after(5):
+        with pytest.raises(HttpStatusError):
+            await client.connect()
+        async with client:
+            assert client.protocol_version == "2026-07-28"
+
+
+async def test_a_pinned_client_teaches_the_others_nothing() -> None:
+    """It was not free to find out."""
+
+    async def both(peer: ScriptedPeer) -> None:
+        request = await peer.receive()
+        await peer.reply(request, SERVER if request["method"] == "initialize" else MODERN)
+
+    peer, verdicts = ScriptedPeer(both), Verdicts()
+    with anyio.fail_after(5):
+        async with Client(peer, verdicts=verdicts, era="legacy"):
+            assert verdicts.export() == {}
+        async with Client(peer, verdicts=verdicts) as client:
+            assert client.protocol_version == "2026-07-28"
+
+
+async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.01)
+
+    async def slow(peer: ScriptedPeer) -> None:
+        probe = await peer.receive("server/discover")
+        with anyio.move_on_after(0.1):  # ten times the silence after which another server would get one
+            await peer.receive()
+        await peer.reply(probe, MODERN)
+
+    peer = ScriptedPeer(slow)
+    with anyio.fail_after(5):
+        async with Client(peer, verdicts=Verdicts({peer.identity: "modern"})):
+            pass
+
+    assert [message["method"] for message in peer.heard] == ["server/discover"]
+
+
+async def test_what_a_server_says_in_refusing_is_harmless_in_a_warning() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        for _ in range(2):
+            await peer.refuse(await peer.receive("server/discover"), -32020, "\x1b[2J\n" + "x" * 100_000)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            await client.call_tool("x")
+            (warning,) = client.warnings
+
+    assert warning.isprintable()
+    assert len(warning) < 500
+
+
+async def test_credentials_that_are_asked_for_after_the_version_was_settled_are_an_authorization_error() -> None:
+    statuses = [400, 401]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        error = {"code": -32021, "message": "no", "data": {"requiredCapabilities": {}}}
+        return httpx.Response(statuses.pop(0), json={"jsonrpc": "2.0", "id": 1, "error": error})
+
+    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    with anyio.fail_after(5), pytest.raises(Unauthorized):
+        await Client(StreamableHttp("http://s.test/mcp", client=http)).connect()
+
+
+# Rounds
+
+
+def site(*answers: Callable[[dict[str, Any]], httpx.Response]) -> Client:
+    """A client of a stateless server over HTTP that answers what comes after the discovery with *answers*."""
+    left = list(answers)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        message = json.loads(request.content)
+        return result(MODERN)(message) if message["method"] == "server/discover" else left.pop(0)(message)
+
+    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    return Client(StreamableHttp("http://s.test/mcp", client=http), roots=[])
+
+
+def result(value: dict[str, Any]) -> Callable[[dict[str, Any]], httpx.Response]:
+    return lambda message: httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": value})
+
+
+def mismatch(message: dict[str, Any]) -> httpx.Response:
+    error = {"code": -32020, "message": "headers"}
+    return httpx.Response(400, json={"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+
+def refuse_connection(message: dict[str, Any]) -> httpx.Response:
+    raise httpx.ConnectError("refused")
+
+
+WANTS_ROOTS = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}, "requestState": "s"}
+
+
+async def test_a_call_whose_beginning_has_run_may_have_run_though_its_retry_was_never_sent() -> None:
+    with anyio.fail_after(5):
+        async with site(result(WANTS_ROOTS), refuse_connection) as client:
+            with pytest.raises(ConnectFailed) as raised:
+                await client.call_tool("x")
+
+    assert raised.value.may_have_run
+
+
+async def test_headers_that_are_refused_in_the_middle_of_a_call_do_not_begin_it_anew() -> None:
+    with anyio.fail_after(5):
+        async with site(result(WANTS_ROOTS), mismatch) as client:
+            with pytest.raises(HeaderMismatch) as raised:
+                await client.call_tool("x")
+
+    assert raised.value.may_have_run
+
+
+async def test_a_request_that_was_made_again_may_have_run_though_its_last_try_was_never_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "AGAIN", (0.0,))
+
+    def break_off(message: dict[str, Any]) -> httpx.Response:
+        raise httpx.ReadError("reset")
+
+    with anyio.fail_after(5):
+        async with site(break_off, refuse_connection) as client:
+            with pytest.raises(ConnectFailed) as raised:
+                await client.read_resource("a:1")
+
+    assert raised.value.may_have_run
+
+
+def breaking_off(message: dict[str, Any]) -> httpx.Response:
+    raise httpx.ReadError("reset")
+
+
+async def test_the_pause_before_a_request_is_made_again_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "AGAIN", (60.0,))
+
+    with anyio.fail_after(5):
+        async with site(breaking_off) as client:
+            with pytest.raises(RequestTimeout, match="total timeout"):
+                await client.read_resource("a:1", total_timeout=0.05)
+
+
+async def test_closing_ends_the_pause_before_a_request_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "AGAIN", (60.0,))
+    broken = anyio.Event()
+
+    def break_off(message: dict[str, Any]) -> httpx.Response:
+        broken.set()
+        raise httpx.ReadError("reset")
+
+    client = site(break_off)
+
+    async def read() -> None:
+        with pytest.raises(ConnectionClosed) as raised:
+            await client.read_resource("a:1")
+        assert raised.value.may_have_run
+
+    with anyio.fail_after(5):
+        await client.connect()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await broken.wait()
+            await anyio.wait_all_tasks_blocked()
+            await client.aclose()
+
+
+# Subscriptions
+
+
+async def test_subscriptions_that_are_never_acknowledged_do_not_pile_up() -> None:
+    open_streams: set[object] = set()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        first = await peer.receive(LISTEN)
+        await peer.acknowledge(first)
+        open_streams.add(first["id"])
+        while True:
+            message = await peer.receive()
+            if message["method"] == LISTEN:
+                open_streams.add(message["id"])
+            elif message["method"] == "notifications/cancelled":
+                open_streams.discard(message["params"]["requestId"])
+            else:
+                await peer.reply(message, EMPTY)
+
+    with anyio.fail_after(10):
+        async with Client(ScriptedPeer(script), on_change=ignore) as client:
+            for number in range(10):
+                with pytest.raises(RequestTimeout):
+                    await client.subscribe_resource(f"a:{number}", timeout=0.02)
+                with anyio.move_on_after(0.02):
+                    await client.subscribe_resource(f"b:{number}")
+            await client.call_tool("x")
+            await anyio.wait_all_tasks_blocked()
+
+            assert open_streams == {2}  # the one that was acknowledged: it goes on
+
+
+async def test_a_subscription_waits_for_another_no_longer_than_it_may_take() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(client.subscribe_resource, "a:1")
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(RequestTimeout):
+                await client.subscribe_resource("a:2", timeout=0.05)
+            tasks.cancel_scope.cancel()
+
+
+async def test_lists_that_the_server_does_not_agree_to_are_named_in_a_warning() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities={"tools": {"listChanged": True}, "prompts": {"listChanged": True}})
+        await peer.acknowledge(await peer.receive(LISTEN), {"toolsListChanged": True})
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script, name="half"), on_change=ignore) as client:
+            assert client.warnings == ["half does not agree to promptsListChanged: such changes go unheard"]
+
+
+async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> None:
+    changes: list[object] = []
+
+    async def on_change(change: object) -> None:
+        changes.append(change)
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        await peer.acknowledge(await peer.receive(LISTEN))
+        await peer.tell("notifications/tools/list_changed")
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), on_change=on_change) as client:
+            await client.call_tool("x")
+            await anyio.wait_all_tasks_blocked()
+            assert client.counters["notifications for nothing"] == 1
+
+    assert changes == []
+
+
+async def test_an_error_without_an_id_is_the_only_calls_though_a_subscription_stands() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        await peer.acknowledge(await peer.receive(LISTEN))
+        await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "cannot read that"}})
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), on_change=ignore) as client:
+            with pytest.raises(ServerError, match="cannot read that"):
+                await client.call_tool("x")
+
+
+# Starting again
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revival, "RESTART_PAUSE", 0.0)
+    monkeypatch.setattr(pace, "RETRY_FLOOR", 0.001)
+
+
+def counted(starts: Path, body: str) -> Stdio:
+    """A server that counts its starts; in *body*, ``start`` is their number."""
+    preamble = f"""
+    starts = open({str(starts)!r}, "a+")
+    starts.write("x")
+    starts.flush()
+    starts.seek(0)
+    start = len(starts.read())
+    discovered = {MODERN | {"capabilities": {"tools": {}, "resources": {"subscribe": True}}}!r}
+    """
+    return Stdio(python(preamble + body, hands=False))
+
+
+async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_closed(tmp_path: Path) -> None:
+    lingering = """
+    reply(read(), discovered)
+    reply(read(), text(str(start)))
+    os.close(1)
+    time.sleep(0.5)
+    """
+    client = Client(counted(tmp_path / "starts", lingering))
+
+    async def call() -> None:
+        with suppress(ConnectionClosed):
+            await client.call_tool("x")
+
+    with anyio.fail_after(20):
+        await client.connect()
+        await client.call_tool("x")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            await client.aclose()
+
+    assert not client.connected
+    assert (tmp_path / "starts").read_text() == "x"
+
+
+async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(revival, "RESTART_PAUSE", 60.0)
+    body = "\n    reply(read(), discovered)\n    read()\n    sys.exit(1)"
+    client = Client(counted(tmp_path / "starts", body))
+
+    async def call() -> None:
+        with pytest.raises(ConnectionClosed, match="closed"):
+            await client.call_tool("x")
+
+    with anyio.fail_after(20):
+        await client.connect()
+        for _ in range(2):  # the second start comes at once, the third after a minute
+            with pytest.raises(ConnectionClosed):
+                await client.call_tool("x")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            await client.aclose()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_server_that_dies_over_what_it_is_asked_to_re_establish_is_started_yet_again(tmp_path: Path) -> None:
+    body = """
+    reply(read(), discovered)
+    listen = read()
+    if start == 2:
+        sys.exit(1)
+    meta = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
+    say({"method": "notifications/subscriptions/acknowledged", "params": {"notifications": listen["params"]["notifications"], "_meta": meta}})
+    if start == 1:
+        reply(read(), text("last words"))
+        sys.exit(1)
+    say({"method": "notifications/resources/updated", "params": {"uri": "a:1", "_meta": meta}})
+    read()
+    """
+    changed = anyio.Event()
+
+    async def on_change(change: object) -> None:
+        changed.set()
+
+    with anyio.fail_after(20):
+        async with Client(counted(tmp_path / "starts", body), on_change=on_change) as client:
+            await client.subscribe_resource("a:1")
+            await client.call_tool("x")
+            await changed.wait()
+
+    assert (tmp_path / "starts").read_text() == "xxx"
+
+
+# Callbacks
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])  # asyncio itself stops for a task that exits
+async def test_a_callback_whose_own_tasks_exit_ends_no_host() -> None:
+    asked = anyio.Event()
+
+    async def exits(change: object) -> None:
+        asked.set()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(leave)
+
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        listen = await peer.receive(LISTEN)
+        await peer.acknowledge(listen)
+        await peer.announce(listen, "notifications/tools/list_changed")
+        await asked.wait()
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), on_change=exits) as client:
+            await client.call_tool("x")
