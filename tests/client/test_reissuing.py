@@ -1,0 +1,100 @@
+"""What is made again after a stream broke: for how long that may go on, and what is forgotten meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Change, Client
+from mcp_host.client import connection
+from mcp_host.errors import RequestTimeout
+from mcp_host.testing import ScriptedPeer
+from tests.client.support import ADD
+from tests.client.test_stateless_http import Site
+from tests.transports.http_peers import EVENTS
+
+NEVER = 3600.0
+
+
+class Silence(httpx.AsyncByteStream):
+    """A body that never comes."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        await anyio.sleep_forever()
+        yield b""
+
+
+def breaking(times: int) -> Site:
+    """A site on which the stream of a read breaks so many times, and then says nothing any more."""
+    left = times * [b": soon\n\n"]
+
+    def read(message: dict[str, Any]) -> httpx.Response:
+        if left:
+            return httpx.Response(200, headers=EVENTS, content=left.pop())
+        return httpx.Response(200, headers=EVENTS, stream=Silence())
+
+    return Site(resources_read=read)
+
+
+@pytest.mark.parametrize("times", range(1, len(connection.AGAIN) + 1))
+async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "AGAIN", len(connection.AGAIN) * (0.0,))
+    site = breaking(times)
+
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            with pytest.raises(RequestTimeout, match="took longer than its total timeout"):
+                await client.read_resource("a:1", timeout=NEVER, total_timeout=0.3)
+
+    assert site.methods() == ["server/discover", *(times + 1) * ["resources/read"]]
+
+
+async def test_the_wait_before_a_request_is_made_again_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "AGAIN", (NEVER,))
+    site = breaking(1)
+
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            with pytest.raises(RequestTimeout, match="took longer than its total timeout"):
+                await client.read_resource("a:1", total_timeout=0.1)
+
+    assert site.methods() == ["server/discover", "resources/read"]
+
+
+async def test_what_was_cached_is_forgotten_when_the_stream_of_changes_ends() -> None:
+    """Whatever changes until there is another stream, nobody says so."""
+    over = anyio.Event()
+    fresh = {"resultType": "complete", "tools": [ADD], "ttlMs": 60_000, "cacheScope": "private"}
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities={"tools": {"listChanged": True}})
+        listen = await peer.receive("subscriptions/listen")
+        await peer.acknowledge(listen)
+        await peer.reply(await peer.receive("tools/list"), fresh)
+        await over.wait()
+        await peer.reply(listen, {"resultType": "complete"})
+        await peer.reply(await peer.receive("tools/list"), fresh | {"tools": []})
+
+    async def on_change(change: Change) -> None:
+        raise AssertionError("nothing has changed")
+
+    listings: list[list[str]] = []
+
+    async def list_tools() -> None:
+        listings.append([tool.name for tool in await client.list_tools()])
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), on_change=on_change) as client:
+            await list_tools()
+            await list_tools()
+            over.set()
+            await anyio.wait_all_tasks_blocked()
+            await list_tools()
+
+    assert listings == [["add"], ["add"], []]
