@@ -8,7 +8,7 @@
     │   ├── ConnectFailed           it never came up
     │   └── SessionLost             the server forgot our session (HTTP)
     ├── McpTimeout                  somebody waited too long (also a TimeoutError)
-    │   ├── ConnectTimeout          spawning or reaching the server, and shaking hands
+    │   ├── ConnectTimeout          spawning or reaching the server, and agreeing on how to speak
     │   └── RequestTimeout          one call
     ├── ServerError                 the server answered, and the answer is an error
     │   ├── HttpStatusError         by an HTTP status
@@ -115,7 +115,7 @@ class McpTimeout(McpError, TimeoutError):
 
 
 class ConnectTimeout(McpTimeout):
-    """Reaching the server and shaking hands took longer than `Limits.connect_timeout`."""
+    """Reaching the server and agreeing on how to speak took longer than `Limits.connect_timeout`."""
 
 
 class RequestTimeout(McpTimeout):

@@ -301,7 +301,7 @@ def test_a_server_gets_no_model_unless_it_is_lent_one(capsys: Captured) -> None:
         (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} did not advertise tools, which tools/list needs"),
         (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
         (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr ends:"),
-        (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} did not finish the handshake within 0.2 s"),
+        (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} was not ready within 0.2 s"),
         (["call", "t", *scripted({"tools": {}}, tools_call=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
         (["inspect", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
         (["tools", *scripted({}, initialize={"result": {}})], 6, "malformed InitializeResult: "),

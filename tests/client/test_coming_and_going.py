@@ -199,7 +199,7 @@ async def test_a_server_that_never_answers_costs_one_bounded_wait(era: str, said
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):
-        with pytest.raises(ConnectTimeout, match=r"did not finish the handshake within 0\.05 s"):
+        with pytest.raises(ConnectTimeout, match=r"was not ready within 0\.05 s"):
             await Client(peer, era=era, limits=Limits(connect_timeout=0.05)).connect()
 
     # "The initialize request MUST NOT be cancelled by clients", and nothing but the probe may come before it

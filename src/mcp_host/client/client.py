@@ -126,7 +126,7 @@ class Client(Requests):
             await self.aclose()
 
     async def connect(self) -> None:
-        """Reach the server and shake hands. Does nothing when connected already.
+        """Reach the server and find out how to speak to it. Does nothing when connected already.
 
         A client that was closed, or has lost its connection, may be connected again.
 
@@ -275,7 +275,7 @@ class Client(Requests):
             spawn(partial(self._revival.see_to, dead))
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
-        """Offer other roots from now on, and tell a connected server so.
+        """Offer other roots from now on, and tell a connected server so, in revisions that have words for it.
 
         Raises:
             CallerError: The client was made without *roots*, so the server was told there are none.

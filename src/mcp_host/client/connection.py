@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TypeVar
 
 from anyio import create_task_group, move_on_after, sleep
 from anyio.abc import TaskGroup
@@ -30,16 +29,12 @@ from mcp_host.errors import (
     HttpStatusError,
     McpError,
     NotAdvertised,
-    ProtocolError,
     SessionLost,
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import Complete, Outcome
 from mcp_host.protocol.jsonrpc import Failure, Id, Notification, Params, Success
 from mcp_host.transports.base import Channel, Transport, quoting
-from mcp_host.types.base import Model
-
-ModelT = TypeVar("ModelT", bound=Model)
 
 LETTING_GO = 1.0  # seconds for cancelled callers to leave their streams before these are torn down
 AGAIN = (0.1, 0.5, 2.0)  # seconds before a request whose stream broke is made again, each time; then it fails
@@ -126,7 +121,7 @@ class Connection:
             self._registration.forget()  # which may be why
             seconds = f"{self.limits.connect_timeout:g} s"
             words = quoting(channel.last_words)
-            raise ConnectTimeout(f"{self._name} did not finish the handshake within {seconds}{words}")
+            raise ConnectTimeout(f"{self._name} was not ready within {seconds}{words}")
 
     @property
     def limits(self) -> Limits:
@@ -201,19 +196,6 @@ class Connection:
     def warn(self, text: str) -> None:
         """Something that the application should know of this server, though nothing failed."""
         self._registration.warn(f"{self._name}: {text}")
-
-    def read_items(self, method: str, key: str, model: type[ModelT], page: Params) -> list[ModelT]:
-        """The items of one page. One that is malformed is left out, and does not hide the others."""
-        wire = page.get(key)
-        if not isinstance(wire, list):
-            raise ProtocolError(f"the result of {method} has no list {key!r}")
-        items: list[ModelT] = []
-        for position, item in enumerate(wire):
-            try:
-                items.append(model.from_wire(item))
-            except ProtocolError as exc:
-                self.warn(f"left out of {method}, position {position}: {exc}")
-        return items
 
     # How a request is made
 

@@ -308,7 +308,7 @@ class Link:
             self._take_early(message)
 
     def begin(self, session: Session) -> None:
-        """A handshake has settled *session*: what came early is taken up, what belonged to the last one is dropped."""
+        """It is settled how to speak: what came early is taken up, what belonged to the last session is dropped."""
         self.session = session
         self._answers.drop_before(session.epoch)
         early, self._early = self._early, []

@@ -16,7 +16,8 @@ class Verdicts:
     Pass one to several clients to share what they learn. `export` gives a plain dict, to be
     saved as JSON and handed to the next `Verdicts`. A server is remembered by its URL (without
     user, password and query) or by a digest of its command line; no secret is kept. A verdict
-    that turns out wrong is found out, and replaced (2026-07-28, basic/versioning).
+    that turns out wrong is replaced: while connecting, or after a timeout by the next connection
+    (2026-07-28, basic/versioning).
 
     Raises:
         ValueError: *known* holds something that is no verdict.

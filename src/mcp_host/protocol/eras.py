@@ -19,6 +19,12 @@ from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params
 from mcp_host.protocol.revisions import first_unknown
 from mcp_host.types import CreateMessageResult, ElicitResult, ListRootsResult, TextContent
 
+INITIALIZE = "initialize"
+INITIALIZED = "notifications/initialized"
+DISCOVER = "server/discover"
+LISTEN = "subscriptions/listen"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
 CLIENT_INPUT = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
 """What a server may ask of a client, whichever way its revision asks."""
 
@@ -42,7 +48,7 @@ NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"
 
 CACHEABLE = frozenset(
     {
-        "server/discover",
+        DISCOVER,
         "tools/list",
         "prompts/list",
         "resources/list",
@@ -63,11 +69,6 @@ REMOVED = frozenset(
 )
 """What a client could say until 2025-11-25, and no longer."""
 
-INITIALIZE = "initialize"
-INITIALIZED = "notifications/initialized"
-DISCOVER = "server/discover"
-LISTEN = "subscriptions/listen"
-ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 META = "io.modelcontextprotocol/"
 """What the specification's own keys of ``_meta`` begin with."""
 LOG_LEVEL = f"{META}logLevel"

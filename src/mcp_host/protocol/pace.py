@@ -51,7 +51,7 @@ class Pace:
 
 
 def listening() -> Pace:
-    """For the stream on which a server speaks unprompted: given up after half a minute of failures or more."""
+    """For a stream on which a server tells of things unprompted: exhausted after half a minute of failures or more."""
     return Pace(patience=0, slowest=30.0, attempts=10)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from anyio import CancelScope, Event, move_on_after
 
 from mcp_host.protocol.codes import HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_host.protocol.eras import LISTEN
 from mcp_host.protocol.headers import PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import (
     METHOD_NOT_FOUND,
@@ -26,7 +27,7 @@ from mcp_host.testing.asgi import Receive, Send, end_events, pour, start_events,
 from mcp_host.testing.errors import RequestError
 from mcp_host.testing.http_rules import JSON, HttpRequest, Reply, refuse
 from mcp_host.testing.requests import Dialogue, leave_open
-from mcp_host.testing.stateless import LISTEN, Stateless, version_named
+from mcp_host.testing.stateless import Stateless, version_named
 from mcp_host.testing.streams import EventStream
 from mcp_host.testing.suspended import Turn
 

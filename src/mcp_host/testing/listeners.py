@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from anyio import Event
 
+from mcp_host.protocol.eras import ACKNOWLEDGED
 from mcp_host.protocol.jsonrpc import Id, Params
 from mcp_host.testing.dialect import given
 from mcp_host.testing.suspended import Tell
@@ -61,7 +62,7 @@ class Listeners:
         """Tell of what was *chosen*, from the acknowledgment on, until the server ends it; the result's ``_meta``."""
         meta = NotificationMetaObject(subscription_id=id).to_wire()
         listener = _Listener(chosen, meta, tell)
-        tell("notifications/subscriptions/acknowledged", {"notifications": chosen.to_wire(), "_meta": meta})
+        tell(ACKNOWLEDGED, {"notifications": chosen.to_wire(), "_meta": meta})
         self._listeners.append(listener)
         try:
             await listener.ended.wait()

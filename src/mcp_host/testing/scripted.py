@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json, to_json
 
 from mcp_host.limits import Limits
+from mcp_host.protocol.eras import ACKNOWLEDGED, DISCOVER
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.transports.base import Channel
 from mcp_host.transports.memory import Inbox, InProcess, Outbox
@@ -91,7 +92,7 @@ class ScriptedPeer:
         """
         request = await self.receive()
         while request.get("method") != "initialize":
-            if request.get("method") == "server/discover":
+            if request.get("method") == DISCOVER:
                 await self.refuse(request, METHOD_NOT_FOUND, "Method not found")
             request = await self.receive()
         result: Wire = {
@@ -117,7 +118,7 @@ class ScriptedPeer:
         Returns:
             The ``server/discover`` request.
         """
-        request = await self.receive("server/discover")
+        request = await self.receive(DISCOVER)
         result: Wire = {
             "resultType": "complete",
             "supportedVersions": list(versions),
@@ -159,7 +160,7 @@ class ScriptedPeer:
     async def acknowledge(self, listen: Wire, notifications: Mapping[str, Any] | None = None) -> None:
         """Agree to a ``subscriptions/listen``: to all it asks for, or to *notifications*."""
         granted = listen["params"]["notifications"] if notifications is None else notifications
-        await self.announce(listen, "notifications/subscriptions/acknowledged", {"notifications": granted})
+        await self.announce(listen, ACKNOWLEDGED, {"notifications": granted})
 
     async def announce(self, listen: Wire, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification that belongs to the subscription *listen*."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from mcp_host.protocol.codes import MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION
-from mcp_host.protocol.eras import META
+from mcp_host.protocol.eras import CACHEABLE, DISCOVER, LISTEN, META
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Notification, Params, Request
 from mcp_host.testing import methods
 from mcp_host.testing.catalog import Catalog
@@ -27,18 +27,10 @@ from mcp_host.types import (
 )
 from mcp_host.types.lifecycle import RequestMetaObject, ResultMetaObject
 
-LISTEN = "subscriptions/listen"
 VERSION = f"{META}protocolVersion"
 NAMELESS = Implementation(name="", version="")  # "Clients SHOULD include" their name, and need not
 
-CACHE_SCOPE = {
-    "server/discover": "public",
-    "tools/list": "public",
-    "prompts/list": "public",
-    "resources/list": "public",
-    "resources/templates/list": "public",
-    "resources/read": "private",
-}
+CACHE_SCOPE = dict.fromkeys(CACHEABLE, "public") | {"resources/read": "private"}
 """ "Servers MUST include caching hints on" these results. What a function reads may depend on who asks."""
 
 Start: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
@@ -106,7 +98,7 @@ class Stateless:
     def answer(self, turn: Turn) -> Params | Later:
         """The answer, or what has to be awaited for it. Raises `RequestError` to refuse."""
         method = turn.request.method
-        if method == "server/discover":
+        if method == DISCOVER:
             return self._complete(method, self._discover().to_wire())
         if method == LISTEN:
             wanted = methods.read(SubscriptionsListenRequestParams, turn.request.params).notifications

@@ -1,6 +1,7 @@
 """Streamable HTTP: one POST per message, answered by JSON or by an event stream.
 
-https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http (with sessions)
 """
 
 from __future__ import annotations
