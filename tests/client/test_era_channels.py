@@ -15,8 +15,8 @@ from mcp_host.errors import RequestTimeout
 from mcp_host.protocol import negotiation
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.memory import MemoryChannel
+from tests.client.sites import DISCOVERED, Site, handshake, refused
 from tests.client.support import DISCOVER, EMPTY
-from tests.client.test_stateless_http import DISCOVERED, Site, handshake, refused
 from tests.transports.http_peers import JSON, Heard, Wire, serving
 
 SESSION_ID = "mcp-session-id"

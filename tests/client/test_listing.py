@@ -18,8 +18,8 @@ from mcp_host.errors import HeaderMismatch, HttpStatusError, ServerError
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, Params
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Tool
+from tests.client.sites import Site, refused
 from tests.client.support import EMPTY, STATELESS, Era
-from tests.client.test_stateless_http import Site, refused
 
 FRESH = {"ttlMs": 60_000}
 REGION = {"type": "string", "x-mcp-header": "Region"}

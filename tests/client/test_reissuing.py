@@ -13,8 +13,8 @@ from mcp_host import Change, Client
 from mcp_host.client import connection
 from mcp_host.errors import RequestTimeout
 from mcp_host.testing import ScriptedPeer
+from tests.client.sites import Site
 from tests.client.support import ADD
-from tests.client.test_stateless_http import Site
 from tests.transports.http_peers import EVENTS
 
 NEVER = 3600.0

@@ -25,39 +25,8 @@ from mcp_host.sampling import SamplingLimits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.testing.scripted import Wire
 from mcp_host.types import CreateMessageResult, ElicitResult
-from tests.client.support import ADD, EMPTY, PARIS, QUESTION, sampling
-
-DONE: dict[str, Any] = {"resultType": "complete"} | EMPTY
-SAMPLE = {"method": "sampling/createMessage", "params": QUESTION}
-FORM = {
-    "method": "elicitation/create",
-    "params": {"message": "sure?", "requestedSchema": {"type": "object", "properties": {"ok": {"type": "boolean"}}}},
-}
-ROOTS = {"method": "roots/list"}
-USER = {"role": "user", "content": {"type": "text", "text": "capital?"}}
-
-
-def wants(state: str | None = None, **requests: object) -> dict[str, Any]:
-    """A result that requires input."""
-    given: dict[str, Any] = {"resultType": "input_required"}
-    if requests:
-        given["inputRequests"] = requests
-    if state is not None:
-        given["requestState"] = state
-    return given
-
-
-def answering(*results: dict[str, Any]) -> ScriptedPeer:
-    """A stateless peer that answers requests with *results*, one after the other, and the last for ever."""
-
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered()
-        for result in results:
-            await peer.reply(await peer.receive(), result)
-        while True:
-            await peer.reply(await peer.receive(), results[-1])
-
-    return ScriptedPeer(script, name="the peer")
+from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, USER, answering, wants
+from tests.client.support import ADD, PARIS, QUESTION, sampling
 
 
 def extras(message: Wire) -> dict[str, Any]:

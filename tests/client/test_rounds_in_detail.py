@@ -12,9 +12,9 @@ from mcp_host import Client, Elicitation, FormRequest, SamplingRequest
 from mcp_host.client import rounds
 from mcp_host.errors import InputNotGiven
 from mcp_host.types import CreateMessageResult, ElicitResult
+from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
+from tests.client.sites import MIRRORED, Site, mirrored_headers
 from tests.client.support import sampling
-from tests.client.test_rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
-from tests.client.test_stateless_http import MIRRORED, Site, mirrored_headers
 
 
 async def test_idle_rounds_wait_twice_as_long_each_time_until_the_server_asks_for_something(

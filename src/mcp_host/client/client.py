@@ -177,23 +177,30 @@ class Client(Requests):
         self._revival = Revival(self._transport.name, self._transport.restart, self._reopen)
 
     async def _replace(self, closings: int) -> None:
-        """Open a connection in the place of the last; once more without `sampling.tools` if they may be in the way."""
+        """Open a connection in the place of the last."""
         await self._let_go()
+        self._connection = await self._open_with_or_without_tools(closings)
+        if not self._connection.link.alive:
+            self._lost()  # so soon that nobody could have heard of it
+
+    async def _open_with_or_without_tools(self, closings: int) -> Connection:
+        """Open a connection; once more without `sampling.tools` where these may be what the server stumbled over."""
         try:
-            self._connection = await self._open(closings)
+            return await self._open(closings)
         except McpError as failure:
             if not self._may_be_the_tools(failure):
                 raise
             self._registration.tools_welcome = False
             try:
-                self._connection = await self._open(closings)
+                opened = await self._open(closings)
             except McpError:
                 self._registration.tools_welcome = True
                 raise failure from None  # then they were not the reason
-            self._registration.warn(
-                f"{self._transport.name} failed the handshake that advertised sampling.tools"
-                " and passed it without: it gets plain sampling only"
-            )
+        self._registration.warn(
+            f"{self._transport.name} failed the handshake that advertised sampling.tools"
+            " and passed it without: it gets plain sampling only"
+        )
+        return opened
 
     def _may_be_the_tools(self, failure: McpError) -> bool:
         """Strict servers refuse a capability that they do not know, or die of it."""

@@ -33,9 +33,11 @@ class Discovery:
 
     def recall(self) -> Session | None:
         """The session with a server that has said for how long its word holds, while it does."""
-        version = self.registration.plan.modern[0]
-        known = self.registration.cache.find(DISCOVER, {"version": version})
-        return None if known is None else self._session(version, known)
+        for version in self.registration.plan.modern:
+            known = self.registration.cache.find(DISCOVER, {"version": version})
+            if known is not None:
+                return self._session(version, known)
+        return None
 
     async def begin(self, verdict: SpeakModern) -> Session:
         """The session with a server that speaks *verdict*'s version. It is asked again if it did not say more."""

@@ -56,7 +56,7 @@ def listening() -> Pace:
 
 
 def restarting() -> Pace:
-    """For a server process that keeps ending: given up after eight in a row, over a minute and more."""
+    """For a server process that keeps ending: given up after eight in a row."""
     return Pace(patience=0, slowest=30.0, attempts=8)
 
 

@@ -1,0 +1,80 @@
+"""Stateless servers over HTTP, each as one function, for the client's tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from mcp_host import Client, StreamableHttp
+
+DISCOVERED: dict[str, Any] = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {"listChanged": True}},
+}
+MIRRORED = {
+    "name": "query",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "deep": {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}},
+        },
+    },
+}
+BROKEN = {"name": "broken", "inputSchema": {"type": "object", "properties": {"a": {"x-mcp-header": "bad name"}}}}
+PLAIN = {"name": "plain", "inputSchema": {"type": "object"}}
+SAFE = {"name": "safe", "inputSchema": {"type": "object"}, "annotations": {"idempotentHint": True}}
+
+
+class Site:
+    """A stateless server as one function: *answers* by method, each a result, an error, or something to call."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.posts: list[httpx.Request] = []
+        self._answers = {"server/discover": DISCOVERED} | {
+            name.replace("_", "/"): answer for name, answer in answers.items()
+        }
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method != "POST":
+            return httpx.Response(405)
+        self.posts.append(request)
+        message = json.loads(request.content)
+        answer = self._answers[message["method"]]
+        answer = answer(message) if callable(answer) else answer
+        if isinstance(answer, httpx.Response):
+            return answer
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": answer})
+
+    def client(self, **options: Any) -> Client:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(self))
+        return Client(StreamableHttp("http://server.test/mcp", client=http), **options)
+
+    def methods(self) -> list[str]:
+        return [json.loads(post.content)["method"] for post in self.posts]
+
+
+def refused(status: int, code: int, data: object = None) -> Callable[[dict[str, Any]], httpx.Response]:
+    def answer(message: dict[str, Any]) -> httpx.Response:
+        error = {"code": code, "message": "no"} | ({} if data is None else {"data": data})
+        return httpx.Response(status, json={"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+    return answer
+
+
+def mirrored_headers(post: httpx.Request) -> dict[str, str]:
+    return {name: value for name, value in post.headers.items() if name.startswith("mcp-")}
+
+
+def handshake(message: dict[str, Any]) -> httpx.Response:
+    """A server of the handshake, which answers what it does not know in ways of its own."""
+    result = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "s", "version": "0"},
+    }
+    return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
