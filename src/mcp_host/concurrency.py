@@ -114,6 +114,13 @@ class Held(Generic[T]):
             self._ended.set()
 
 
+def first(group: BaseException) -> BaseException:
+    """One error out of a group, however many there are: for those of which one says as much as all."""
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group
+
+
 def bare(exc: BaseException) -> BaseException:
     """The error itself, out of however many groups of one it was wrapped in."""
     while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:

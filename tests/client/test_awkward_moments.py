@@ -26,6 +26,7 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol import pace
+from mcp_host.protocol.eras import Complete
 from mcp_host.testing import ScriptedPeer
 from tests.client.support import EMPTY
 from tests.transports.children import python
@@ -502,3 +503,107 @@ async def test_a_callback_whose_own_tasks_exit_ends_no_host() -> None:
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script), on_change=exits) as client:
             await client.call_tool("x")
+
+
+def after_its_first_start(body: str) -> str:
+    """A server that answers one call in its first life, and does *body* in every other."""
+    return f"""
+    if start > 1:
+        {body}
+    reply(read(), discovered)
+    reply(read(), text(str(start)))
+    sys.exit(1)
+    """
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_server_that_was_useful_once_is_not_started_for_ever(tmp_path: Path) -> None:
+    client = Client(counted(tmp_path / "starts", after_its_first_start("sys.exit(2)")), era="modern")
+
+    with anyio.fail_after(30):
+        await client.connect()
+        await client.call_tool("x")
+        assert client._connection is not None
+        await client._connection.link.idle()
+        for _ in range(20):
+            with pytest.raises(ConnectionClosed) as raised:
+                await client.call_tool("x")
+            assert not raised.value.may_have_run
+        await client.aclose()
+
+    assert len((tmp_path / "starts").read_text()) == 1 + pace.restarting().attempts
+    assert [warning for warning in client.warnings if "it stays down until connect()" in warning] == client.warnings
+    assert len(client.warnings) == 1
+
+
+@pytest.mark.usefixtures("quick")
+async def test_what_is_asked_of_a_server_to_re_establish_does_not_make_it_useful(tmp_path: Path) -> None:
+    """It answers that and dies, again and again: nobody was served."""
+    body = f"""
+    request = read()
+    if request["method"] == "server/discover":
+        say({{"id": request["id"], "error": {{"code": -32601, "message": "no"}}}})
+        request = read()
+    reply(request, {SERVER | {"capabilities": {"tools": {}, "resources": {"subscribe": True}}}!r})
+    read()
+    reply(read(), {{}})
+    if start == 1:
+        read()
+    sys.exit(1)
+    """
+    transport = counted(tmp_path / "starts", body)
+    client = Client(Stdio(transport.command, restart=True), on_change=ignore)
+
+    with anyio.fail_after(30):
+        await client.connect()
+        await client.subscribe_resource("a:1")
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("x")
+        while not client.warnings:
+            with suppress(ConnectionClosed):
+                await client.call_tool("x")
+        await client.aclose()
+
+    assert "times in a row: it stays down until connect()" in client.warnings[-1]
+    assert len((tmp_path / "starts").read_text()) == 1 + pace.restarting().attempts
+
+
+async def test_closing_while_a_subscription_ends_is_no_error_of_its_own() -> None:
+    unsubscribing = anyio.Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        for _ in range(2):
+            await peer.acknowledge(await peer.receive(LISTEN))
+        await peer.receive(LISTEN)
+        unsubscribing.set()
+
+    client = Client(ScriptedPeer(script), on_change=ignore)
+
+    async def unsubscribe() -> None:
+        with pytest.raises(ConnectionClosed):
+            await client.unsubscribe_resource("a:1")
+
+    with anyio.fail_after(5):
+        await client.connect()
+        await client.subscribe_resource("a:1")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(unsubscribe)
+            await unsubscribing.wait()
+            await client.aclose()
+
+
+async def test_a_discovery_is_forgotten_whatever_the_refusal_looks_like() -> None:
+    """A server that was rolled back may refuse in words of its own."""
+    refusal = {"code": -32000, "message": "Bad Request: no session"}
+
+    def refuse(message: dict[str, Any]) -> httpx.Response:
+        return httpx.Response(400, json={"jsonrpc": "2.0", "id": message["id"], "error": refusal})
+
+    with anyio.fail_after(5):
+        async with site(refuse) as client:
+            cache = client._registration.cache
+            cache.keep("server/discover", {"version": "2026-07-28"}, Complete(MODERN, 60.0))
+            with pytest.raises(HttpStatusError):
+                await client.call_tool("x")
+            assert cache.find("server/discover", {"version": "2026-07-28"}) is None

@@ -6,7 +6,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import Self, TypeAlias
 from weakref import WeakMethod
@@ -26,7 +25,7 @@ from mcp_host.client.requests import Requests
 from mcp_host.client.revival import Revival
 from mcp_host.client.roots import RootLike, Roots
 from mcp_host.client.verdicts import EraName, Verdicts
-from mcp_host.concurrency import Held, call_soon, spawn
+from mcp_host.concurrency import Held, call_soon
 from mcp_host.errors import (
     CallerError,
     ConnectFailed,
@@ -101,7 +100,7 @@ class Client(Requests):
         self._on_log = on_log
         self._on_change = on_change
         self._on_elicitation_complete = None if elicitation is None else elicitation.on_complete
-        self._revival = Revival(transport.name, transport.restart, self._reopen)
+        self._revival = Revival(transport.name, transport.restart, self._reopen, self._registration.warn)
         self._closings = 0
         self._loop: EventLoopToken | None = None
         self._connecting: Lock
@@ -174,7 +173,7 @@ class Client(Requests):
         if self.connected:
             raise CallerError("this client is connected in another event loop, and can be used and closed only there")
         self._loop, self._connecting, self._held, self._connection = loop, Lock(), None, None
-        self._revival = Revival(self._transport.name, self._transport.restart, self._reopen)
+        self._revival = Revival(self._transport.name, self._transport.restart, self._reopen, self._registration.warn)
 
     async def _replace(self, closings: int) -> None:
         """Open a connection in the place of the last."""
@@ -264,8 +263,15 @@ class Client(Requests):
     # A server that has died
 
     async def _live(self, patience: Patience) -> Connection:
-        while self._revival.due(connection := self._connected()):
-            await self._revival.wait(connection, patience)
+        connection = self._connected()
+        while self._revival.due(connection):
+            try:
+                await self._revival.wait(connection, patience)
+            except ConnectionClosed as failed:
+                raise _not_begun(failed) from failed
+            if self._connection is None:
+                raise ConnectionClosed("the client was closed", may_have_run=False)
+            connection = self._connection
         return connection
 
     async def _reopen(self, dead: Connection) -> None:
@@ -277,9 +283,8 @@ class Client(Requests):
 
     def _lost(self) -> None:
         """The link is gone. Where the application wants to hear of changes, nobody may call for a long time."""
-        registration, dead = self._registration, self._connection
-        if dead is not None and (registration.subscriptions or registration.hears_changes):
-            spawn(partial(self._revival.see_to, dead))
+        if self._registration.subscriptions or self._registration.hears_changes:
+            self._revival.see_to(lambda: self._connection)
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
         """Offer other roots from now on, and tell a connected server so, in revisions that have words for it.
@@ -334,3 +339,10 @@ class Client(Requests):
     def counters(self) -> Mapping[str, int]:
         """How often something that the server did was ignored, by kind."""
         return Counter(self._registration.counters)
+
+
+def _not_begun(failed: ConnectionClosed) -> ConnectionClosed:
+    """*failed*, for a call that only waited for a server to be started again."""
+    error = failed.again()
+    error.may_have_run = False
+    return error

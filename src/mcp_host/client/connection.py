@@ -54,7 +54,7 @@ class Connection:
     ) -> None:
         self.link = link
         self.useful = False
-        """Whether the server has answered anything that the application asked."""
+        """Whether the server has given the application anything that it asked for."""
         self._name = name
         self._registration = registration
         self._opening = Opening(name, link, registration, assumed)
@@ -113,10 +113,10 @@ class Connection:
         with move_on_after(self.limits.connect_timeout) as scope:
             try:
                 self.link.begin(await self._opening.begin())
+                await self._establish()
+                self.link.require()  # it may have ended over what it was asked to re-establish
             except ConnectionClosed as ended:
                 raise never_came_up(ended) from ended.__cause__
-            await self._establish()
-            self.link.require()  # it may have ended over what it was asked to re-establish
         if scope.cancelled_caught:
             self._registration.forget()  # which may be why
             seconds = f"{self.limits.connect_timeout:g} s"
@@ -130,7 +130,8 @@ class Connection:
     @property
     def mirrors_parameters(self) -> bool:
         """Whether a tool's parameters may have to be repeated in HTTP headers."""
-        return self.link.stream_per_request and self.link.require().era.mirrors_parameters
+        session = self.link.session
+        return self.link.stream_per_request and session is not None and session.era.mirrors_parameters
 
     # Requests
 
@@ -152,14 +153,16 @@ class Connection:
         if (fresh := self._registration.cache.find(call.method, call.params)) is not None:
             return fresh
         try:
-            return await self._ask(session, call)
+            result = await self._ask(session, call)
         except SessionLost as lost:
             if session.epoch == self.link.require().epoch:
                 self._renewal.begin(partial(self._renew, session.epoch + 1))
             await self._renewed(call)
             if lost.may_have_run:
                 raise
-        return await self._ask(self.link.require(), call)
+            result = await self._ask(self.link.require(), call)
+        self.useful = True
+        return result
 
     async def tell(self, method: str, params: Params) -> None:
         """Send a notification, if the revision has it."""
@@ -262,7 +265,6 @@ class Connection:
             if error is exc:
                 raise
             raise error from exc
-        self.useful = True
         if isinstance(reply, Failure):
             raise server_error(call.method, params, reply)
         return reply

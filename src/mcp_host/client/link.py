@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from anyio import CancelScope, Event
+from anyio import CancelScope, Event, current_time
 from anyio.abc import TaskGroup
 
 from mcp_host.client.answers import Answer, Answers, outer_call, reply_to
@@ -80,6 +80,9 @@ class Link:
         self._shaking_hands = False
         self._at_work: set[CancelScope] = set()
         self._closed: ConnectionClosed | None = None
+        self._opened = current_time()
+        self.lasted = 0.0
+        """How many seconds this link was open, once it is not any more."""
         self._idle = Event()
 
     # Our requests
@@ -327,7 +330,9 @@ class Link:
 
     def close(self, reason: ConnectionClosed) -> None:
         """No answer will come any more, and no request can be sent."""
-        self._closed = self._closed or reason
+        if self._closed is None:
+            self._closed = reason
+            self.lasted = current_time() - self._opened
         self._answers.drop_before(math.inf)
         for exchange in list(self._pending.values()):
             exchange.settle(reason.again())

@@ -65,8 +65,8 @@ class Registration:
         """The server has refused by HTTP status: what it said before may not hold, or not for whoever this is now."""
         if isinstance(refusal, Unauthorized):
             self.cache.drop()
-        elif refusal.code is None:
-            self.cache.drop(DISCOVER)  # no modern server speaks like that
+        else:
+            self.cache.drop(DISCOVER)  # it may have become another one
 
     def forget_wishes(self) -> None:
         """The application has closed the client: what it had asked of the server is over."""

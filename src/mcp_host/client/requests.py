@@ -278,8 +278,9 @@ class Requests:
         return await connection.request(self._toolbox.annotated(call, mirror=True))
 
     async def _list_tools(self, patience: Patience) -> list[Tool]:
+        connection = await self._live(patience)
         tools = await self._list("tools/list", "tools", Tool, patience)
-        return self._toolbox.replace(tools, mirrored=self._connected().mirrors_parameters)
+        return self._toolbox.replace(tools, mirrored=connection.mirrors_parameters)
 
     async def _list(
         self, method: str, key: str, model: type[ModelT], patience: Patience, *, again: bool = True
@@ -293,13 +294,14 @@ class Requests:
         cursors: set[str] = set()
         params: Params = {}
         kept = False
-        for _ in range(self._connected().limits.max_pages):
+        connection = await self._live(patience)
+        for _ in range(connection.limits.max_pages):
             try:
                 page = await self._make(Call(method=method, params=params, patience=patience))
             except ServerError as exc:
                 if not (again and kept and _may_mean_the_cursor(exc)):
                     raise
-                self._connected().forget(method)
+                connection.forget(method)
                 return await self._list(method, key, model, patience, again=False)
             items += _items(method, key, model, page, self._warn)
             kept = kept or bool(page.get("ttlMs"))  # so this page may be one from the cache
@@ -311,7 +313,7 @@ class Requests:
                 return items
             cursors.add(cursor)
             params = {"cursor": cursor}
-        self._warn(f"{method} ends early: more than {self._connected().limits.max_pages} pages (Limits.max_pages)")
+        self._warn(f"{method} ends early: more than {connection.limits.max_pages} pages (Limits.max_pages)")
         return items
 
 

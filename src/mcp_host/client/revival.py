@@ -25,22 +25,36 @@ class Revival:
     """Brings a connection back, by *reopen*, which is given the dead one. *wanted* is the transport's word on it.
 
     "If the server process exits unexpectedly, the client SHOULD restart it" (2026-07-28,
-    basic/transports/stdio). A server that was good for nothing `attempts` times in a row is left alone.
+    basic/transports/stdio). A server that was good for nothing `attempts` times in a row is left alone:
+    one that gave the application nothing it asked for, and did not live long either.
     """
 
-    def __init__(self, name: str, wanted: bool | None, reopen: Reopen) -> None:
+    def __init__(self, name: str, wanted: bool | None, reopen: Reopen, warn: Callable[[str], None]) -> None:
         self._name = name
         self._wanted = wanted
         self._reopen = reopen
+        self._warn = warn
         self._pace = restarting()
         self._effort = Joint(spawn)
+        self._seen_to = False
+        self._mourned: Connection | None = None
 
     def due(self, connection: Connection) -> bool:
         """Whether *connection* is dead and to be brought back: by choice, or as its revision has it."""
         session = connection.link.session
-        if connection.link.alive or session is None or self._pace.exhausted:
+        if connection.link.alive or session is None:
             return False
-        return session.era.restarts if self._wanted is None else self._wanted
+        if not (session.era.restarts if self._wanted is None else self._wanted):
+            return False
+        if connection is not self._mourned:
+            self._mourned = connection
+            self._pace.lasted(connection.link.lasted, heard=connection.useful)
+            self._warn_in_the_end()
+        return self._pace.missed <= self._pace.attempts
+
+    def _warn_in_the_end(self) -> None:
+        if self._pace.missed == self._pace.attempts + 1:
+            self._warn(f"{self._name} has ended {self._pace.missed} times in a row: it stays down until connect()")
 
     async def wait(self, dead: Connection, patience: Patience) -> None:
         """Bring *dead* back, or wait while somebody does.
@@ -52,12 +66,19 @@ class Revival:
         self._effort.begin(partial(self._start_again, dead))
         await self._effort.wait(patience, f"starting {self._name} again")
 
-    async def see_to(self, dead: Connection) -> None:
-        """Bring *dead* back though nobody calls, for as long as there is hope."""
-        while self.due(dead):
-            with suppress(Exception):  # which the next call gets as well, for it tries again
-                await self.wait(dead, Patience.of(math.inf, math.inf))
-                return
+    def see_to(self, current: Callable[[], Connection | None]) -> None:
+        """Bring the *current* connection back though nobody calls, for as long as there is hope."""
+        if not self._seen_to:
+            self._seen_to = True
+            spawn(partial(self._see_to, current))
+
+    async def _see_to(self, current: Callable[[], Connection | None]) -> None:
+        try:
+            while (connection := current()) is not None and self.due(connection):
+                with suppress(Exception):  # which the next call gets as well, for it tries again
+                    await self.wait(connection, Patience.of(math.inf, math.inf))
+        finally:
+            self._seen_to = False
 
     def forgive(self) -> None:
         """Somebody connects: what was is forgotten, and who waits looks again."""
@@ -69,9 +90,10 @@ class Revival:
         self._effort.end(error)
 
     async def _start_again(self, dead: Connection) -> None:
-        if dead.useful:
-            self._pace.hit()
-        pause = self._pace.pause(RESTART_PAUSE) if self._pace.missed else 0.0
-        self._pace.miss()
-        await sleep(pause)
-        await self._reopen(dead)
+        await sleep(self._pace.pause(RESTART_PAUSE) if self._pace.missed > 1 else 0.0)
+        try:
+            await self._reopen(dead)
+        except Exception:
+            self._pace.miss()
+            self._warn_in_the_end()
+            raise

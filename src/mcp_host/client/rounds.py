@@ -13,7 +13,7 @@ from anyio import create_task_group, sleep
 from mcp_host.client.answers import FAILED, outer_call
 from mcp_host.client.call import Call
 from mcp_host.client.inputs import SessionInputs
-from mcp_host.concurrency import bare
+from mcp_host.concurrency import first
 from mcp_host.errors import InputNotGiven, InputRefused, RoundsExceeded, quoted
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import InputRequest, InputRequired
@@ -89,7 +89,7 @@ class Rounds:
                 for key, request in wanted.requests.items():
                     tasks.start_soon(answer, key, request)
         except BaseExceptionGroup as group:  # only what no handler may keep to itself, like KeyboardInterrupt
-            raise bare(group) from None
+            raise first(group) from None
         if failures:
             raise failures[0]
         return answers

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from anyio import CancelScope, Event, Lock, current_time, move_on_after, sleep
@@ -62,10 +62,9 @@ class Subscriptions:
         """
         with patience.without_a_word(LISTEN):
             async with self._turn:
-                stream = await self._change({**self._registration.subscriptions, uri: None})
-                if stream is not None and uri not in stream.granted_uris:
+                await self._change({**self._registration.subscriptions, uri: None})
+                if uri not in self._registration.subscriptions:
                     raise ServerError(None, f"{self._name} did not agree to tell of changes of {quoted(uri)}")
-                self._registration.subscriptions[uri] = None
 
     async def remove(self, uri: str, patience: Patience) -> None:
         """Hear no more of the resource at *uri*, once this returns.
@@ -78,25 +77,34 @@ class Subscriptions:
                 left = {other: None for other in self._registration.subscriptions if other != uri}
                 if len(left) < len(self._registration.subscriptions):
                     await self._change(left)
-                    self._registration.subscriptions.pop(uri)
 
-    async def _change(self, uris: Mapping[str, None]) -> _Stream | None:
-        """Listen to other resources. However this ends, one stream is left at most."""
+    async def _change(self, uris: Mapping[str, None]) -> None:
+        """Listen to other resources. However this ends, one stream is left at most, and it is the one on record."""
         last = self._standing()
         stream = self._stream = self._start(uris, last)
         if stream is None:
             if last is not None:
                 last.scope.cancel()
-            return None
+            self._record(uris)
+            return
         try:
             await stream.settled.wait()
         finally:
-            if not stream.stands:
+            if stream.stands:
+                self._record(
+                    [uri for uri in uris if uri in stream.granted_uris | self._registration.subscriptions.keys()]
+                )
+            else:
                 stream.scope.cancel()
                 self._stream = last or self._start(self._registration.subscriptions, None)
         if stream.error is not None:
             raise stream.error
-        return stream
+
+    def _record(self, uris: Iterable[str]) -> None:
+        if self._link.alive:  # else the client was closed, which has forgotten everything
+            wanted = dict.fromkeys(uris)
+            self._registration.subscriptions.clear()
+            self._registration.subscriptions.update(wanted)
 
     def _standing(self) -> _Stream | None:
         """The stream so far, if the server has agreed to it. Another need not be waited for any longer."""
