@@ -99,6 +99,7 @@ class Subscriptions:
                 self._stream = last or self._start(self._registration.subscriptions, None)
         if stream.error is not None:
             raise stream.error
+        self._link.require()  # what ended in the very moment of the agreement has not begun
 
     def _record(self, uris: Iterable[str]) -> None:
         if self._link.alive:  # else the client was closed, which has forgotten everything
