@@ -29,7 +29,7 @@ from mcp_host.protocol import pace
 from mcp_host.protocol.eras import Complete
 from mcp_host.testing import ScriptedPeer
 from tests.client.support import EMPTY
-from tests.transports.children import python
+from tests.transports.children import counted, python
 
 LISTEN = "subscriptions/listen"
 MODERN = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
@@ -388,22 +388,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "RETRY_FLOOR", 0.001)
 
 
-def counted(starts: Path, body: str) -> Stdio:
-    """A server that counts its starts; in *body*, ``start`` is their number."""
-    preamble = f"""
-    starts = open({str(starts)!r}, "a+")
-    starts.write("x")
-    starts.flush()
-    starts.seek(0)
-    start = len(starts.read())
-    discovered = {MODERN | {"capabilities": {"tools": {}, "resources": {"subscribe": True}}}!r}
-    """
-    return Stdio(python(preamble + body, hands=False))
-
-
 async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_closed(tmp_path: Path) -> None:
     lingering = """
-    reply(read(), discovered)
+    discovered()
     reply(read(), text(str(start)))
     os.close(1)
     time.sleep(0.5)
@@ -430,7 +417,7 @@ async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(revival, "RESTART_PAUSE", 60.0)
-    body = "\n    reply(read(), discovered)\n    read()\n    sys.exit(1)"
+    body = "\n    discovered()\n    read()\n    sys.exit(1)"
     client = Client(counted(tmp_path / "starts", body))
 
     async def call() -> None:
@@ -446,35 +433,6 @@ async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again(
             tasks.start_soon(call)
             await anyio.wait_all_tasks_blocked()
             await client.aclose()
-
-
-@pytest.mark.usefixtures("quick")
-async def test_a_server_that_dies_over_what_it_is_asked_to_re_establish_is_started_yet_again(tmp_path: Path) -> None:
-    body = """
-    reply(read(), discovered)
-    listen = read()
-    if start == 2:
-        sys.exit(1)
-    meta = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
-    say({"method": "notifications/subscriptions/acknowledged", "params": {"notifications": listen["params"]["notifications"], "_meta": meta}})
-    if start == 1:
-        reply(read(), text("last words"))
-        sys.exit(1)
-    say({"method": "notifications/resources/updated", "params": {"uri": "a:1", "_meta": meta}})
-    read()
-    """
-    changed = anyio.Event()
-
-    async def on_change(change: object) -> None:
-        changed.set()
-
-    with anyio.fail_after(20):
-        async with Client(counted(tmp_path / "starts", body), on_change=on_change) as client:
-            await client.subscribe_resource("a:1")
-            await client.call_tool("x")
-            await changed.wait()
-
-    assert (tmp_path / "starts").read_text() == "xxx"
 
 
 # Callbacks
@@ -510,7 +468,7 @@ def after_its_first_start(body: str) -> str:
     return f"""
     if start > 1:
         {body}
-    reply(read(), discovered)
+    discovered()
     reply(read(), text(str(start)))
     sys.exit(1)
     """
@@ -551,8 +509,7 @@ async def test_what_is_asked_of_a_server_to_re_establish_does_not_make_it_useful
         read()
     sys.exit(1)
     """
-    transport = counted(tmp_path / "starts", body)
-    client = Client(Stdio(transport.command, restart=True), on_change=ignore)
+    client = Client(counted(tmp_path / "starts", body, restart=True), on_change=ignore)
 
     with anyio.fail_after(30):
         await client.connect()

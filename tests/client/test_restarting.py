@@ -12,19 +12,8 @@ from mcp_host import Change, Client, Stdio
 from mcp_host.client import revival
 from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError, RequestTimeout
 from mcp_host.protocol import pace
-from tests.transports.children import python
+from tests.transports.children import counted, python
 
-MODERN = """
-def discovered():
-    reply(read(), {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities":
-        {"tools": {}, "resources": {"subscribe": True}}})
-
-starts = open(STARTS, "a+")
-starts.write("x")
-starts.flush()
-starts.seek(0)
-start = len(starts.read())
-"""
 LIVES_FOR_ONE_CALL = "discovered()\nreply(read(), text(str(start)))\nsys.exit(1)"
 
 
@@ -35,11 +24,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "RETRY_FLOOR", 0.001)
 
 
-def server(starts: Path, body: str, *, restart: bool | None = None) -> Stdio:
-    """A stateless server; in *body*, ``start`` is the number of its starts so far."""
-    return Stdio(python(MODERN.replace("STARTS", repr(str(starts))) + dedent(body), hands=False), restart=restart)
-
-
 async def until_dead(client: Client) -> None:
     connection = client._connection
     assert connection is not None
@@ -48,7 +32,7 @@ async def until_dead(client: Client) -> None:
 
 async def test_a_stateless_server_that_died_between_calls_is_started_again_by_the_next(tmp_path: Path) -> None:
     with anyio.fail_after(20):
-        async with Client(server(tmp_path / "starts", LIVES_FOR_ONE_CALL)) as client:
+        async with Client(counted(tmp_path / "starts", LIVES_FOR_ONE_CALL)) as client:
             texts = []
             for _ in range(3):
                 texts.append((await client.call_tool("x")).text)
@@ -67,14 +51,14 @@ async def test_a_call_in_flight_ends_with_a_clear_error_and_is_not_made_again(tm
     read()
     """
     with anyio.fail_after(20):
-        async with Client(server(tmp_path / "starts", body)) as client:
+        async with Client(counted(tmp_path / "starts", body)) as client:
             with pytest.raises(ConnectionClosed, match="exited with code 7") as raised:
                 await client.call_tool("x")
             assert raised.value.may_have_run
             assert (await client.call_tool("x")).text == "2"
 
 
-async def test_many_calls_at_once_start_one_server(tmp_path: Path) -> None:
+async def test_many_calls_at_once_start_one_counted(tmp_path: Path) -> None:
     body = """
     discovered()
     if start == 1:
@@ -85,7 +69,7 @@ async def test_many_calls_at_once_start_one_server(tmp_path: Path) -> None:
     """
     texts: list[str] = []
     with anyio.fail_after(20):
-        async with Client(server(tmp_path / "starts", body)) as client:
+        async with Client(counted(tmp_path / "starts", body)) as client:
 
             async def call() -> None:
                 texts.append((await client.call_tool("x")).text)
@@ -102,7 +86,7 @@ async def test_many_calls_at_once_start_one_server(tmp_path: Path) -> None:
 @pytest.mark.parametrize("restart", [False], ids=["never"])
 async def test_who_wants_no_restart_gets_none(tmp_path: Path, restart: bool) -> None:
     with anyio.fail_after(20):
-        async with Client(server(tmp_path / "starts", LIVES_FOR_ONE_CALL, restart=restart)) as client:
+        async with Client(counted(tmp_path / "starts", LIVES_FOR_ONE_CALL, restart=restart)) as client:
             await client.call_tool("x")
             await until_dead(client)
             with pytest.raises(ConnectionClosed, match="exited with code 1") as raised:
@@ -166,7 +150,7 @@ async def test_a_server_that_is_good_for_nothing_is_given_up_until_somebody_conn
     errors: list[McpError] = []
 
     with anyio.fail_after(60):
-        async with Client(server(tmp_path / "starts", body)) as client:
+        async with Client(counted(tmp_path / "starts", body)) as client:
             for _ in range(12):
                 with pytest.raises(ConnectionClosed) as raised:
                     await client.call_tool("x")
@@ -188,7 +172,7 @@ async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come
     sys.exit(1)
     """
     with anyio.fail_after(20):
-        async with Client(server(tmp_path / "starts", body), era="modern") as client:
+        async with Client(counted(tmp_path / "starts", body), era="modern") as client:
             await client.call_tool("x")
             await until_dead(client)
             with pytest.raises(ConnectFailed, match="out of order"):
@@ -207,7 +191,7 @@ async def test_a_call_waits_for_a_restart_no_longer_than_it_may_take_and_the_res
     sys.exit(1)
     """
     with anyio.fail_after(20):
-        async with Client(server(tmp_path / "starts", body)) as client:
+        async with Client(counted(tmp_path / "starts", body)) as client:
             await client.call_tool("x")
             await until_dead(client)
             with pytest.raises(RequestTimeout, match=r"starting \w+ again"):
@@ -224,7 +208,7 @@ async def test_closing_while_a_server_is_started_again_leaves_nothing(tmp_path: 
     reply(read(), text(str(start)))
     sys.exit(1)
     """
-    client = Client(server(tmp_path / "starts", body))
+    client = Client(counted(tmp_path / "starts", body))
     with anyio.fail_after(20):
         await client.connect()
         await client.call_tool("x")
@@ -236,10 +220,11 @@ async def test_closing_while_a_server_is_started_again_leaves_nothing(tmp_path: 
     assert not client.connected
 
 
-async def test_subscriptions_come_back_with_the_server_though_nobody_calls(tmp_path: Path) -> None:
-    body = """
+LISTENED_TO = """
     discovered()
     listen = read()
+    if start in dies_of_it:
+        sys.exit(1)
     subscription = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
     wanted = listen["params"]["notifications"]
     say({"method": "notifications/subscriptions/acknowledged", "params": {"notifications": wanted, "_meta": subscription}})
@@ -249,15 +234,22 @@ async def test_subscriptions_come_back_with_the_server_though_nobody_calls(tmp_p
     say({"method": "notifications/resources/updated", "params": {"uri": wanted["resourceSubscriptions"][0], "_meta": subscription}})
     read()
     """
+
+
+@pytest.mark.parametrize("dies_of_it", [[], [2]], ids=["and stands", "and dies of it once"])
+async def test_subscriptions_come_back_with_the_server_though_nobody_calls(
+    tmp_path: Path, dies_of_it: list[int]
+) -> None:
+    body = f"dies_of_it = {dies_of_it}\n" + dedent(LISTENED_TO)
     changed = anyio.Event()
 
     async def on_change(change: Change) -> None:
         changed.set()
 
     with anyio.fail_after(20):
-        async with Client(server(tmp_path / "starts", body), on_change=on_change) as client:
+        async with Client(counted(tmp_path / "starts", body), on_change=on_change) as client:
             await client.subscribe_resource("a:1")
             await client.call_tool("x")
             await changed.wait()
 
-    assert (tmp_path / "starts").read_text() == "xx"
+    assert len((tmp_path / "starts").read_text()) == 2 + len(dies_of_it)

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
+from mcp_host import Stdio
+
 PREAMBLE = """
 import json, os, signal, subprocess, sys, time
 
@@ -42,6 +44,26 @@ def text(value):
 def python(body: str, *, hands: bool = True) -> list[str]:
     """A command that runs *body* after the helpers above and, unless told otherwise, the handshake, before which a probe is refused."""
     return [sys.executable, "-c", PREAMBLE + ("shake_hands()\n" if hands else "") + dedent(body)]
+
+
+STATELESS = """
+starts = open(STARTS, "a+")
+starts.write("x")
+starts.flush()
+starts.seek(0)
+start = len(starts.read())
+
+def discovered():
+    reply(read(), {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities":
+        {"tools": {}, "resources": {"subscribe": True}}})
+
+"""
+
+
+def counted(starts: Path, body: str, *, restart: bool | None = None) -> Stdio:
+    """A server that writes an "x" into *starts* for each of its starts; in *body*, ``start`` is their number."""
+    preamble = STATELESS.replace("STARTS", repr(str(starts)))
+    return Stdio(python(preamble + dedent(body), hands=False), restart=restart)
 
 
 def running(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -32,7 +33,7 @@ OnProgress: TypeAlias = Callable[[ProgressNotificationParams], Awaitable[None]]
 ModelT = TypeVar("ModelT", bound=Model)
 
 
-class Requests:
+class Requests(ABC):
     """The requests of `Client`. Each may be made from any task, any number at a time.
 
     *timeout* is how long, in seconds, the server may be silent about the call:
@@ -228,9 +229,9 @@ class Requests:
     def _session(self) -> Session:
         return self._connected().link.require()
 
+    @abstractmethod
     async def _live(self, patience: Patience) -> Connection:
         """The connection, which `Client` may have to bring back first."""
-        raise NotImplementedError
 
     def _patience(self, timeout: float | None, total_timeout: float | None = None) -> Patience:
         limits = self._connected().limits
