@@ -1,0 +1,37 @@
+"""The table of faults, printed at the end of a run that has tested some."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from tests.faults.catalogue import ROWS, SECTIONS, UNTESTED
+
+OUTCOMES = ("failed", "error", "skipped", "passed")  # the worst first
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.user_properties += [("fault", row) for mark in item.iter_markers("fault") for row in mark.args]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for outcome in OUTCOMES:
+        for report in terminalreporter.stats.get(outcome, []):
+            for row in (value for name, value in getattr(report, "user_properties", []) if name == "fault"):
+                found[row].append(outcome)
+    if found:
+        terminalreporter.section("faults")
+    for row, fault in ROWS.items() if found else ():
+        if row.endswith("01"):
+            terminalreporter.write_line(f"{row[0]}  {SECTIONS[row[0]]}")
+        terminalreporter.write_line(f"  {row}  {_verdict(row, found[row])}  {fault}")
+
+
+def _verdict(row: str, outcomes: list[str]) -> str:
+    """What came of the tests of one row: "passed x 4", or the worst of them."""
+    if not outcomes:
+        return f"{'no test' if row in UNTESTED else 'not run':12}"
+    return f"{outcomes[0]} x {outcomes.count(outcomes[0])}".ljust(12)
