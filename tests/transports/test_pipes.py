@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from mcp_host.transports._pipes import AHEAD, CHUNK, ReadEnd, WatchedReadEnd, WriteEnd, open_pipe, read_end
+from mcp_host.transports._pipes import CHUNK, ReadEnd, WriteEnd, open_pipe, read_end
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes")
 
 
 @asynccontextmanager
-async def pipe() -> AsyncIterator[tuple[ReadEnd | WatchedReadEnd, WriteEnd]]:
+async def pipe() -> AsyncIterator[tuple[ReadEnd, WriteEnd]]:
     from_pipe, to_pipe = open_pipe()
     reading, writing = read_end(from_pipe), WriteEnd(to_pipe)
     try:
@@ -27,44 +27,71 @@ async def pipe() -> AsyncIterator[tuple[ReadEnd | WatchedReadEnd, WriteEnd]]:
 
 
 async def test_what_is_written_is_read_and_the_end_stays_the_end() -> None:
+    read: list[bytes] = []
+
     async with pipe() as (reading, writing):
         assert writing.write_now(b"one") == 3
-        assert await reading.read() == b"one"
         await writing.close()
+        await reading.pump(read.append)
+        await reading.pump(read.append)
 
-        assert [await reading.read() for _ in range(3)] == [b"", b"", b""]
+    assert read == [b"one"]
 
 
-async def test_closing_ends_a_read_under_way_and_every_later_one() -> None:
+async def test_closing_ends_a_pump_at_work_and_every_later_one() -> None:
     read: list[bytes] = []
 
     async with pipe() as (reading, _):
-
-        async def wait() -> None:
-            read.append(await reading.read())
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(wait)
+            tasks.start_soon(reading.pump, read.append)
             await anyio.wait_all_tasks_blocked()
             await reading.close()
-        read.append(await reading.read())
+        await reading.pump(read.append)
 
-    assert read == [b"", b""]
+    assert read == []
 
 
-async def test_a_cancelled_read_loses_nothing() -> None:
+async def test_a_cancelled_pump_loses_nothing() -> None:
+    read: list[bytes] = []
+
     async with pipe() as (reading, writing):
         for _ in range(3):
             with anyio.move_on_after(0):
-                await reading.read()
+                await reading.pump(read.append)
         writing.write_now(b"kept")
+        await writing.close()
+        await reading.pump(read.append)
 
-        assert await reading.read() == b"kept"
+    assert read == [b"kept"]
+
+
+async def test_what_taking_a_piece_raises_ends_the_pump() -> None:
+    def take(chunk: bytes) -> None:
+        raise ZeroDivisionError
+
+    async with pipe() as (reading, writing):
+        writing.write_now(b"one")
+
+        with pytest.raises(ZeroDivisionError):
+            await reading.pump(take)
+
+
+async def test_whoever_takes_a_piece_may_use_anyio() -> None:
+    """On asyncio no task runs then, which is what tells anyio where it is."""
+    times: list[float] = []
+
+    async with pipe() as (reading, writing):
+        writing.write_now(b"one")
+        await writing.close()
+        before = anyio.current_time()
+        await reading.pump(lambda chunk: times.append(anyio.current_time()))
+
+    assert [before <= time <= before + 10 for time in times] == [True]
 
 
 async def test_writing_waits_for_a_reader_and_for_nothing_else() -> None:
     large = b"x" * (16 * CHUNK)
-    received = b""
+    received: list[bytes] = []
 
     async with pipe() as (reading, writing):
 
@@ -76,10 +103,9 @@ async def test_writing_waits_for_a_reader_and_for_nothing_else() -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(write)
-            while chunk := await reading.read():
-                received += chunk
+            await reading.pump(received.append)
 
-    assert received == large
+    assert b"".join(received) == large
 
 
 async def test_a_pipe_whose_reader_has_gone_is_broken_and_so_is_one_we_closed() -> None:
@@ -107,19 +133,15 @@ async def test_a_writer_that_waits_is_told_when_its_end_is_closed() -> None:
             await writing.close()
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_no_more_is_read_ahead_than_the_bound(anyio_backend: str) -> None:
+async def test_what_nobody_takes_stays_in_the_pipe() -> None:
     """A server that says more than anyone takes is held up by its own pipe."""
-    written = read = 0
+    written, read = 0, [0]
 
     async with pipe() as (reading, writing):
         while wrote := writing.write_now(b"x" * CHUNK):
             written += wrote
             await anyio.wait_all_tasks_blocked()
-        assert isinstance(reading, WatchedReadEnd)
-        assert len(reading._chunks) == AHEAD
         await writing.close()
-        while chunk := await reading.read():
-            read += len(chunk)
+        await reading.pump(lambda chunk: read.append(len(chunk)))
 
-    assert read == written
+    assert sum(read) == written

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -33,8 +33,8 @@ class Input(Pipe, Protocol):
 
 
 class Output(Protocol):
-    async def read(self) -> bytes:
-        """The next bytes; empty at the end."""
+    async def pump(self, take: Callable[[bytes], None]) -> None:
+        """Hand every piece to *take*, which returns at once, until the end of the stream or its closing."""
         ...
 
     async def close(self) -> None: ...

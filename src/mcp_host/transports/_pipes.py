@@ -14,17 +14,19 @@ import os
 import sys
 import termios
 from array import array
-from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeAlias
 
 from anyio import ClosedResourceError, notify_closing, sleep, wait_readable, wait_writable
 
 assert sys.platform != "win32"  # which tells a type checker that what follows is not for Windows
 
 CHUNK = 256 * 1024  # bytes read at once
-AHEAD = 4  # chunks read before anyone asks for them
 GLANCE = 0.05  # seconds between looks at what a starting server has read; only while a connection is opened
 CAPACITY = 1024 * 1024  # of a pipe where the system lets us choose (Linux: 64 KiB unless asked)
+
+Take: TypeAlias = Callable[[bytes], None]
 
 
 class WriteEnd:
@@ -74,76 +76,78 @@ class ReadEnd:
         os.set_blocking(fd, False)
         self._fd = fd
 
-    async def read(self) -> bytes:
-        """Wait for the next bytes; empty at the end of the stream, or once closed."""
+    async def pump(self, take: Take) -> None:
+        """Hand every piece to *take* as it comes, until the end of the stream or its closing."""
         while self._fd >= 0:
             with suppress(ClosedResourceError):
                 await wait_readable(self._fd)  # first, so that a flood cannot keep the event loop from its other work
-            if self._fd >= 0:
-                with suppress(BlockingIOError):
-                    return os.read(self._fd, CHUNK)
-        return b""
+            if not self._take_one(take):
+                return
 
     async def close(self) -> None:
         self._fd = _close(self._fd)
 
+    def _take_one(self, take: Take) -> bool:
+        """Hand over what can be read at once; whether more may come."""
+        if self._fd < 0:
+            return False
+        with suppress(BlockingIOError):
+            chunk = os.read(self._fd, CHUNK)
+            if not chunk:
+                return False
+            take(chunk)
+        return True
 
-class WatchedReadEnd:
-    """The reading end of a pipe on asyncio: watched by the event loop from one read to the next.
 
-    Waiting anew for each read would cost two more system calls and one more turn of the loop.
+class WatchedReadEnd(ReadEnd):
+    """The reading end of a pipe on asyncio: the event loop itself calls *take*.
+
+    A task that waits anew for each piece would cost two more system calls and one
+    more turn of the loop.
     """
 
     def __init__(self, fd: int) -> None:
-        os.set_blocking(fd, False)
-        self._fd = fd
-        self._loop = asyncio.get_running_loop()
-        self._chunks: deque[bytes] = deque()
-        self._wake: asyncio.Future[None] | None = None
-        self._watching = False
-        self._watch()
+        super().__init__(fd)
+        self._ended: asyncio.Future[None] | None = None
 
-    async def read(self) -> bytes:
-        """Wait for the next bytes; empty at the end of the stream, or once closed."""
-        while not self._chunks:
-            if self._fd < 0:
-                return b""
-            self._wake = self._loop.create_future()
-            await self._wake
-        if len(self._chunks) == 1 and not self._chunks[0]:
-            return b""  # the end stays the end
-        chunk = self._chunks.popleft()
-        self._watch()
-        return chunk
+    async def pump(self, take: Take) -> None:
+        if self._fd < 0:
+            return
+        _say_where_we_are()
+        loop = asyncio.get_running_loop()
+        ended = self._ended = loop.create_future()
+        loop.add_reader(self._fd, self._ready, take, ended)
+        try:
+            await ended
+        finally:
+            if self._fd >= 0:
+                loop.remove_reader(self._fd)
 
     async def close(self) -> None:
-        self._unwatch()
-        self._fd = _close(self._fd)
-        self._notify()
+        if self._ended is not None and not self._ended.done():
+            self._ended.get_loop().remove_reader(self._fd)
+            self._ended.set_result(None)
+        await super().close()
 
-    def _watch(self) -> None:
-        if not self._watching and self._fd >= 0 and len(self._chunks) < AHEAD:
-            self._loop.add_reader(self._fd, self._take)
-            self._watching = True
-
-    def _unwatch(self) -> None:
-        if self._watching:
-            self._loop.remove_reader(self._fd)
-            self._watching = False
-
-    def _take(self) -> None:
-        with suppress(BlockingIOError):
-            self._chunks.append(os.read(self._fd, CHUNK))
-            if not self._chunks[-1] or len(self._chunks) >= AHEAD:
-                self._unwatch()
-            self._notify()
-
-    def _notify(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+    def _ready(self, take: Take, ended: asyncio.Future[None]) -> None:
+        if ended.done():
+            return  # its task has yet to see that
+        try:
+            if not self._take_one(take):
+                ended.set_result(None)
+        except Exception as exc:  # a bug, for the task that pumps to report
+            ended.set_exception(exc)
 
 
-def read_end(fd: int) -> ReadEnd | WatchedReadEnd:
+def _say_where_we_are() -> None:
+    """In a callback of asyncio's there is no task, which is what sniffio tells the running library by."""
+    with suppress(ImportError):  # where it is not installed, anyio asks asyncio itself
+        from sniffio import current_async_library_cvar
+
+        current_async_library_cvar.set("asyncio")
+
+
+def read_end(fd: int) -> ReadEnd:
     """The reading end that fits the running backend."""
     try:
         asyncio.get_running_loop()

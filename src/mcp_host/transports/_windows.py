@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from ctypes import wintypes
 from pathlib import Path
 from subprocess import PIPE
@@ -105,11 +106,10 @@ class WindowsOutput:
     def __init__(self, stream: ByteReceiveStream) -> None:
         self._stream = stream
 
-    async def read(self) -> bytes:
-        try:
-            return await self._stream.receive()
-        except (EndOfStream, BrokenResourceError, ClosedResourceError):
-            return b""
+    async def pump(self, take: Callable[[bytes], None]) -> None:
+        with suppress(EndOfStream, BrokenResourceError, ClosedResourceError):
+            while True:
+                take(await self._stream.receive())
 
     async def close(self) -> None:
         await self._stream.aclose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -125,7 +126,7 @@ class StdioChannel:
         lines = LineBuffer(self._limits.max_message)
         async with create_task_group() as tasks:
             tasks.start_soon(self._watch, tasks.cancel_scope)
-            await self._read(lines, receive)
+            await self._child.stdout.pump(partial(self._read, lines, receive))
             tasks.cancel_scope.cancel()
         self._spoken.set()
         for rest in lines.rest():
@@ -142,19 +143,16 @@ class StdioChannel:
 
     async def read_stderr(self) -> None:
         with CancelScope(shield=True):  # it ends with the process, or when our end is closed
-            while chunk := await self._child.stderr.read():
-                self._stderr.feed(chunk)
+            await self._child.stderr.pump(self._stderr.feed)
         self._stderr.end()
         self.stderr_ended.set()
 
-    async def _read(self, lines: LineBuffer, receive: Receive) -> None:
-        first = True
-        while chunk := await self._child.stdout.read():
-            if first:
-                self._spoken.set()
-                chunk, first = chunk.removeprefix(BOM), False
-            for line in lines.feed(chunk):
-                self._take(line, receive)
+    def _read(self, lines: LineBuffer, receive: Receive, chunk: bytes) -> None:
+        if not self._spoken.is_set():
+            self._spoken.set()
+            chunk = chunk.removeprefix(BOM)
+        for line in lines.feed(chunk):
+            self._take(line, receive)
 
     def _take(self, line: bytes | Oversize, receive: Receive) -> None:
         if isinstance(line, Oversize):
@@ -180,8 +178,7 @@ class StdioChannel:
     async def drain(self) -> None:
         """Let go of whatever the server still writes."""
         with CancelScope(shield=True):  # as above
-            while await self._child.stdout.read():
-                pass
+            await self._child.stdout.pump(lambda chunk: None)
 
     async def _watch(self, reading: CancelScope) -> None:
         """Bound the reading once the process has ended, for something else may keep its output open."""
