@@ -177,9 +177,12 @@ class Peer:
 
 
 @asynccontextmanager
-async def serving(script: Script) -> AsyncIterator[Peer]:
-    """Run *script* for each connection to a socket of its own."""
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+async def serving(script: Script, *, port: int = 0) -> AsyncIterator[Peer]:
+    """Run *script* for each connection to a socket of its own, or to *port*."""
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port) as listener,
+        anyio.create_task_group() as tasks,
+    ):
         peer = Peer(f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/mcp")
 
         async def handle(stream: SocketStream) -> None:
