@@ -1,4 +1,4 @@
-"""Tasks that no caller owns, and the one place that meets exception groups."""
+"""The running event loop, tasks that no caller owns, and the one place that meets exception groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import copy_context
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from anyio import CancelScope, Event
 from anyio.lowlevel import EventLoopToken
@@ -20,6 +21,46 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _running: set[asyncio.Future[None]] = set()  # asyncio itself keeps only weak references to tasks
+
+
+class Signal(Protocol):
+    """Wakes the one task that waits for it."""
+
+    def set(self) -> None: ...
+    def wait(self) -> Awaitable[object]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The running event loop's own means. Anyio's find the loop anew each time, which takes longer than what they do."""
+
+    time: Callable[[], float]
+    """Seconds on its clock, which is `anyio.current_time`."""
+
+    signal: Callable[[], Signal]
+
+    @classmethod
+    def running(cls) -> Loop:
+        trio = sys.modules.get("trio")
+        if trio is not None and trio.lowlevel.in_trio_task():
+            return cls(trio.current_time, trio.Event)
+        return cls(asyncio.get_running_loop().time, _FutureSignal)
+
+
+class _FutureSignal:
+    """A signal on asyncio: half the work of an `asyncio.Event`."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def set(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    def wait(self) -> Awaitable[None]:
+        return self._future
 
 
 def spawn(run: Callable[[], Awaitable[None]]) -> None:

@@ -22,13 +22,18 @@ FAILED = "this client failed to answer"  # what a server is told, and nothing of
 REMEMBERED = 1024  # answered ids kept to recognise a replay; resumption replays recent events only
 
 Key: TypeAlias = tuple[int, Id]  # (session epoch, request id)
+Place: TypeAlias = tuple[Key, Id | None]  # and the call on whose stream it came
 
 
 class Answer:
     """One request of the server's, being answered."""
 
-    def __init__(self, key: Key, outer: PendingExchange | None, waiting: list[PendingExchange]) -> None:
+    def __init__(
+        self, key: Key, origin: PendingExchange | None, outer: PendingExchange | None, waiting: list[PendingExchange]
+    ) -> None:
         self.key = key
+        self.origin = origin
+        """The call of ours on whose stream it came, where that is known."""
         self.outer = outer
         self.scope = CancelScope()
         self.unwanted = False
@@ -53,8 +58,8 @@ class Answers:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._current: dict[Key, Answer] = {}
-        self._done: deque[Key] = deque(maxlen=REMEMBERED)
-        self._seen: set[Key] = set()
+        self._done: deque[Place] = deque(maxlen=REMEMBERED)
+        self._seen: set[Place] = set()
 
     def __contains__(self, key: Key) -> bool:
         return key in self._current
@@ -62,9 +67,12 @@ class Answers:
     def full(self) -> bool:
         return len(self._current) >= self._limit
 
-    def answered(self, key: Key) -> bool:
-        """Whether this very request has been answered before."""
-        return key in self._seen
+    def answered(self, key: Key, origin: PendingExchange | None) -> bool:
+        """Whether this very request has been answered before, on the same stream.
+
+        On another it is no replay: a server without sessions that was started again counts anew.
+        """
+        return _place(key, origin) in self._seen
 
     def begin(self, answer: Answer) -> None:
         self._current[answer.key] = answer
@@ -74,8 +82,9 @@ class Answers:
         answer.finish()
         if len(self._done) == REMEMBERED:
             self._seen.discard(self._done[0])
-        self._done.append(answer.key)
-        self._seen.add(answer.key)
+        place = _place(answer.key, answer.origin)
+        self._done.append(place)
+        self._seen.add(place)
 
     def cancel(self, key: Key) -> None:
         """The server wants no answer any more."""
@@ -94,6 +103,10 @@ class Answers:
         for answer in list(self._current.values()):
             if answer.key[0] < epoch:
                 answer.drop()
+
+
+def _place(key: Key, origin: PendingExchange | None) -> Place:
+    return key, None if origin is None else origin.request.id
 
 
 async def reply_to(request: Request, session: Session, call: OuterCall | None) -> Response:

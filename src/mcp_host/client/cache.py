@@ -48,7 +48,7 @@ class Cache:
 
     def find(self, method: str, params: Params) -> Params | None:
         """The result of this very request, if there is a fresh one."""
-        key = _key(method, params)
+        key = _key(method, params) if self._entries else None
         if key is None or key not in self._entries:
             return None
         entry = self._entries[key]
@@ -66,8 +66,10 @@ class Cache:
 
         It is not kept if anything at all has changed since the `mark` *since*: it may tell of what was before.
         """
+        if result.fresh_for <= 0 or not self._limit or since not in (None, self._changes):
+            return
         key = _key(method, params)
-        if key is None or result.fresh_for <= 0 or not self._limit or since not in (None, self._changes):
+        if key is None:
             return
         self._remove(key)
         body = _written(result.value)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from anyio import CancelScope, Event, current_time
+from anyio import CancelScope, current_time, sleep_forever
 
+from mcp_host.concurrency import Loop, Signal
 from mcp_host.errors import McpError, RequestTimeout
-from mcp_host.protocol.jsonrpc import Incoming, Notification, Params, Request, Response
+from mcp_host.protocol.jsonrpc import Id, Incoming, Notification, Params, Request, Response
 
 MAX_REPORTS = 1024  # progress that waits for a slow callback; past it the newest replaces the one before
 
@@ -32,9 +34,9 @@ class Patience:
     """When it has to be over, whatever the server says; on the event loop's clock."""
 
     @classmethod
-    def of(cls, silence: float, total: float) -> Patience:
-        """Patience from now on, both in seconds; `math.inf` means for ever."""
-        return cls(silence, current_time() + total)
+    def of(cls, silence: float, total: float, *, now: float | None = None) -> Patience:
+        """Patience from *now* on, both in seconds; `math.inf` means for ever."""
+        return cls(silence, (current_time() if now is None else now) + total)
 
     @contextmanager
     def bound(self, what: str) -> Iterator[None]:
@@ -61,6 +63,7 @@ class PendingExchange:
         request: Request,
         patience: Patience,
         route: Route,
+        deadlines: Deadlines,
         on_report: OnReport | None,
         on_event: OnEvent | None,
     ) -> None:
@@ -71,12 +74,16 @@ class PendingExchange:
         self.withdrawn = False
         self.callers_own: McpError | None = None
         """What the caller's callback raised: it comes out of the channel, and is no failure of the channel's."""
-        self.scope = CancelScope()
+        self.deadline = math.inf
+        """When to `expire`, on the event loop's clock."""
         self._route = route
+        self._deadlines = deadlines
         self._on_report = on_report
         self._reports: deque[Params] = deque()
         self._reporting = False
-        self._wake: Event | None = None
+        self._expired = False
+        self._wake: Signal | None = None
+        self._scope: CancelScope | None = None
         self._inputs = 0
         self._silence = patience.silence
         self._end = patience.end
@@ -88,6 +95,10 @@ class PendingExchange:
     def answered(self) -> bool:
         return self.outcome is not None
 
+    @property
+    def over(self) -> bool:
+        return self._expired or self.outcome is not None
+
     def receive(self, message: Incoming) -> None:
         self._route(message, self)
 
@@ -95,22 +106,38 @@ class PendingExchange:
         self.settle(error)
 
     async def response(self) -> None:
-        await self.progress()
-        while self.outcome is None:
-            self._wake = Event()
+        while True:
+            if self._reports:
+                await self.progress()
+            if self._expired or self.outcome is not None:
+                return
+            self._wake = self._deadlines.loop.signal()
             await self._wake.wait()
             self._wake = None
-            await self.progress()
+
+    @contextmanager
+    def bounded(self) -> Iterator[None]:
+        outer = self._scope
+        try:
+            with CancelScope() as self._scope:
+                if self.over and not self._reporting:
+                    self._scope.cancel()
+                yield
+        finally:
+            self._scope = outer
+        if self._expired and outer is not None:
+            outer.cancel()
 
     async def progress(self) -> None:
         """Await the caller's callback for each report so far, in order. The server's clock stands still meanwhile."""
         if not self._reports or self._on_report is None:
             return
         self._reporting = True
-        self.scope.deadline = self._end
+        self.deadline = self._end
         try:
-            while self._reports:
-                await self._on_report(self._reports.popleft())
+            with self.bounded():
+                while self._reports:
+                    await self._on_report(self._reports.popleft())
         except McpError as exc:
             self.callers_own = exc
             raise
@@ -124,13 +151,14 @@ class PendingExchange:
         """The server reported progress."""
         if self.outcome is not None:
             return
-        self.heard()
-        if self._on_report is None:
-            return
-        if len(self._reports) >= MAX_REPORTS:
-            self._reports.pop()
-        self._reports.append(params)
-        if self._wake is not None:
+        if self._on_report is not None:
+            if len(self._reports) >= MAX_REPORTS:
+                self._reports.pop()
+            self._reports.append(params)
+        if self._on_report is None or self._wake is None:
+            self.heard()
+        else:
+            self.deadline = self._end  # the callback's turn: see `progress`
             self._wake.set()
 
     def settle(self, outcome: Ending, *, by: PendingExchange | None = None) -> bool:
@@ -138,21 +166,37 @@ class PendingExchange:
         if self.outcome is not None:
             return False
         self.outcome = outcome
+        if by is not self and not self._reporting:
+            self._rouse()
+        return True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether time matters to it: there is no answer yet, or the caller's callback is at work."""
+        return not self._expired and (self.outcome is None or self._reporting)
+
+    def expire(self) -> None:
+        """Its time is up."""
+        self._expired = True
+        self._rouse()
+
+    def _rouse(self) -> None:
+        """Have its own task go on, whether it waits for a signal or in a read that nothing more will come to."""
         if self._wake is not None:
             self._wake.set()
-        elif by is not self and not self._reporting:
-            self.scope.cancel()  # its own task sits in a read that nothing more will come to
-        return True
+        elif self._scope is not None:
+            self._scope.cancel()
 
     def heard(self) -> None:
         """A sign of life: the server's silence begins anew."""
         if not self._inputs and not self._reporting:
-            self.scope.deadline = min(current_time() + self._silence, self._end)
+            self.deadline = min(self._deadlines.loop.time() + self._silence, self._end)
+            self._deadlines.watch(self.deadline)
 
     def pause(self) -> None:
         """It is our turn: the server's silence means nothing until `resume`."""
         self._inputs += 1
-        self.scope.deadline = self._end
+        self.deadline = self._end
 
     def resume(self) -> None:
         self._inputs -= 1
@@ -160,6 +204,39 @@ class PendingExchange:
 
     def overdue(self) -> str:
         """In words, which of the two deadlines has passed."""
-        if current_time() >= self._end:
+        if self._deadlines.loop.time() >= self._end:
             return "took longer than its total timeout"
         return f"the server was silent for {self._silence:g} s"
+
+
+class Deadlines:
+    """Has each of the *pending* exchanges expire when its time is up.
+
+    One alarm serves them all: most deadlines never come, and a timer for each would
+    cost more than the rest of a call's bookkeeping.
+    """
+
+    def __init__(self, pending: Mapping[Id, PendingExchange], loop: Loop) -> None:
+        self.loop = loop
+        self._pending = pending
+        self._next = math.inf
+        self._alarm = CancelScope()
+
+    def watch(self, deadline: float) -> None:
+        """See to it that the alarm rings by *deadline*."""
+        if deadline < self._next:
+            self._next = self._alarm.deadline = deadline
+
+    async def run(self) -> None:
+        """Ring for as long as the connection lasts."""
+        while True:
+            with CancelScope(deadline=self._next) as self._alarm:
+                await sleep_forever()
+            self._expire()
+
+    def _expire(self) -> None:
+        now = self.loop.time()
+        for exchange in self._pending.values():
+            if exchange.waiting and exchange.deadline <= now:
+                exchange.expire()
+        self._next = min((each.deadline for each in self._pending.values() if each.waiting), default=math.inf)

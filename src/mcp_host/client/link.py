@@ -14,16 +14,11 @@ from anyio.abc import TaskGroup
 
 from mcp_host.client.answers import Answer, Answers, outer_call, reply_to
 from mcp_host.client.deliveries import Deliveries
-from mcp_host.client.exchange import OnEvent, OnReport, Patience, PendingExchange
+from mcp_host.client.exchange import Deadlines, OnEvent, OnReport, Patience, PendingExchange
 from mcp_host.client.notices import CHANGES
 from mcp_host.client.session import Session
-from mcp_host.errors import (
-    ConnectionClosed,
-    McpError,
-    NotConnected,
-    RequestTimeout,
-    ServerError,
-)
+from mcp_host.concurrency import Loop
+from mcp_host.errors import ConnectionClosed, McpError, NotConnected, RequestTimeout, ServerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.codes import CALL_ENDED
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID
@@ -74,6 +69,8 @@ class Link:
         self._notify = notify
         self._ids = itertools.count(1)
         self._pending: dict[Id, PendingExchange] = {}
+        self._deadlines = Deadlines(self._pending, Loop.running())
+        plumbing.start_soon(self._deadlines.run)
         self._answers = Answers(limits.max_answers)
         self._deliveries = Deliveries(channel, plumbing, limits.max_answers, counters, self._check_idle)
         self._early: list[Request | Notification] = []
@@ -108,7 +105,8 @@ class Link:
         id = next(self._ids)
         if on_report is not None:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
-        exchange = PendingExchange(Request(id, method, params), patience, self.route, on_report, on_event)
+        request = Request(id, method, params)
+        exchange = PendingExchange(request, patience, self.route, self._deadlines, on_report, on_event)
         self._pending[id] = exchange
         try:
             return await self._see_through(exchange, headers)
@@ -122,13 +120,16 @@ class Link:
 
     async def _see_through(self, exchange: PendingExchange, headers: Headers) -> Response:
         failure: McpError | None = None
-        with exchange.scope:
-            try:
+        try:
+            if self._channel.stream_per_request:
+                with exchange.bounded():
+                    await self._channel.request(exchange.request, headers, exchange)
+            else:
                 await self._channel.request(exchange.request, headers, exchange)
-            except McpError as exc:
-                if exc is exchange.callers_own:
-                    raise
-                failure = exc
+        except McpError as exc:
+            if exc is exchange.callers_own:
+                raise
+            failure = exc
         await exchange.progress()  # what came before the answer is delivered before the answer
         match exchange.outcome:
             case Success() | Failure() as response:
@@ -258,7 +259,7 @@ class Link:
             self.counters["requests that no server may send"] += 1
         elif request.method == "ping":
             self._reply_soon(Success(request.id, {}))
-        elif key in self._answers or (self._channel.stream_per_request and self._answers.answered(key)):
+        elif key in self._answers or (self._channel.stream_per_request and self._answers.answered(key, origin)):
             self._repeated(request)
         elif request.method not in session.era.server_requests:
             self._reply_soon(Failure(request.id, METHOD_NOT_FOUND, "this client knows no such method"))
@@ -266,7 +267,7 @@ class Link:
             self.counters["dropped requests"] += 1  # a flood that does not even wait for its answers
         else:
             waiting = [origin] if origin is not None else list(self._pending.values())
-            answer = Answer(key, waiting[0] if len(waiting) == 1 else None, waiting)
+            answer = Answer(key, origin, waiting[0] if len(waiting) == 1 else None, waiting)
             self._answers.begin(answer)
             call = None if answer.outer is None else outer_call(answer.outer.request, inferred=origin is None)
             self._application.start_soon(self._answer, answer, request, session, call)
@@ -373,6 +374,10 @@ class Link:
     def stream_per_request(self) -> bool:
         """Whether the channel is HTTP's: a stream for each request, and headers on it."""
         return self._channel.stream_per_request
+
+    def now(self) -> float:
+        """Seconds on the event loop's clock."""
+        return self._deadlines.loop.time()
 
     async def awake(self) -> None:
         """Wait for a first sign that the server is there, and runs."""

@@ -102,7 +102,7 @@ class Requests(ABC):
             Call(method="tools/call", params=params, patience=patience, on_report=_report(on_progress))
         )
         result = CallToolResult.from_wire(wire)
-        if problem := self._toolbox.check_result(name, result):
+        if problem := await self._toolbox.check_result(name, result):
             raise problem
         return result
 
@@ -234,13 +234,13 @@ class Requests(ABC):
         """The connection, which `Client` may have to bring back first."""
 
     def _patience(self, timeout: float | None, total_timeout: float | None = None) -> Patience:
-        limits = self._connected().limits
-        if not all(given is None or given >= 0 for given in (timeout, total_timeout)):  # nor is nan
+        connection = self._connected()
+        limits = connection.limits
+        silence = limits.timeout if timeout is None else timeout
+        total = limits.total_timeout if total_timeout is None else total_timeout
+        if not (silence >= 0 and total >= 0):  # nor is nan
             raise ValueError("a timeout is a number of seconds from now, and not negative")
-        return Patience.of(
-            limits.timeout if timeout is None else timeout,
-            limits.total_timeout if total_timeout is None else total_timeout,
-        )
+        return Patience.of(silence, total, now=connection.link.now())
 
     async def _request(
         self,

@@ -53,17 +53,24 @@ class Outbox:
         self._room = Event()
         self._lost: ConnectionClosed | None = None
 
-    async def put(self, data: bytes, on_lost: OnLost | None = None) -> Line | None:
+    def has_room(self, data: bytes) -> bool:
+        """Whether *data* may be put now: not where `limit` bytes are waiting already."""
+        return not self._lines or self._size + len(data) <= self._limit or self._lost is not None
+
+    async def wait_for_room(self, data: bytes) -> None:
+        """Wait until *data* may be put."""
+        while not self.has_room(data):
+            await self._room.wait()
+
+    def put(self, data: bytes, on_lost: OnLost | None = None) -> Line | None:
         """Write *data*, a whole line; return it if (part of) it still has to wait.
 
-        Waits itself only where `limit` bytes are waiting already. *on_lost* is
-        called if the pipe breaks before all of it was written.
+        To be called as soon as there is room. *on_lost* is called if the pipe
+        breaks before all of it was written.
 
         Raises:
             ConnectionClosed: The pipe is broken; none of *data* was written.
         """
-        while self._lines and self._size + len(data) > self._limit and self._lost is None:
-            await self._room.wait()
         if self._lost is not None:
             raise self._lost.again()
         written = 0 if self._lines else self._write_now(data)

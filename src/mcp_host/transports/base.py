@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol, TypeAlias
 
 from mcp_host.errors import McpError
@@ -72,7 +72,19 @@ class Exchange(Protocol):
         ...
 
     async def response(self) -> None:
-        """Wait until the exchange is answered, awaiting the caller's callbacks meanwhile."""
+        """Wait until the exchange is over, awaiting the caller's callbacks meanwhile."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether it is answered, or its time is up."""
+        ...
+
+    def bounded(self) -> AbstractContextManager[object]:
+        """What waits inside ends when the exchange does: for whatever else a channel waits for on its behalf.
+
+        Where each request has a stream of its own, all of `Channel.request` runs inside.
+        """
         ...
 
     def fail(self, error: McpError) -> None:
@@ -111,7 +123,7 @@ class Channel(Protocol):
     async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
         """Send *request* and stay until *exchange* is answered.
 
-        Runs in the caller's task and is cancelled at its deadline. Raises
+        Runs in the caller's task, and returns when its time is up. Raises
         `CallerError` for what cannot be written.
         """
         ...

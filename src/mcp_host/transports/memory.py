@@ -91,7 +91,10 @@ class MemoryChannel:
     async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
         raw = encode(request)
         exchange.withdrawn = True  # until it is on its way
-        await self._write(raw)
+        with exchange.bounded():
+            await self._write(raw)
+        if exchange.over:
+            return
         exchange.withdrawn = False
         await exchange.response()
 

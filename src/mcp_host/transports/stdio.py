@@ -95,6 +95,7 @@ class StdioChannel:
         self._stalled: ConnectionClosed | None = None
         self.stderr_ended = Event()
         self._spoken = Event()
+        self._heard_out = Event()
 
     async def awake(self) -> None:
         """Until it has written anything, or read what was written to it."""
@@ -108,15 +109,25 @@ class StdioChannel:
             tasks.start_soon(end_with, self._child.stdin.taken)
 
     async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
-        line = await self._put(encode(request), exchange.fail)
+        line = encode(request) + b"\n"
+        if not self._outbox.has_room(line):
+            exchange.withdrawn = True  # until it is on its way
+            with exchange.bounded():
+                await self._outbox.wait_for_room(line)
+            if exchange.over:
+                return
+            exchange.withdrawn = False
+        waiting = await self._put(line, exchange.fail)
         try:
             await exchange.response()
         finally:
-            if line is not None:
-                exchange.withdrawn = self._outbox.withdraw(line)
+            if waiting is not None:
+                exchange.withdrawn = self._outbox.withdraw(waiting)
 
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        await self._put(encode(message))
+        line = encode(message) + b"\n"
+        await self._outbox.wait_for_room(line)
+        await self._put(line)
 
     @property
     def last_words(self) -> str:
@@ -131,7 +142,9 @@ class StdioChannel:
         self._spoken.set()
         for rest in lines.rest():
             self._take_last(rest, receive)
-        raise await self._end()
+        end = await self._end()
+        self._heard_out.set()  # no await from here until the link is closed
+        raise end
 
     async def write(self) -> None:
         """Write what waits; end the process when it takes nothing."""
@@ -167,12 +180,15 @@ class StdioChannel:
         if isinstance(rest, Oversize) or not any(isinstance(message, Malformed) for message in decode(rest)):
             self._take(rest, receive)
 
-    async def _put(self, raw: bytes, on_lost: OnLost | None = None) -> Line | None:
+    async def _put(self, line: bytes, on_lost: OnLost | None = None) -> Line | None:
         try:
-            return await self._outbox.put(raw + b"\n", on_lost)
+            return self._outbox.put(line, on_lost)
         except ConnectionClosed as broken:
             end = await self._end()  # a pipe breaks because the process has ended, which says more
             end.may_have_run = broken.may_have_run
+            if end.exit_code is not None:  # who is told that it has must not find the link alive
+                with move_on_after(LAST_WORDS):
+                    await self._heard_out.wait()
             raise end from None
 
     async def drain(self) -> None:
