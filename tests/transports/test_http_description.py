@@ -11,9 +11,10 @@ import httpx
 import pytest
 from anyio import to_thread
 
+from mcp_host.errors import ConnectFailed
 from mcp_host.limits import Limits
-from mcp_host.transports import _origin
-from mcp_host.transports._origin import own_client
+from mcp_host.transports import _client
+from mcp_host.transports._client import Borrowed, Direct, own_client
 from mcp_host.transports.http import StreamableHttp
 from tests.transports.http_peers import DONE, DONE_JSON, JSON, ask, opened
 
@@ -101,30 +102,55 @@ async def test_one_tls_context_serves_every_connection(monkeypatch: pytest.Monke
         return build(*args, **options)
 
     monkeypatch.setattr(httpx, "create_ssl_context", create)
-    _origin._trusting.cache_clear()
+    _client.trusting.cache_clear()
     for _ in range(3):
-        async with own_client(httpx.URL("https://mcp.test/"), Limits()):
-            pass
+        async with opened("https://127.0.0.1:1/") as channel:
+            with pytest.raises(ConnectFailed):
+                await ask(channel)
 
     assert made == [{}]
 
 
 async def test_without_tls_no_certificate_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_origin, "_trusting", lambda: pytest.fail("read the certificates"))
+    monkeypatch.setattr(_client, "trusting", lambda: pytest.fail("read the certificates"))
 
-    async with own_client(httpx.URL("http://mcp.test/"), Limits()) as client:
-        assert not client.is_closed
+    async with opened("http://127.0.0.1:1/") as channel:
+        with pytest.raises(ConnectFailed):
+            await ask(channel)
 
 
 async def test_a_proxy_that_is_reached_by_tls_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "https://proxy.test:3128")
 
-    assert _origin._tls(httpx.URL("http://mcp.test/")) is _origin._trusting()
+    assert _client._tls(httpx.URL("http://mcp.test/")) is _client.trusting()
 
 
-async def test_an_own_client_waits_for_connections_no_longer_than_the_limits_say() -> None:
-    async with own_client(httpx.URL("http://mcp.test/"), Limits(connect_timeout=3.0)) as client:
-        assert client.timeout == httpx.Timeout(None, connect=3.0, write=60.0)
+@pytest.mark.parametrize(
+    ("environment", "kind"),
+    [
+        pytest.param({}, Direct, id="none"),
+        pytest.param({"http_proxy": "http://proxy.test"}, Borrowed, id="for this scheme"),
+        pytest.param({"https_proxy": "http://proxy.test"}, Direct, id="for another scheme"),
+        pytest.param({"all_proxy": "http://proxy.test"}, Borrowed, id="for every scheme"),
+        pytest.param({"http_proxy": ""}, Direct, id="an empty one"),
+        pytest.param({"http_proxy": "http://proxy.test", "no_proxy": "a.test, mcp.test"}, Direct, id="not for this host"),
+        pytest.param({"http_proxy": "http://proxy.test", "no_proxy": "*"}, Direct, id="for no host"),
+        pytest.param({"http_proxy": "http://proxy.test", "no_proxy": ".test"}, Borrowed, id="a pattern, which httpx reads"),
+    ],
+)  # fmt: skip
+async def test_where_there_may_be_a_proxy_httpx_itself_decides(
+    environment: dict[str, str], kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    client = own_client(httpx.URL("http://mcp.test/"), Limits())
+    await client.aclose()
+
+    assert type(client) is kind
 
 
 async def test_the_callers_client_is_used_as_it_is_and_never_closed() -> None:
@@ -147,11 +173,11 @@ async def test_the_callers_client_is_used_as_it_is_and_never_closed() -> None:
 
 
 async def test_an_own_client_is_closed_with_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = httpx.AsyncClient(transport=httpx.MockTransport(lambda request: httpx.Response(500)))
+    client = own_client(httpx.URL("http://mcp.test/"), Limits())
     monkeypatch.setattr("mcp_host.transports.http.own_client", lambda url, limits: client)
 
     async with opened("http://mcp.test/"):
-        pass
+        assert not client.is_closed
 
     assert client.is_closed
 

@@ -332,7 +332,8 @@ async def test_the_session_is_deleted_at_the_end_whatever_the_server_makes_of_it
         async with listening(peer) as channel:
             await shake_hands(channel)
 
-        assert peer.methods() == ["POST", "POST", "GET", "DELETE"]
+        assert peer.methods()[:4] == ["POST", "POST", "GET", "DELETE"]
+        assert peer.methods()[4:] in ([], ["DELETE"])  # once more, where a kept connection was reset
 
 
 async def test_a_server_that_never_answers_the_delete_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,7 +225,7 @@ async def test_user_and_password_of_the_url_outlive_a_redirect_but_none_come_fro
         (307, "http://evil.test/?token=1", "HTTP 307 Temporary Redirect: refused to follow a redirect to http://evil.test/, another origin"),
         (307, "//evil.test/", "HTTP 307 Temporary Redirect: refused to follow a redirect to http://evil.test/, another origin"),
         (308, "http://server.test:81/", "HTTP 308 Permanent Redirect: refused to follow a redirect to http://server.test:81/, another origin"),
-        (307, "file:///etc/passwd", "HTTP 307 Temporary Redirect: refused to follow a redirect to file://server.test/etc/passwd, another origin"),
+        (307, "file:///etc/passwd", "HTTP 307 Temporary Redirect: refused to follow a redirect to file:/etc/passwd, another origin"),
         (301, "/other", "HTTP 301 Moved Permanently: refused to follow a redirect to http://server.test/other, which would change the method"),
         (302, "/login", "HTTP 302 Found: refused to follow a redirect to http://server.test/login, which would change the method"),
         (303, "/other", "HTTP 303 See Other: refused to follow a redirect to http://server.test/other, which would change the method"),

@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, MessageTooLarge, ProtocolError, excerpt
 from mcp_host.transports._inflate import Inflater
+from mcp_host.transports.pool import Stream
 
 DRAIN_TIME, DRAIN_SIZE = 0.1, 64 * 1024  # what an unread end of a body may cost to keep its connection
 EXCERPT_TIME, EXCERPT_SIZE = 2.0, 64 * 1024  # what the text of an error may cost
@@ -55,8 +56,6 @@ class Reply:
     def __init__(self, response: httpx.Response, name: str, leave: Leave) -> None:
         self.status = response.status_code
         self.headers = response.headers
-        self.location = response.next_request.url if response.next_request is not None else None
-        """Where a redirect leads to."""
         self._response = response
         self._name = name
         self._leave = leave
@@ -68,6 +67,7 @@ class Reply:
             assert isinstance(response.stream, httpx.AsyncByteStream)  # what every AsyncClient makes sure of
             stream = response.stream  # not aiter_raw(): each generator around a stream is one more to unwind
             self._coding = response.headers.get("content-encoding", "").strip().lower()
+        self._ours = stream if isinstance(stream, Stream) else None
         self._pieces = aiter(stream)
         self._inflater: Inflater | None = None
 
@@ -92,7 +92,7 @@ class Reply:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        if self._ended and self._response.is_closed:
+        if self._ours.complete if self._ours is not None else self._ended and self._response.is_closed:
             return
         if exc is not None:
             await self.close()
@@ -172,8 +172,11 @@ class Reply:
         httpx and httpcore read through four nested async generators. Closing the
         outermost one leaves the others to the garbage collector, which asyncio
         answers with stray tasks and trio with warnings. A cancellation of the
-        innermost await unwinds them all.
+        innermost await unwinds them all. The streams of our own pool are no generators.
         """
+        if self._ours is not None:
+            await self._ours.aclose()
+            return
         with CancelScope(shield=True) as scope:
             scope.cancel()
             for _ in range(MANY_PIECES):  # what is buffered comes without an await

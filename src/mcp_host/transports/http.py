@@ -33,8 +33,9 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.protocol.sse import BOM, Cursor
 from mcp_host.protocol.sse import Event as ServerEvent
+from mcp_host.transports._client import Borrowed, Client, own_client
 from mcp_host.transports._headers import ALWAYS, EVENT_STREAM, JSON, POSTED, SESSION_ID, checked
-from mcp_host.transports._origin import Origin, own_client, parse, shown
+from mcp_host.transports._origin import Origin, parse, shown
 from mcp_host.transports._refusals import forgets_session, names_lost_session, refusal
 from mcp_host.transports._reply import Reply
 from mcp_host.transports._session import LegacySession, valid_session_id
@@ -93,9 +94,9 @@ class StreamableHttp:
         """Open a channel. Nothing is sent until the first request is."""
         async with self._borrowed_or_own(limits) as client, create_task_group() as drains:
             drain = Drain(drains)
-            origin = Origin(client, parse(self.url), drain, own=client is not self.client)
+            origin = Origin(client, parse(self.url), drain)
             headers = {**(self.headers or {}), **ALWAYS}
-            channel = HttpChannel(origin, headers, limits.max_message, continuous=client is not self.client)
+            channel = HttpChannel(origin, headers, limits.max_message, continuous=self.client is None)
             try:
                 yield channel
             finally:
@@ -105,10 +106,13 @@ class StreamableHttp:
                 drains.cancel_scope.cancel()
 
     @asynccontextmanager
-    async def _borrowed_or_own(self, limits: Limits) -> AsyncIterator[httpx.AsyncClient]:
+    async def _borrowed_or_own(self, limits: Limits) -> AsyncIterator[Client]:
         """The client to use. Only one of our own is closed."""
         if self.client is not None:
-            yield self.client
+            # How long a call may take is for its caller to say, not for the HTTP library.
+            given = self.client.timeout
+            patient = httpx.Timeout(None, connect=given.connect, write=given.write, pool=given.pool)
+            yield Borrowed(self.client, patient)
             return
         client = own_client(parse(self.url), limits)
         try:

@@ -1,0 +1,157 @@
+"""What sends a request: our own pool where that is equivalent, httpx for all else."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from functools import cache
+from typing import Protocol
+from urllib.request import getproxies
+
+import httpx
+
+from mcp_host.limits import Limits
+from mcp_host.transports.pool import KEEPALIVE, MAX_IDLE, Place, Pool, written
+from mcp_host.version import __version__
+
+USER_AGENT = f"mcp-host/{__version__}"
+PORTS = {"http": 80, "https": 443}
+
+
+class Client(Protocol):
+    """Sends requests, and is closed in the end."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    async def send(
+        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None
+    ) -> httpx.Response:
+        """The response as soon as its head is there; no redirect is followed.
+
+        Raises:
+            httpx.HTTPError: As httpx documents.
+        """
+
+    async def aclose(self) -> None: ...
+
+
+class Borrowed:
+    """A client of httpx's, used as it is: its hooks, its authentication, its cookies."""
+
+    def __init__(self, client: httpx.AsyncClient, timeout: httpx.Timeout) -> None:
+        self._client = client
+        self._timeout = timeout
+
+    @property
+    def is_closed(self) -> bool:
+        return self._client.is_closed
+
+    async def send(
+        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None
+    ) -> httpx.Response:
+        request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
+        return await self._client.send(request, stream=True, follow_redirects=False)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+
+class Direct:
+    """Our own pool, without httpx's client around it, which costs more than the request itself.
+
+    It speaks to one origin. Of what httpx's client does, it does what a server could
+    tell: the user and password of the URL, and cookies, as long as it lives, because
+    load balancers pin a session to a machine by them.
+    """
+
+    def __init__(self, url: httpx.URL, limits: Limits) -> None:
+        self._pool = Pool(trusting)
+        host = url.raw_host.decode("ascii")
+        self._place = Place(url.scheme, host, url.port or PORTS[url.scheme], host)
+        self._timeouts = {"connect": limits.connect_timeout, "write": limits.stall_timeout}
+        self._cookies: httpx.Cookies | None = None
+        self._defaults = {"host": url.netloc.decode("ascii"), "user-agent": USER_AGENT}
+        self._forced = _credentials(url)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._pool.closed
+
+    async def send(
+        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None
+    ) -> httpx.Response:
+        head = written(method.encode(), url.raw_path, self._headers(method, url, headers, content))
+        response = await self._pool.exchange(self._place, head, content or b"", self._timeouts)
+        if "set-cookie" in response.headers:
+            self._cookies = self._cookies or httpx.Cookies()
+            response.request = httpx.Request(method, url)
+            self._cookies.extract_cookies(response)
+        return response
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+    def _headers(
+        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None
+    ) -> list[tuple[bytes, bytes]]:
+        if self._cookies is not None or self._forced:
+            headers = self._dressed(method, url, headers)
+        given = {name.lower() for name in headers}
+        raw = [(name.encode(), value.encode()) for name, value in self._defaults.items() if name not in given]
+        raw.extend((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items())
+        if content is not None:
+            raw.append((b"content-length", b"%d" % len(content)))
+        return raw
+
+    def _dressed(self, method: str, url: httpx.URL, headers: Mapping[str, str]) -> Mapping[str, str]:
+        request = httpx.Request(method, url, headers=headers)
+        request.headers.update(self._forced)
+        if self._cookies is not None:
+            self._cookies.set_cookie_header(request)
+        return request.headers
+
+
+def own_client(url: httpx.URL, limits: Limits) -> Client:
+    """The client to use where the caller gave none. Proxies and SSL_CERT_FILE of the environment apply."""
+    if not proxied(url):
+        return Direct(url, limits)
+    timeout = httpx.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
+    # Streams stay open for hours: a bound on connections would be a deadlock in waiting.
+    bounds = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEPALIVE)
+    return Borrowed(httpx.AsyncClient(verify=_tls(url), timeout=timeout, limits=bounds), timeout)
+
+
+def proxied(url: httpx.URL) -> bool:
+    """Whether the environment may have a proxy for *url*. How far a pattern in NO_PROXY reaches is httpx's to say."""
+    proxies = getproxies()
+    if not (proxies.get(url.scheme) or proxies.get("all")):
+        return False
+    excepted = {host.strip() for host in proxies.get("no", "").split(",")}
+    return "*" not in excepted and url.host not in excepted
+
+
+def _tls(url: httpx.URL) -> ssl.SSLContext:
+    secure = url.scheme == "https" or any(proxy.startswith("https:") for proxy in getproxies().values())
+    return trusting() if secure else _unused()
+
+
+@cache
+def trusting() -> ssl.SSLContext:
+    """One for the process: reading the certificates takes 12 ms or more."""
+    context = httpx.create_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])  # as httpx does: nobody need guess
+    return context
+
+
+@cache
+def _unused() -> ssl.SSLContext:
+    """For http:// alone; should it ever be used, it trusts nobody."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _credentials(url: httpx.URL) -> dict[str, str]:
+    if not (url.username or url.password):
+        return {}
+    request = next(httpx.BasicAuth(url.username, url.password).auth_flow(httpx.Request("GET", url)))
+    return {"Authorization": request.headers["Authorization"]}

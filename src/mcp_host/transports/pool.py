@@ -1,0 +1,229 @@
+"""Connections to HTTP servers: one for each request in flight, the idle ones kept for the next."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from time import monotonic
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import h11
+import httpx
+from anyio.lowlevel import checkpoint
+
+from mcp_host.transports._connection import Body, Connection, Request, Timeouts, connect
+
+KEEPALIVE = 4.0  # seconds; uvicorn and Node close idle connections after 5, and a race with that loses requests
+MAX_IDLE = 100  # kept-alive connections: more than are in flight at once in most hosts
+
+_PORTS = {"http": 80, "https": 443}
+_REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})  # RFC 9110, section 9.2.2
+_BROKE_OFF = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+
+
+class Place(NamedTuple):
+    """Where a connection leads."""
+
+    scheme: str
+    host: str
+    port: int
+    name: str
+    """What a certificate has to be for."""
+
+
+class Pool(httpx.AsyncBaseTransport):
+    """A transport for httpx that costs a fraction of httpx's own, and does without proxies and HTTP/2.
+
+    There is no bound on the requests in flight: streams stay open for hours, and
+    one more never waits for them. *tls* gives the context for https, when it is needed.
+    """
+
+    def __init__(
+        self, tls: Callable[[], ssl.SSLContext], *, max_idle: int = MAX_IDLE, keepalive: float = KEEPALIVE
+    ) -> None:
+        self.closed = False
+        self._tls = tls
+        self._max_idle = max_idle
+        self._keepalive = keepalive
+        self._idle: list[tuple[Place, Connection]] = []
+        self._busy: set[Connection] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self.aclose()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send *request* and return its response, whose body has yet to be read and closed.
+
+        Raises:
+            httpx.TransportError: As httpx's own transport would.
+        """
+        url = request.url
+        if url.scheme not in _PORTS:
+            raise httpx.UnsupportedProtocol(f"{url.scheme or 'no scheme'} is neither http nor https")
+        host = url.raw_host.decode("ascii")
+        name = request.extensions.get("sni_hostname") or host
+        place = Place(url.scheme, host, url.port or _PORTS[url.scheme], name)
+        head = written(request.method.encode("ascii"), url.raw_path, request.headers.raw)
+        return await self.exchange(place, head, _body(request), request.extensions.get("timeout", {}))
+
+    async def exchange(self, place: Place, request: Request, body: Body, timeouts: Timeouts) -> httpx.Response:
+        """The same, one layer below httpx."""
+        connection = await self._take(place, timeouts)
+        used = connection.expires > 0
+        while True:
+            try:
+                head = await connection.ask(request, body, timeouts)
+                break
+            except BaseException as exc:
+                await self._drop(connection)
+                # The connection may have been closed before the request came: then, as a fresh one, it
+                # would have answered. Nobody can tell, so only what does no harm twice is sent twice.
+                unheard = used and not connection.heard and isinstance(exc, _BROKE_OFF)
+                if not unheard or request.method not in _REPEATABLE or not isinstance(body, bytes):
+                    raise
+            connection, used = await self._open(place, timeouts), False
+        stream = Stream(self, place, connection, timeouts.get("read"))
+        await stream.settle()
+        extensions = {"http_version": b"HTTP/" + head.http_version, "reason_phrase": head.reason}
+        return httpx.Response(head.status_code, headers=head.headers.raw_items(), stream=stream, extensions=extensions)
+
+    async def aclose(self) -> None:
+        """Close every connection, those in use too."""
+        self.closed = True
+        idle = [connection for _, connection in self._idle]
+        self._idle.clear()
+        for connection in (*idle, *self._busy):
+            await connection.close()
+
+    async def _take(self, place: Place, timeouts: Timeouts) -> Connection:
+        """The idle connection that was used last, if it is still good; or else a new one."""
+        while (connection := self._kept(place)) is not None:
+            if connection.expires > monotonic() and not connection.stale:
+                return connection
+            await self._drop(connection)
+        return await self._open(place, timeouts)
+
+    def _kept(self, place: Place) -> Connection | None:
+        for index in range(len(self._idle) - 1, -1, -1):
+            if self._idle[index][0] == place:
+                _, connection = self._idle.pop(index)
+                self._busy.add(connection)
+                return connection
+        return None
+
+    async def _open(self, place: Place, timeouts: Timeouts) -> Connection:
+        if self.closed:
+            raise RuntimeError("the pool is closed")
+        tls = self._tls() if place.scheme == "https" else None
+        connection = await connect(place.host, place.port, tls, place.name, timeouts.get("connect"))
+        self._busy.add(connection)
+        return connection
+
+    async def release(self, place: Place, connection: Connection) -> None:
+        """Keep a connection whose response has been read, or close it."""
+        if self.closed or not connection.reusable or len(self._idle) >= self._max_idle:
+            await self._drop(connection)
+            return
+        self._busy.discard(connection)
+        connection.renew()
+        now = monotonic()
+        connection.expires = now + self._keepalive
+        self._idle.append((place, connection))
+        while self._idle[0][1].expires < now:  # in the order in which they were let go
+            await self._drop(self._idle.pop(0)[1])
+
+    async def _drop(self, connection: Connection) -> None:
+        self._busy.discard(connection)
+        await connection.close()
+
+
+class Stream(httpx.AsyncByteStream):
+    """The body of one response. Its connection is let go the moment that its end has arrived, read or not."""
+
+    def __init__(self, pool: Pool, place: Place, connection: Connection, timeout: float | None) -> None:
+        self._pool = pool
+        self._place = place
+        self._connection: Connection | None = connection
+        self._timeout = timeout
+        self._pieces: list[bytes | bytearray] = []
+        self._more: bool = False
+        self._fault: httpx.TransportError | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to arrive."""
+        return self._connection is None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._pieces:
+            if self._connection is None:
+                raise StopAsyncIteration
+            await self._advance(self._connection)
+        piece = b"".join(self._pieces)
+        self._pieces.clear()
+        return piece
+
+    async def aclose(self) -> None:
+        """Be done with the body; if it has not ended, with the connection."""
+        self._pieces.clear()
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            await self._pool._drop(connection)
+
+    async def settle(self) -> None:
+        """Take over what has arrived already."""
+        connection = self._connection
+        assert connection is not None
+        try:
+            ended = connection.parse(self._pieces)
+        except httpx.TransportError as exc:
+            self._fault, ended = exc, False  # what came before it is good
+        self._more = ended is None
+        if ended:
+            self._connection = None
+            await self._pool.release(self._place, connection)
+
+    async def _advance(self, connection: Connection) -> None:
+        try:
+            if self._fault is not None:
+                raise self._fault
+            if self._more:
+                await checkpoint()
+            else:
+                await connection.read(self._timeout)
+            await self.settle()
+        except BaseException:
+            await self.aclose()
+            raise
+
+
+def _body(request: httpx.Request) -> Body:
+    try:
+        return request.content
+    except httpx.RequestNotRead:
+        assert isinstance(request.stream, httpx.AsyncByteStream)  # what every AsyncClient makes sure of
+        return request.stream
+
+
+def written(method: bytes, target: bytes, headers: list[tuple[bytes, bytes]]) -> Request:
+    """The head of a request.
+
+    Raises:
+        httpx.LocalProtocolError: It cannot be sent: a line end in a header would begin another.
+    """
+    try:
+        return h11.Request(method=method, target=target, headers=headers)
+    except h11.LocalProtocolError as exc:
+        raise httpx.LocalProtocolError(str(exc)) from exc
