@@ -233,6 +233,10 @@ class UncheckableSchema(ProtocolError):
     """
 
 
+class TooManySteps(UncheckableSchema):
+    """A check took more steps than it was given. It stays inside the package."""
+
+
 class UnsupportedPattern(UncheckableSchema):
     """A regular expression with look-around or back references, which no engine searches for in linear time.
 

@@ -208,7 +208,7 @@ def test_a_tool_is_said_to_be_left_out_once_and_again_when_that_is_news_again() 
     assert all("'query' is left out" in warning for warning in warnings)
 
 
-def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_tool_comes_back() -> None:
+async def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_tool_comes_back() -> None:
     warnings: list[str] = []
     toolbox = Toolbox(warnings.append)
     strong = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}}
@@ -216,7 +216,7 @@ def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_tool_co
     result = CallToolResult.from_wire({"content": [], "structuredContent": {"a": "Abc"}})
     for listing in ([listed], [listed], [], [listed]):
         toolbox.replace(listing, mirrored=False)
-        assert toolbox.check_result("query", result) is None
+        assert await toolbox.check_result("query", result) is None
 
     assert len(warnings) == 2
     assert all("'query' pass unchecked" in warning for warning in warnings)

@@ -16,6 +16,7 @@ from mcp_host.protocol.jsonrpc import (
     Notification,
     Request,
     Success,
+    crowded,
     decode,
     encode,
     failed,
@@ -125,8 +126,10 @@ def test_what_is_no_message_says_why_and_whose_answer_it_was(body: object, malfo
         b'{"jsonrpc": "2.0", "id": 5, "result": ' + b"[" * 100_000,
         b'{"id":5,"jsonrpc":"2.0","result":{"n":NaN}}',
         b'{"jsonrpc":"2.0","id":5,"result":{"n":' + b"9" * 20_000 + b"}}",
+        b'{"jsonrpc":"2.0","id":5,"result":{"n":"\\ud800"}}',
+        b'{"jsonrpc":"2.0","id":5,"result":{"n":["\\ud800",' + b"[" * 300 + b"]" * 300 + b"]}}",
     ],
-    ids=["bad-utf8", "bad-utf8-id-last", "deep", "nan", "huge-integer"],
+    ids=["bad-utf8", "bad-utf8-id-last", "deep", "nan", "huge-integer", "half-a-pair", "half-a-pair-and-deep"],
 )
 def test_an_unreadable_answer_still_names_its_request(raw: bytes) -> None:
     (message,) = decode(raw)
@@ -150,6 +153,23 @@ def test_only_an_id_in_plain_sight_is_recovered(raw: bytes, id: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("raw", "id", "method"),
+    [
+        (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"n":NaN}}', 5, "ping"),
+        (b'{"method":"ping","params":{"n":NaN},"jsonrpc":"2.0","id":5}', 5, "ping"),
+        (b'{"jsonrpc": "2.0", "method": "note", "params": {"n": NaN}}', None, "note"),
+        (b'{"jsonrpc":"2.0","id":5,"result":{"method":"m","n":NaN}}', 5, None),
+    ],
+    ids=["request", "request-id-last", "notification", "answer"],
+)
+def test_an_unreadable_request_is_not_taken_for_an_answer(raw: bytes, id: object, method: object) -> None:
+    (message,) = decode(raw)
+
+    assert isinstance(message, Malformed)
+    assert (message.id, message.method) == (id, method)
+
+
+@pytest.mark.parametrize(
     "value",
     [float("nan"), float("inf"), object(), "\ud800"],
     ids=["nan", "inf", "object", "surrogate"],
@@ -161,6 +181,37 @@ def test_what_json_cannot_say_is_the_callers_error(value: object) -> None:
 
 def test_the_word_nan_in_a_text_is_no_number() -> None:
     assert b'"NaN and Infinity"' in encode(Notification("m", {"a": "NaN and Infinity"}))
+
+
+def marks(value: object) -> int:
+    """How many opening brackets, colons and commas it takes to write a value."""
+    match value:
+        case list():
+            return 1 + max(len(value) - 1, 0) + sum(map(marks, value))
+        case dict():
+            return 1 + len(value) + max(len(value) - 1, 0) + sum(map(marks, value.values()))
+    return 0
+
+
+@given(json_values, st.booleans())
+def test_marks_are_counted_outside_of_strings_only(value: object, ascii: bool) -> None:
+    raw = json.dumps(value, ensure_ascii=ascii).encode(errors="replace")
+
+    assert not crowded(raw, marks(value))
+    assert crowded(raw, marks(value) - 1)
+
+
+def test_a_crowded_message_fails_its_request_and_is_not_parsed() -> None:
+    (message,) = decode(b'{"jsonrpc":"2.0","id":1,"result":{"a":[' + b"[]," * 1_000_000 + b"[]]}}")
+
+    assert isinstance(message, Malformed)
+    assert (message.id, message.oversize) == (1, True)
+
+
+def test_a_text_of_commas_is_no_crowd() -> None:
+    answer = Success(1, {"a": '[,{"\\' * 1_000_000})
+
+    assert list(decode(encode(answer))) == [answer]
 
 
 def test_a_failed_request_learns_whether_its_answer_was_broken_or_too_large() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+STEPS = 20_000  # for a check of what a user filled in: a tenth of a second, and some hundred fields
 HOST = re.compile(r"[a-z0-9._:-]+")  # a name or an address, and no %-escapes that only a browser would read
 
 
@@ -93,7 +94,7 @@ class FormRequest(_ElicitationRequest):
             logger.warning("an answer for %s goes out unchecked: %s", excerpt(self.server), exc)
 
     def _check_content(self, content: Mapping[str, object]) -> None:
-        problem = self._schema.mismatch(content)
+        problem = self._schema.mismatch(content, steps=STEPS)
         if problem is not None:
             raise ValueError(f"not what the server asked for: {problem}")
 

@@ -17,7 +17,9 @@ from mcp_host.types import Implementation
 
 logger = logging.getLogger(__name__)
 
-MAX_WARNINGS = 100  # kept for the application; the log has them all
+MAX_WARNINGS = (
+    100  # kept for the application, and logged; of what comes after it, the log has the first, second, fourth…
+)
 DEFAULT_LOG_LEVEL = "info"  # for who listens and has named none: since 2026-07-28 a server is silent unless it is asked
 
 
@@ -75,6 +77,10 @@ class Registration:
 
     def warn(self, text: str) -> None:
         """Something the application should know, though nothing failed."""
-        logger.warning("%s", text)
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(text)
+            logger.warning("%s", text)
+            return
+        self.counters["further warnings"] += 1
+        if (count := self.counters["further warnings"]) & (count - 1) == 0:  # a server must not fill a disk
+            logger.warning("%s (warning %d)", text, MAX_WARNINGS + count)

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
+from anyio.lowlevel import checkpoint
+
 from mcp_host.client.call import Call
 from mcp_host.client.connection import Connection
 from mcp_host.client.exchange import OnReport, Patience
@@ -31,6 +33,8 @@ from mcp_host.types.base import Model
 
 OnProgress: TypeAlias = Callable[[ProgressNotificationParams], Awaitable[None]]
 ModelT = TypeVar("ModelT", bound=Model)
+
+AT_A_TIME = 256  # items of a list that are read before others have their turn
 
 
 class Requests(ABC):
@@ -304,7 +308,7 @@ class Requests(ABC):
                     raise
                 connection.forget(method)
                 return await self._list(method, key, model, patience, again=False)
-            items += _items(method, key, model, page, self._warn)
+            items += await _items(method, key, model, page, self._warn)
             kept = kept or bool(page.get("ttlMs"))  # so this page may be one from the cache
             cursor = page.get("nextCursor")
             if cursor is None:
@@ -318,13 +322,15 @@ class Requests(ABC):
         return items
 
 
-def _items(method: str, key: str, model: type[ModelT], page: Params, warn: Callable[[str], None]) -> list[ModelT]:
+async def _items(method: str, key: str, model: type[ModelT], page: Params, warn: Callable[[str], None]) -> list[ModelT]:
     """The items of one page. One that is malformed is left out, and does not hide the others."""
     wire = page.get(key)
     if not isinstance(wire, list):
         raise ProtocolError(f"the result of {method} has no list {key!r}")
     items: list[ModelT] = []
     for position, item in enumerate(wire):
+        if position % AT_A_TIME == AT_A_TIME - 1:
+            await checkpoint()  # a page may have a hundred thousand
         try:
             items.append(model.from_wire(item))
         except ProtocolError as exc:

@@ -6,15 +6,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from anyio import CapacityLimiter, to_thread
 from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.client.call import Call
-from mcp_host.errors import CallerError, InvalidToolOutput, UncheckableSchema, UnsupportedPattern, quoted
+from mcp_host.errors import (
+    CallerError,
+    InvalidToolOutput,
+    TooManySteps,
+    UncheckableSchema,
+    UnsupportedPattern,
+    quoted,
+)
 from mcp_host.protocol.headers import ANNOTATION, ParameterHeader, parameter_headers
 from mcp_host.types import CallToolResult, Tool
 
 if TYPE_CHECKING:
     from mcp_host.protocol.schemas import Schema
+
+MOMENT = 2_000  # steps of a check that are made on the event loop: about 20 milliseconds
 
 Headers: TypeAlias = tuple[ParameterHeader, ...]
 
@@ -29,6 +39,7 @@ class Toolbox:
         self._left_out: frozenset[str] = frozenset()
         self._schemas: dict[str, Schema] = {}
         self._unchecked: set[str] = set()
+        self._lane: CapacityLimiter
 
     def replace(self, tools: Iterable[Tool], *, mirrored: bool) -> list[Tool]:
         """Remember a whole new listing. Of two tools with one name the first counts.
@@ -50,6 +61,7 @@ class Toolbox:
         self._headers = {tool.name: headers for tool, headers in reversed(listed)}
         self._schemas = {}
         self._unchecked &= self._tools.keys()
+        self._lane = CapacityLimiter(1)  # here, for each connection begins with this, in an event loop of its own
         return [tool for tool, _ in listed]
 
     def annotated(self, call: Call, *, mirror: bool) -> Call:
@@ -82,7 +94,7 @@ class Toolbox:
         if tool is not None and tool.execution is not None and tool.execution.task_support == "required":
             raise CallerError(f"the tool {name!r} runs only as a task, which this client does not offer")
 
-    def check_result(self, name: str, result: CallToolResult) -> InvalidToolOutput | None:
+    async def check_result(self, name: str, result: CallToolResult) -> InvalidToolOutput | None:
         """The error for a result that contradicts the tool's outputSchema, if it does.
 
         "Clients SHOULD validate structured results against this schema" (2025-06-18,
@@ -94,14 +106,14 @@ class Toolbox:
         if "structured_content" not in result.model_fields_set:
             problem: str | None = "it has no structuredContent, though its outputSchema promises some"
         else:
-            problem = self._problem(name, self._schema(name, tool.output_schema), result.structured_content)
+            problem = await self._problem(name, self._schema(name, tool.output_schema), result.structured_content)
         if problem is None:
             return None
         return InvalidToolOutput(f"the result of {name!r} is not as listed: {problem}", result)
 
-    def _problem(self, name: str, schema: Schema, value: object) -> str | None:
+    async def _problem(self, name: str, schema: Schema, value: object) -> str | None:
         try:
-            return schema.mismatch(value)
+            return await self._mismatch(schema, value)
         except UnsupportedPattern as exc:  # our engine's limit, and not the server's fault
             if name not in self._unchecked:
                 self._unchecked.add(name)
@@ -109,6 +121,16 @@ class Toolbox:
             return None
         except UncheckableSchema as exc:
             return f"its schema cannot be checked: {exc}"
+
+    async def _mismatch(self, schema: Schema, value: object) -> str | None:
+        """As `Schema.mismatch`, but what takes more than a moment holds up nobody else.
+
+        It goes on in a thread: one at a time for a server, since each slows the event loop a little.
+        """
+        try:
+            return schema.mismatch(value, steps=MOMENT)
+        except TooManySteps:
+            return await to_thread.run_sync(schema.mismatch, value, abandon_on_cancel=True, limiter=self._lane)
 
     def _schema(self, name: str, written: dict[str, object]) -> Schema:
         from mcp_host.protocol.schemas import compile_schema  # a tenth of a second, which few clients ever need

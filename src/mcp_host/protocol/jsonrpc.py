@@ -18,6 +18,8 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
+MAX_MARKS = 2**20  # in one message; see `crowded`
+
 Id: TypeAlias = int | str
 Params: TypeAlias = dict[str, Any]  # JSON, before anyone has looked at it
 
@@ -73,11 +75,15 @@ def decode(raw: bytes) -> Sequence[Incoming]:
     """Read what one line, body or event carries: one message, or the members of a batch.
 
     Never raises: what cannot be read is `Malformed`, and its neighbours are still delivered.
+    Keys are exact, "Id" is not "id"; of a key that stands twice the last one counts.
     """
+    if len(raw) > MAX_MARKS and crowded(raw, MAX_MARKS):
+        reason = f"a message of {len(raw):,} bytes with more than {MAX_MARKS:,} brackets, colons and commas"
+        return (unreadable(reason, raw, raw, oversize=True),)
     try:
         body = _parse(raw)
     except ValueError as exc:
-        return (Malformed(f"not JSON ({exc}): {_shown(raw)}", recover_id(raw, raw[-ID_WINDOW:])),)
+        return (unreadable(f"not JSON ({exc}): {_shown(raw)}", raw, raw),)
     if isinstance(body, list):
         # Revision 2025-03-26: implementations "MUST support receiving JSON-RPC batches".
         return [_read(member) for member in body] or (Malformed("an empty batch"),)
@@ -111,14 +117,22 @@ def encode(message: Message) -> bytes:
 
 def oversize(head: bytes, tail: bytes, size: int, limit: int) -> Malformed:
     """What stands for a message that is too large to be read, of which only the two ends are known."""
-    return Malformed(
-        f"a message of {size:,} bytes, more than Limits.max_message ({limit:,})", recover_id(head, tail), oversize=True
+    return unreadable(
+        f"a message of {size:,} bytes, more than Limits.max_message ({limit:,})", head, tail, oversize=True
     )
+
+
+def unreadable(reason: str, head: bytes, tail: bytes, *, oversize: bool = False) -> Malformed:
+    """What stands for a message that cannot be read, as far as its two ends tell whose it is."""
+    call = _METHOD_FIRST.match(head[:ID_WINDOW])
+    method = call[1].decode(errors="replace") if call else None
+    return Malformed(reason, recover_id(head, tail), method, oversize)
 
 
 ID_WINDOW = 256  # a serializer writes the id among the first two members, or last
 _ID = rb'"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{1,128})")'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*[,}]")
+_METHOD_FIRST = re.compile(rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*[^,{}\[\]]+,\s*){0,2}"method"\s*:\s*"([^"\\]{1,128})"')
 _ID_LAST = re.compile(rb"[}\]\"\w]\s*,\s*" + _ID + rb"\s*\}\s*\Z")
 
 
@@ -131,6 +145,27 @@ def recover_id(head: bytes, tail: bytes) -> Id | None:
     return int(number) if number else str(text, errors="replace")
 
 
+_NO_MARKS = bytes(set(range(256)) - set(b"[{:,"))
+_NO_MARKS_OR_QUOTES = _NO_MARKS.replace(b'"', b"")
+
+
+def crowded(raw: bytes, most: int) -> bool:
+    """Whether JSON has more than *most* opening brackets, colons and commas outside of its strings.
+
+    Of these everything else stands still while they are parsed: 16 MiB of "[[],[],[]…" take
+    seconds, and a gigabyte. Texts of any size cost next to nothing, whatever stands in them.
+    """
+    if len(raw.translate(None, _NO_MARKS)) <= most:
+        return False
+    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_MARKS_OR_QUOTES)
+    if plain.count(b'"') > 2 * most + 2:  # more strings than there may be members and items
+        return True
+    return sum(map(len, plain.split(b'"')[::2])) > most  # every other piece is outside of strings
+
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
 def _parse(raw: bytes) -> Any:
     try:
         return from_json(raw, allow_inf_nan=False)
@@ -138,9 +173,12 @@ def _parse(raw: bytes) -> Any:
         if "recursion limit" not in str(exc):
             raise
     try:  # that reader stops at 200 levels, which one schema in a long list may reach; Python's own goes further
-        return json.loads(raw, parse_constant=_refuse)
+        body = json.loads(raw, parse_constant=_refuse)
+        if _SURROGATE.search(raw):
+            json.dumps(body, ensure_ascii=False).encode()  # raises for one without its other half, as that reader does
     except RecursionError:
         raise ValueError("it nests too deeply") from None
+    return body
 
 
 def _refuse(constant: str) -> NoReturn:

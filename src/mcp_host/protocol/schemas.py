@@ -8,20 +8,18 @@ A schema comes from whoever wrote the server, and some are traps: references to 
 and nothing is timed: the same schema and value give the same verdict on every machine. Each keyword and
 each subschema that is applied costs a step, plus its share of the arrays and objects that it may walk
 through; `_OWN` replaces the keywords whose cost in the library is out of proportion. What cannot be
-bounded is refused, and said (`UncheckableSchema`).
+bounded is refused, and said (`UncheckableSchema`). Seconds are too long for an event loop all the same:
+there a check is given a few steps, and if they do not suffice it is made again in a thread.
 
 Importing this module imports `jsonschema`, which takes a tenth of a second: import it when there is a value.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
@@ -30,8 +28,8 @@ from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  
 from referencing import Registry, Specification
 from referencing.jsonschema import specification_with
 
-from mcp_host.errors import UncheckableSchema, excerpt, quoted
-from mcp_host.protocol.patterns import MAX_WEIGHT, Pattern
+from mcp_host.errors import TooManySteps, UncheckableSchema, excerpt, quoted
+from mcp_host.protocol.steps import LETTERS_PER_STEP, RUN, TOO_DEEP, Memory, counted
 
 MAX_STEPS = 500_000  # of one check: two to four seconds; 10,000 records of 20 members take 460,000
 MAX_DEPTH = 200  # keywords within keywords that are being applied: three frames of Python's stack each
@@ -45,13 +43,9 @@ REFERENCE = 5  # steps that looking one up costs
 ERROR = 3
 ENTRIES_PER_STEP = 16  # of an array or an object that a keyword walks through
 BITS_PER_STEP = 64  # of numbers that are divided
-LETTERS_PER_STEP = 100  # of a text that is written
-MOVES_PER_STEP = 400  # of a pattern's automaton; see `Pattern.weight`
 
 DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
-TOO_DEEP = "it nests too deeply"
 
-T = TypeVar("T")
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
 
@@ -79,77 +73,39 @@ def _copied(value: object) -> Any:
     if isinstance(value, str):
         return _Text(value)
     if isinstance(value, Mapping):
+        RUN.get().copy(len(value))
         return _Object({str(name): _copied(member) for name, member in value.items()})
     if isinstance(value, list | tuple):
+        RUN.get().copy(len(value))
         return _Array([_copied(item) for item in value])
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
 
 
-@dataclass(slots=True)
-class _Run:
-    """What is being counted, and what one schema remembers from check to check."""
-
-    patterns: dict[str, Pattern]
-    choices: dict[int, frozenset[str]]  # by the id of the list in the schema
-    steps_left: int = field(default_factory=lambda: MAX_STEPS)
-    depth: int = 0
-
-    def spend(self, steps: int) -> None:
-        self.steps_left -= steps
-        if self.steps_left < 0:
-            raise UncheckableSchema(f"it takes more than {MAX_STEPS} steps")
-
-    def pattern(self, source: str) -> Pattern:
-        if source not in self.patterns:
-            self.patterns[source] = Pattern(source)
-            if sum(pattern.weight for pattern in self.patterns.values()) > MAX_WEIGHT:
-                raise UncheckableSchema("its patterns are too large together")
-        return self.patterns[source]
-
-    def found(self, source: str, text: str) -> bool:
-        pattern = self.pattern(source)
-        self.spend(1 + len(text) * pattern.weight // MOVES_PER_STEP)
-        return pattern.found_in(text)
-
-    def canonical(self, value: object) -> str:
-        """A text that two values share exactly when JSON Schema calls them equal."""
-        text = _WRITER.encode(value)
-        self.spend(1 + len(text) // LETTERS_PER_STEP)
-        return text
-
-
-_RUN: ContextVar[_Run] = ContextVar("_RUN")
-_WRITER = json.JSONEncoder(sort_keys=True)
-
-
 class Schema:
-    """A schema to check values against. Made by `compile_schema`."""
+    """A schema to check values against, in any number of threads. Made by `compile_schema`."""
 
     def __init__(self, written: Mapping[str, object]) -> None:
         self._written = written
-        self._validator: Any = None
+        self._prepared: tuple[Any, Memory] | None = None
         self._refused: UncheckableSchema | None = None
-        self._patterns: dict[str, Pattern] = {}
-        self._choices: dict[int, frozenset[str]] = {}
 
-    def mismatch(self, value: object) -> str | None:
+    def mismatch(self, value: object, *, steps: int | None = None) -> str | None:
         """Why decoded JSON does not conform: one sentence with the path (`$.items[3].id: …`), at most
         500 characters, with the value cut short. None when it conforms.
 
+        *steps* bounds the work; `MAX_STEPS` take seconds, and a thousand take some milliseconds.
+
         Raises:
             UncheckableSchema: Nobody knows, because of the schema, with the reason.
+            TooManySteps: Nor does anybody know here, and with more steps somebody might.
         """
         if self._refused is not None:
             raise self._refused.with_traceback(None)
-        if self._validator is None:
-            try:
-                self._validator = self._counted(lambda: _prepare(self._written))
-            except UncheckableSchema as exc:
-                self._refused = exc
-                raise
-        return self._counted(lambda: _first_problem(self._validator, _copied(value)))
+        steps = MAX_STEPS if steps is None else steps
+        validator, memory = self._prepared or self._prepare(steps)
+        return counted(lambda: _first_problem(validator, _copied(value)), memory, steps)
 
     def problem(self, value: object) -> str | None:
         """As `mismatch()`, with the reason why the schema cannot be checked as one more problem."""
@@ -158,18 +114,15 @@ class Schema:
         except UncheckableSchema as exc:
             return f"its schema cannot be checked: {exc}"
 
-    def _counted(self, work: Callable[[], T]) -> T:
-        token = _RUN.set(_Run(self._patterns, self._choices))
+    def _prepare(self, steps: int) -> tuple[Any, Memory]:
+        memory = Memory()
         try:
-            return work()
-        except UncheckableSchema:
+            self._prepared = counted(lambda: _prepare(self._written), memory, steps), memory
+        except UncheckableSchema as exc:
+            if steps >= MAX_STEPS or not isinstance(exc, TooManySteps):
+                self._refused = exc
             raise
-        except RecursionError:
-            raise UncheckableSchema(TOO_DEEP) from None
-        except Exception as exc:  # three libraries, fed by a stranger: addresses that are none, numbers too large
-            raise UncheckableSchema(f"{type(exc).__name__}: {excerpt(str(exc))}") from exc
-        finally:
-            _RUN.reset(token)
+        return self._prepared
 
 
 def compile_schema(schema: Mapping[str, object]) -> Schema:
@@ -242,7 +195,7 @@ class _Survey:
         todo = [schema]
         while todo:
             part = todo.pop()
-            _RUN.get().spend(1)
+            RUN.get().spend(1)
             if isinstance(part, dict) and id(part) not in self._seen:
                 self._seen.add(id(part))
                 self._note(part)
@@ -256,7 +209,7 @@ class _Survey:
         if "$dynamicRef" in schema or "$recursiveRef" in schema:  # each is looked up along the whole way to it
             raise UncheckableSchema("it refers dynamically, which only the official metaschemas may")
         for source in [*schema.get("patternProperties", ()), *([schema["pattern"]] if "pattern" in schema else ())]:
-            _RUN.get().pattern(source)
+            RUN.get().pattern(source)
         self._words.update(schema)
         if {"unevaluatedProperties", "patternProperties"} <= self._words:  # there the library runs `re`
             raise UncheckableSchema("it has both unevaluatedProperties and patternProperties")
@@ -272,7 +225,7 @@ class _Survey:
             if not isinstance(schema, dict) or id(schema) in done:
                 continue
             done.add(id(schema))
-            _RUN.get().spend(REFERENCE)
+            RUN.get().spend(REFERENCE)
             for part in self.specification.subresources_of(schema):
                 todo.append((part, resolver.in_subresource(self.specification.create_resource(part))))
             if "$ref" in schema and schema["$ref"].rstrip("#") != self.dialect:
@@ -296,13 +249,13 @@ def _checking(dialect: str) -> Any:
 
 def _evolve(validator: Any, *, schema: Any, _resolver: Any = None) -> Any:
     """Apply a subschema: as the library's own, but a `$schema` in it does not bring in a class that does not count."""
-    _RUN.get().spend(1)
+    RUN.get().spend(1)
     return type(validator)(schema, registry=_known(), _resolver=_resolver or validator._resolver)
 
 
 def _bounded(name: str, keyword: Keyword) -> Keyword:
     def bounded(validator: Any, demand: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
-        run = _RUN.get()
+        run = RUN.get()
         entries = _entries(value) + (0 if name in _OWN else _entries(demand))
         if name in ("dependentRequired", "dependencies"):
             entries += sum(map(_entries, demand.values()))
@@ -327,21 +280,21 @@ def _entries(value: object) -> int:
 
 
 def _pattern(validator: Any, source: str, value: object, schema: Any) -> Iterator[ValidationError]:
-    if isinstance(value, str) and not _RUN.get().found(source, value):
+    if isinstance(value, str) and not RUN.get().found(source, value):
         yield ValidationError(f"{value!r} does not match {source!r}")
 
 
 def _pattern_properties(validator: Any, members: Any, value: object, schema: Any) -> Iterator[ValidationError]:
     for name, member in value.items() if isinstance(value, dict) else ():
         for source, part in members.items():
-            if _RUN.get().found(source, name):
+            if RUN.get().found(source, name):
                 yield from validator.descend(member, part, path=name, schema_path=source)
 
 
 def _additional_properties(validator: Any, part: Any, value: object, schema: Any) -> Iterator[ValidationError]:
     listed, sources = schema.get("properties", {}), schema.get("patternProperties", {})
     for name, member in value.items() if isinstance(value, dict) and part is not True else ():
-        if name in listed or any(_RUN.get().found(source, name) for source in sources):
+        if name in listed or any(RUN.get().found(source, name) for source in sources):
             continue
         if part is False:  # said in fewer words than the library's
             yield ValidationError(f"there may be no {_Text(name)!r}")
@@ -350,22 +303,22 @@ def _additional_properties(validator: Any, part: Any, value: object, schema: Any
 
 
 def _enum(validator: Any, listed: list[object], value: object, schema: Any) -> Iterator[ValidationError]:
-    run = _RUN.get()
-    choices = run.choices.get(id(listed))
+    run = RUN.get()
+    choices = run.memory.choices.get(id(listed))
     if choices is None:
-        choices = run.choices[id(listed)] = frozenset([run.canonical(choice) for choice in listed])
+        choices = run.memory.choices[id(listed)] = frozenset([run.canonical(choice) for choice in listed])
     if run.canonical(value) not in choices:
         shown = ", ".join(map(repr, listed[:5])) + (f" or {len(listed) - 5} more" if len(listed) > 5 else "")
         yield ValidationError(f"{value!r} is not one of {shown}")
 
 
 def _const(validator: Any, wanted: object, value: object, schema: Any) -> Iterator[ValidationError]:
-    if _RUN.get().canonical(value) != _RUN.get().canonical(wanted):
+    if RUN.get().canonical(value) != RUN.get().canonical(wanted):
         yield ValidationError(f"{value!r} is not {wanted!r}")
 
 
 def _unique_items(validator: Any, wanted: bool, value: object, schema: Any) -> Iterator[ValidationError]:
-    if wanted and isinstance(value, list) and len({_RUN.get().canonical(item) for item in value}) < len(value):
+    if wanted and isinstance(value, list) and len({RUN.get().canonical(item) for item in value}) < len(value):
         yield ValidationError(f"{value!r} has one of them twice")
 
 
@@ -373,7 +326,7 @@ def _multiple_of(validator: Any, unit: Any, value: Any, schema: Any) -> Iterator
     """Exactly: to the library's floats, 19.99 is no multiple of 0.01."""
     if validator.is_type(value, "number"):
         numbers = [_exact(value), _exact(unit)]
-        _RUN.get().spend(sum(n.numerator.bit_length() + n.denominator.bit_length() for n in numbers) // BITS_PER_STEP)
+        RUN.get().spend(sum(n.numerator.bit_length() + n.denominator.bit_length() for n in numbers) // BITS_PER_STEP)
         if (numbers[0] / numbers[1]).denominator != 1:
             yield ValidationError(f"{value!r} is not a multiple of {unit!r}")
 
