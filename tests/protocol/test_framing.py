@@ -42,7 +42,7 @@ def test_the_limit_is_the_lines_and_not_the_chunks(sizes: list[int]) -> None:
     assert (first, last) == (fits, fits)
     assert isinstance(too_long, Oversize)
     assert (too_long.head, too_long.tail) == (b"b" * EDGE, b"")
-    assert its_end == Oversize(b"", b"b" * EDGE, 1001)
+    assert its_end == Oversize(too_long.head, b"b" * EDGE, 1001)
 
 
 def test_an_endless_line_costs_no_more_memory_than_the_limit() -> None:
@@ -58,7 +58,7 @@ def test_an_endless_line_costs_no_more_memory_than_the_limit() -> None:
 
     assert held < 100_000  # of ten million bytes
     assert found == [Oversize(b"x" * EDGE, b"", 1998)], "it is reported when it becomes too long, for it may never end"
-    assert list(buffer.feed(b"end\n")) == [Oversize(b"", b"x" * (EDGE - 3) + b"end", 9_990_003)]
+    assert list(buffer.feed(b"end\n")) == [Oversize(b"x" * EDGE, b"x" * (EDGE - 3) + b"end", 9_990_003)]
 
 
 def test_separators_that_are_legal_in_json_strings_end_no_line() -> None:

@@ -207,7 +207,7 @@ class Link:
             self._reply_soon(Failure(message.id, INVALID_REQUEST, message.reason))
         elif message.id is not None:
             self._settle(message.id, failed(message), origin)
-        elif message.oversize and (exchange := self._only_one()) is not None:
+        elif message.oversize and message.method is None and (exchange := self._only_one()) is not None:
             exchange.settle(failed(message), by=origin)  # it can be nobody else's
         elif (count := self.counters["malformed messages"]) & (count - 1) == 0:  # a flood must not fill a disk
             logger.warning("skipped something that is no message (%d so far): %s", count, message.reason)

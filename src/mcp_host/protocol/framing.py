@@ -10,7 +10,7 @@ EDGE = 256  # bytes kept of each end of a line that is dropped: enough to find a
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """A line longer than the limit, reported twice: with its *head* when it becomes too long, with its *tail* at its end."""
+    """A line longer than the limit, reported twice: with its *head* when it becomes too long, with both ends at its end."""
 
     head: bytes
     tail: bytes
@@ -29,6 +29,7 @@ class LineBuffer:
         self._limit = limit
         self._parts: list[bytes] = []
         self._size = 0
+        self._head = b""
         self._tail = b""
 
     def feed(self, chunk: bytes) -> Iterator[bytes | Oversize]:
@@ -54,7 +55,8 @@ class LineBuffer:
         if fitted:
             part = b"".join([*self._parts, part])
             self._parts = []
-            yield Oversize(part[:EDGE], b"", self._size)
+            self._head = part[:EDGE]
+            yield Oversize(self._head, b"", self._size)
         self._tail = (self._tail + part[-EDGE:])[-EDGE:]
 
     def _complete(self, last: bytes) -> Iterator[bytes | Oversize]:
@@ -65,5 +67,5 @@ class LineBuffer:
         if self._size <= self._limit:
             yield b"".join(self._parts)
         else:
-            yield Oversize(b"", self._tail, self._size)
-        self._parts, self._size, self._tail = [], 0, b""
+            yield Oversize(self._head, self._tail, self._size)
+        self._parts, self._size, self._head, self._tail = [], 0, b"", b""

@@ -14,7 +14,17 @@ from anyio import CancelScope, Event, create_task_group, current_time, move_on_a
 from mcp_host.errors import ConnectionClosed
 from mcp_host.limits import Limits
 from mcp_host.protocol.framing import LineBuffer, Oversize
-from mcp_host.protocol.jsonrpc import Failure, Malformed, Notification, Request, Success, decode, encode, oversize
+from mcp_host.protocol.jsonrpc import (
+    Failure,
+    Malformed,
+    Notification,
+    Request,
+    Success,
+    decode,
+    encode,
+    oversize,
+    recover_id,
+)
 from mcp_host.transports._child import Child, start
 from mcp_host.transports._outbox import Line, OnLost, Outbox
 from mcp_host.transports._stderr import OnStderr, Stderr
@@ -170,8 +180,8 @@ class StdioChannel:
     def _take(self, line: bytes | Oversize, receive: Receive) -> None:
         if isinstance(line, Oversize):
             report = oversize(line.head, line.tail, line.size, self._limits.max_message)
-            if line.head or report.id is not None:  # the end of such a line is news only if the id stands there
-                receive(report)
+            if not line.tail or (report.id is not None and recover_id(line.head, b"") is None):
+                receive(report)  # the end of such a line is news only if the id stands there
         elif line and not line.isspace():
             deliver(decode(line), receive)
 
