@@ -279,7 +279,9 @@ class Connection:
     async def _renew(self, epoch: int) -> None:
         """Shake hands once more, and ask again for what the application had asked for."""
         with move_on_after(self.limits.connect_timeout) as scope:
-            self.link.begin(await self._opening.handshake.shake(epoch))
+            session = await self._opening.handshake.initialize(epoch)
+            self.link.begin(session)  # before the server hears so: what it asks then belongs to this session
+            await self._opening.handshake.confirm(session)
             await self._establish()
         if scope.cancelled_caught:
             raise ConnectTimeout(f"{self._name} did not take up a new session in time")

@@ -35,6 +35,12 @@ class Handshake:
             ServerError: The server refused.
             ProtocolError: Its answer is none (`NoCommonVersion`: no revision in common).
         """
+        session = await self.initialize(epoch)
+        await self.confirm(session)
+        return session
+
+    async def initialize(self, epoch: int) -> Session:
+        """Only the first half, after which the server may not be asked yet. Raises: as `shake`."""
         return await self._initialize(epoch, self.registration.plan.handshake[0])
 
     async def _initialize(self, epoch: int, version: str) -> Session:
@@ -57,7 +63,6 @@ class Handshake:
             raise reply if isinstance(reply, HttpStatusError) else server_error("initialize", params, reply)
         result = InitializeResult.from_wire(reply.result)
         era = accept(result.protocol_version, plan)
-        await self._confirm(era.headers(INITIALIZED, {}))
         return Session(
             epoch=epoch,
             era=era,
@@ -68,10 +73,10 @@ class Handshake:
             inputs=self.registration.inputs.session(era, result.server_info.name, sampling_tools=tools),
         )
 
-    async def _confirm(self, headers: dict[str, str]) -> None:
+    async def confirm(self, session: Session) -> None:
         """Say that we are initialized. A server that fumbles this may still answer calls."""
         with move_on_after(INITIALIZED_DEADLINE):
             try:
-                await self.link.tell(INITIALIZED, {}, headers)
+                await self.link.tell(INITIALIZED, {}, session.era.headers(INITIALIZED, {}))
             except McpError as exc:
                 self.registration.warn(f"{self.name} did not take {INITIALIZED}: {exc}")

@@ -16,6 +16,7 @@ SENTENCE = 1024  # characters in which a server says what it has to say about a 
 
 _FORGOTTEN = re.compile(
     r"(no valid|no active|no such|invalid|unknown|unrecognized|expired)( or missing| mcp)*[ -]session"
+    r"|server not initialized"  # one that was started again, and takes us for its first client
     r"|session( id| with id [^ ]{1,128})?( is| was| has)?"
     r" (not found|not valid|invalid|unknown|expired|terminated|does not exist|no longer exists|not initialized)",
     re.IGNORECASE,
