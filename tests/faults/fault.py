@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import NamedTuple, ParamSpec
@@ -78,7 +78,9 @@ def children() -> set[int]:
 
 
 def _children_of(task: Path) -> list[str]:
-    return (task / "children").read_text(encoding="ascii").split()
+    with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+        return (task / "children").read_text(encoding="ascii").split()
+    return []
 
 
 def _tasks() -> int:

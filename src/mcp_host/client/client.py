@@ -207,8 +207,8 @@ class Client(Requests):
             return False  # the latter two: it was us who ended it
         if isinstance(failure, HttpStatusError):
             return failure.status in STUMBLES
-        if isinstance(failure, ConnectFailed):
-            return failure.may_have_run  # else it was gone before it had heard of any tools
+        if isinstance(failure, ConnectFailed):  # a process that has ended: a network that broke says nothing of tools
+            return failure.exit_code is not None and failure.may_have_run  # else it was gone before it heard of any
         return isinstance(failure, ServerError)
 
     async def _open(self, closings: int) -> Connection:

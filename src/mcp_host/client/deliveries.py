@@ -6,17 +6,19 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from anyio import move_on_after
+from anyio import move_on_after, sleep
 from anyio.abc import TaskGroup
 
 from mcp_host.client.answers import FAILED
-from mcp_host.errors import CallerError, McpError
+from mcp_host.errors import CallerError, ConnectionClosed, HttpStatusError, McpError, SessionLost
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Notification, Success
 from mcp_host.transports.base import Channel, Headers
 
 logger = logging.getLogger(__name__)
 
 ANSWER_DEADLINE = 30.0  # seconds for delivering an answer or a cancellation: short of any sensible call timeout
+
+AGAIN = (0.1, 0.5, 2.0)  # seconds before an answer that was lost on its way by HTTP is sent again, each time
 
 
 class Deliveries:
@@ -40,22 +42,49 @@ class Deliveries:
             self.under_way += 1
             self._tasks.start_soon(self._counted, message, headers)
 
-    async def now(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        """Send *message*. Never raises: the link may have died, and everyone knows."""
+    async def now(self, message: Success | Failure, headers: Headers) -> None:
+        """Send an answer; again if it may have been lost on its way, for a server takes an answer but once.
+
+        Never raises: the link may have died, and everyone knows.
+        """
+        await self._deliver(message, headers, AGAIN if self._channel.stream_per_request else ())
+
+    async def _deliver(
+        self, message: Notification | Success | Failure, headers: Headers, pauses: tuple[float, ...] = ()
+    ) -> None:
         with move_on_after(ANSWER_DEADLINE):
             try:
-                await self._channel.send(message, headers)
+                await self._send(message, headers, pauses)
             except CallerError:
                 logger.exception("what was to be sent is not JSON")
                 if isinstance(message, Success | Failure):  # the server must not wait for ever
-                    await self.now(Failure(message.id, INTERNAL_ERROR, FAILED), headers)
+                    await self._deliver(Failure(message.id, INTERNAL_ERROR, FAILED), headers, pauses)
             except McpError as exc:
                 self._counters["undelivered messages"] += 1
                 logger.debug("not delivered: %s", exc)
 
+    async def _send(
+        self, message: Notification | Success | Failure, headers: Headers, pauses: tuple[float, ...]
+    ) -> None:
+        for pause in pauses:
+            try:
+                return await self._channel.send(message, headers)
+            except McpError as exc:
+                if not _may_pass(exc):
+                    raise
+            await sleep(pause)
+        return await self._channel.send(message, headers)
+
     async def _counted(self, message: Notification | Success | Failure, headers: Headers) -> None:
         try:
-            await self.now(message, headers)
+            await self._deliver(message, headers)
         finally:
             self.under_way -= 1
             self._on_done()
+
+
+def _may_pass(error: McpError) -> bool:
+    """Whether what kept a message from its server may be over in a moment."""
+    if isinstance(error, HttpStatusError):
+        return error.transient
+    return isinstance(error, ConnectionClosed) and not isinstance(error, SessionLost)

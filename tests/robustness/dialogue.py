@@ -1,0 +1,140 @@
+"""The client's side of the dialogue that these tests break: connect, list, a call with progress, one with sampling, close."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import open_process
+from anyio.lowlevel import checkpoint
+
+from mcp_host import Client, Limits, Sampling, SamplingRequest, Stdio, StreamableHttp, always
+from mcp_host.transports.base import Transport
+from mcp_host.types import (
+    CallToolResult,
+    CreateMessageResult,
+    ProgressNotificationParams,
+    TextContent,
+    ToolResultContent,
+)
+
+LEAN = str(Path(__file__).with_name("lean.py"))
+THOROUGH = bool(os.environ.get("THOROUGH"))
+"""Whether every point is tried, as `make faults` does, or a few of them."""
+
+PATIENT = Limits(connect_timeout=10, timeout=5, total_timeout=10, close_timeout=3)
+"""For faults that show by themselves: reached only where a wait has no end."""
+
+
+def points(count: int, few: int) -> list[int]:
+    """1 to *count*; or a *few* of these that lie far apart, the first and the last among them."""
+    if THOROUGH or few >= count:
+        return list(range(1, count + 1))
+    return sorted({1 + round(step * (count - 1) / (few - 1)) for step in range(few)})
+
+
+@dataclass(frozen=True)
+class Fate:
+    """How a lean server ends: at its *nth* reading or writing, while *mortal* is there."""
+
+    end: str
+    at: str
+    nth: int
+    mortal: Path
+
+    def arguments(self) -> list[str]:
+        return ["--end", self.end, "--at", self.at, "--nth", str(self.nth), "--while", str(self.mortal)]
+
+
+def lean_stdio(era: str, fate: Fate | None = None) -> Stdio:
+    return Stdio(_command("stdio", era, fate), restart=False)
+
+
+@asynccontextmanager
+async def lean_http(era: str, fate: Fate | None = None, *, port: int = 0) -> AsyncIterator[int]:
+    """The port of a server that runs inside."""
+    async with await open_process([*_command("http", era, fate), "--port", str(port)], stderr=None) as process:
+        assert process.stdout is not None
+        try:
+            yield int(await process.stdout.receive())
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+def http_at(port: int) -> StreamableHttp:
+    return StreamableHttp(f"http://127.0.0.1:{port}/mcp")
+
+
+def _command(over: str, era: str, fate: Fate | None) -> list[str]:
+    # -S and -E: nothing of site-packages, and a start in a few milliseconds
+    return [sys.executable, "-S", "-E", LEAN, over, era, *(() if fate is None else fate.arguments())]
+
+
+class Model:
+    """Calls the tool it is offered, then says what came of it. Knows how many are waiting for it."""
+
+    def __init__(self) -> None:
+        self.busy = 0
+
+    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
+        self.busy += 1
+        try:
+            await checkpoint()  # where it can be cancelled, as any model can
+            return self._answer(request)
+        finally:
+            self.busy -= 1
+
+    def _answer(self, request: SamplingRequest) -> CreateMessageResult:
+        match request.messages[-1].content:
+            case [ToolResultContent(content=[TextContent(text=result)])]:
+                return request.reply(result)
+        return request.call("add", a=1, b=1)
+
+
+class Dialogue:
+    """One client and how far it has come. Every step asserts on what it gets."""
+
+    def __init__(self, transport: Transport, limits: Limits = PATIENT) -> None:
+        self.model = Model()
+        self.client = Client(transport, sampling=Sampling(with_tools=self.model, approve=always), limits=limits)
+        self.stage = "connect"
+
+    async def run(self) -> None:
+        await self.connect()
+        await self.call()
+        await self.close()
+
+    async def connect(self) -> None:
+        self.stage = "connect"
+        await self.client.connect()
+
+    async def call(self) -> None:
+        self.stage = "call"
+        assert [tool.name for tool in await self.client.list_tools()] == ["echo", "count", "ask", "wait"]
+        reports: list[float] = []
+
+        async def note(report: ProgressNotificationParams) -> None:
+            reports.append(report.progress)
+
+        assert texts(await self.client.call_tool("count", on_progress=note)) == ["counted"]
+        assert reports == [1, 2]
+        assert texts(await self.client.call_tool("ask")) == ["2"]
+
+    async def close(self) -> None:
+        self.stage = "close"
+        await self.client.aclose()
+        self.stage = "closed"
+
+    async def works(self) -> None:
+        """Whatever has happened, the same client can be connected, used and closed."""
+        await self.run()
+        assert self.model.busy == 0
+
+
+def texts(result: CallToolResult) -> list[str]:
+    return [block.text for block in result.content if isinstance(block, TextContent)]
