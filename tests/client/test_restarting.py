@@ -41,23 +41,6 @@ async def test_a_stateless_server_that_died_between_calls_is_started_again_by_th
     assert texts == ["1", "2", "3"]
 
 
-async def test_a_call_in_flight_ends_with_a_clear_error_and_is_not_made_again(tmp_path: Path) -> None:
-    body = """
-    discovered()
-    request = read()
-    if start == 1:
-        sys.exit(7)
-    reply(request, text(str(start)))
-    read()
-    """
-    with anyio.fail_after(20):
-        async with Client(counted(tmp_path / "starts", body)) as client:
-            with pytest.raises(ConnectionClosed, match="exited with code 7") as raised:
-                await client.call_tool("x")
-            assert raised.value.may_have_run
-            assert (await client.call_tool("x")).text == "2"
-
-
 async def test_many_calls_at_once_start_one_counted(tmp_path: Path) -> None:
     body = """
     discovered()

@@ -118,54 +118,6 @@ async def test_a_server_that_reads_nothing_for_too_long_is_given_up() -> None:
                 await client.call_tool("later")
 
 
-async def test_a_server_that_closes_its_input_fails_the_request_that_meets_it() -> None:
-    body = """
-    os.close(0)
-    say({"method": "notifications/message", "params": {"level": "info", "data": "closed"}})
-    time.sleep(60)
-    """
-
-    async def on_log(message: object) -> None:
-        closed.set()
-
-    closed = anyio.Event()
-    with anyio.fail_after(10):
-        async with Client(Stdio(python(body)), limits=Limits(close_timeout=1), on_log=on_log) as client:
-            await closed.wait()
-            with pytest.raises(ConnectionClosed, match="has closed its end of the connection") as failure:
-                await client.call_tool("x")
-
-    assert not failure.value.may_have_run
-
-
-@pytest.mark.parametrize(
-    ("body", "words", "code"),
-    [
-        ('read(); print("out of cheese", file=sys.stderr); sys.exit(7)', "exited with code 7", 7),
-        ("read(); os.kill(os.getpid(), signal.SIGKILL)", "was ended by signal 9", -9),
-        ('raw(\'{"jsonrpc": "2.0", "id": %d, "resu\' % read()["id"]); sys.exit(0)', "exited with code 0", 0),
-    ],
-    ids=["exit", "signal", "half-a-reply"],
-)
-async def test_a_server_that_ends_says_so_at_once_to_everyone_waiting(body: str, words: str, code: int) -> None:
-    ended: list[ConnectionClosed] = []
-
-    async def call() -> None:
-        with pytest.raises(ConnectionClosed, match=words) as failure:
-            await client.call_tool("x")
-        ended.append(failure.value)
-
-    with anyio.fail_after(10):
-        async with Client(Stdio(python(body)), limits=QUICK) as client, anyio.create_task_group() as tasks:
-            for _ in range(3):
-                tasks.start_soon(call)
-
-    assert [error.exit_code for error in ended] == [code] * 3
-    if code == 7:
-        assert ended[0].stderr == "out of cheese"
-        assert "its stderr ends:\nout of cheese" in str(ended[0])
-
-
 async def test_progress_from_a_process_is_in_order_and_before_the_call_returns() -> None:
     body = """
     r = read()
@@ -309,19 +261,6 @@ async def test_a_server_that_exits_though_a_grandchild_holds_its_output_is_notic
         async with Client(Stdio(python(body)), limits=QUICK) as client:
             with pytest.raises(ConnectionClosed, match="exited with code 4"):
                 await client.call_tool("x")
-
-
-@pytest.mark.parametrize("delay", [0, 0.01, 0.03, 0.1, 0.2])
-async def test_a_cancelled_connect_leaves_no_process(delay: float, tmp_path: Path) -> None:
-    note = tmp_path / "pid"
-    body = f"open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-
-    with anyio.fail_after(10):
-        with anyio.move_on_after(delay):
-            await Client(Stdio(python(body, hands=False)), limits=QUICK).connect()
-
-    if note.exists() and (pid := note.read_text(encoding="ascii")):
-        assert not running(int(pid))
 
 
 async def test_a_client_left_by_an_error_leaves_no_process() -> None:
