@@ -52,7 +52,8 @@ class Limits:
     """Inputs that one result may ask for."""
 
     max_inputs: int = 500
-    """Inputs that one call may ask for in all its rounds."""
+    """Inputs that one call may ask for in all its rounds. In the revisions before 2026-07-28 a request
+    of the server's counts for every call that waits meanwhile; when all have had so many, it is told -32013."""
 
     max_cache: int = 16 * MiB
     """Results kept for as long as the server calls them fresh (revision 2026-07-28); the oldest make room."""

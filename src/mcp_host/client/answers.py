@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from typing import TypeAlias
 
 from anyio import CancelScope
@@ -11,6 +11,8 @@ from anyio import CancelScope
 from mcp_host.client.exchange import PendingExchange
 from mcp_host.client.session import Session
 from mcp_host.errors import InputRefused
+from mcp_host.limits import Limits
+from mcp_host.protocol.codes import ASKED_TOO_MUCH
 from mcp_host.protocol.eras import NAMED_BY
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Id, Request, Response, Success
 from mcp_host.sampling import OuterCall
@@ -38,12 +40,27 @@ class Answer:
         self.scope = CancelScope()
         self.unwanted = False
         """The server cancelled it: "the receiver SHOULD NOT send a response"."""
-        self._waiting = waiting  # the calls that cannot go on before this is answered
+        self.refusal: InputRefused | None = None
+        """Why it is not to be answered."""
+        self.waiting = waiting
+        """The calls that cannot go on before this is answered."""
         for exchange in waiting:
             exchange.pause()
 
+    async def find(self, request: Request, session: Session, call: OuterCall | None) -> Response:
+        """What to say to *request*, whatever it takes to find that out."""
+        try:
+            if self.refusal is not None:
+                raise self.refusal
+            return Success(request.id, await session.inputs.answer(request.method, request.params, call))
+        except InputRefused as exc:
+            return Failure(request.id, exc.code, str(exc), exc.data)
+        except Exception:  # a bug of ours or of a handler: ours to log, not the server's to read
+            logger.exception("answering %s failed", request.method)
+            return Failure(request.id, INTERNAL_ERROR, FAILED)
+
     def finish(self) -> None:
-        for exchange in self._waiting:
+        for exchange in self.waiting:
             exchange.resume()
 
     def drop(self) -> None:
@@ -55,8 +72,9 @@ class Answer:
 class Answers:
     """All requests in our hands, by session and id."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._asked: Counter[PendingExchange | None] = Counter()  # for each call that waits, and between calls
         self._current: dict[Key, Answer] = {}
         self._done: deque[Place] = deque(maxlen=REMEMBERED)
         self._seen: set[Place] = set()
@@ -65,7 +83,7 @@ class Answers:
         return key in self._current
 
     def full(self) -> bool:
-        return len(self._current) >= self._limit
+        return len(self._current) >= self._limits.max_answers
 
     def answered(self, key: Key, origin: PendingExchange | None) -> bool:
         """Whether this very request has been answered before, on the same stream.
@@ -76,6 +94,11 @@ class Answers:
 
     def begin(self, answer: Answer) -> None:
         self._current[answer.key] = answer
+        asking = answer.waiting or [None]
+        self._asked.update(asking)
+        most = self._limits.max_inputs
+        if min([self._asked[exchange] for exchange in asking]) > most:
+            answer.refusal = InputRefused(ASKED_TOO_MUCH, f"this client's limit max_inputs is {most} for one call")
 
     def end(self, answer: Answer) -> None:
         del self._current[answer.key]
@@ -93,6 +116,8 @@ class Answers:
 
     def call_ended(self, exchange: PendingExchange) -> None:
         """A call is over: whatever the server asked on its behalf is moot."""
+        if self._asked:
+            del self._asked[exchange], self._asked[None]  # a Counter does not mind what it has not
         if self._current:
             for answer in list(self._current.values()):
                 if answer.outer is exchange:
@@ -107,17 +132,6 @@ class Answers:
 
 def _place(key: Key, origin: PendingExchange | None) -> Place:
     return key, None if origin is None else origin.request.id
-
-
-async def reply_to(request: Request, session: Session, call: OuterCall | None) -> Response:
-    """Our answer to *request*, whatever it takes to find one."""
-    try:
-        return Success(request.id, await session.inputs.answer(request.method, request.params, call))
-    except InputRefused as exc:
-        return Failure(request.id, exc.code, str(exc), exc.data)
-    except Exception:  # a bug of ours or of a handler: ours to log, not the server's to read
-        logger.exception("answering %s failed", request.method)
-        return Failure(request.id, INTERNAL_ERROR, FAILED)
 
 
 def outer_call(request: Request, *, inferred: bool) -> OuterCall:

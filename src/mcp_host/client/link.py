@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from anyio import CancelScope, Event, current_time
 from anyio.abc import TaskGroup
 
-from mcp_host.client.answers import Answer, Answers, outer_call, reply_to
+from mcp_host.client.answers import Answer, Answers, outer_call
 from mcp_host.client.deliveries import Deliveries
 from mcp_host.client.exchange import Deadlines, OnEvent, OnReport, Patience, PendingExchange
 from mcp_host.client.notices import CHANGES
@@ -71,7 +71,7 @@ class Link:
         self._pending: dict[Id, PendingExchange] = {}
         self._deadlines = Deadlines(self._pending, Loop.running())
         plumbing.start_soon(self._deadlines.run)
-        self._answers = Answers(limits.max_answers)
+        self._answers = Answers(limits)
         self._deliveries = Deliveries(channel, plumbing, limits.max_answers, counters, self._check_idle)
         self._early: list[Request | Notification] = []
         self._shaking_hands = False
@@ -282,7 +282,7 @@ class Link:
         reply: Success | Failure = Failure(request.id, CALL_ENDED, "the call that this belonged to has ended")
         try:
             with answer.scope:
-                reply = await reply_to(request, session, call)
+                reply = await answer.find(request, session, call)
         finally:
             self._answers.end(answer)
         if not answer.unwanted and not self._is_over(session):

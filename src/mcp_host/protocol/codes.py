@@ -15,3 +15,4 @@ UNSUPPORTED_PROTOCOL_VERSION = -32022
 TOO_MANY_WAITING = -32010  # ours: no place for one more sampling request
 TOOK_TOO_LONG = -32011  # ours: the model or the user did not answer in time
 CALL_ENDED = -32012  # ours: the call on whose behalf the server asked is over
+ASKED_TOO_MUCH = -32013  # ours: the server has asked for all that one call may ask for

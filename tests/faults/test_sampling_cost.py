@@ -1,0 +1,200 @@
+"""What a server's sampling may cost: tools, texts and images, models at once and one after another, and time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from anyio import Event, create_task_group, sleep
+
+from mcp_host import SamplingRequest
+from mcp_host.errors import RequestTimeout
+from mcp_host.limits import Limits
+from mcp_host.types import CreateMessageResult
+from tests.faults.asking import PARIS, Model, Wire, answers, ask, asker, sampling, tool, user, words
+from tests.faults.fault import fault
+
+STORM = """
+call = read()
+for number in range(300):
+    say({"id": number, "method": "sampling/createMessage", "params": {"maxTokens": 1,
+        "messages": [{"role": "user", "content": {"type": "text", "text": "?"}}]}})
+heard = [read() for number in range(300)]
+reply(call, text(json.dumps([answer.get("error", {}).get("code", 0) for answer in heard])))
+call = read()
+reply(call, text("done"))
+"""
+
+LOOP = """
+while True:
+    call = read()
+    heard = []
+    while not heard or "result" in heard[-1]:
+        say({"id": len(heard), "method": "sampling/createMessage", "params": call["params"]["arguments"]})
+        heard.append(read())
+    reply(call, text(json.dumps([len(heard), heard[-1]["error"]])))
+"""
+
+IDLE_LOOP = """
+heard = []
+while not heard or "result" in heard[-1]:
+    say({"id": len(heard), "method": "sampling/createMessage", "params": {"maxTokens": 1,
+        "messages": [{"role": "user", "content": {"type": "text", "text": "?"}}]}})
+    heard.append(read())
+say({"method": "notifications/message", "params": {"level": "info", "data": [len(heard), heard[-1]["error"]]}})
+while True:
+    call = read()
+    say({"id": "q", "method": "sampling/createMessage", "params": call["params"]["arguments"]})
+    reply(call, text(json.dumps("result" in read())))
+"""
+
+
+class Gate:
+    """A model that answers when it is opened, and knows how often it was asked at once."""
+
+    def __init__(self) -> None:
+        self.opened = Event()
+        self.full = Event()
+        self.at_once = self.most = 0
+
+    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        if self.at_once == 3:
+            self.full.set()
+        await self.opened.wait()
+        self.at_once -= 1
+        return request.reply("Paris")
+
+
+@pytest.mark.parametrize(
+    ("wire", "problem"),
+    [
+        (ask(tools=[tool(f"t{n}") for n in range(5_000)]), "this client's limit tools is 64, and the request has 5000"),
+        (
+            ask(tools=[tool(description="x" * 2**20)]),
+            "tools[0]: this client's limit tool_definition is 65536, and the request has 1048639",
+        ),
+        (ask(tools=[tool("x" * 129)]), "tools[0]: this client's limit tool_name is 128, and the request has 129"),
+        (ask(tools=[tool("")]), "tools[0]: '' is no name: it is empty or cannot be printed"),
+        (ask(tools=[tool("\x1b[2J")]), r"tools[0]: '\x1b[2J' is no name: it is empty or cannot be printed"),
+        (ask(tools=[tool("a\u202eb")]), r"tools[0]: 'a\u202eb' is no name: it is empty or cannot be printed"),
+        (ask(tools=[tool(), tool()]), "tools[1]: tools[0] has the name 'add' already"),
+    ],
+    ids=["thousands", "a megabyte", "a long name", "no name", "an escape sequence", "a bidi override", "twice"],
+)
+@fault("S10")
+async def test_tools_past_the_limits_are_refused_before_the_model_is_asked(wire: Wire, problem: str) -> None:
+    await refused(wire, problem)
+
+
+@pytest.mark.parametrize(
+    ("wire", "problem"),
+    [
+        (ask(user(words("x" * 1_000_001))), "limit text is 1000000, and the request has 1000001"),
+        (ask(systemPrompt="x" * 1_000_001), "limit text is 1000000, and the request has 1000019"),
+        (ask(metadata={"x": "x" * 1_000_000}), "limit text is 1000000, and the request has 1000026"),
+        (
+            ask(user({"type": "image", "mimeType": "image/png", "data": "AAAA" * 400_000})),
+            "limit binary is 1000000, and the request has 1200000",
+        ),
+        (ask(*[user(words("a"))] * 1_000), "limit messages is 256, and the request has 1000"),
+        (ask(user(*[words("a")] * 10_000)), "limit blocks is 4096, and the request has 10000"),
+    ],
+    ids=["a text", "a system prompt", "metadata", "an image", "messages", "blocks"],
+)
+@fault("S11")
+async def test_giant_prompts_are_refused_before_the_model_is_asked(wire: Wire, problem: str) -> None:
+    await refused(wire, f"this client's {problem}", text=10**6, binary=10**6)
+
+
+async def refused(wire: Wire, problem: str, **limits: Any) -> None:
+    model = Model()
+    async with asker(sampling=sampling(model, **limits)) as client:
+        assert await answers(client, wire) == [{"error": {"code": -32602, "message": problem}}]
+        assert model.asked == []
+        assert await answers(client, ask()) == [PARIS]
+
+
+@fault("S12", "R02")
+async def test_of_a_storm_of_requests_few_reach_the_model_at_once_and_what_cannot_wait_is_refused() -> None:
+    gate = Gate()
+    async with asker(STORM, sampling=sampling(gate, at_once_per_server=3, waiting=20)) as client:
+        async with create_task_group() as tasks:
+            codes: list[int] = []
+
+            async def call() -> None:
+                codes.extend(json.loads((await client.call_tool("storm")).text))
+
+            tasks.start_soon(call)
+            await gate.full.wait()
+            gate.opened.set()
+
+        assert gate.most == 3
+        assert set(codes) == {0, -32010}
+        assert codes.count(0) >= 23  # all at once, or more if the model answered while some were still coming
+        assert (await client.call_tool("again")).text == "done"
+
+
+@fault("S13")
+async def test_a_call_that_samples_for_ever_comes_to_its_end() -> None:
+    model = Model()
+    async with asker(LOOP, sampling=sampling(model), limits=Limits(max_inputs=40)) as client:
+        for _ in range(2):  # each call has its own budget
+            heard = json.loads((await client.call_tool("loop", ask())).text)
+            error = {"code": -32013, "message": "this client's limit max_inputs is 40 for one call"}
+            assert heard == [41, error]
+
+    assert len(model.asked) == 80
+
+
+@fault("S13")
+async def test_a_server_that_samples_for_ever_without_being_called_comes_to_its_end_until_it_is_called() -> None:
+    model, told = Model(), Event()
+    said: list[object] = []
+
+    async def hear(log: Any) -> None:
+        said.append(log.data)
+        told.set()
+
+    async with asker(IDLE_LOOP, sampling=sampling(model), on_log=hear, limits=Limits(max_inputs=40)) as client:
+        await told.wait()
+        assert (await client.call_tool("once", ask())).text == "true"
+
+    assert said == [[41, {"code": -32013, "message": "this client's limit max_inputs is 40 for one call"}]]
+    assert len(model.asked) == 41
+
+
+@fault("S27")
+async def test_the_clock_of_a_call_stands_still_while_a_person_decides() -> None:
+    async def slowly(request: SamplingRequest) -> CreateMessageResult:
+        await sleep(0.3)  # a person
+        return request.reply("Paris")
+
+    async with asker(sampling=sampling(slowly), limits=Limits(timeout=0.1)) as client:
+        assert await answers(client, ask()) == [PARIS]
+
+
+@fault("S27")
+async def test_a_person_who_never_decides_keeps_a_server_waiting_only_so_long() -> None:
+    async def never(request: SamplingRequest) -> CreateMessageResult:
+        await sleep(60)
+        return request.reply("too late")
+
+    async with asker(sampling=sampling(never, seconds=0.1)) as client:
+        (answer,) = await answers(client, ask())
+
+    assert answer == {"error": {"code": -32011, "message": "this client's limit for one answer is 0.1 seconds"}}
+
+
+@fault("S27")
+async def test_a_call_is_over_after_its_total_timeout_whoever_is_waited_for() -> None:
+    gate = Gate()
+    async with asker(sampling=sampling(gate), limits=Limits(total_timeout=0.3)) as client:
+        with pytest.raises(RequestTimeout, match="total timeout"):
+            await answers(client, ask())
+        gate.opened.set()
+        assert await answers(client, ask()) == [PARIS]
+
+    assert gate.most == 1
