@@ -63,8 +63,10 @@ class Gate:
         self.most = max(self.most, self.at_once)
         if self.at_once == 3:
             self.full.set()
-        await self.opened.wait()
-        self.at_once -= 1
+        try:
+            await self.opened.wait()
+        finally:
+            self.at_once -= 1
         return request.reply("Paris")
 
 
