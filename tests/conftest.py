@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from anyio.lowlevel import checkpoint
 
 from mcp_host import concurrency
 
@@ -17,3 +18,16 @@ def nothing_left_running() -> Iterator[None]:
     left = [task for task in concurrency._running if not task.done()]
     concurrency._running.clear()
     assert left == []
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses before reconnecting, which take no time here."""
+    taken: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        taken.append(round(seconds, 3))
+        await checkpoint()
+
+    monkeypatch.setattr("mcp_host.transports._session.sleep", sleep)
+    return taken

@@ -22,7 +22,7 @@ FIELD_ROOM = 64  # what a line may hold beside the data: the field's name, a col
 MAX_ID = 4096  # an id travels back as a request header, and servers take 8 KiB of headers or more
 
 _DIGITS = re.compile(rb"[0-9]+")
-_HEADER_VALUE = re.compile("[!-~\xa1-\xff]([ -~\xa0-\xff]*[!-~\xa1-\xff])?")
+_HEADER_VALUE = re.compile("[!-~]([ -~]*[!-~])?")  # how anything else is to be written, HTTP libraries disagree
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class EventDecoder:
             raise self._too_large()
 
     def _note_id(self, value: bytes) -> None:
-        id = value.decode(errors="replace")  # U+FFFD is outside of latin-1, so it is dropped below
+        id = value.decode(errors="replace")  # with letters that no header takes, so it is dropped below
         if not id or (len(id) <= MAX_ID and _HEADER_VALUE.fullmatch(id)):
             self._id = id
 
