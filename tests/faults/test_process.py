@@ -17,7 +17,7 @@ from mcp_host.limits import Limits
 from mcp_host.transports import stdio
 from mcp_host.types import LoggingMessageNotificationParams
 from tests.faults.fault import children, fault
-from tests.faults.stdio_servers import BRIEF, SOON, client_of, says
+from tests.faults.processes import BRIEF, SOON, client_of, says
 from tests.transports.children import running
 
 # It does not start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -137,130 +136,16 @@ async def test_progress_from_a_process_is_in_order_and_before_the_call_returns()
             assert seen == list(range(200))
 
 
-async def test_only_the_documented_variables_and_the_callers_own_are_inherited(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
-    monkeypatch.setenv("LANG", "() { evil; }")
-    body = "reply(read(), text(json.dumps(dict(os.environ))))"
-
-    with anyio.fail_after(15):
-        server = Stdio(python(body), env={"TOKEN": "sk-1"})
-        async with Client(server) as client:
-            (block,) = (await client.call_tool("x")).content
-
-    assert isinstance(block, TextContent)
-    assert "canary" not in block.text
-    assert '"TOKEN": "sk-1"' in block.text
-    assert '"PATH"' in block.text
-    assert "evil" not in block.text
-    assert "sk-1" not in repr(server)
-
-
-async def test_no_open_file_of_ours_reaches_the_server(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("x", encoding="utf-8")
-    body = 'reply(read(), text(" ".join(os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}"))))'
-
-    with secret.open(encoding="utf-8") as opened:
-        os.set_inheritable(opened.fileno(), True)
-        (text,) = await said(body)
-
-    assert str(secret) not in text
-
-
 async def test_the_working_directory_is_the_callers_choice(tmp_path: Path) -> None:
     with anyio.fail_after(15):
         async with Client(Stdio(python("reply(read(), text(os.getcwd()))"), cwd=tmp_path)) as client:
             assert (await client.call_tool("x")).content == [TextContent(text=str(tmp_path))]
 
 
-async def test_stderr_goes_to_the_callback_line_by_line_and_never_blocks_the_server() -> None:
-    body = """
-    for n in range(5000):
-        print(f"line {n} " + "x" * 100, file=sys.stderr)
-    print("y" * 20000, file=sys.stderr, flush=True)
-    reply(read(), text("ok"))
-    """
-    lines: list[str] = []
-
-    with anyio.fail_after(15):
-        async with Client(Stdio(python(body), on_stderr=lines.append)) as client:
-            await client.call_tool("x")
-
-    assert [line.split()[1] for line in lines[:5000]] == [str(n) for n in range(5000)]
-    assert "".join(lines[5000:]) == "y" * 20000
-    assert max(map(len, lines)) <= 8192
-
-
-async def test_a_stderr_callback_that_fails_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    def on_stderr(line: str) -> None:
-        raise RuntimeError("bug")
-
-    body = 'print("hello", file=sys.stderr, flush=True); reply(read(), text("ok"))'
-    with anyio.fail_after(15):
-        async with Client(Stdio(python(body), on_stderr=on_stderr)) as client:
-            assert (await client.call_tool("x")).content == [TextContent(text="ok")]
-
-    assert "the stderr callback failed" in caplog.text
-
-
 async def pid_of(client: Client) -> int:
     (block,) = (await client.call_tool("pid")).content
     assert isinstance(block, TextContent)
     return int(block.text)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "reply(read(), text(str(os.getpid()))); read()",
-        STAYS,
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN); reply(read(), text(str(os.getpid())))\nwhile True: time.sleep(60)",
-        """
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-        reply(read(), text(str(child.pid)))
-        read()
-        """,
-        """
-        child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"])
-        reply(read(), text(str(child.pid)))
-        os._exit(0)
-        """,
-    ],
-    ids=["polite", "ignores-eof", "ignores-sigterm", "grandchild", "leader-has-gone"],
-)
-async def test_no_process_is_left_however_it_behaves(body: str) -> None:
-    with anyio.fail_after(10):
-        async with Client(Stdio(python(body)), limits=QUICK) as client:
-            pid = await pid_of(client)
-
-    assert not running(pid)
-
-
-async def test_a_grandchild_that_ran_away_with_the_pipes_does_not_hold_up_closing() -> None:
-    body = """
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], start_new_session=True)
-    reply(read(), text(str(child.pid)))
-    read()
-    """
-    with anyio.fail_after(10):
-        async with Client(Stdio(python(body)), limits=QUICK) as client:
-            pid = await pid_of(client)
-
-    os.kill(pid, 9)  # nobody but its own parent could know of it
-
-
-async def test_a_server_that_exits_though_a_grandchild_holds_its_output_is_noticed() -> None:
-    body = """
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"])
-    read()
-    os._exit(4)
-    """
-    with anyio.fail_after(10):
-        async with Client(Stdio(python(body)), limits=QUICK) as client:
-            with pytest.raises(ConnectionClosed, match="exited with code 4"):
-                await client.call_tool("x")
 
 
 async def test_a_client_left_by_an_error_leaves_no_process() -> None:
@@ -289,22 +174,6 @@ def test_a_host_that_ends_without_closing_leaves_no_process(tmp_path: Path) -> N
         anyio.run(main, backend=backend)
 
     assert [running(pid) for pid in pids] == [False, False]
-
-
-async def test_a_server_is_started_with_its_arguments_as_they_are() -> None:
-    odd = ["a b", "$HOME", "'\"", "&", ""]
-    command = [*python("reply(read(), text(json.dumps(sys.argv[1:])))"), *odd]
-
-    with anyio.fail_after(15):
-        async with Client(Stdio(command)) as client:
-            assert (await client.call_tool("x")).content == [TextContent(text='["a b", "$HOME", "\'\\"", "&", ""]')]
-
-
-def test_a_command_is_a_list_and_not_a_line_for_a_shell() -> None:
-    with pytest.raises(TypeError, match="a list of program and arguments"):
-        Stdio("npx some-server")
-    with pytest.raises(TypeError):
-        Stdio([])
 
 
 @pytest.mark.parametrize("members", ['"id": %d, "result": %s', '"result": %s, "id": %d'], ids=["id-first", "id-last"])

@@ -1,4 +1,4 @@
-"""What the tests of misbehaving servers over stdio share: a client of one, and its end."""
+"""What the tests of processes share: a client of one, and its end."""
 
 from __future__ import annotations
 

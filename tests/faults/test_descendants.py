@@ -1,0 +1,165 @@
+"""The processes that a server starts, and the host that is killed: who is left, and who gets in whose way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from textwrap import dedent
+
+import pytest
+import sniffio
+from anyio import current_time, fail_after, open_process
+
+from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
+from mcp_host.transports import stdio
+from tests.faults.fault import fault
+from tests.faults.processes import BRIEF, SOON, client_of, ended, says
+from tests.transports.children import python, running
+
+CHILD = """
+def child_that(body, **how):
+    return subprocess.Popen([sys.executable, "-c", "import os, signal, time\\n" + body], **how).pid
+"""
+
+
+@pytest.fixture(autouse=True)
+def brief_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "LAST_WORDS", 0.1)
+
+
+@pytest.mark.parametrize("leader", ["read()", "time.sleep(60)", "os._exit(0)"], ids=["polite", "stubborn", "gone"])
+@pytest.mark.parametrize("child", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"], ids=["mild", "tough"])
+@fault("P12", "P13")
+async def test_what_a_server_has_started_ends_with_it_however_its_leader_ends(leader: str, child: str) -> None:
+    body = f"""
+    pid = child_that({child + "time.sleep(60)"!r})
+    reply(read(), text(str(pid)))
+    {leader}
+    """
+    async with client_of(CHILD + dedent(body)) as client:
+        pid = int(await says(client))
+        assert running(pid)
+
+    with fail_after(SOON):
+        await ended(pid)
+
+
+@fault("P12")
+async def test_a_wrapper_that_exits_ends_the_connection_and_the_server_that_it_has_started() -> None:
+    """As a shell's `server & exit` does: the real server holds the pipes, and would go on speaking."""
+    wrapper = "if os.fork(): os._exit(0)\nprint(os.getpid(), file=sys.stderr, flush=True)\ntime.sleep(60)"
+    pids: list[str] = []
+
+    with fail_after(SOON), pytest.raises(ConnectFailed, match="exited with code 0"):
+        await client_of(wrapper, hands=False, on_stderr=pids.append).connect()
+
+    assert pids
+    for pid in pids:
+        await ended(int(pid))
+
+
+@pytest.fixture
+def runaways() -> Iterator[list[int]]:
+    """Processes that no client could know of."""
+    pids: list[int] = []
+    yield pids
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+@fault("P14")
+async def test_a_grandchild_that_ran_away_with_the_pipes_does_not_hold_up_closing(runaways: list[int]) -> None:
+    body = """
+    reply(read(), text(str(child_that("time.sleep(60)", start_new_session=True))))
+    read()
+    """
+    async with client_of(CHILD + dedent(body)) as client:
+        runaways.append(int(await says(client)))
+        began = current_time()
+
+    assert current_time() - began < BRIEF.close_timeout + 0.5
+    assert running(runaways[0])
+
+
+@fault("P14")
+async def test_a_server_that_dies_though_a_runaway_holds_its_output_ends_its_calls(runaways: list[int]) -> None:
+    body = """
+    reply(read(), text(str(child_that("time.sleep(60)", start_new_session=True))))
+    read()
+    os._exit(4)
+    """
+    async with client_of(CHILD + dedent(body)) as client:
+        runaways.append(int(await says(client)))
+        with fail_after(SOON), pytest.raises(ConnectionClosed, match="exited with code 4"):
+            await says(client)
+
+
+HOST = """
+import anyio, json, sys
+from mcp_host import Client, Stdio
+
+async def main(backend, polite, stubborn):
+    async with Client(Stdio(json.loads(polite))) as first, Client(Stdio(json.loads(stubborn))) as second:
+        sys.stdout.write("[%s, %s]" % ((await first.call_tool("x")).text, (await second.call_tool("x")).text))
+        sys.stdout.flush()
+        await anyio.sleep_forever()
+
+anyio.run(main, *sys.argv[1:], backend=sys.argv[1])
+"""
+
+
+@fault("P15")
+async def test_when_a_host_is_killed_a_server_that_heeds_the_end_of_its_input_ends(runaways: list[int]) -> None:
+    """Also where another does not: no server holds the pipes of its siblings."""
+    polite = python("reply(read(), text(str(os.getpid()))); read()")
+    stubborn = python("reply(read(), text(str(os.getpid()))); time.sleep(60)")
+    backend = sniffio.current_async_library()
+    command = [sys.executable, "-c", HOST, backend, json.dumps(polite), json.dumps(stubborn)]
+
+    async with await open_process(command, stderr=None) as host:
+        assert host.stdout is not None
+        first, second = json.loads(await host.stdout.receive())
+        runaways.append(second)
+        assert running(first)
+        host.kill()
+        await host.wait()
+        with fail_after(SOON):
+            await ended(first)
+
+    assert running(second)  # which is what docs/rough-edges.md says
+
+
+# Who gets in whose way
+
+
+@fault("P26")
+async def test_what_a_servers_own_children_print_among_its_messages_is_skipped() -> None:
+    body = """
+    request = read()
+    for _ in range(20):
+        os.write(1, b"Downloading...")
+        subprocess.run(["echo", "done"])
+    reply(request, text("ok"))
+    """
+    async with client_of(body) as client:
+        assert await says(client) == "ok"
+
+    assert client.counters == {"malformed messages": 20}
+
+
+@fault("P26")
+async def test_a_request_that_a_servers_own_child_has_swallowed_costs_its_call_and_no_more() -> None:
+    body = """
+    reply(read(), text("before"))
+    subprocess.run(["head", "-n", "1"], stdout=subprocess.DEVNULL)
+    while "id" not in (request := read()): pass
+    reply(request, text("after"))
+    """
+    async with client_of(body) as client:
+        assert await says(client) == "before"
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("x", timeout=0.3)
+        assert await says(client) == "after"

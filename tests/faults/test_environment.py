@@ -1,0 +1,113 @@
+"""What a server gets of its host's: the variables, files and arguments that were meant for it, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+from traceback import format_exception
+
+import pytest
+
+from mcp_host import Client, Stdio
+from mcp_host.errors import McpError
+from mcp_host.transports._child import INHERITED
+from tests.faults.fault import fault
+from tests.faults.processes import BRIEF, client_of, says
+from tests.transports.children import python
+
+CANARY = "sk-canary-5ba1"
+
+
+@fault("P23")
+async def test_only_the_documented_variables_and_the_callers_own_are_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "HTTP_PROXY", "PYTHONPATH", "LD_PRELOAD", "SSH_AUTH_SOCK"):
+        monkeypatch.setenv(name, CANARY)
+    monkeypatch.setenv("LANG", "() { evil; }")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("USER", "somebody")
+
+    body = "reply(read(), text(json.dumps(dict(os.environ))))"
+    async with client_of(body, env={"TOKEN": "theirs", "USER": "nobody"}) as client:
+        seen = json.loads(await says(client))
+
+    assert seen.keys() <= {*INHERITED, "TOKEN"}
+    assert (seen["TOKEN"], seen["USER"], seen["TERM"]) == ("theirs", "nobody", "dumb")
+    assert seen["PATH"] == os.environ["PATH"]
+    assert "LANG" not in seen
+
+
+@pytest.mark.parametrize(
+    ("command", "end"),
+    [
+        (python('reply(read(), text("ok"))\nos._exit(3)'), "exited with code 3"),
+        (python("sys.exit(3)", hands=False), "exited with code 3"),
+        (["no-such-server"], "No such file"),
+        ([sys.executable, "x" * 2**20], "too long"),
+    ],
+    ids=["dies", "dies at once", "not there", "not startable"],
+)
+@fault("P24")
+async def test_the_environment_is_in_no_log_no_error_and_no_repr(
+    command: list[str], end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def use() -> None:
+        async with client:
+            await says(client)
+            await says(client)
+
+    caplog.set_level(logging.DEBUG)
+    server = Stdio(command, env={"TOKEN": CANARY})
+    client = Client(server, limits=BRIEF)
+    with pytest.raises(McpError, match=end) as failure:
+        await use()
+
+    traceback = "".join(format_exception(failure.value))
+    assert end in traceback
+    assert CANARY not in "\n".join(
+        [traceback, caplog.text, *client.warnings, repr(server), repr(client), server.identity]
+    )
+
+
+@fault("P25")
+async def test_a_server_gets_three_pipes_and_no_other_open_file_of_ours(tmp_path: Path) -> None:
+    """Not even one that is marked as inheritable, nor the pipes of another server."""
+    body = """
+    folder = "/proc/self/fd/"
+    opened = {n: os.readlink(folder + n) for n in os.listdir(folder) if os.path.lexists(folder + n)}
+    reply(read(), text(json.dumps(opened)))
+    """
+    with (
+        (tmp_path / "secret").open("w", encoding="ascii") as secret,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+    ):
+        for opened in (secret, listener):
+            os.set_inheritable(opened.fileno(), True)
+        async with client_of(body) as first, client_of(body) as second:
+            pipes = [json.loads(await says(client)) for client in (first, second)]
+
+    assert [sorted(each) for each in pipes] == [["0", "1", "2"]] * 2
+    assert all(pipe.startswith("pipe:") for each in pipes for pipe in each.values())
+    assert len({pipe for each in pipes for pipe in each.values()}) == 6
+
+
+ODD = ["a b", "$HOME", "`id`", "'\"", "&", "|", "%PATH%", "^", "*", "\\", "a\nb", "", "\udcff", "\u00e9"]
+
+
+@fault("P27")
+async def test_arguments_arrive_as_they_are() -> None:
+    """There is no shell in between, so there is nothing to quote."""
+    body = "reply(read(), text(json.dumps(sys.argv[1:])))"
+    async with Client(Stdio([*python(body), *ODD])) as client:
+        assert json.loads(await says(client)) == ODD
+
+
+@fault("P27")
+async def test_a_command_is_a_list_and_not_a_line_for_a_shell() -> None:
+    with pytest.raises(TypeError, match="a list of program and arguments"):
+        Stdio("npx some-server; rm -rf .")
+    with pytest.raises(TypeError, match="a list of program and arguments"):
+        Stdio([])

@@ -1,0 +1,98 @@
+"""What servers say on stderr, however much and in whatever shape: heard, bounded, never a failure by itself."""
+
+from __future__ import annotations
+
+import pytest
+from anyio import create_task_group
+
+from mcp_host.errors import ConnectionClosed
+from mcp_host.transports._stderr import MAX_LINE, SHOWN
+from tests.faults.fault import fault
+from tests.faults.measure import peak
+from tests.faults.processes import client_of, says
+
+
+@fault("P19", "P22")
+async def test_a_server_may_say_more_than_a_pipe_holds_before_it_answers_and_it_means_nothing() -> None:
+    body = """
+    print("ERROR: FATAL: panic", file=sys.stderr)
+    for n in range(20_000):
+        print(f"line {n} " + "x" * 100, file=sys.stderr)
+    reply(read(), text("ok"))
+    """
+    lines: list[str] = []
+
+    async with client_of(body, on_stderr=lines.append) as client:
+        assert await says(client) == "ok"
+
+    assert lines == ["ERROR: FATAL: panic", *(f"line {n} " + "x" * 100 for n in range(20_000))]
+    assert client.warnings == []
+
+
+@fault("P19")
+async def test_stderr_is_read_though_nobody_wants_to_hear_it() -> None:
+    async with client_of('os.write(2, b"x" * 2**24); reply(read(), text("ok"))') as client:
+        assert await says(client) == "ok"
+
+
+@fault("P19")
+async def test_a_server_may_close_its_stderr() -> None:
+    async with client_of('os.close(2); reply(read(), text("ok"))') as client:
+        assert await says(client) == "ok"
+
+
+@pytest.mark.parametrize("text", ["x", "\u00e9", "\0", "\r"], ids=["x", "two bytes", "NUL", "CR"])
+@fault("P20")
+async def test_a_line_that_never_ends_is_handed_over_in_pieces_and_takes_no_room(text: str) -> None:
+    body = f"""
+    for _ in range(16):
+        sys.stderr.write({text!r} * {2**20 // len(text.encode())})
+    sys.stderr.flush()
+    reply(read(), text("ok"))
+    read()
+    os._exit(3)
+    """
+    longest = 0
+
+    def on_stderr(line: str) -> None:
+        nonlocal longest
+        longest = max(longest, len(line))
+
+    with peak() as most:
+        async with client_of(body, on_stderr=on_stderr) as client:
+            assert await says(client) == "ok"
+            with pytest.raises(ConnectionClosed) as failure:
+                await says(client)
+
+    assert longest <= MAX_LINE
+    assert len(failure.value.stderr) <= SHOWN
+    assert most() < 6 * 1024 * 1024  # some pieces of what is read at once, and the last lines
+
+
+@fault("P21")
+async def test_a_callback_that_fails_ends_nothing_and_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    lines: list[str] = []
+
+    def on_stderr(line: str) -> None:
+        lines.append(line)
+        raise RuntimeError("bug")
+
+    body = 'print("one\\ntwo", file=sys.stderr, flush=True); reply(read(), text("ok"))'
+    async with client_of(body, on_stderr=on_stderr) as client:
+        assert await says(client) == "ok"
+
+    assert lines == ["one", "two"]
+    assert caplog.text.count("the stderr callback failed") == 2
+
+
+@fault("P21")
+async def test_a_callback_may_close_its_own_client() -> None:
+    def on_stderr(line: str) -> None:
+        tasks.start_soon(client.aclose)
+
+    body = 'print("closing time", file=sys.stderr, flush=True)'
+    client = client_of(body + "\nwhile True: read()", on_stderr=on_stderr)
+    async with create_task_group() as tasks:
+        await client.connect()
+        with pytest.raises(ConnectionClosed):
+            await says(client)
