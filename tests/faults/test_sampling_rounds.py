@@ -1,0 +1,248 @@
+"""Input inside results (2026-07-28): servers that never have enough, ask what they may not, or say what nobody knows."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from anyio import wait_all_tasks_blocked
+
+from mcp_host import Client, Stdio
+from mcp_host.client import opening, rounds
+from mcp_host.errors import InputNotGiven, NoCommonVersion, ProtocolError, RoundsExceeded
+from mcp_host.limits import Limits
+from mcp_host.types import CreateMessageResult
+from tests.faults.asking import DISCOVERED, PARIS, Model, ask, sampling, tool
+from tests.faults.fault import fault
+from tests.transports.children import python
+
+WANTS = """
+def wants(call, count=1, state=None, method="sampling/createMessage", params=ASK):
+    requests = {f"k{n}": {"method": method, "params": params} for n in range(count)}
+    result = {"resultType": "input_required", "inputRequests": requests} if count else {"resultType": "input_required"}
+    reply(call, result | ({} if state is None else {"requestState": state}))
+
+def done(call, said="done"):
+    reply(call, text(said) | {"resultType": "complete"})
+
+calls = 0
+def request():
+    global calls
+    calls += 1
+    return read()
+"""
+
+
+@asynccontextmanager
+async def modern(body: str, model: Any = None, **limits: Any) -> AsyncIterator[Client]:
+    """A client of a stateless server that runs *body* once it has been discovered."""
+    words = WANTS.replace("ASK", repr(ask()))
+    command = python(DISCOVERED + words, hands=False)
+    command[-1] += "\n" + body
+    async with Client(Stdio(command), sampling=sampling(model or Model()), limits=Limits(**limits)) as client:
+        assert client.protocol_version == "2026-07-28"
+        yield client
+
+
+async def good(client: Client) -> bool:
+    """Whether a call that names no trouble gets its result."""
+    return (await client.call_tool("good")).text == "done"
+
+
+SERVE = """
+while True:
+    call = request()
+    if call["params"]["name"] == "good":
+        done(call)
+    else:
+        trouble(call)
+"""
+
+
+@fault("S28")
+async def test_a_request_that_no_server_may_send_is_neither_run_nor_answered() -> None:
+    body = f"""
+def trouble(call):
+    say({{"id": "q", "method": "sampling/createMessage", "params": {ask()!r}}})
+    say({{"id": "p", "method": "ping"}})
+    done(call, "asked")
+{SERVE}
+"""
+    model = Model()
+    async with modern(body, model) as client:
+        assert (await client.call_tool("trouble")).text == "asked"
+        assert await good(client)  # the next that the server reads is this call, and no answer
+
+        assert client.counters == {"requests that no server may send": 2}
+    assert model.asked == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "limit", "asked"),
+    [
+        ("wants(call, state=str(calls))", "max_rounds", 5),
+        ("wants(call, count=0, state=str(calls))", "max_idle_rounds", 0),
+        ("wants(call, count=0, state='the same')", "max_idle_rounds", 0),
+        ("wants(call, count=300)", "max_inputs_per_round", 0),
+        ("wants(call, count=4)", "max_inputs", 8),
+    ],
+    ids=["rounds", "states", "one state", "all at once", "all in all"],
+)
+@fault("S13", "S29")
+async def test_a_server_that_never_has_enough_input_ends_its_call(
+    trouble: str, limit: str, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "IDLE_PAUSE", 0.0)
+    model = Model()
+    bounds = {"max_rounds": 5, "max_idle_rounds": 3, "max_inputs_per_round": 64, "max_inputs": 10}
+    async with modern(f"trouble = lambda call: {trouble}\n{SERVE}", model, **bounds) as client:
+        with pytest.raises(RoundsExceeded) as caught:
+            await client.call_tool("trouble")
+        assert await good(client)
+
+    assert caught.value.limit == limit
+    assert len(model.asked) == asked
+
+
+@fault("S29")
+async def test_a_server_that_only_wants_to_be_called_again_is_called_at_a_pace_that_slows_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(rounds, "sleep", sleep)
+    async with modern(f"trouble = lambda call: wants(call, count=0, state='s')\n{SERVE}", max_idle_rounds=9) as client:
+        with pytest.raises(RoundsExceeded):
+            await client.call_tool("trouble")
+
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+
+
+@fault("S12", "S29", "R02")
+async def test_of_many_inputs_at_once_few_reach_the_model_at_once() -> None:
+    gate = Counting()
+    async with modern(
+        f"trouble = lambda call: wants(call, count=60) if calls == 1 else done(call)\n{SERVE}", gate
+    ) as c:
+        assert await c.call_tool("trouble")
+
+    assert (gate.asked, gate.most) == (60, 4)
+
+
+class Counting:
+    """A model that counts how many ask it at once."""
+
+    def __init__(self) -> None:
+        self.asked = self.now = self.most = 0
+
+    async def __call__(self, request: Any) -> CreateMessageResult:
+        self.asked += 1
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await wait_all_tasks_blocked()
+        self.now -= 1
+        answer: CreateMessageResult = request.reply("Paris")
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        ('method="elicitation/create"', "this client does not offer elicitation/create"),
+        ('method="roots/list"', "this client does not offer roots/list"),
+        ('method="tools/call"', "this client does not offer tools/call"),
+        ("params={}", "malformed|messages"),
+        (f"params={ask(maxTokens=-1)!r}", "maxTokens: must be from 1"),
+        (f"params={ask(tools=[tool('')])!r}", "is no name"),
+    ],
+    ids=["undeclared", "undeclared, too", "unheard of", "malformed", "illegal", "with an illegal tool"],
+)
+@fault("S14", "S15", "S29")
+async def test_input_that_may_not_be_asked_for_ends_its_call_with_the_reason(wanted: str, why: str) -> None:
+    model = Model()
+    async with modern(f"trouble = lambda call: wants(call, {wanted})\n{SERVE}", model) as client:
+        with pytest.raises(InputNotGiven, match=why):
+            await client.call_tool("trouble")
+        assert await good(client)
+
+    assert model.asked == []
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["", " ", "\u0000", "a\r\nb", "\U0001f642", '{"b": 1,  "a": 1.0}', "é\u0301\ufeff\u2028", "x" * 100_000],
+    ids=["empty", "a space", "NUL", "a line", "an emoji", "JSON", "marks", "long"],
+)
+@fault("S30")
+async def test_a_state_comes_back_to_the_letter(state: str) -> None:
+    body = "trouble = lambda call: wants(call, state=STATE) if calls == 1 else done(call, json.dumps(call['params']))"
+    async with modern(body.replace("STATE", repr(state)) + SERVE) as client:
+        params = json.loads((await client.call_tool("trouble")).text)
+
+    assert params["requestState"] == state
+    assert params["inputResponses"] == {"k0": PARIS["result"]}
+
+
+@pytest.mark.parametrize("kind", ["'partial'", "'Complete'", "''", "7", "None", "['complete']"])
+@fault("S31")
+async def test_a_result_of_an_unknown_type_is_an_error(kind: str) -> None:
+    body = f"trouble = lambda call: reply(call, text('success') | {{'resultType': {kind}}})\n{SERVE}"
+    async with modern(body) as client:
+        with pytest.raises(ProtocolError, match="is of an unknown type"):
+            await client.call_tool("trouble")
+        assert await good(client)
+
+
+HANDSHAKE = """
+while (request := read())["method"] != "initialize":
+    ANSWER
+reply(request, {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
+read()
+while True:
+    reply(read(), text("hi"))
+"""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "pass",
+        "raw('Welcome!\\n')",
+        "raw('\\n\\n{}\\n[]\\n7\\n')",
+        "reply(request, {})",
+        "say({'id': request['id'], 'result': 7})",
+        "refuse(request, -32601, 'Method not found')",
+        "refuse(request, -32000, 'Not initialized')",
+        "say({'id': None, 'error': {'code': -32600, 'message': 'What?'}})",
+    ],
+    ids=["silence", "a banner", "garbage", "nothing", "a number", "unknown", "too early", "no id"],
+)
+@fault("S32")
+async def test_a_server_that_does_not_understand_the_probe_is_shaken_hands_with_within_the_connect_timeout(
+    answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "PROBE_SILENCE", math.inf)  # what is left is a share of the time for connecting
+    command = python(HANDSHAKE.replace("ANSWER", answer), hands=False)
+    async with Client(Stdio(command), limits=Limits(connect_timeout=1.5)) as client:
+        assert client.protocol_version == "2025-11-25"
+        assert (await client.call_tool("x")).text == "hi"
+
+
+@fault("S32")
+async def test_a_server_with_none_of_our_versions_fails_the_connect_with_those_it_has() -> None:
+    versions = ["2031-01-01", "2030-01-01"]
+    body = f"""
+request = read()
+error = {{"code": -32022, "message": "no", "data": {{"supported": {versions}, "requested": "2026-07-28"}}}}
+say({{"id": request["id"], "error": error}})
+read()
+"""
+    with pytest.raises(NoCommonVersion, match=r"2031-01-01.*2030-01-01"):
+        await Client(Stdio(python(body, hands=False))).connect()
