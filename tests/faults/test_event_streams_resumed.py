@@ -174,7 +174,7 @@ async def test_the_first_of_two_replies_counts(pauses: list[float]) -> None:
 
 
 @pytest.mark.parametrize("answered", [True, False], ids=["after it was answered", "while it is being answered"])
-@fault("E07", "S12")
+@fault("E07", "S20")
 async def test_a_request_of_the_servers_that_is_replayed_is_answered_once(answered: bool, pauses: list[float]) -> None:
     prompts, answers = Log[str](), Log[Heard]()
     replayed = anyio.Event()
