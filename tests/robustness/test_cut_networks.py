@@ -1,0 +1,81 @@
+"""A network that halts, is cut, delays, loses and repeats, at every place in the bytes of a dialogue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from anyio import fail_after
+
+from mcp_host.errors import ConnectionClosed, McpError, McpTimeout
+from tests.faults.fault import leaving_nothing
+from tests.robustness.dialogue import PATIENT, THOROUGH, Dialogue, http_at, lean_http, points
+from tests.robustness.proxy import Direction, Manner, Proxy, running
+
+BOUND = 12.0  # seconds for a dialogue with a network that fails: three calls that time out, and closing
+STRIDE = 151  # bytes from one place to the next where all are tried: a prime, so that no structure is missed twice
+BYTES = {"to the client": 2400, "to the server": 4000}  # at least as many as pass; see the test of that name
+
+HASTY = replace(PATIENT, connect_timeout=1.5, timeout=0.5)  # where nothing tells that something is wrong, but time
+
+ERRORS: dict[Manner, tuple[type[McpError], ...]] = {
+    "halts": (McpTimeout,),
+    "closes": (ConnectionClosed,),
+    "resets": (ConnectionClosed,),
+    "loses bytes": (McpError,),  # all may be wrong then: a length, a status, half a message
+    "repeats bytes": (McpError,),
+    "delays": (),
+}
+
+
+def places() -> list[tuple[Manner, Direction, int]]:
+    directions: list[Direction] = ["to the client", "to the server"]
+    return [
+        (manner, direction, place * STRIDE)
+        for manner in ERRORS
+        for direction in directions
+        for place in points(BYTES[direction] // STRIDE, few=3)
+    ]
+
+
+async def failure_of(dialogue: Dialogue) -> McpError | None:
+    try:
+        await dialogue.run()
+    except McpError as exc:
+        return exc
+    return None
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"] if THOROUGH else ["legacy"])
+@pytest.mark.parametrize(("manner", "direction", "at"), places())
+async def test_wherever_the_network_fails_it_is_said_in_time_and_the_client_works_again_when_it_does(
+    era: str, manner: Manner, direction: Direction, at: int
+) -> None:
+    async with leaving_nothing(), lean_http(era) as server, running(Proxy(server, manner, direction, at)) as proxy:
+        impatient = manner in ("halts", "loses bytes", "repeats bytes")
+        dialogue = Dialogue(http_at(proxy.port), HASTY if impatient else PATIENT)
+        with fail_after(BOUND):
+            error = await failure_of(dialogue)
+
+        assert error is None or isinstance(error, ERRORS[manner])
+        assert error is not None or dialogue.stage == "closed"
+        assert dialogue.model.busy == 0
+
+        proxy.mend()
+        with fail_after(BOUND):
+            await dialogue.works()
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_that_is_every_place_that_there_is(era: str) -> None:
+    async with (
+        leaving_nothing(),
+        lean_http(era) as server,
+        running(Proxy(server, "delays", "to the client", 0)) as proxy,
+    ):
+        await Dialogue(http_at(proxy.port)).works()
+
+    assert proxy.struck
+    assert {direction: count <= BYTES[direction] for direction, count in proxy.passed.items()} == dict.fromkeys(
+        BYTES, True
+    ), proxy.passed
