@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from anyio import CancelScope, Event
+from anyio import CancelScope, Event, create_task_group
+from anyio.abc import TaskGroup
 from anyio.lowlevel import EventLoopToken
 
 from mcp_host.errors import ConnectionClosed
@@ -39,12 +40,15 @@ class Loop:
 
     signal: Callable[[], Signal]
 
+    start: Callable[[Coroutine[Any, Any, None]], None] | None
+    """Runs a coroutine in a task that belongs to nobody. None on trio, which has no such tasks for an application."""
+
     @classmethod
     def running(cls) -> Loop:
         trio = sys.modules.get("trio")
         if trio is not None and trio.lowlevel.in_trio_task():
-            return cls(trio.current_time, trio.Event)
-        return cls(asyncio.get_running_loop().time, _FutureSignal)
+            return cls(trio.current_time, trio.Event, None)
+        return cls(asyncio.get_running_loop().time, _FutureSignal, _start)
 
 
 class _FutureSignal:
@@ -63,7 +67,7 @@ class _FutureSignal:
         return self._future
 
 
-def spawn(run: Callable[[], Awaitable[None]]) -> None:
+def spawn(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run *run* in a task of its own, which ends with the event loop at the latest.
 
     *run* must let no exception out but cancellation: there is nobody to take it.
@@ -72,9 +76,73 @@ def spawn(run: Callable[[], Awaitable[None]]) -> None:
     if trio is not None and trio.lowlevel.in_trio_task():
         trio.lowlevel.spawn_system_task(run, name=run, context=copy_context())
         return
-    task = asyncio.ensure_future(run())
+    _start(run())
+
+
+def _start(coroutine: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.get_running_loop().create_task(coroutine)
     _running.add(task)
     task.add_done_callback(_running.discard)
+
+
+class Crew:
+    """Jobs side by side, each in a task and a cancel scope of its own.
+
+    On asyncio the tasks are the event loop's own: what anyio's task groups add to one
+    costs more than all else that answering a server's request takes.
+    """
+
+    def __init__(self, tasks: TaskGroup, loop: Loop) -> None:
+        self._tasks = tasks
+        self._start = loop.start
+        self._scopes: set[CancelScope] = set()
+        self._cancelled = False
+        self._idle = Event()
+
+    @classmethod
+    @asynccontextmanager
+    async def gathered(cls) -> AsyncIterator[Crew]:
+        """A crew that on leaving is cancelled, and waited for."""
+        async with create_task_group() as tasks:
+            crew = cls(tasks, Loop.running())
+            try:
+                yield crew
+            finally:
+                crew.cancel()
+                with CancelScope(shield=True):
+                    await crew._idle.wait()
+
+    def start(self, job: Callable[[], Awaitable[None]]) -> CancelScope:
+        """Run *job*, which lets no exception out but cancellation; return the scope that it runs in."""
+        scope = CancelScope()
+        if self._cancelled:
+            scope.cancel()
+        self._scopes.add(scope)
+        if self._start is None:
+            self._tasks.start_soon(self._run, job, scope)
+        else:
+            self._start(self._run(job, scope))
+        return scope
+
+    def cancel(self) -> None:
+        """End every job, and each that is yet to start."""
+        self._cancelled = True
+        for scope in self._scopes:
+            scope.cancel()
+        self._tasks.cancel_scope.cancel()
+        self._check_idle()
+
+    async def _run(self, job: Callable[[], Awaitable[None]], scope: CancelScope) -> None:
+        try:
+            with scope:
+                await job()
+        finally:
+            self._scopes.discard(scope)
+            self._check_idle()
+
+    def _check_idle(self) -> None:
+        if self._cancelled and not self._scopes:
+            self._idle.set()
 
 
 def call_soon(loop: EventLoopToken, call: Callable[[], None]) -> None:

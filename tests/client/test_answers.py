@@ -13,6 +13,7 @@ from mcp_host.client.link import MAX_EARLY
 from mcp_host.limits import Limits
 from mcp_host.protocol.codes import CALL_ENDED
 from mcp_host.testing import ScriptedPeer
+from mcp_host.transports.memory import CAPACITY
 from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams, ToolUseContent
 from tests.client.support import ADD, EMPTY, INFO, PARIS, QUESTION, TOOLS, Era, sampling, text
 
@@ -388,7 +389,7 @@ async def test_an_error_without_an_id_is_nobodys_when_several_calls_wait(era: Er
 async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.shake_hands()
-        pings = [b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % n for n in range(20)]
+        pings = [b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % n for n in range(CAPACITY + 20)]
         await peer.send_raw(b"[" + b",".join(pings) + b"]")
 
     peer = ScriptedPeer(script)
@@ -398,4 +399,4 @@ async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
 
             assert client.counters == {"dropped answers": 15}
 
-    assert len([message for message in peer.heard if "result" in message]) == 5
+    assert len([message for message in peer.heard if "result" in message]) == CAPACITY + 5

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import anyio
 import httpx
 import pytest
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import ByteStream, SocketAttribute, SocketStream
+from anyio.streams.tls import TLSStream
 
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
@@ -79,6 +81,13 @@ class RecordedExchange:
         if self.on_progress is not None:
             await self.on_progress()
 
+    @property
+    def over(self) -> bool:
+        return self.answered
+
+    def bounded(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     async def response(self) -> None:
         raise NotImplementedError  # a request over HTTP waits on its own stream
 
@@ -103,14 +112,14 @@ class Heard:
 class Wire:
     """The server's end of one connection, with nothing between the script and the socket."""
 
-    def __init__(self, stream: SocketStream, log: Log[Heard]) -> None:
+    def __init__(self, stream: ByteStream, log: Log[Heard]) -> None:
         self._stream = stream
         self._buffer = b""
         self._log = log
 
     async def hear(self) -> Heard:
         """The next request; ends the script (anyio.EndOfStream) when the client has hung up."""
-        head = await self._until(b"\r\n\r\n")
+        head = await self.hear_until(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
         size = int(headers.get("content-length", "0"))
@@ -150,7 +159,8 @@ class Wire:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await self._stream.aclose()
 
-    async def _until(self, mark: bytes) -> bytes:
+    async def hear_until(self, mark: bytes) -> bytes:
+        """All that comes before *mark*."""
         while mark not in self._buffer:
             self._buffer += await self._stream.receive()
         found, _, self._buffer = self._buffer.partition(mark)
@@ -177,23 +187,33 @@ class Peer:
 
 
 @asynccontextmanager
-async def serving(script: Script, *, port: int = 0) -> AsyncIterator[Peer]:
+async def serving(
+    script: Script, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Peer]:
     """Run *script* for each connection to a socket of its own, or to *port*."""
     async with (
-        await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port) as listener,
+        await anyio.create_tcp_listener(local_host=host, local_port=port) as listener,
         anyio.create_task_group() as tasks,
     ):
-        peer = Peer(f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/mcp")
+        place = f"{f'[{host}]' if ':' in host else host}:{listener.extra(SocketAttribute.local_port)}"
+        peer = Peer(f"{'https' if tls else 'http'}://{place}/mcp")
 
         async def handle(stream: SocketStream) -> None:
             peer.connections += 1
             async with stream:
-                with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    await script(Wire(stream, peer.heard))  # to its end, or until the client hangs up
+                with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, ssl.SSLError):
+                    await script(Wire(await secured(stream, tls), peer.heard))  # to its end, or the client's
 
         tasks.start_soon(listener.serve, handle)
         yield peer
         tasks.cancel_scope.cancel()
+
+
+async def secured(stream: SocketStream, tls: ssl.SSLContext | None) -> ByteStream:
+    """The server's side of TLS, if there is to be any."""
+    if tls is None:
+        return stream
+    return await TLSStream.wrap(stream, server_side=True, ssl_context=tls, standard_compatible=False)
 
 
 def head(status: int, headers: dict[str, str]) -> bytes:

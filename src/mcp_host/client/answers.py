@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from anyio import CancelScope
@@ -37,7 +38,8 @@ class Answer:
         self.origin = origin
         """The call of ours on whose stream it came, where that is known."""
         self.outer = outer
-        self.scope = CancelScope()
+        self.scope: CancelScope
+        """What it is answered in."""
         self.unwanted = False
         """The server cancelled it: "the receiver SHOULD NOT send a response"."""
         self.refusal: InputRefused | None = None
@@ -94,7 +96,7 @@ class Answers:
 
     def begin(self, answer: Answer) -> None:
         self._current[answer.key] = answer
-        asking = answer.waiting or [None]
+        asking: Sequence[PendingExchange | None] = answer.waiting or [None]
         self._asked.update(asking)
         most = self._limits.max_inputs
         if min([self._asked[exchange] for exchange in asking]) > most:

@@ -21,6 +21,7 @@ from mcp_host.client.server_errors import refined, server_error
 from mcp_host.client.session import Session
 from mcp_host.client.subscriptions import Subscriptions
 from mcp_host.client.verdicts import EraName
+from mcp_host.concurrency import Crew
 from mcp_host.errors import (
     CallerError,
     ConnectionClosed,
@@ -75,7 +76,7 @@ class Connection:
         """Reach the server and begin; leave nothing behind at the end, however it comes.
 
         *on_lost* is called when the link is gone, whoever ended it.
-        What runs the application's code has a task group of its own, outside of the
+        What runs the application's code is outside of the
         transport: a handler that will not end must not keep the server alive.
         """
 
@@ -90,7 +91,7 @@ class Connection:
 
         limits = registration.limits
         async with (
-            create_task_group() as application,
+            Crew.gathered() as application,
             transport.open(limits) as channel,
             create_task_group() as plumbing,
         ):
@@ -99,7 +100,7 @@ class Connection:
             link = Link(channel, application, plumbing, notify, limits, registration.counters)
             plumbing.start_soon(listen)
             if notices.wanted:
-                application.start_soon(notices.run)
+                application.start(notices.run)
             try:
                 connection = cls(transport.name, registration, link, plumbing, notify, assumed)
                 await connection._begin(channel)
@@ -108,7 +109,7 @@ class Connection:
                 link.close(ConnectionClosed("the client was closed"))
                 with move_on_after(LETTING_GO, shield=True):
                     await link.idle()
-                application.cancel_scope.cancel()  # and with it the plumbing, which is inside
+                application.cancel()  # and with it the plumbing, which is inside
 
     async def _begin(self, channel: Channel) -> None:
         with move_on_after(self.limits.connect_timeout) as scope:

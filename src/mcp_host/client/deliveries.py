@@ -35,6 +35,11 @@ class Deliveries:
         self._on_done = on_done
 
     def soon(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        """Send *message*: now, where that takes no waiting, or `later`."""
+        if not self._at_once(message):
+            self.later(message, headers)
+
+    def later(self, message: Notification | Success | Failure, headers: Headers) -> None:
         """Send *message* in a task of its own, unless too many are on their way."""
         if self.under_way >= self._limit:
             self._counters["dropped answers"] += 1  # a flood of pings, say, by somebody who reads no answers
@@ -47,7 +52,22 @@ class Deliveries:
 
         Never raises: the link may have died, and everyone knows.
         """
-        await self._deliver(message, headers, AGAIN if self._channel.stream_per_request else ())
+        if not self._at_once(message):
+            await self._deliver(message, headers, AGAIN if self._channel.stream_per_request else ())
+
+    def _at_once(self, message: Notification | Success | Failure) -> bool:
+        """Send *message* if that takes no waiting; whether it is out of hand."""
+        try:
+            return self._channel.send_now(message)
+        except CallerError:
+            return False  # to be found out again where it is dealt with
+        except McpError as exc:
+            self._undelivered(exc)
+            return True
+
+    def _undelivered(self, error: McpError) -> None:
+        self._counters["undelivered messages"] += 1
+        logger.debug("not delivered: %s", error)
 
     async def _deliver(
         self, message: Notification | Success | Failure, headers: Headers, pauses: tuple[float, ...] = ()
@@ -60,8 +80,7 @@ class Deliveries:
                 if isinstance(message, Success | Failure):  # the server must not wait for ever
                     await self._deliver(Failure(message.id, INTERNAL_ERROR, FAILED), headers, pauses)
             except McpError as exc:
-                self._counters["undelivered messages"] += 1
-                logger.debug("not delivered: %s", exc)
+                self._undelivered(exc)
 
     async def _send(
         self, message: Notification | Success | Failure, headers: Headers, pauses: tuple[float, ...]

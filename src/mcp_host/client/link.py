@@ -12,19 +12,18 @@ from contextlib import contextmanager
 from anyio import CancelScope, Event, current_time
 from anyio.abc import TaskGroup
 
-from mcp_host.client.answers import Answer, Answers, outer_call
+from mcp_host.client.answers import Answers
 from mcp_host.client.deliveries import Deliveries
 from mcp_host.client.exchange import Deadlines, OnEvent, OnReport, Patience, PendingExchange
 from mcp_host.client.notices import CHANGES
+from mcp_host.client.service import Service
 from mcp_host.client.session import Session
-from mcp_host.concurrency import Loop
+from mcp_host.concurrency import Crew, Loop
 from mcp_host.errors import ConnectionClosed, McpError, NotConnected, RequestTimeout, ServerError
 from mcp_host.limits import Limits
-from mcp_host.protocol.codes import CALL_ENDED
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import (
     INVALID_REQUEST,
-    METHOD_NOT_FOUND,
     Failure,
     Id,
     Incoming,
@@ -36,7 +35,6 @@ from mcp_host.protocol.jsonrpc import (
     Success,
     failed,
 )
-from mcp_host.sampling import OuterCall
 from mcp_host.transports.base import Channel, Headers
 
 logger = logging.getLogger(__name__)
@@ -56,7 +54,7 @@ class Link:
     def __init__(
         self,
         channel: Channel,
-        application: TaskGroup,
+        application: Crew,
         plumbing: TaskGroup,
         notify: Callable[[Notification], None],
         limits: Limits,
@@ -65,14 +63,15 @@ class Link:
         self.session: Session | None = None
         self.counters = counters
         self._channel = channel
-        self._application = application
         self._notify = notify
         self._ids = itertools.count(1)
-        self._pending: dict[Id, PendingExchange] = {}
-        self._deadlines = Deadlines(self._pending, Loop.running())
+        self.pending: dict[Id, PendingExchange] = {}
+        """The calls of ours that are not over."""
+        self._deadlines = Deadlines(self.pending, Loop.running())
         plumbing.start_soon(self._deadlines.run)
         self._answers = Answers(limits)
         self._deliveries = Deliveries(channel, plumbing, limits.max_answers, counters, self._check_idle)
+        self._service = Service(self, application, self._answers, self._deliveries)
         self._early: list[Request | Notification] = []
         self._shaking_hands = False
         self._at_work: set[CancelScope] = set()
@@ -107,14 +106,14 @@ class Link:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
         request = Request(id, method, params)
         exchange = PendingExchange(request, patience, self.route, self._deadlines, on_report, on_event)
-        self._pending[id] = exchange
+        self.pending[id] = exchange
         try:
             return await self._see_through(exchange, headers)
         except BaseException:
             self._abandon(exchange, headers)
             raise
         finally:
-            del self._pending[id]
+            del self.pending[id]
             self._answers.call_ended(exchange)
             self._check_idle()
 
@@ -153,7 +152,7 @@ class Link:
             return  # "The initialize request MUST NOT be cancelled by clients", and nothing may come before it
         if self._channel.stream_per_request and self.session is not None and self.session.era.disconnect_cancels:
             return  # leaving the stream has said it
-        self._deliver_soon(Notification("notifications/cancelled", {"requestId": exchange.request.id}), headers)
+        self._deliveries.soon(Notification("notifications/cancelled", {"requestId": exchange.request.id}), headers)
 
     # What arrives
 
@@ -180,7 +179,7 @@ class Link:
         """The exchange that *token* means. Some servers turn the number 3 into "3"; ours are all numbers."""
         if isinstance(token, str) and token.isascii() and token.isdigit() and len(token) < 19:
             token = int(token)
-        return self._pending.get(token) if isinstance(token, int) else None
+        return self.pending.get(token) if isinstance(token, int) else None
 
     def _report(self, params: Params) -> None:
         exchange = self._find(params.get("progressToken"))
@@ -198,7 +197,7 @@ class Link:
 
     def _only_one(self) -> PendingExchange | None:
         """The call that waits for an answer, if there is but one. A subscription waits for none."""
-        calls = [exchange for exchange in self._pending.values() if exchange.on_event is None]
+        calls = [exchange for exchange in self.pending.values() if exchange.on_event is None]
         return calls[0] if len(calls) == 1 else None
 
     def _malformed(self, message: Malformed, origin: PendingExchange | None) -> None:
@@ -218,7 +217,7 @@ class Link:
         if self.session is None:
             self._take_early(message)
         elif isinstance(message, Request):
-            self._take_request(message, self.session, origin)
+            self._service.take(message, self.session, origin)
         elif message.method == "notifications/cancelled":
             self._cancel(message.params.get("requestId"), self.session)
         else:
@@ -253,54 +252,14 @@ class Link:
         if exchange is not None and exchange.on_event is not None:
             exchange.settle(ConnectionClosed("the server has ended the subscription"))
 
-    def _take_request(self, request: Request, session: Session, origin: PendingExchange | None) -> None:
-        key = (session.epoch, request.id)
-        if not session.era.server_requests:
-            self.counters["requests that no server may send"] += 1
-        elif request.method == "ping":
-            self._reply_soon(Success(request.id, {}))
-        elif key in self._answers or (self._channel.stream_per_request and self._answers.answered(key, origin)):
-            self._repeated(request)
-        elif request.method not in session.era.server_requests:
-            self._reply_soon(Failure(request.id, METHOD_NOT_FOUND, "this client knows no such method"))
-        elif self._closed is not None or self._answers.full():
-            self.counters["dropped requests"] += 1  # a flood that does not even wait for its answers
-        else:
-            waiting = [origin] if origin is not None else list(self._pending.values())
-            answer = Answer(key, origin, waiting[0] if len(waiting) == 1 else None, waiting)
-            self._answers.begin(answer)
-            call = None if answer.outer is None else outer_call(answer.outer.request, inferred=origin is None)
-            self._application.start_soon(self._answer, answer, request, session, call)
-
-    def _repeated(self, request: Request) -> None:
-        """The same id again: over HTTP a replay after resumption, elsewhere a mistake of the server's."""
-        self.counters["repeated requests"] += 1
-        if not self._channel.stream_per_request:
-            self._reply_soon(Failure(request.id, INVALID_REQUEST, "this id is in use by a request under way"))
-
-    async def _answer(self, answer: Answer, request: Request, session: Session, call: OuterCall | None) -> None:
-        reply: Success | Failure = Failure(request.id, CALL_ENDED, "the call that this belonged to has ended")
-        try:
-            with answer.scope:
-                reply = await answer.find(request, session, call)
-        finally:
-            self._answers.end(answer)
-        if not answer.unwanted and not self._is_over(session):
-            await self._deliveries.now(reply, session.era.headers(request.method, {}))
-
-    def _is_over(self, session: Session) -> bool:
-        return self.session is None or self.session.epoch != session.epoch
-
     def _reply_soon(self, reply: Success | Failure) -> None:
+        if self._closed is not None:
+            return
         if self.session is None:
             if self._shaking_hands:  # else it may turn out to be a server that must not be answered
-                self._deliver_soon(reply, {})
+                self._deliveries.soon(reply, {})
         elif self.session.era.server_requests:  # else "the client MUST NOT send JSON-RPC responses"
-            self._deliver_soon(reply, self.session.era.headers("", {}))
-
-    def _deliver_soon(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        if self._closed is None:
-            self._deliveries.soon(message, headers)
+            self._deliveries.soon(reply, self.session.era.headers("", {}))
 
     # Sessions
 
@@ -309,7 +268,10 @@ class Link:
         self._shaking_hands = True
         early, self._early = self._early, []
         for message in early:
-            self._take_early(message)
+            if isinstance(message, Request) and message.method == "ping":
+                self._deliveries.later(Success(message.id, {}), {})  # than `initialize`, which is to be sent now
+            else:
+                self._early.append(message)
 
     def begin(self, session: Session) -> None:
         """It is settled how to speak: what came early is taken up, what belonged to the last session is dropped."""
@@ -335,14 +297,14 @@ class Link:
             self._closed = reason
             self.lasted = current_time() - self._opened
         self._answers.drop_before(math.inf)
-        for exchange in list(self._pending.values()):
+        for exchange in list(self.pending.values()):
             exchange.settle(reason.again())
         for scope in self._at_work:
             scope.cancel()
         self._check_idle()
 
     def _check_idle(self) -> None:
-        if self._closed is not None and not self._pending and not self._deliveries.under_way:
+        if self._closed is not None and not self.pending and not self._deliveries.under_way:
             self._idle.set()
 
     def _check_open(self) -> None:

@@ -9,7 +9,9 @@ a content block, a message or a shape of value that the revision does not list d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Literal, get_args, get_origin
 
 from mcp_host.types.base import Model, ShapeSince, Since
 
@@ -27,14 +29,32 @@ def first_unknown(message: Model, revision: str) -> str | None:
 def _in_model(model: Model, revision: str, path: str) -> str | None:
     if model.since > revision:
         return _sentence(type(model).__name__, path, model.since)
-    for name, field in type(model).model_fields.items():
+    for name, marks in _fields_in_question(type(model)):
         if name not in model.model_fields_set:
             continue
         at = f"{path}.{name}" if path else name
-        found = _in_field(getattr(model, name), field.metadata, revision, at)
+        found = _in_field(getattr(model, name), marks, revision, at)
         if found is not None:
             return found
     return None
+
+
+@cache
+def _fields_in_question(model: type[Model]) -> Sequence[tuple[str, list[object]]]:
+    """The fields that have a mark, or whose values may hold something that has."""
+    return [
+        (name, field.metadata)
+        for name, field in model.model_fields.items()
+        if field.metadata or not _is_plain(field.annotation)
+    ]
+
+
+def _is_plain(annotation: object) -> bool:
+    """Whether all values of that type are texts, numbers and the like."""
+    if get_origin(annotation) is Literal:
+        return True
+    members = get_args(annotation)
+    return all(map(_is_plain, members)) if members else annotation in (str, int, float, bool, type(None))
 
 
 def _in_field(value: object, marks: list[object], revision: str, path: str) -> str | None:

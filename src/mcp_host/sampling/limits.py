@@ -119,7 +119,8 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits) -> N
     if not 1 <= params.max_tokens <= MOST_TOKENS:  # not quoted: Python refuses to write an int of 5,000 digits
         raise ProtocolError(f"maxTokens: must be from 1 to {MOST_TOKENS}")
     for index, tool in enumerate(params.tools or ()):
-        _hold("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
+        if len(tool.name) > limits.tool_name:
+            _hold("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
     text = sum(map(_utf8, [params.system_prompt or "", *(params.stop_sequences or ())])) + _json_size(params.metadata)
     binary = 0
     for message in params.messages:

@@ -132,6 +132,10 @@ class Channel(Protocol):
         """Send a message that has no response."""
         ...
 
+    def send_now(self, message: Notification | Success | Failure) -> bool:
+        """The same where it takes no waiting; whether it did: otherwise nothing was sent."""
+        ...
+
     async def listen(self, receive: Receive) -> None:
         """Deliver everything that arrives outside of a request's own stream, for as long as the link lives.
 

@@ -185,6 +185,9 @@ class HttpChannel:
                 with move_on_after(STREAM_WAIT):
                     await session.settled.wait()
 
+    def send_now(self, message: Notification | Success | Failure) -> bool:
+        return False  # every POST takes waiting
+
     async def listen(self, receive: Receive) -> None:
         """Deliver what arrives on the stream that a legacy server may offer; never returns.
 

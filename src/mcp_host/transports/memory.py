@@ -101,6 +101,15 @@ class MemoryChannel:
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
         await self._write(encode(message))
 
+    def send_now(self, message: Notification | Success | Failure) -> bool:
+        try:
+            self._to_server.send_nowait(encode(message))
+        except WouldBlock:
+            return False
+        except (BrokenResourceError, ClosedResourceError) as exc:
+            raise ConnectionClosed(self.reason, may_have_run=False) from exc
+        return True
+
     async def listen(self, receive: Receive) -> None:
         async for raw in self._from_server:
             if len(raw) > self._max_message:

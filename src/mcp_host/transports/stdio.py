@@ -139,6 +139,13 @@ class StdioChannel:
         await self._outbox.wait_for_room(line)
         await self._put(line)
 
+    def send_now(self, message: Notification | Success | Failure) -> bool:
+        line = encode(message) + b"\n"
+        if not self._outbox.has_room(line):
+            return False
+        self._outbox.put(line)
+        return True
+
     @property
     def last_words(self) -> str:
         return self._stderr.tail()

@@ -1,0 +1,81 @@
+"""What the server asks of us in requests of its own: each answered at most once, and none into the next session."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mcp_host.client.answers import Answer, Answers, outer_call
+from mcp_host.client.deliveries import Deliveries
+from mcp_host.client.exchange import PendingExchange
+from mcp_host.client.session import Session
+from mcp_host.concurrency import Crew
+from mcp_host.protocol.codes import CALL_ENDED
+from mcp_host.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, Failure, Request, Success
+from mcp_host.sampling import OuterCall
+
+if TYPE_CHECKING:
+    from mcp_host.client.link import Link
+
+
+class Service:
+    """Takes the server's requests, and has each answered by one of the *application*'s jobs."""
+
+    def __init__(self, link: Link, application: Crew, answers: Answers, deliveries: Deliveries) -> None:
+        self._link = link
+        self._application = application
+        self._answers = answers
+        self._deliveries = deliveries
+
+    def take(self, request: Request, session: Session, origin: PendingExchange | None) -> None:
+        """Answer *request*, or say or count why not; *origin* is the call on whose stream it came."""
+        key = (session.epoch, request.id)
+        if not session.era.server_requests:
+            self._link.counters["requests that no server may send"] += 1
+        elif request.method == "ping":
+            self._reply(Success(request.id, {}), session)
+        elif key in self._answers or (self._link.stream_per_request and self._answers.answered(key, origin)):
+            self._repeated(request, session)
+        elif request.method not in session.era.server_requests:
+            self._reply(Failure(request.id, METHOD_NOT_FOUND, "this client knows no such method"), session)
+        elif not self._link.alive or self._answers.full():
+            self._link.counters["dropped requests"] += 1  # a flood that does not even wait for its answers
+        else:
+            self._begin(request, session, origin)
+
+    def _begin(self, request: Request, session: Session, origin: PendingExchange | None) -> None:
+        waiting = [origin] if origin is not None else list(self._link.pending.values())
+        outer = waiting[0] if len(waiting) == 1 else None
+        call = None if outer is None else outer_call(outer.request, inferred=origin is None)
+        answer = Answer((session.epoch, request.id), origin, outer, waiting)
+        self._answers.begin(answer)
+        answer.scope = self._application.start(partial(self._answer, answer, request, session, call))
+
+    def _repeated(self, request: Request, session: Session) -> None:
+        """The same id again: over HTTP a replay after resumption, elsewhere a mistake of the server's."""
+        self._link.counters["repeated requests"] += 1
+        if not self._link.stream_per_request:
+            self._reply(
+                Failure(request.id, INVALID_REQUEST, "this id is in use by a request under way"),
+                session,
+            )
+
+    async def _answer(self, answer: Answer, request: Request, session: Session, call: OuterCall | None) -> None:
+        try:
+            reply = await answer.find(request, session, call)
+        except BaseException:  # cancelled: it is not wanted any more, or nobody waits for what it was asked for
+            self._answers.end(answer)
+            if self._is_wanted(answer, session):
+                self._reply(Failure(request.id, CALL_ENDED, "the call that this belonged to has ended"), session)
+            raise
+        self._answers.end(answer)
+        if self._is_wanted(answer, session):
+            await self._deliveries.now(reply, session.era.headers(request.method, {}))
+
+    def _is_wanted(self, answer: Answer, session: Session) -> bool:
+        current = self._link.session
+        return not answer.unwanted and current is not None and current.epoch == session.epoch
+
+    def _reply(self, reply: Success | Failure, session: Session) -> None:
+        if self._link.alive:
+            self._deliveries.soon(reply, session.era.headers("", {}))
