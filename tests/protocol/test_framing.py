@@ -61,6 +61,21 @@ def test_an_endless_line_costs_no_more_memory_than_the_limit() -> None:
     assert list(buffer.feed(b"end\n")) == [Oversize(b"x" * EDGE, b"x" * (EDGE - 3) + b"end", 9_990_003)]
 
 
+def test_a_line_that_comes_in_drops_takes_no_more_room_than_its_size() -> None:
+    drops = [bytes([n % 9 + 48, 48]) for n in range(100_000)]
+    buffer = LineBuffer(10**6)
+    tracemalloc.start()
+    try:
+        for drop in drops:
+            list(buffer.feed(bytes(bytearray(drop))))  # an object of its own, as each read makes one
+        held, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert held < 300_000  # of two hundred thousand bytes; the objects alone would be five million
+    assert list(buffer.feed(b"\n")) == [b"".join(drops)]
+
+
 def test_separators_that_are_legal_in_json_strings_end_no_line() -> None:
     line = "\u2028\u2029\x85\x0b\r".encode()
 

@@ -27,7 +27,7 @@ class LineBuffer:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._parts: list[bytes] = []
+        self._line = bytearray()  # no list of pieces: each would take up more than it holds, if they are small
         self._size = 0
         self._head = b""
         self._tail = b""
@@ -50,11 +50,11 @@ class LineBuffer:
         fitted = self._size <= self._limit
         self._size += len(part)
         if self._size <= self._limit:
-            self._parts.append(part)
+            self._line += part
             return
         if fitted:
-            part = b"".join([*self._parts, part])
-            self._parts = []
+            part = bytes(self._line) + part
+            self._line = bytearray()
             self._head = part[:EDGE]
             yield Oversize(self._head, b"", self._size)
         self._tail = (self._tail + part[-EDGE:])[-EDGE:]
@@ -65,7 +65,7 @@ class LineBuffer:
             return
         yield from self._keep(last)
         if self._size <= self._limit:
-            yield b"".join(self._parts)
+            yield bytes(self._line)
         else:
             yield Oversize(self._head, self._tail, self._size)
-        self._parts, self._size, self._head, self._tail = [], 0, b"", b""
+        self._line, self._size, self._head, self._tail = bytearray(), 0, b"", b""
