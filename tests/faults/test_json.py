@@ -1,0 +1,210 @@
+"""JSON over stdio that some parsers choke on and some let through: it is read one way, or fails the one call it answers."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from contextlib import suppress
+
+import pytest
+
+from mcp_host import Limits
+from mcp_host.errors import CallerError, McpError, MessageTooLarge, ProtocolError
+from tests.client.support import sampling
+from tests.faults.fault import fault
+from tests.faults.stdio_server import GOOD, connected, error_of, hear, said_to, unharmed
+
+STRUCTURED = b'{"jsonrpc":"2.0","id":@id,"result":{"content":[],"structuredContent":{"x":%s}}}\n'
+TEXT = b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"%s"}]}}\n'
+
+
+def nested(levels: int, inside: bytes = b"") -> bytes:
+    return b"[" * levels + inside + b"]" * levels
+
+
+@fault("J12", "J13")
+@pytest.mark.parametrize("levels", [1_500, 100_000, 2_000_000])
+async def test_a_reply_that_nests_too_deeply_fails_its_call_at_once(levels: int) -> None:
+    error = await error_of(STRUCTURED % nested(levels))
+
+    assert isinstance(error, ProtocolError)
+    assert len(str(error)) < 500
+
+
+@fault("J13")
+@pytest.mark.parametrize("levels", [150, 800])
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"new","x":%s}],"structuredContent":{"x":1}}}\n',
+        b'{"jsonrpc":"2.0","id":@id,"result":{"content":%s}}\n',
+        b'{"jsonrpc":"2.0","id":@id,"error":{"code":1,"message":"m","data":%s}}\n',
+        b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"x":%s}}\n',
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}\n',
+        b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}\n',
+        b'{"jsonrpc":"2.0","id":%s,"result":{}}\n',
+        b'{"jsonrpc":"2.0","id":"r","method":"sampling/createMessage","params":{"maxTokens":%s}}\n',
+        b"%s\n",
+    ],
+    ids=["block", "content", "error", "change", "cancelled", "progress", "id", "request", "bare"],
+)
+async def test_what_nests_less_deeply_than_that_breaks_nothing_wherever_it_stands(message: bytes, levels: int) -> None:
+    async def on_change(change: object) -> None:
+        changes.append(change)
+
+    changes: list[object] = []
+    async with connected(on_change=on_change, sampling=sampling()) as client:
+        with suppress(McpError):
+            await hear(client, (message % nested(levels)) * 2, GOOD)
+        assert await unharmed(client)
+
+
+@fault("J14")
+@pytest.mark.parametrize(
+    "number", [b"NaN", b"Infinity", b"-Infinity", b"nan", b"0x10", b"01", b".5", b"+1"], ids=bytes.decode
+)
+@pytest.mark.parametrize("levels", [0, 300], ids=["flat", "deep"])
+async def test_what_is_no_number_in_json_fails_its_call(number: bytes, levels: int) -> None:
+    error = await error_of(STRUCTURED % nested(levels, number))
+
+    assert type(error) is ProtocolError
+    assert "not JSON" in str(error)
+
+
+@fault("J14")
+@pytest.mark.parametrize(("number", "value"), [(b"1e999", math.inf), (b"-1e999", -math.inf), (b"1e-999", 0.0)])
+async def test_a_number_beyond_all_floats_is_read_as_infinite_and_never_written(number: bytes, value: float) -> None:
+    async with connected() as client:
+        result = await hear(client, STRUCTURED % number)
+        assert result.structured_content == {"x": value}
+        if math.isinf(value):
+            with pytest.raises(CallerError, match="not expressible in JSON"):
+                await client.call_tool("x", result.structured_content)
+        assert await unharmed(client)
+
+
+@fault("J15")
+@pytest.mark.parametrize(
+    "smuggled",
+    [
+        b'"Id":@id,"ID":@id,"id":@other',
+        b'"id":@id,"id":@other',
+        b'"id\\u0000":@id,"id":@other',
+        b'"id ":@id,"id":@other,"\\u0130d":@id',
+    ],
+    ids=["case", "twice", "nul", "look-alike"],
+)
+async def test_keys_are_exact_and_the_last_of_two_counts(smuggled: bytes) -> None:
+    body = f"""
+    ids = [call["id"] for call in calls(2)]
+    for id, other in zip(ids, reversed(ids)):
+        members = {smuggled.decode()!r}.replace("@id", str(id)).replace("@other", str(other))
+        line('"jsonrpc":"2.0",' + members + ',"result":' + json.dumps(text(f"to {{ids.index(other)}}")))
+    read()
+    """
+
+    async with connected(body) as client:
+        assert await said_to(client, "a", "b") == {"a": "to 0", "b": "to 1"}
+
+
+@fault("J15")
+async def test_members_in_another_case_are_no_result_and_no_error() -> None:
+    error = await error_of(b'{"jsonrpc":"2.0","id":@id,"Result":{"content":[]},"ERROR":{"code":1,"message":"m"}}\n')
+
+    assert "neither result nor error" in str(error)
+
+
+@fault("J16")
+@pytest.mark.parametrize("digits", [19, 20, 40, 4000])
+async def test_an_integer_of_any_size_that_python_prints_is_kept_exactly(digits: int) -> None:
+    async with connected() as client:
+        result = await hear(client, STRUCTURED % (b"9" * digits))
+        assert result.structured_content == {"x": 10**digits - 1}
+        assert await unharmed(client)
+
+
+@fault("J16")
+@pytest.mark.parametrize("levels", [0, 300], ids=["flat", "deep"])
+async def test_an_integer_beyond_that_fails_its_call_at_once(levels: int) -> None:
+    before = time.perf_counter()
+    error = await error_of(STRUCTURED % nested(levels, b"9" * 1_000_000))
+
+    assert type(error) is ProtocolError
+    assert time.perf_counter() - before < 5, "reading so many digits would take that long"
+
+
+@fault("J16")
+@pytest.mark.parametrize("id", [2**31, 2**53 + 1, 2**63, 2**64, 10**30], ids=str)
+async def test_a_request_under_a_huge_id_is_answered_under_the_very_same(id: int) -> None:
+    body = f"""
+    call = read()
+    say({{"id": {id}, "method": "ping"}})
+    reply(call, text(str(read()["id"])))
+    serve_all()
+    """
+
+    async with connected(body) as client:
+        assert (await client.call_tool("x")).text == str(id)
+        assert (await client.call_tool("good")).text == "good"
+
+
+@fault("J16")
+@pytest.mark.parametrize("id", [b"4294967298", b"18446744073709551618", b"1e300", b"9" * 4000, b"9" * 5000])
+async def test_a_reply_under_a_huge_id_answers_nobody(id: bytes) -> None:
+    """Least of all the request 2, whose id is left over where a number is cut to 32 or 64 bits."""
+    async with connected() as client:
+        assert (await hear(client, b'{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}\n' % id, GOOD)).text == "good"
+        assert await unharmed(client)
+        assert sum(client.counters.values()) == 1
+
+
+@fault("J17")
+@pytest.mark.parametrize("half", [b"\\ud800", b"\\udc00", b"a\\ud83dz", b"\\ude00\\ud83d"], ids=bytes.decode)
+async def test_half_a_character_fails_its_call(half: bytes) -> None:
+    assert type(await error_of(TEXT % half)) is ProtocolError
+
+
+@fault("J17")
+async def test_a_whole_character_in_two_halves_is_that_character() -> None:
+    async with connected() as client:
+        assert (await hear(client, TEXT % b"\\ud83d\\ude00 and \\u0000")).text.encode() == "😀 and \0".encode()
+
+
+@fault("J12", "J13")
+async def test_a_request_that_cannot_be_read_is_refused_and_not_taken_for_an_answer() -> None:
+    """Its id is that of the call in flight, as it may be: both sides count from the same number."""
+    body = """
+    call = read()
+    deep = '"params":{"x":' + "[" * 1500 + "]" * 1500 + "}"
+    line('"jsonrpc":"2.0","id":%d,"method":"ping",%s' % (call["id"], deep))
+    line('"method":"ping",%s,"jsonrpc":"2.0","id":%d' % (deep, call["id"]))
+    refusals = [read(), read()]
+    reply(call, text(json.dumps([[refusal["id"] == call["id"], refusal["error"]["code"]] for refusal in refusals])))
+    read()
+    """
+
+    async with connected(body) as client:
+        assert json.loads((await client.call_tool("x")).text) == [[True, -32600]] * 2
+
+
+@fault("J12")
+@pytest.mark.parametrize("place", [0, 3], ids=["id-first", "id-last"])
+async def test_what_is_too_large_and_no_answer_costs_no_call_its_answer(place: int) -> None:
+    body = f"""
+    call = read()
+    tell("message", level="info", data="x" * 300_000)
+    members = ['"method":"ping"', '"params":{{"x":"' + "x" * 300_000 + '"}}', '"jsonrpc":"2.0"']
+    members.insert({place}, '"id":%d' % call["id"])
+    line(",".join(members))
+    refusal = read()
+    reply(call, text(json.dumps([refusal["id"] == call["id"], refusal["error"]["code"]])))
+    reply(read(), text("x" * 300_000))
+    serve_all()
+    """
+
+    async with connected(body, limits=Limits(max_message=200_000)) as client:
+        assert json.loads((await client.call_tool("x")).text) == [True, -32600]
+        with pytest.raises(MessageTooLarge):
+            await client.call_tool("y")
+        assert (await client.call_tool("good")).text == "good"

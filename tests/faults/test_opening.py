@@ -1,0 +1,140 @@
+"""Handshakes over stdio that go wrong: a typed error that says how, in time, and no process left behind."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from anyio import Event, fail_after
+
+from mcp_host import Client, Limits, Stdio
+from mcp_host.errors import ConnectTimeout, McpError, NoCommonVersion, ProtocolError, ServerError
+from mcp_host.types import LoggingMessageNotificationParams
+from tests.client.support import PARIS, sampling
+from tests.faults.fault import fault
+from tests.faults.stdio_server import connected, server
+
+SOON = 5.0  # seconds, on a busy machine; the connect timeout comes much later unless a test says otherwise
+FINE: dict[str, Any] = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "serverInfo": {"name": "s", "version": "0"},
+}
+
+
+async def refused(body: str, **options: Any) -> McpError:
+    """How connecting to the server that is *body* fails, soon."""
+    client = Client(Stdio(server(body, hands=False)), **{"era": "legacy", **options})
+    with fail_after(SOON), pytest.raises(McpError) as caught:
+        await client.connect()
+    assert not client.connected
+    return caught.value
+
+
+@fault("J26")
+async def test_what_a_hasty_server_says_before_its_welcome_is_taken_up_in_its_time() -> None:
+    """A ping is answered at once; the rest waits until it is settled how to speak."""
+
+    async def on_log(log: LoggingMessageNotificationParams) -> None:
+        logged.append(log.data)
+        heard.set()
+
+    body = """
+    hello = read()
+    tell("message", level="info", data="early")
+    sample("q")
+    say({"id": "p", "method": "ping"})
+    said = [read()]
+    reply(hello, {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s",
+        "version": "0"}})
+    said += [read(), read(), read()]
+    call = next(message for message in said if message.get("method") == "tools/call")
+    reply(call, text(json.dumps(said)))
+    read()
+    """
+    logged: list[object] = []
+    heard = Event()
+
+    async with connected(body, hands=False, sampling=sampling(), on_log=on_log) as client:
+        said = json.loads((await client.call_tool("what was said")).text)
+        await heard.wait()
+
+    assert said[0] == {"jsonrpc": "2.0", "id": "p", "result": {}}
+    assert said[1]["method"] == "notifications/initialized"
+    assert [message["result"] for message in said[2:] if message["id"] == "q"] == [PARIS]
+    assert logged == ["early"]
+
+
+@fault("J27")
+@pytest.mark.parametrize("version", ["1999-01-01", "2026-07-28", "", "2025-11-25\n", 20251125, None], ids=repr)
+async def test_a_version_that_we_do_not_speak_ends_the_connection(version: object) -> None:
+    error = await refused(f"reply(read(), {FINE | {'protocolVersion': version}!r})\nread()\ntime.sleep(60)")
+
+    assert isinstance(error, ProtocolError)
+    assert "rotocol" in str(error)
+    assert str(error).isprintable()
+
+
+@fault("J27")
+async def test_what_the_server_insists_on_stands_in_the_error_beside_what_we_speak() -> None:
+    error = await refused(f"reply(read(), {FINE | {'protocolVersion': '1999-01-01'}!r})\nread()")
+
+    assert type(error) is NoCommonVersion
+    assert str(error).startswith("the server insists on protocol version '1999-01-01'; we speak 2025-11-25, ")
+
+
+@fault("J28")
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"capabilities": None}, "capabilities"),
+        ({"capabilities": []}, "capabilities"),
+        ({"capabilities": {"tools": True}}, "capabilities.tools"),
+        ({"serverInfo": "s"}, "serverInfo"),
+        ({"serverInfo": {"name": "s"}}, "serverInfo.version"),
+        ({"protocolVersion": ["2025-11-25"]}, "protocolVersion"),
+        ({"instructions": 7}, "instructions"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_malformed_welcome_is_an_error_that_names_the_field(wrong: dict[str, Any], field: str) -> None:
+    error = await refused(f"reply(read(), {FINE | wrong!r})\nread()\ntime.sleep(60)")
+
+    assert type(error) is ProtocolError
+    assert str(error).startswith(f"malformed InitializeResult: {field}: ")
+
+
+@fault("J28")
+@pytest.mark.parametrize("field", FINE)
+async def test_a_welcome_that_lacks_something_is_an_error_that_names_it(field: str) -> None:
+    error = await refused(f"reply(read(), { ({k: v for k, v in FINE.items() if k != field})!r})\nread()")
+
+    assert type(error) is ProtocolError
+    assert field in str(error)
+
+
+@fault("J28", "J29")
+async def test_a_welcome_under_another_id_is_waited_for_in_vain_and_no_longer_than_allowed() -> None:
+    """And nothing is cancelled: "The initialize request MUST NOT be cancelled by clients" (2025-11-25, cancellation)."""
+    heard: list[str] = []
+    body = f"""
+    request = read()
+    reply({{"id": 99}}, {FINE!r})
+    for line in sys.stdin:
+        print(line, file=sys.stderr, flush=True)
+    """
+    command = Stdio(server(body, hands=False), on_stderr=heard.append)
+
+    with fail_after(SOON), pytest.raises(ConnectTimeout, match=r"not ready within 0\.3 s"):
+        await Client(command, era="legacy", limits=Limits(connect_timeout=0.3)).connect()
+
+    assert heard == []
+
+
+@fault("J28")
+async def test_a_server_that_refuses_the_handshake_is_quoted() -> None:
+    error = await refused("refuse(read(), -32000, 'no licence')\nread()\ntime.sleep(60)")
+
+    assert type(error) is ServerError
+    assert (error.code, error.message) == (-32000, "no licence")
