@@ -31,6 +31,7 @@ from mcp_host.transports._stderr import OnStderr, Stderr
 from mcp_host.transports.base import Exchange, Headers, Receive, deliver, quoting
 
 BOM = b"\xef\xbb\xbf"
+LSP = b"Content-Length:"  # how each message of the Language Server Protocol begins
 LAST_WORDS = 1.0  # seconds, after the process has ended, for what it wrote before; a grandchild may hold the pipe open
 EXIT_CODE = 0.5  # seconds, after its output has ended, to learn how the process did
 
@@ -178,9 +179,7 @@ class StdioChannel:
         self.stderr_ended.set()
 
     def _read(self, lines: LineBuffer, receive: Receive, chunk: bytes) -> None:
-        if not self._spoken.is_set():
-            self._spoken.set()
-            chunk = chunk.removeprefix(BOM)
+        self._spoken.set()
         for line in lines.feed(chunk):
             self._take(line, receive)
 
@@ -189,8 +188,10 @@ class StdioChannel:
             report = oversize(line.head, line.tail, line.size, self._limits.max_message)
             if not line.tail or (report.id is not None and recover_id(line.head, b"") is None):
                 receive(report)  # the end of such a line is news only if the id stands there
+        elif line.startswith(LSP):
+            receive(Malformed("a Content-Length header: the server seems to speak the framing of LSP"))
         elif line and not line.isspace():
-            deliver(decode(line), receive)
+            deliver(decode(line.removeprefix(BOM)), receive)
 
     def _take_last(self, rest: bytes | Oversize, receive: Receive) -> None:
         """A last line needs no line end; but half a message is none, and no reason to fail a request as malformed."""

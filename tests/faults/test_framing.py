@@ -1,0 +1,315 @@
+"""Lines on a server's stdout: cut anywhere, ended in any way, too long, not UTF-8, and what is no message at all."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from anyio import CancelScope, create_task_group, fail_after
+
+from mcp_host.errors import ConnectTimeout, MessageTooLarge, ProtocolError
+from mcp_host.limits import Limits
+from mcp_host.transports import _pipes
+from mcp_host.types import LoggingMessageNotificationParams, ProgressNotificationParams
+from tests.faults.fault import fault
+from tests.faults.measure import busy, peak
+from tests.faults.processes import SOON, client_of, says
+from tests.faults.stdio_server import GOOD, connected, error_of, hear, unharmed
+
+# What is no message
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"Starting up...\n",
+        b"\x1b[2J\x1b[32mREADY\x1b[0m\n",
+        b"42\n",
+        b'"ready"\n',
+        b"null\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"level":"info","msg":"listening"}\n',
+        b"\x00\x01\x02\n",
+        b"\xff\xfe garbage\n",
+    ],
+    ids=["text", "colours", "number", "string", "null", "no batch", "object", "log line", "binary", "not UTF-8"],
+)
+@fault("F01", "F08")
+async def test_what_is_no_message_is_skipped_and_counted_and_told(
+    noise: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected() as client:
+        assert (await hear(client, noise, GOOD, noise)).text == "good"
+        assert await unharmed(client)
+
+    assert client.counters == {"malformed messages": 2}
+    assert "skipped something that is no message (1 so far): " in caplog.text
+    assert caplog.text.replace("\n", "").isprintable()
+
+
+@fault("F01")
+async def test_a_banner_may_come_before_the_handshake() -> None:
+    async with client_of(
+        'raw("Welcome!\\nv1.0\\n\\n"); shake_hands(); reply(read(), text("ok"))', hands=False
+    ) as client:
+        assert await says(client) == "ok"
+
+    assert client.counters == {"malformed messages": 2}
+
+
+@fault("F01")
+async def test_a_server_that_prints_all_the_time_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with connected() as client:
+        assert (await hear(client, b"Working...\n" * 10_000, GOOD)).text == "good"
+
+    assert client.counters == {"malformed messages": 10_000}
+    assert caplog.text.count("skipped something") == 14  # at 1, 2, 4, 8 and so on
+
+
+@fault("F12")
+async def test_blank_lines_are_nothing_at_all() -> None:
+    async with connected() as client:
+        assert (await hear(client, b"\n\r\n \t\r\n", GOOD, b"\n")).text == "good"
+        assert await unharmed(client)
+
+    assert client.counters == {}
+
+
+# Bytes and lines
+
+
+@pytest.fixture
+def read_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(_pipes, "CHUNK", request.param)
+    return int(request.param)
+
+
+ODD = "a\u2028b\u2029c\x85d\u00e9\U0001f600\x0b\x0c\x1c"
+
+
+@pytest.mark.parametrize("read_at_once", [1, 2, 3, 5, 7, 64], indirect=True)
+@fault("F02", "F13")
+async def test_a_message_may_come_in_pieces_that_cut_characters_apart(read_at_once: int) -> None:
+    raw = json.dumps({"content": [{"type": "text", "text": ODD * 5}]}, ensure_ascii=False)
+    async with connected() as client:
+        result = await hear(client, b'{"jsonrpc":"2.0","id":@id,"result":', raw.encode(), b"}\n")
+
+    assert result.text == ODD * 5
+    assert client.counters == {}
+
+
+@fault("F02")
+async def test_a_server_may_write_byte_by_byte() -> None:
+    body = """
+    for byte in json.dumps({"jsonrpc": "2.0", "id": read()["id"], "result": text("\\u00e9")}, ensure_ascii=False).encode() + b"\\n":
+        os.write(1, bytes([byte]))
+    """
+    async with client_of(body) as client:
+        assert await says(client) == "\u00e9"
+
+
+@fault("F03")
+async def test_a_call_that_is_given_up_in_the_middle_of_a_line_takes_no_byte_of_it_away() -> None:
+    body = """
+    while True:
+        first = read()
+        progress = {"progressToken": first["params"]["_meta"]["progressToken"], "progress": 1}
+        half = json.dumps({"jsonrpc": "2.0", "id": first["id"], "result": text("late")})
+        say({"method": "notifications/progress", "params": progress})
+        raw(half[:30])
+        while (second := read())["method"] != "tools/call": pass
+        raw(half[30:] + "\\n")
+        reply(second, text("ok"))
+    """
+
+    async def give_up(progress: ProgressNotificationParams) -> None:
+        scope.cancel()
+
+    async with client_of(body) as client:
+        for _ in range(100):
+            with CancelScope() as scope:
+                await client.call_tool("x", on_progress=give_up)
+            assert await says(client) == "ok"
+
+    assert client.counters == {"answers to nothing": 100}
+
+
+@fault("F10")
+async def test_lines_may_end_as_on_windows() -> None:
+    async with client_of(
+        'sys.stdout.reconfigure(newline="\\r\\n"); shake_hands(); reply(read(), text("ok"))', hands=False
+    ) as client:
+        assert await says(client) == "ok"
+
+    assert client.counters == {}
+
+
+@pytest.mark.parametrize("read_at_once", [1, 2, 65536], indirect=True)
+@fault("F11")
+async def test_a_byte_order_mark_before_the_first_message_is_no_part_of_it(read_at_once: int) -> None:
+    body = 'os.write(1, b"\\xef\\xbb\\xbf"); shake_hands(); reply(read(), text("ok"))'
+
+    async with client_of(body, hands=False) as client:
+        assert await says(client) == "ok"
+
+    assert client.counters == {}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"caf\xe9"}]}}\n',
+        b'{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":"\xff\xfe"}]},"id":@id}\n',
+        b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"\xed\xa0\x80"}]}}\n',
+    ],
+    ids=["Latin-1", "the id comes last", "half a character"],
+)
+@fault("F09")
+async def test_a_reply_that_is_not_utf_8_fails_its_call_and_no_other(words: bytes) -> None:
+    error = await error_of(words)
+
+    assert type(error) is ProtocolError
+    assert "the server's answer is no JSON-RPC response: not JSON" in str(error)
+
+
+@fault("F14")
+async def test_a_batch_is_taken_apart_and_a_broken_member_costs_only_its_own_call() -> None:
+    body = """
+    one, two, three = calls(3)
+    good = [{"jsonrpc": "2.0", "id": call["id"], "result": text(call["params"]["name"])} for call in (one, three)]
+    note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "waves"}}
+    raw(json.dumps([good[0], note, {"jsonrpc": "2.0", "id": two["id"]}, 7, good[1]]) + "\\n")
+    serve_all()
+    """
+    said: dict[str, str] = {}
+    logs: list[object] = []
+
+    async def on_log(message: LoggingMessageNotificationParams) -> None:
+        logs.append(message.data)
+
+    async def call(tool: str) -> None:
+        try:
+            said[tool] = (await client.call_tool(tool)).text
+        except ProtocolError as exc:
+            said[tool] = str(exc)
+
+    async with connected(body, on_log=on_log) as client:
+        async with create_task_group() as tasks:
+            for tool in ("1", "2", "3"):
+                tasks.start_soon(call, tool)
+        assert (await client.call_tool("4")).text == "4"
+
+    assert logs == ["waves"]
+    assert (said["1"], said["3"]) == ("1", "3")
+    assert "neither result nor error" in said["2"]
+
+
+@pytest.mark.parametrize("end", ["\\n", ""], ids=["with a line end all the same", "without"])
+@fault("F15")
+async def test_the_framing_of_lsp_is_named_in_the_log(end: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A message can be read where a line end follows it; the next header would stand on its line otherwise."""
+    body = f"""
+    def say(message):
+        body = json.dumps({{"jsonrpc": "2.0"}} | message) + "{end}"
+        raw(f"Content-Length: {{len(body)}}\\r\\n\\r\\n{{body}}")
+    shake_hands()
+    reply(read(), text("ok"))
+    read()
+    """
+    limits = Limits(connect_timeout=0.6, close_timeout=0.3)
+    client = client_of(body, hands=False, era="legacy", limits=limits)
+    if end:
+        async with client:
+            assert await says(client) == "ok"
+    else:
+        with fail_after(SOON), pytest.raises(ConnectTimeout):
+            await client.connect()
+
+    assert "Content-Length header: the server seems to speak the framing of LSP" in caplog.text
+
+
+# Long lines
+
+
+@fault("F04")
+async def test_many_megabytes_travel_in_both_directions() -> None:
+    large = "x" * (8 * 1024 * 1024)
+
+    async with client_of('r = read(); reply(r, text(r["params"]["arguments"]["t"]))') as client:
+        assert await says(client, t=large) == large
+
+
+@pytest.mark.parametrize("read_at_once", [4096], indirect=True)
+@fault("F05")
+async def test_a_long_line_costs_time_by_its_length_and_not_by_the_square_of_it(read_at_once: int) -> None:
+    """Were what has come looked at again with each of the 4096 pieces, this would take ten seconds and more."""
+    size = 16 * 1024 * 1024
+    async with client_of(f'reply(read(), text("x" * {size})); read()') as client:
+        with busy() as seconds:
+            assert len(await says(client)) == size
+
+    assert seconds() < 2
+
+
+@fault("F06")
+async def test_a_line_that_never_ends_fails_the_call_that_waits_and_takes_no_room() -> None:
+    body = """
+    read()
+    for _ in range(1000):
+        raw("x" * 16_000)
+    raw("\\n")
+    while "id" not in (request := read()): pass
+    reply(request, text("ok"))
+    """
+    async with client_of(body, limits=Limits(max_message=100_000, close_timeout=1)) as client:
+        with peak() as most:
+            with fail_after(SOON), pytest.raises(MessageTooLarge, match=r"more than Limits\.max_message \(100,000\)"):
+                await says(client)
+            assert await says(client) == "ok"
+
+    assert most() < 2_000_000  # of sixteen million; 256 KiB are read at once, and may be held twice
+
+
+@pytest.mark.parametrize("read_at_once", [1000, 65536], indirect=True)
+@pytest.mark.parametrize("pieces", [1, 2, 100])
+@pytest.mark.parametrize("beyond", [0, 1])
+@fault("F07")
+async def test_the_limit_is_the_lines_whatever_pieces_it_comes_in(read_at_once: int, pieces: int, beyond: int) -> None:
+    body = f"""
+    r = read()
+    line = json.dumps({{"jsonrpc": "2.0", "id": r["id"], "result": text("@")}})
+    line = line.replace("@", "x" * (50_000 + {beyond} - len(line) + 1))
+    for n in range({pieces}):
+        raw(line[n * len(line) // {pieces} : (n + 1) * len(line) // {pieces}])
+    raw("\\n")
+    reply(read(), text("ok"))
+    """
+    async with client_of(body, limits=Limits(max_message=50_000, close_timeout=1)) as client:
+        if beyond:
+            with pytest.raises(MessageTooLarge, match="50,001 bytes"):
+                await says(client)
+        else:
+            assert len(await says(client)) > 49_000
+        assert await says(client) == "ok"
+
+
+@pytest.mark.parametrize("members", ['"id": %d, "result": %s', '"result": %s, "id": %d'], ids=["id-first", "id-last"])
+@fault("F06")
+async def test_a_line_past_the_limit_fails_its_own_call_and_none_beside_it(members: str) -> None:
+    body = """
+    one, two = calls(2)
+    result = json.dumps(text("x" * 200_000))
+    raw('{"jsonrpc": "2.0", MEMBERS}\\n' % ORDER)
+    reply(two, text("ok"))
+    """.replace("MEMBERS", members)
+    order = '(one["id"], result)' if members.startswith('"id"') else '(result, one["id"])'
+
+    async def call() -> None:
+        with pytest.raises(MessageTooLarge):
+            await client.call_tool("1")
+
+    limits = Limits(max_message=100_000, close_timeout=1)
+    async with connected(body.replace("ORDER", order), limits=limits) as client, create_task_group() as tasks:
+        tasks.start_soon(call)
+        assert (await client.call_tool("2")).text == "ok"
