@@ -1,0 +1,232 @@
+"""Clients that many tasks hold: whoever connects, calls and closes, each gets its own answer or its own error, bare."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import sniffio
+from anyio import create_task_group
+from anyio.lowlevel import checkpoint
+
+from mcp_host import Client, Limits, Stdio, StreamableHttp
+from mcp_host.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    ConnectTimeout,
+    HttpStatusError,
+    McpError,
+    ProtocolError,
+    ServerError,
+)
+from mcp_host.transports.base import Transport
+from tests.faults.fault import fault
+from tests.faults.http_server import DONE, drop, mcp, reset, says, sends, subjects
+from tests.faults.servers import KINDS, elsewhere, standing, works
+from tests.faults.stdio_server import connected, said_to, server
+from tests.transports.http_peers import Heard, Log, Wire, head, serving
+from tests.transports.legacy_peers import Answer
+
+
+def unscathed() -> bool:
+    """Whether nobody has cancelled the task that asks, nor wants to."""
+    if sniffio.current_async_library() != "asyncio":
+        return True  # on trio only a scope of the task's own can cancel it
+    task = asyncio.current_task()
+    return task is not None and not task.cancelling()
+
+
+@fault("C01")
+@pytest.mark.parametrize("kind", KINDS)
+async def test_one_task_may_connect_another_call_and_a_third_close(kind: str) -> None:
+    async with standing(kind) as transport:
+        client = Client(transport, era="legacy")
+        await elsewhere(client.connect)
+        await elsewhere(works, client)
+        assert await works(client)
+        await elsewhere(client.aclose)
+
+        assert not client.connected
+        await checkpoint()
+        assert unscathed()
+
+
+@fault("C02")
+@pytest.mark.parametrize("kind", KINDS)
+async def test_clients_close_in_the_order_they_came_and_hurt_nobody(kind: str) -> None:
+    async with standing(kind) as transport:
+        first, second = Client(transport, era="legacy"), Client(transport, era="legacy")
+        await first.connect()
+        await second.connect()
+        await first.aclose()
+
+        assert await works(second)
+        await second.aclose()
+        await checkpoint()
+        assert unscathed()
+
+
+@fault("C03", "C04")
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (["no-such-server"], ConnectFailed),
+        (server("sys.exit(1)", hands=False), ConnectFailed),
+        (server("read()\nsys.exit(2)", hands=False), ConnectFailed),
+        (server("reply(read(), {})", hands=False), ProtocolError),
+        (server("refuse(read(), -1, 'no')\nread()", hands=False), ServerError),
+        (server("read()\nsys.exit(3)"), ConnectionClosed),
+        (server("read()\nos.close(1)\nread()"), ConnectionClosed),
+        (server("reply(read(), {'content': 5})\nread()"), ProtocolError),
+    ],
+    ids=["missing", "ends", "ends-in-handshake", "no-welcome", "refuses", "ends-in-call", "hangs-up", "malformed"],
+)
+async def test_what_goes_wrong_with_a_process_is_raised_bare_and_cancels_nobody(
+    command: list[str], error: type[McpError]
+) -> None:
+    with pytest.raises(McpError) as caught:
+        async with Client(Stdio(command), era="legacy") as client:
+            await client.call_tool("x")
+
+    assert type(caught.value) is error
+    await checkpoint()
+    assert unscathed()
+
+
+@fault("C03", "C04", "C14")
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        ({"initialize": drop}, ConnectFailed),
+        ({"initialize": reset}, ConnectFailed),
+        ({"initialize": says(b"{}", 500)}, HttpStatusError),
+        ({"initialize": says(b"<html>", content_type="text/html")}, ProtocolError),
+        ({"call": drop}, ConnectionClosed),
+        ({"call": reset}, ConnectionClosed),
+        ({"call": sends(head(200, {"content-type": "application/json", "content-length": "999"}))}, ConnectionClosed),
+        ({"call": says(b"{}", 503)}, HttpStatusError),
+        ({"call": drop, "delete": reset}, ConnectionClosed),
+    ],
+    ids=["drop", "reset", "500", "html", "call-drop", "call-reset", "call-cut", "call-503", "delete-reset"],
+)
+async def test_what_goes_wrong_over_http_is_raised_bare_and_cancels_nobody(
+    answers: dict[str, Answer], error: type[McpError]
+) -> None:
+    """Nor does leaving the client raise anything in its place."""
+    async with standing("http", **answers) as transport:
+        with pytest.raises(McpError) as caught:
+            async with Client(transport, era="legacy") as client:
+                await client.call_tool("x")
+
+    assert type(caught.value) is error
+    await checkpoint()
+    assert unscathed()
+
+
+@fault("C16")
+async def test_tasks_that_connect_at_the_same_time_start_one_process(tmp_path: Path) -> None:
+    body = f"""
+    with open({str(tmp_path / "starts")!r}, "a") as starts:
+        starts.write("x")
+    shake_hands()
+    serve_all()
+    """
+    client = Client(Stdio(server(body, hands=False)), era="legacy")
+
+    async with create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(client.connect)
+    assert await works(client)
+    await client.aclose()
+
+    assert (tmp_path / "starts").read_text() == "x"
+
+
+@fault("C16")
+async def test_tasks_that_connect_at_the_same_time_begin_one_session() -> None:
+    async with serving(mcp()) as peer:
+        client = Client(StreamableHttp(peer.url), era="legacy")
+        async with create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(client.connect)
+        assert await works(client)
+        await client.aclose()
+
+    assert subjects(peer).count("initialize") == subjects(peer).count("delete") == 1
+
+
+@fault("C17")
+async def test_servers_that_are_down_keep_nobody_from_those_that_are_up() -> None:
+    async def use(name: str, transport: Transport) -> None:
+        try:
+            async with Client(transport, era="legacy", limits=brief) as client:
+                outcomes[name] = await works(client)
+        except McpError as exc:
+            outcomes[name] = type(exc)
+
+    brief = Limits(connect_timeout=0.5, close_timeout=0.6)
+    outcomes: dict[str, object] = {}
+    async with standing("http") as http, standing("stdio") as stdio, create_task_group() as tasks:
+        for name, transport in {
+            "refused": StreamableHttp("http://127.0.0.1:1/mcp"),
+            "missing": Stdio(["no-such-server"]),
+            "silent": Stdio(server("time.sleep(60)", hands=False)),
+            "dies": Stdio(server("read()\nsys.exit(1)")),
+            "http": http,
+            "stdio": stdio,
+        }.items():
+            tasks.start_soon(use, name, transport)
+
+    assert outcomes == {
+        "refused": ConnectFailed,
+        "missing": ConnectFailed,
+        "silent": ConnectTimeout,
+        "dies": ConnectionClosed,
+        "http": True,
+        "stdio": True,
+    }
+
+
+@fault("C17")
+async def test_a_server_that_dies_takes_no_other_with_it() -> None:
+    async with connected("serve(read())\nread()\nsys.exit(1)") as mortal, connected("serve_all()") as other:
+        assert await works(mortal)
+        async with create_task_group() as tasks:
+            tasks.start_soon(works, other)
+            with pytest.raises(ConnectionClosed):
+                await mortal.call_tool("die")
+        assert await works(other)
+
+
+@fault("C18")
+async def test_answers_in_another_order_find_their_calls_over_stdio() -> None:
+    tools = [f"t{n:02}" for n in range(40)]
+    body = f"""
+    for call in reversed(calls({len(tools)})):
+        serve(call)
+    read()
+    """
+
+    async with connected(body) as client:
+        assert await said_to(client, *tools) == {tool: tool for tool in tools}
+
+
+@fault("C18")
+async def test_answers_in_another_order_find_their_calls_over_http() -> None:
+    async def answer(wire: Wire, heard: Heard) -> None:
+        """Only when the call that came after this one has been answered."""
+        place = len(arrived)
+        arrived.append(heard)
+        await answered.reaches(lambda done: len(done) >= len(tools) - 1 - place)
+        name = heard.rpc["params"]["name"].encode()
+        await says(DONE.replace(b"high", name))(wire, heard)
+        answered.append(place)
+
+    tools = [f"t{n}" for n in range(6)]
+    arrived: Log[Heard] = Log()
+    answered: Log[int] = Log()
+    async with standing("http", call=answer) as transport, Client(transport, era="legacy") as client:
+        assert await said_to(client, *tools) == {tool: tool for tool in tools}
+
+    assert answered == [5, 4, 3, 2, 1, 0]
