@@ -144,10 +144,12 @@ def headers(toolbox: Toolbox) -> dict[str, str]:
     return dict(toolbox.annotated(call(region="eu", zone="b"), mirror=True).headers)
 
 
-def test_of_two_tools_with_one_name_the_first_is_mirrored() -> None:
-    toolbox = Toolbox(pytest.fail)
-    toolbox.replace([tool(region=REGION), tool(zone=ZONE)], mirrored=True)
+def test_of_two_tools_with_one_name_the_first_counts_and_the_other_is_left_out() -> None:
+    warnings: list[str] = []
+    toolbox = Toolbox(warnings.append)
 
+    assert toolbox.replace([tool(region=REGION), tool(zone=ZONE)], mirrored=True) == [tool(region=REGION)]
+    assert warnings == ["the tool 'query' is left out: another tool of that name stands before it"]
     assert headers(toolbox) == {"Mcp-Param-Region": "eu"}
 
 
@@ -155,7 +157,7 @@ def test_the_first_that_can_be_mirrored_is_the_one_that_counts() -> None:
     toolbox = Toolbox(lambda text: None)
     listed = toolbox.replace([tool(region=INVALID), tool(zone=ZONE), tool(region=REGION)], mirrored=True)
 
-    assert listed == [tool(zone=ZONE), tool(region=REGION)]
+    assert listed == [tool(zone=ZONE)]
     assert headers(toolbox) == {"Mcp-Param-Zone": "b"}
 
 

@@ -49,6 +49,7 @@ class Requests(ABC):
 
     Raises:
         NotConnected, NotAdvertised: The call was not possible; nothing was sent.
+        CallerError: The same, for the client is connected in another event loop.
         ServerError: The server answered with an error (`HttpStatusError` by HTTP status).
         RequestTimeout: It took too long; the server was told that the call is cancelled.
         ConnectionClosed: The connection ended; *may_have_run* says what that means.
@@ -65,10 +66,11 @@ class Requests(ABC):
     async def list_tools(self, *, timeout: float | None = None) -> list[Tool]:
         """Every tool that the server offers, across all pages.
 
-        A malformed tool is left out, with a line in `Client.warnings`; over HTTP, from
-        revision 2026-07-28 on, also one whose `x-mcp-header` annotations are invalid. What
-        is listed is remembered: later calls are checked against it. Names, descriptions
-        and annotations are a stranger's: untrusted.
+        A malformed tool is left out, with a line in `Client.warnings`, and so is the second of
+        one name; over HTTP, from revision 2026-07-28 on, also one whose `x-mcp-header` annotations
+        are invalid. What is listed is remembered: later calls are checked against it. Names,
+        descriptions and annotations are a stranger's: untrusted, and free to change after somebody
+        has approved of them, which `Tool.fingerprint` shows.
         """
         return await self._list_tools(self._patience(timeout))
 

@@ -42,27 +42,28 @@ class Toolbox:
         self._lane: CapacityLimiter
 
     def replace(self, tools: Iterable[Tool], *, mirrored: bool) -> list[Tool]:
-        """Remember a whole new listing. Of two tools with one name the first counts.
+        """Remember a whole new listing, and return it without what is left out, which a warning says.
 
-        Where parameters are *mirrored* in headers, tools that annotate them wrongly are left
-        out, and a warning says so. Returns the others.
+        Of tools with one name the first counts. Where parameters are *mirrored* in headers, tools
+        that annotate them wrongly do not.
         """
-        listed: list[tuple[Tool, Headers]] = []
+        self._tools, self._headers = {}, {}
         invalid: dict[str, str] = {}
         for tool in tools:
             try:
                 headers = _headers(tool) if mirrored else ()
             except ValueError as exc:
                 invalid.setdefault(tool.name, str(exc))
+                continue
+            if self._tools.setdefault(tool.name, tool) is tool:
+                self._headers[tool.name] = headers
             else:
-                listed.append((tool, headers))
+                invalid.setdefault(tool.name, "another tool of that name stands before it")
         self._tell_of(invalid)
-        self._tools = {tool.name: tool for tool, _ in reversed(listed)}
-        self._headers = {tool.name: headers for tool, headers in reversed(listed)}
         self._schemas = {}
         self._unchecked &= self._tools.keys()
         self._lane = CapacityLimiter(1)  # here, for each connection begins with this, in an event loop of its own
-        return [tool for tool, _ in listed]
+        return list(self._tools.values())
 
     def annotated(self, call: Call, *, mirror: bool) -> Call:
         """*call*, a `tools/call`, with what the tool's listing says of how it may and must be made."""

@@ -1,5 +1,8 @@
 """Tools: what a server offers, and what calling one returns."""
 
+import json
+from collections.abc import Iterator
+from hashlib import sha256
 from typing import Annotated, Literal
 
 from mcp_host.types.base import (
@@ -11,6 +14,7 @@ from mcp_host.types.base import (
     JSONObject,
     Meta,
     Model,
+    wire_name,
 )
 from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent, words
 from mcp_host.types.messages import CacheableResult, NotificationParams, PaginatedResult, Result, TypedNotification
@@ -41,6 +45,42 @@ class Tool(BaseMetadata, Icons):
     annotations: Annotated[ToolAnnotations | None, SINCE_2025_03_26] = None
     execution: Annotated[ToolExecution | None, SINCE_2025_11_25] = None
     meta: Annotated[Meta, SINCE_2025_06_18] = None
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for two tools exactly when they say the same of themselves, ``_meta`` aside; safe to store.
+
+        "Rug pulls" change a tool after it was approved. A host that keeps this with an
+        approval notices, in this process or in the next.
+        """
+        digest = sha256()
+        for piece in _spelled(self.model_copy(update={"meta": None})):
+            digest.update(piece.encode())
+        return digest.hexdigest()
+
+
+_write = json.JSONEncoder().encode
+
+
+def _spelled(value: object) -> Iterator[str]:
+    """A text that two values share exactly when their JSON says the same, in pieces. They may nest without end."""
+    todo = [value]
+    while todo:
+        match todo.pop():
+            case Model() as model:
+                fields = {wire_name(name): getattr(model, name) for name in type(model).model_fields}
+                todo.append({**fields, **(model.model_extra or {})})  # no extra has the wire name of a field
+            case dict() as members:
+                yield f"{{{len(members)} "
+                for name in sorted(members, reverse=True):
+                    todo += [members[name], name]
+            case list() as items:
+                yield f"[{len(items)} "
+                todo += reversed(items)
+            case int() as number if not isinstance(number, bool):
+                yield f"{number:#x} "  # str() refuses numbers of more than 4,300 digits
+            case other:
+                yield f"{_write(other)} "
 
 
 class CallToolResult(Result):

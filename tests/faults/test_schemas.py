@@ -1,0 +1,240 @@
+"""Schemas that are traps: their own results are refused, typed and in time, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio import move_on_after
+
+from mcp_host import Client, Stdio
+from mcp_host.errors import InvalidToolOutput, ProtocolError
+from mcp_host.protocol import schemas
+from tests.faults.fault import fault
+from tests.faults.responsive import pulse
+from tests.transports.children import python
+from tests.transports.http_peers import Wire, serving
+
+LISTING = """
+while True:
+    request = read()
+    if request["method"] == "tools/list":
+        good = {"name": "good", "inputSchema": {}, "outputSchema": {"type": "object"}}
+        trap = {"name": "trap", "inputSchema": {}, "outputSchema": "@schema"}
+        raw(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {"tools": [trap, good]}})
+            .replace('"@schema"', SCHEMA) + "\\n")
+    else:
+        reply(request, {"content": [], "structuredContent": request["params"]["arguments"].get("value", {})})
+"""
+
+
+@asynccontextmanager
+async def listed(schema: object) -> AsyncIterator[Client]:
+    """A client of a server with two tools, of which one promises *schema*, which may be JSON that is written already."""
+    written = schema if isinstance(schema, str) else json.dumps(schema)
+    async with Client(Stdio(python(f"SCHEMA = {written!r}\n" + LISTING)), era="legacy") as client:
+        assert [tool.name for tool in await client.list_tools()] == ["trap", "good"]
+        yield client
+        assert (await client.call_tool("good", {"value": {"a": 1}})).structured_content == {"a": 1}
+
+
+async def refused(client: Client, value: object) -> str:
+    """Why this result is refused, which the error carries whole."""
+    with pytest.raises(InvalidToolOutput, match=r"^the result of 'trap' is not as listed: ") as caught:
+        await client.call_tool("trap", {"value": value})
+    assert caught.value.result.structured_content == value
+    return str(caught.value).partition("listed: ")[2]
+
+
+def fan_out(keyword: str, levels: int = 26) -> dict[str, Any]:
+    """Two branches at each level: 2^26 ways."""
+    defs: dict[str, Any] = {"l0": {"type": "string"}}
+    for level in range(levels):
+        defs[f"l{level + 1}"] = {keyword: [{"$ref": f"#/$defs/l{level}"}] * 2}
+    return {"$defs": defs, "$ref": f"#/$defs/l{levels}"}
+
+
+def nested(levels: int) -> str:
+    return '{"properties":{"a":' * levels + "{}" + "}}" * levels
+
+
+@pytest.mark.parametrize("source", ["(a+)+$", "^(a|a)*$", "^(([a-z])+.)+[A-Z]([a-z])+$", "(.*.*)*=.*"])
+@fault("T02")
+async def test_a_pattern_that_backtracks_for_ever_elsewhere_is_searched_for_in_no_time(source: str) -> None:
+    async with listed({"pattern": source}) as client, pulse() as loop:
+        assert "does not match" in await refused(client, "a" * 4000 + "!\n")
+
+    assert loop.longest < 1.0
+
+
+@fault("T02")
+async def test_a_pattern_that_no_engine_searches_for_in_time_is_not_searched_for_and_that_is_said() -> None:
+    async with listed({"pattern": r"^(?=(a+))\1*b$"}) as client:
+        await client.call_tool("trap", {"value": "a" * 4000})
+
+        (warning,) = client.warnings
+        assert "results of the tool 'trap' pass unchecked" in warning
+
+
+@fault("T02")
+async def test_a_large_pattern_and_a_large_text_leave_the_loop_alone() -> None:
+    async with listed({"items": {"not": {"pattern": "(?:a|b)*a(?:a|b){40}c"}}}) as client, pulse() as loop:
+        await client.call_tool("trap", {"value": ["ab" * 5_000] * 20})
+
+    assert loop.longest < 1.0
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "allOf", "oneOf"])
+@fault("T03")
+async def test_a_composition_that_fans_out_is_given_up_and_the_loop_goes_on_meanwhile(
+    keyword: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "MAX_STEPS", 50_000)  # a tenth, of what takes seconds
+    value = "a" if keyword == "allOf" else 1
+    async with listed(fan_out(keyword)) as client, pulse() as loop:
+        problem = await refused(client, value)
+
+    assert problem == "its schema cannot be checked: it takes more than 50000 steps"
+    assert loop.longest < loop.took / 2
+
+
+@fault("T03", "R06")
+async def test_a_value_that_is_large_and_right_is_checked_and_the_loop_goes_on_meanwhile() -> None:
+    record = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}, "required": ["id"]}
+    rows = [{"id": n, "name": "x"} for n in range(3_000)]
+    async with listed({"items": record}) as client, pulse() as loop:
+        result = await client.call_tool("trap", {"value": rows})
+
+    assert result.structured_content == rows
+    assert loop.longest < loop.took / 2
+
+
+@fault("T03")
+async def test_who_does_not_want_to_wait_for_a_long_check_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "MAX_STEPS", 100_000)
+    async with listed(fan_out("anyOf")) as client:
+        with move_on_after(0.1) as scope:
+            await client.call_tool("trap", {"value": 1})
+
+        assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}},
+        {"allOf": [{"$ref": "#"}]},
+    ],
+    ids=["itself", "each other", "by way of all"],
+)
+@fault("T04")
+async def test_references_in_a_circle_are_no_recursion_error(schema: dict[str, Any]) -> None:
+    async with listed(schema) as client:
+        assert await refused(client, 1) == "its schema cannot be checked: it nests too deeply"
+
+
+@fault("T04")
+async def test_a_value_that_nests_as_deep_as_its_schema_allows_is_no_recursion_error() -> None:
+    deep: object = []
+    for _ in range(250):
+        deep = [deep]
+    async with listed({"items": {"$ref": "#"}}) as client:
+        assert await refused(client, deep) == "its schema cannot be checked: it nests too deeply"
+
+
+@pytest.mark.parametrize("levels", [100, 300])
+@fault("T05")
+async def test_a_deep_schema_costs_the_results_of_its_own_tool_only(levels: int) -> None:
+    async with listed(nested(levels)) as client:
+        assert await refused(client, {}) == "its schema cannot be checked: it nests too deeply"
+
+
+@fault("T05")
+async def test_a_schema_too_deep_to_be_read_costs_its_listing_only() -> None:
+    body = f"""SCHEMA = '{{"not":' * 20_000 + "{{}}" + "}}" * 20_000\n{LISTING}"""
+    async with Client(Stdio(python(body)), era="legacy") as client:
+        with pytest.raises(ProtocolError, match="it nests too deeply"):
+            await client.list_tools()
+
+        assert await client.call_tool("good", {"value": {}})
+
+
+@fault("T06")
+async def test_what_a_schema_refers_to_elsewhere_is_neither_fetched_nor_read(tmp_path: Path) -> None:
+    secret = tmp_path / "schema.json"
+    secret.write_text('{"type": "object"}', encoding="ascii")
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200, {"content-type": "application/json"}, b'{"type":"object"}')
+
+    async with serving(script) as peer:
+        for schema in (
+            {"$ref": peer.url},
+            {"properties": {"a": {"$ref": secret.as_uri()}}},
+            {"$id": peer.url, "not": {"$ref": "other.json#/a"}},
+        ):
+            async with listed(schema) as client:
+                assert "cannot be checked: Unresolvable: " in await refused(client, {"b": 1})
+
+        assert (peer.connections, peer.heard) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "problem"),
+    [
+        ({"type": "objekt"}, {}, "its schema cannot be checked: it is not a valid JSON Schema: $.type: 'objekt'"),
+        ({"required": "a"}, {}, "its schema cannot be checked: it is not a valid JSON Schema: $.required: 'a'"),
+        ({"$schema": "https://a.example/x"}, {}, "its schema cannot be checked: the dialect 'https://a.example/x'"),
+        ({"$ref": "#/$defs/none"}, {}, "its schema cannot be checked: PointerToNowhere"),
+        ({"type": "object", "required": ["a"]}, {}, "'a' is a required property"),
+        ({"properties": {"a": {"items": {"type": "string"}}}}, {"a": ["", 1]}, "$.a[1]: 1 is not of type 'string'"),
+    ],
+    ids=["type", "required", "dialect", "reference", "missing", "of another type"],
+)
+@fault("T07")
+async def test_a_result_that_is_not_as_promised_is_a_typed_error_that_carries_it(
+    schema: dict[str, Any], value: object, problem: str
+) -> None:
+    async with listed(schema) as client:
+        assert (await refused(client, value)).startswith(problem)
+
+
+@fault("T07")
+async def test_a_result_without_the_structure_that_was_promised_is_refused_and_a_failure_is_not() -> None:
+    body = LISTING.replace("reply(request, {", "reply(request, call(request) or {")
+    answers = """
+def call(request):
+    if request["params"]["name"] == "trap":
+        return text("42") | ({"isError": True} if request["params"]["arguments"] else {})
+"""
+    async with Client(Stdio(python("SCHEMA = '{}'" + answers + body)), era="legacy") as client:
+        await client.list_tools()
+        with pytest.raises(InvalidToolOutput, match="has no structuredContent") as caught:
+            await client.call_tool("trap")
+        assert caught.value.result.text == "42"
+        assert (await client.call_tool("trap", {"fail": True})).is_error
+
+
+ODD: list[Any] = [
+    {"properties": {"class": {}, "self": {}, "2 b": {}, "": {}, "é\u202e": {}, "a": True, "b": False}},
+    {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+    {"type": ["object", "null"], "enum": [None, 1, [1.5], {"a": 10**30}], "const": None, "default": object.__name__},
+    {"oneOf": [], "allOf": [{"not": {}}], "properties": [], "required": {}, "additionalProperties": "no"},
+    {"title": "x" * 10_000, "properties": {f"p{n}": {"type": "string"} for n in range(2_000)}},
+]
+
+
+@pytest.mark.parametrize("schema", ODD, ids=["names", "a circle", "values", "nonsense", "many"])
+@fault("T08")
+async def test_a_schema_is_handed_on_as_it_was_written_however_odd_it_is(schema: dict[str, Any]) -> None:
+    """No types are made of it, which is where others break."""
+    async with listed(schema) as client:
+        (trap, _) = await client.list_tools()
+
+    assert trap.output_schema == schema
