@@ -80,7 +80,7 @@ async def test_a_grandchild_that_ran_away_with_the_pipes_does_not_hold_up_closin
         runaways.append(int(await says(client)))
         began = current_time()
 
-    assert current_time() - began < BRIEF.close_timeout + 0.5
+    assert current_time() - began < BRIEF.close_timeout + 1.5
     assert running(runaways[0])
 
 

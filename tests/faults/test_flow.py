@@ -1,0 +1,287 @@
+"""Floods and dams: servers that read nothing, write without end, or start slowly; callbacks that never return."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+from anyio import Event, create_task_group, current_time, fail_after
+
+from mcp_host import Change, Sampling, SamplingRequest, always
+from mcp_host.errors import ConnectionClosed, ConnectTimeout, RequestTimeout
+from mcp_host.limits import Limits
+from mcp_host.types import CreateMessageResult, LoggingMessageNotificationParams, ProgressNotificationParams
+from tests.faults.fault import fault
+from tests.faults.measure import peak
+from tests.faults.processes import BRIEF, SOON, client_of, says
+from tests.faults.stdio_server import connected
+
+LARGE = "x" * (3 * 1024 * 1024)  # more than a pipe holds
+
+# A server that reads nothing
+
+DAM = """
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+reply(read(), text(str(os.getpid())))
+signal.sigwait({signal.SIGUSR1})
+heard = []
+while True:
+    request = read()
+    if request["method"] == "tools/call":
+        heard.append(request["params"]["name"])
+        reply(request, text(" ".join(heard)))
+"""
+"""Says its process id, then reads no more until it is sent a signal. Answers with the names of all calls since."""
+
+
+@fault("F16")
+async def test_a_server_that_reads_nothing_costs_each_call_its_own_deadline_and_reads_only_what_stands() -> None:
+    async with client_of(DAM) as client:
+        pid = int(await says(client))
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("begun", {"t": LARGE}, timeout=0.1)
+        for _ in range(3):
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("withdrawn", {"t": LARGE}, timeout=0.02)
+        os.kill(pid, signal.SIGUSR1)
+        assert (await client.call_tool("last")).text == "begun last"
+
+
+@fault("F16")
+async def test_a_call_that_is_stuck_in_the_pipe_holds_up_no_other_deadline_and_no_closing() -> None:
+    async def stuck() -> None:
+        with pytest.raises(ConnectionClosed) as failure:
+            await client.call_tool("stuck", {"t": LARGE})
+        assert failure.value.may_have_run  # the beginning of it has left
+
+    client = client_of("time.sleep(60)")
+    await client.connect()
+    async with create_task_group() as tasks:
+        tasks.start_soon(stuck)
+        for _ in range(3):
+            with fail_after(SOON), pytest.raises(RequestTimeout):
+                await client.call_tool("x", timeout=0.05)
+        began = current_time()
+        await client.aclose()
+
+    assert current_time() - began < BRIEF.close_timeout + 1.5  # a second for callers to leave
+
+
+@fault("F16")
+async def test_a_server_that_reads_nothing_for_too_long_is_given_up() -> None:
+    limits = Limits(stall_timeout=0.2, close_timeout=0.6)
+
+    async with client_of("time.sleep(60)", limits=limits) as client:
+        with fail_after(SOON), pytest.raises(ConnectionClosed, match=r"has read none of its input for 0\.2 s"):
+            await says(client, t=LARGE)
+        with pytest.raises(ConnectionClosed):
+            await says(client)
+
+
+@fault("F17")
+async def test_a_server_that_writes_while_we_write_does_not_deadlock() -> None:
+    """Both pipes are full at once: the reader never waits for the writer."""
+    body = """
+    flood = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 1000}})
+    for _ in range(4000):
+        raw(flood + "\\n")
+    reply(read(), text("ok"))
+    """
+    async with client_of(body) as client:
+        assert await says(client, t=LARGE) == "ok"
+
+
+# Floods
+
+
+PINGS = 4000
+
+
+@fault("F18")
+async def test_pings_from_a_server_that_reads_no_answers_are_dropped_and_counted() -> None:
+    body = f"""
+    first = read()
+    for n in range({PINGS}):
+        say({{"id": str(n) + "x" * 1000, "method": "ping"}})
+    reply(first, text("flooded"))
+    pongs = 0
+    while "method" not in (request := read()):
+        pongs += 1
+    reply(request, text(str(pongs)))
+    while True: read()
+    """
+    limits = Limits(max_answers=16, max_outbox=64 * 1024, close_timeout=0.6)
+    async with client_of(body, limits=limits) as client:
+        with peak() as most:
+            assert await says(client) == "flooded"
+        pongs = int(await says(client))
+
+    assert pongs > 50  # as much as a pipe holds, and be it a small one
+    assert 0 <= PINGS - pongs - client.counters["dropped answers"] <= limits.max_answers  # on their way at last
+    assert client.counters["dropped answers"] > 0
+    assert most() < 2_000_000  # of four million
+
+
+@fault("F18")
+async def test_every_ping_is_answered_where_the_answers_are_read() -> None:
+    body = """
+    first = read()
+    for n in range(2000):
+        say({"id": n, "method": "ping"})
+        assert read() == {"jsonrpc": "2.0", "id": n, "result": {}}
+    reply(first, text("ok"))
+    """
+    async with client_of(body) as client:
+        assert await says(client) == "ok"
+
+    assert client.counters == {}
+
+
+FLOOD = """
+while True:
+    request = read()
+    for n in range(request["params"]["arguments"].get("flood", 0)):
+        say({"method": "notifications/" + METHOD, "params": PARAMS})
+    reply(request, text("ok"))
+"""
+
+
+@fault("F19", "F21")
+async def test_logs_that_nobody_takes_hold_up_no_call_and_the_newest_of_them_are_kept() -> None:
+    body = FLOOD.replace("METHOD", '"message"').replace("PARAMS", '{"level": "info", "data": n}')
+    taken: list[Any] = []
+    everything = Event()
+    stuck = Event()
+
+    async def on_log(message: LoggingMessageNotificationParams) -> None:
+        await stuck.wait()
+        taken.append(message.data)
+        if message.data == 4999:
+            everything.set()
+
+    async with client_of(body, on_log=on_log, limits=Limits(max_notifications=100, close_timeout=0.6)) as client:
+        with fail_after(SOON):
+            assert await says(client, flood=5000) == "ok"
+            assert await says(client) == "ok"
+        stuck.set()
+        await everything.wait()
+
+    assert taken[-100:] == list(range(4900, 5000))
+    assert client.counters == {"dropped notifications": 5000 - len(taken)}
+    assert len(taken) <= 101  # and the one that was being taken
+
+
+@fault("F19", "F21")
+async def test_progress_that_nobody_takes_holds_up_no_other_call() -> None:
+    body = FLOOD.replace("METHOD", '"progress"').replace(
+        "PARAMS", '{"progressToken": request["params"]["_meta"]["progressToken"], "progress": n}'
+    )
+    taken: list[float] = []
+    begun, stuck = Event(), Event()
+
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        begun.set()
+        await stuck.wait()
+        taken.append(progress.progress)
+
+    async def call() -> None:
+        await client.call_tool("x", {"flood": 5000}, on_progress=on_progress)
+
+    async with client_of(body) as client, create_task_group() as tasks:
+        tasks.start_soon(call)
+        await begun.wait()
+        with fail_after(SOON):
+            assert await says(client) == "ok"
+        stuck.set()
+
+    assert taken == sorted(taken)
+    assert taken[-1] == 4999
+    assert len(taken) < 1100
+
+
+@fault("F20")
+async def test_a_storm_of_changes_leads_to_two_refreshes_at_most() -> None:
+    body = """
+    while True:
+        request = read()
+        if request["method"] == "tools/list":
+            reply(request, {"tools": []})
+        elif "id" in request:
+            raw('{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\\n' * 1000)
+            reply(request, text("ok"))
+    """
+    events: list[str] = []
+    refreshed = Event()
+
+    async def on_change(change: Change) -> None:
+        events.append("begins")
+        await client.list_tools()
+        events.append("ends")
+        refreshed.set()
+
+    async with client_of(body, on_change=on_change) as client:
+        assert await says(client) == "ok"
+        await refreshed.wait()
+
+    assert "begins begins" not in " ".join(events)
+    assert events.count("begins") <= 2
+    assert client.counters.keys() == {"coalesced notifications"}
+    assert client.counters["coalesced notifications"] >= 998
+
+
+@fault("F21")
+async def test_callbacks_and_handlers_that_never_return_hold_up_neither_calls_nor_closing() -> None:
+    body = """
+    reply(read(), text("ok"))
+    tell("message", level="info", data="hello")
+    tell("tools/list_changed")
+    sample("q")
+    serve_all()
+    """
+    stuck: list[str] = []
+
+    async def on_log(message: LoggingMessageNotificationParams) -> None:
+        await never("log")
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return await never("model")
+
+    async def never(what: str) -> Any:
+        stuck.append(what)
+        if len(stuck) == 2:
+            both_are.set()
+        await Event().wait()
+
+    both_are = Event()
+    sampling = Sampling(basic=model, approve=always)
+    async with connected(body, sampling=sampling, on_log=on_log, on_change=on_log, limits=BRIEF) as client:
+        await client.call_tool("x")
+        await both_are.wait()
+        with fail_after(SOON):
+            assert (await client.call_tool("still here")).text == "still here"
+        began = current_time()
+
+    assert sorted(stuck) == ["log", "model"]
+    assert current_time() - began < BRIEF.close_timeout + 1.5
+
+
+# A slow start
+
+
+@fault("F22")
+async def test_the_time_that_a_server_takes_to_start_is_not_a_calls() -> None:
+    limits = Limits(timeout=0.2, total_timeout=0.2, close_timeout=0.3)
+
+    async with client_of("time.sleep(0.5); shake_hands()\ntime.sleep(60)", hands=False, limits=limits) as client:
+        with pytest.raises(RequestTimeout):
+            await says(client)
+
+
+@fault("F22")
+async def test_a_server_that_starts_too_slowly_is_given_up_in_its_own_time() -> None:
+    limits = Limits(connect_timeout=0.2, timeout=60, close_timeout=0.3)
+
+    with fail_after(SOON), pytest.raises(ConnectTimeout):
+        await client_of("time.sleep(60)", hands=False, limits=limits).connect()
