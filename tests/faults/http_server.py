@@ -27,7 +27,7 @@ ASK = (
     b'{"jsonrpc":"2.0","id":"q-1","method":"sampling/createMessage","params":{"maxTokens":9,'
     b'"messages":[{"role":"user","content":{"type":"text","text":"And now?"}}]}}'
 )
-CAPABILITIES = {"tools": {}, "logging": {}}
+CAPABILITIES: dict[str, object] = {"tools": {}, "logging": {}}
 
 
 def mcp(**answers: Answer) -> Script:
@@ -90,6 +90,15 @@ def streams(*templates: bytes, stay: bool = False, **headers: str) -> Answer:
         await (wire.hung_up() if stay else wire.end())
 
     return answer
+
+
+def storm(answer: Answer) -> Answer:
+    """Only a call of the tool "storm" is answered so: for tests that cannot tell whether such a call arrives at all."""
+
+    async def by_name(wire: Wire, heard: Heard) -> None:
+        await (answer if heard.rpc["params"]["name"] == "storm" else says())(wire, heard)
+
+    return by_name
 
 
 def welcome(session: str | None = "s-1", **result: Any) -> Answer:
@@ -160,10 +169,10 @@ async def error_of(spoiled: Answer, **options: Any) -> McpError:
     return error
 
 
-async def failing(client: Client, **options: Any) -> McpError:
+async def failing(client: Client, tool: str = "tides", **options: Any) -> McpError:
     """Make a call that has to fail, and soon."""
     with fail_after(SOON), pytest.raises(McpError) as caught:
-        await client.call_tool("tides", **options)
+        await client.call_tool(tool, **options)
     return caught.value
 
 

@@ -23,6 +23,7 @@ from tests.faults.http_server import (
     mcp,
     says,
     sends,
+    storm,
     streams,
     tides,
 )
@@ -236,8 +237,8 @@ async def test_an_event_without_an_end_is_read_up_to_the_limit(first: bytes, pie
 )
 @fault("E23")
 async def test_a_stream_that_goes_on_for_ever_without_the_reply_ends_at_the_calls_deadline(piece: bytes) -> None:
-    async with connected(mcp(call=in_turn(endless(b"", piece), says()))) as (client, _):
-        error: McpError = await failing(client, timeout=0.2)
+    async with connected(mcp(call=storm(endless(b"", piece)))) as (client, _):
+        error: McpError = await failing(client, "storm", timeout=0.2)
         await tides(client)
 
     assert type(error) is RequestTimeout

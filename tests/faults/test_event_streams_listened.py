@@ -146,7 +146,7 @@ NO_STREAM = {
     "nonsense": streams(event(b"not json"), event(b"{}"), event(b"[]"), b"\xff\xff\n\n"),
     "half an event": streams(b"data: x"),
     "a bad chunk": sends(chunked(event(LOG)) + b"zz\r\n"),
-    "corrupt gzip": streams(b"no gzip", **{"content-encoding": "gzip"}),
+    "corrupt gzip": says(b"no gzip", content_type="text/event-stream", content_encoding="gzip"),
     "a reply to nothing": streams(event(DONE.replace(b"@id", b"4711")), stay=True),
     "a retry of centuries": streams(b"retry: " + b"9" * 5000 + b"\n\n"),
     "a negative retry": streams(b"retry: -1\n\n"),

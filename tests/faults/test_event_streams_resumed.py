@@ -26,6 +26,7 @@ from tests.faults.http_server import (
     reset,
     says,
     sends,
+    storm,
     streams,
     subjects,
     tides,
@@ -291,9 +292,9 @@ async def test_a_wish_for_a_pause_is_understood_only_as_its_standard_says(
 @pytest.mark.parametrize("retry", [b"9" * 401, b"9" * 5000, b"999999999999999", b"60000"])
 @fault("E11")
 async def test_a_wish_for_a_pause_of_centuries_does_not_outlast_the_call(retry: bytes) -> None:
-    script = mcp(call=in_turn(streams(b"retry: " + retry + b"\n", PRIMED), says()))
+    script = mcp(call=storm(streams(b"retry: " + retry + b"\n", PRIMED)))
     async with connected(script) as (client, peer):
-        error: McpError = await failing(client, timeout=0.1)
+        error: McpError = await failing(client, "storm", timeout=0.1)
         await tides(client)
 
     assert type(error) is RequestTimeout

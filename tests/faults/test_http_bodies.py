@@ -31,6 +31,7 @@ from tests.faults.http_server import (
     mcp,
     says,
     sends,
+    storm,
     subjects,
     tides,
 )
@@ -235,7 +236,7 @@ async def test_a_bomb_behind_the_reply_on_a_stream_is_not_even_lit() -> None:
     """Comments without end, compressed: the reply is there, and the rest is left."""
     packer = zlib.compressobj(wbits=31)
     first = packer.compress(b"data: " + under(b"2") + b"\n\n") + packer.flush(zlib.Z_SYNC_FLUSH)
-    rest = b"".join(packer.compress(b": x\n" * (MiB // 4)) for _ in range(64))
+    rest = b"".join(packer.compress(b": x\n" * (MiB // 4)) for _ in range(20))
 
     with memory_below(8 * MiB):
         bomb = says(first + rest, content_type="text/event-stream", content_encoding="gzip")
@@ -295,8 +296,8 @@ async def drip(wire: Wire, heard: Heard) -> None:
 @pytest.mark.parametrize("options", [{"timeout": 0.2}, {"total_timeout": 0.2}], ids=["timeout", "total timeout"])
 @fault("H28")
 async def test_a_body_that_drips_ends_at_the_calls_deadline(options: dict[str, float]) -> None:
-    async with connected(mcp(call=in_turn(drip, says()))) as (client, peer):
-        error: McpError = await failing(client, **options)
+    async with connected(mcp(call=storm(drip))) as (client, peer):
+        error: McpError = await failing(client, "storm", **options)
         await tides(client)
 
     assert type(error) is RequestTimeout

@@ -22,11 +22,13 @@ from tests.faults.http_server import (
     connected,
     drop,
     failing,
+    filled,
     mcp,
     refused,
     reset,
     says,
     sends,
+    storm,
     streams,
     subject,
     subjects,
@@ -101,11 +103,17 @@ async def test_what_the_application_asked_for_and_offers_holds_in_the_new_sessio
         answers.append((heard.rpc["result"]["content"]["text"], heard.headers["mcp-session-id"]))
         await wire.reply(202)
 
+    async def call(wire: Wire, heard: Heard) -> None:
+        await wire.events(event(ASK))
+        await answers.reaches(lambda answers: answers == [("Paris", "s-2")])
+        await wire.say(event(filled(DONE, heard)))
+        await wire.end()
+
     wanted = {name: says(b'{"jsonrpc":"2.0","id":@id,"result":{}}') for name in ("subscribe", "setLevel")}
     capable = [welcome(id, capabilities={**CAPABILITIES, "resources": {"subscribe": True}}) for id in ("s-1", "s-2")]
     script = mcp(
         initialize=in_turn(*capable),
-        call=in_turn(says(b"", 404), streams(event(ASK), event(DONE))),
+        call=in_turn(says(b"", 404), call),
         answer=answer,
         **wanted,
     )
@@ -113,7 +121,6 @@ async def test_what_the_application_asked_for_and_offers_holds_in_the_new_sessio
         await client.subscribe_resource("sea:north")
         await client.set_log_level("info")
         await tides(client)
-        await answers.reaches(lambda answers: answers == [("Paris", "s-2")])
 
     heard = [subject(each) for each in peer.heard if each.headers.get("mcp-session-id") == "s-2"]
     assert [about for about in heard if about != "get"][:3] == ["initialized", "subscribe", "setLevel"]
@@ -286,10 +293,10 @@ async def test_messages_that_are_never_taken_hold_up_no_call() -> None:
     """Answers to pings and to sampling, cancellations: each is sent by itself."""
     pings = b"".join(event(b'{"jsonrpc":"2.0","id":"p-%d","method":"ping"}' % id) for id in range(20))
     asked = streams(event(ASK), pings, event(DONE))
-    script = mcp(call=in_turn(asked, hang, says()), answer=hang, cancelled=hang)
+    script = mcp(call=in_turn(asked, storm(hang)), answer=hang, cancelled=hang)
     async with connected(script, sampling=MODEL) as (client, _):
         await tides(client)
-        await failing(client, timeout=0.05)
+        await failing(client, "storm", timeout=0.05)
         for _ in range(3):
             await tides(client)
 
