@@ -1,0 +1,262 @@
+"""What a server may take of the host: memory, tasks, descriptors, the event loop, the processor, the disk."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from anyio import Event, fail_after, move_on_after, sleep, wait_all_tasks_blocked
+
+from mcp_host import Client, Stdio, StreamableHttp
+from mcp_host.errors import ConnectFailed, HttpStatusError, McpError, MessageTooLarge
+from mcp_host.limits import Limits
+from mcp_host.types import LoggingMessageNotificationParams
+from tests.faults.fault import Held, fault
+from tests.faults.http_server import connected, failing, mcp, says, streams, subjects, tides
+from tests.faults.measure import busy
+from tests.faults.responsive import pulse
+from tests.transports.children import python
+from tests.transports.http_peers import JSON, Heard, Wire, event, serving
+from tests.transports.legacy_peers import in_turn
+
+FLOOD = """
+call = read()
+for number in range(20_000):
+    say({"method": "notifications/message", "params": {"level": "info", "data": number}})
+reply(call, text("done"))
+while True:
+    reply(read(), text("again"))
+"""
+
+
+@fault("R01")
+async def test_what_a_slow_callback_has_not_yet_heard_is_bounded_and_the_newest_is_kept() -> None:
+    heard: list[object] = []
+    go_on, last = Event(), Event()
+
+    async def slowly(log: LoggingMessageNotificationParams) -> None:
+        await go_on.wait()
+        heard.append(log.data)
+        if log.data == 19_999:
+            last.set()
+
+    client = Client(Stdio(python(FLOOD)), era="legacy", on_log=slowly, limits=Limits(max_notifications=100))
+    async with client:
+        assert (await client.call_tool("flood")).text == "done"
+        assert client.counters["dropped notifications"] >= 20_000 - 101
+        go_on.set()
+        await last.wait()
+        assert (await client.call_tool("again")).text == "again"
+
+    assert len(heard) == 20_000 - client.counters["dropped notifications"]
+    assert heard[-100:] == list(range(19_900, 20_000))
+
+
+def ours() -> Counter[str]:
+    """How many objects of each of our classes there are."""
+    gc.collect()
+    kinds = (type(thing) for thing in gc.get_objects())
+    return Counter(kind.__qualname__ for kind in kinds if kind.__module__.startswith("mcp_host"))
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["sessions that are lost", "clients that come and go"])
+@fault("R03", "R04")
+async def test_connecting_again_and_again_leaves_no_more_than_connecting_once(lost: bool) -> None:
+    """Neither objects of ours nor tasks nor descriptors."""
+    script = mcp(call=in_turn(*[says(b"", 404), says()] * 200) if lost else says())
+    async with serving(script) as peer:
+        client = Client(StreamableHttp(peer.url), era="legacy")
+
+        async def again(times: int) -> tuple[Counter[str], Held]:
+            for _ in range(times):
+                await client.connect()
+                await tides(client)
+                if not lost:
+                    await client.aclose()
+            return ours(), Held.now()
+
+        (objects, held), (more_objects, more_held) = await again(5), await again(30)
+        await client.aclose()
+
+    assert subjects(peer).count("initialize") >= 35
+    assert more_objects - objects == Counter()
+    assert more_held.beyond(held) == {}
+
+
+def dies() -> Client:
+    return Client(Stdio(python("", hands=False)))
+
+
+def not_there() -> Client:
+    return Client(Stdio(["no-such-server"]))
+
+
+def refused() -> Client:
+    return Client(StreamableHttp("http://127.0.0.1:1/mcp"))
+
+
+def babbles() -> Client:
+    return Client(Stdio(python("raw('{' * 10_000)", hands=False)))
+
+
+@pytest.mark.parametrize(("made", "times"), [(dies, 3), (babbles, 3), (not_there, 50), (refused, 25)])
+@fault("R04", "R05")
+async def test_a_connect_that_fails_leaves_nothing_however_often(made: Callable[[], Client], times: int) -> None:
+    before = Held.now()
+    for _ in range(times):
+        with fail_after(5), pytest.raises(McpError):
+            await made().connect()
+
+    assert Held.now().beyond(before) == {}
+
+
+@fault("R04", "R05")
+async def test_a_server_that_refuses_every_connect_is_left_with_nothing() -> None:
+    async with serving(mcp(discover=says(b"", 500), initialize=says(b"", 500))) as peer:
+        for _ in range(25):
+            with fail_after(5), pytest.raises(HttpStatusError):
+                await Client(StreamableHttp(peer.url)).connect()
+        await wait_all_tasks_blocked()
+        before = Held.now()
+        for _ in range(25):
+            with fail_after(5), pytest.raises(HttpStatusError):
+                await Client(StreamableHttp(peer.url)).connect()
+        await wait_all_tasks_blocked()
+
+        assert Held.now().beyond(before) == {}
+
+
+CROWD = b'{"jsonrpc":"2.0","id":@id,"result":{"content":[' + b"[]," * (3 * 2**20) + b"[]]}}"
+
+
+@pytest.mark.parametrize("spoiled", [says(CROWD), streams(event(CROWD))], ids=["a body", "an event"])
+@fault("R06")
+async def test_a_message_of_too_many_values_is_not_parsed_and_the_loop_goes_on(spoiled: Any) -> None:
+    async with connected(mcp(call=in_turn(spoiled, says()))) as (client, _), pulse() as loop:
+        error = await failing(client)
+        await tides(client)
+
+    assert isinstance(error, MessageTooLarge)
+    assert "brackets, colons and commas" in str(error)
+    assert loop.longest < 1.0
+
+
+@fault("R06")
+async def test_a_line_of_too_many_values_is_not_parsed_and_the_loop_goes_on() -> None:
+    body = """
+call = read()
+raw('{"jsonrpc":"2.0","id":%d,"result":{"content":[' % call["id"] + "{}," * 3 * 2**20 + "{}]}}\\n")
+reply(read(), text("good"))
+"""
+    async with Client(Stdio(python(body)), era="legacy") as client, pulse() as loop:
+        with pytest.raises(MessageTooLarge):
+            await client.call_tool("x")
+        assert (await client.call_tool("x")).text == "good"
+
+    assert loop.longest < 1.0
+
+
+@fault("R06")
+async def test_a_large_text_is_read_and_the_loop_goes_on() -> None:
+    """Eight megabytes, with more commas than there may be values."""
+    words = b"[,{:" * (2 * 2**20)
+    large = says(b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"' + words + b'"}]}}')
+    async with connected(mcp(call=in_turn(large, says()))) as (client, _), pulse() as loop:
+        assert len((await client.call_tool("tides")).text) == len(words)
+        await tides(client)
+
+    assert loop.longest < 1.0
+
+
+@fault("R06")
+async def test_a_bomb_is_inflated_in_portions_and_given_up_and_the_loop_goes_on() -> None:
+    bomb = gzip.compress(b'{"jsonrpc":"2.0","id":2,"result":{"content":[],"a":"' + b"x" * (32 * 2**20))
+
+    async def call(wire: Wire, heard: Heard) -> None:
+        await wire.reply(200, {**JSON, "content-encoding": "gzip"}, bomb)
+
+    script = mcp(call=in_turn(call, says()))
+    async with connected(script, limits=Limits(max_message=16 * 2**20)) as (client, _), pulse() as loop:
+        assert isinstance(await failing(client), MessageTooLarge)
+        await tides(client)
+
+    assert loop.longest < 1.0
+    assert loop.longest < loop.took / 2
+
+
+@fault("R06", "R08")
+async def test_a_list_of_very_many_malformed_items_costs_neither_the_loop_nor_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    body = """
+listing = read()
+reply(listing, {"tools": [[]] * 30_000})
+reply(read(), text("good"))
+"""
+    async with Client(Stdio(python(body)), era="legacy") as client, pulse() as loop:
+        assert await client.list_tools() == []
+        assert (await client.call_tool("x")).text == "good"
+
+        assert len(client.warnings) == 100
+        assert client.counters["further warnings"] == 29_900
+    assert len(caplog.records) == 100 + 15  # the first, second, fourth… of the rest
+    assert loop.longest < loop.took / 2
+
+
+IDLE = 0.5  # seconds
+
+
+@fault("R07")
+async def test_a_server_that_ends_its_stream_again_and_again_keeps_nobody_busy() -> None:
+    script = mcp(get=streams(b"retry: 0\n\n"))
+    async with connected(script) as (client, peer):
+        with busy() as spent:
+            await sleep(IDLE)
+        assert spent() < IDLE / 4  # with what the server spends, which runs here, too
+        assert subjects(peer).count("get") <= 6
+        await tides(client)
+
+
+@fault("R07")
+async def test_who_waits_after_a_call_was_cancelled_and_a_connect_has_failed_is_idle() -> None:
+    body = """
+while True:
+    request = read()
+    if request.get("params", {}).get("name") == "answer":
+        reply(request, text("good"))
+"""
+    async with Client(Stdio(python(body)), era="legacy") as client:
+        with move_on_after(0.05):
+            await client.call_tool("never")
+        with pytest.raises(ConnectFailed):
+            await not_there().connect()
+        with busy() as spent:
+            await sleep(IDLE)
+        assert spent() < IDLE / 10
+        assert (await client.call_tool("answer")).text == "good"
+
+
+@fault("R08")
+async def test_a_server_that_writes_noise_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="mcp_host")
+    body = r"""
+call = read()
+raw(("x" * 1000 + "\n") * 10_000)
+for number in range(5_000):
+    say({"method": "notifications/progress", "params": {"progressToken": "none", "progress": number}})
+    say({"id": 10_000 + number, "result": {}})
+    say({"id": 20_000 + number})
+    print("stderr", file=sys.stderr)
+reply(call, text("good"))
+"""
+    async with Client(Stdio(python(body)), era="legacy") as client:
+        assert (await client.call_tool("x")).text == "good"
+
+        assert client.counters["malformed messages"] >= 10_000
+    assert len(caplog.records) < 40
+    assert sum(len(record.getMessage()) for record in caplog.records) < 10_000
