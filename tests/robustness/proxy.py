@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import anyio
-from anyio import BrokenResourceError, ClosedResourceError, EndOfStream, Event, create_task_group, sleep
+from anyio import BrokenResourceError, CancelScope, ClosedResourceError, EndOfStream, Event, create_task_group, sleep
 from anyio.abc import SocketAttribute, SocketStream
 
 Manner: TypeAlias = Literal["halts", "closes", "resets", "loses bytes", "repeats bytes", "delays"]
@@ -94,7 +94,7 @@ class Proxy:
             await self.mended.wait()  # nothing comes through, and nobody is told
         streams, self.streams = self.streams, set()
         for stream in streams:
-            with suppress(*GONE):
+            with suppress(*GONE), CancelScope(shield=True):  # it is among those that end with its own connection
                 if self.manner == "resets":
                     raw = stream.extra(SocketAttribute.raw_socket)
                     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
