@@ -24,6 +24,12 @@ T = TypeVar("T")
 _running: set[asyncio.Future[None]] = set()  # asyncio itself keeps only weak references to tasks
 
 
+def _in_trio() -> Any:
+    """The module, where the caller runs in a task of trio's; else None. Nobody who runs asyncio pays for importing it."""
+    trio = sys.modules.get("trio")
+    return trio if trio is not None and trio.lowlevel.in_trio_task() else None
+
+
 class Signal(Protocol):
     """Wakes the one task that waits for it."""
 
@@ -40,15 +46,11 @@ class Loop:
 
     signal: Callable[[], Signal]
 
-    start: Callable[[Coroutine[Any, Any, None]], None] | None
-    """Runs a coroutine in a task that belongs to nobody. None on trio, which has no such tasks for an application."""
-
     @classmethod
     def running(cls) -> Loop:
-        trio = sys.modules.get("trio")
-        if trio is not None and trio.lowlevel.in_trio_task():
-            return cls(trio.current_time, trio.Event, None)
-        return cls(asyncio.get_running_loop().time, _FutureSignal, _start)
+        if (trio := _in_trio()) is not None:
+            return cls(trio.current_time, trio.Event)
+        return cls(asyncio.get_running_loop().time, _FutureSignal)
 
 
 class _FutureSignal:
@@ -67,82 +69,84 @@ class _FutureSignal:
         return self._future
 
 
-def spawn(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def spawn(run: Callable[[], Coroutine[Any, Any, None]], at_end: Callable[[], None] = lambda: None) -> None:
     """Run *run* in a task of its own, which ends with the event loop at the latest.
 
-    *run* must let no exception out but cancellation: there is nobody to take it.
+    *run* must let no exception out but cancellation: there is nobody to take it. It calls *at_end*
+    itself, which is called on asyncio once more: a task that is cancelled before it begins never does.
     """
-    trio = sys.modules.get("trio")
-    if trio is not None and trio.lowlevel.in_trio_task():
+    if (trio := _in_trio()) is not None:
         trio.lowlevel.spawn_system_task(run, name=run, context=copy_context())
         return
-    _start(run())
-
-
-def _start(coroutine: Coroutine[Any, Any, None]) -> None:
-    task = asyncio.get_running_loop().create_task(coroutine)
+    task = asyncio.get_running_loop().create_task(run())
     _running.add(task)
     task.add_done_callback(_running.discard)
+    task.add_done_callback(lambda _: at_end())
 
 
 class Crew:
-    """Jobs side by side, each in a task and a cancel scope of its own.
+    """Jobs side by side, each in a task and a cancel scope of its own, until the crew is left.
 
-    On asyncio the tasks are the event loop's own: what anyio's task groups add to one
-    costs more than all else that answering a server's request takes.
+    On asyncio the tasks are the event loop's own: what anyio's task groups add to a task
+    takes longer than all that comes before it when a server asks something.
     """
 
-    def __init__(self, tasks: TaskGroup, loop: Loop) -> None:
+    def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
-        self._start = loop.start
-        self._scopes: set[CancelScope] = set()
+        self._loop = None if _in_trio() else asyncio.get_running_loop()
+        self._scopes: dict[asyncio.Task[None], CancelScope] = {}  # of the tasks that are not of the group
         self._cancelled = False
-        self._idle = Event()
 
     @classmethod
     @asynccontextmanager
     async def gathered(cls) -> AsyncIterator[Crew]:
         """A crew that on leaving is cancelled, and waited for."""
         async with create_task_group() as tasks:
-            crew = cls(tasks, Loop.running())
+            crew = cls(tasks)
             try:
                 yield crew
             finally:
                 crew.cancel()
                 with CancelScope(shield=True):
-                    await crew._idle.wait()
+                    await crew._ended()
 
     def start(self, job: Callable[[], Awaitable[None]]) -> CancelScope:
         """Run *job*, which lets no exception out but cancellation; return the scope that it runs in."""
         scope = CancelScope()
         if self._cancelled:
             scope.cancel()
-        self._scopes.add(scope)
-        if self._start is None:
-            self._tasks.start_soon(self._run, job, scope)
+        if self._loop is None:
+            self._tasks.start_soon(_within, scope, job)
         else:
-            self._start(self._run(job, scope))
+            task = self._loop.create_task(_within(scope, job))
+            self._scopes[task] = scope
+            task.add_done_callback(self._scopes.pop)
         return scope
 
     def cancel(self) -> None:
         """End every job, and each that is yet to start."""
         self._cancelled = True
-        for scope in self._scopes:
-            scope.cancel()
         self._tasks.cancel_scope.cancel()
-        self._check_idle()
+        for scope in self._scopes.values():
+            scope.cancel()
 
-    async def _run(self, job: Callable[[], Awaitable[None]], scope: CancelScope) -> None:
-        try:
-            with scope:
-                await job()
-        finally:
-            self._scopes.discard(scope)
-            self._check_idle()
+    async def _ended(self) -> None:
+        while self._scopes:
+            await asyncio.wait(self._scopes)
 
-    def _check_idle(self) -> None:
-        if self._cancelled and not self._scopes:
-            self._idle.set()
+
+async def _within(scope: CancelScope, job: Callable[[], Awaitable[None]]) -> None:
+    with scope:
+        await job()
+
+
+def detector() -> Callable[[], bool]:
+    """Tells whether the event loop that runs now is the one that runs where it is called: in that thread and process."""
+    if (trio := _in_trio()) is not None:
+        token = trio.lowlevel.current_trio_token()
+        return lambda: trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is token
+    loop = asyncio.get_running_loop()
+    return lambda: asyncio._get_running_loop() is loop  # which raises nothing where there is none
 
 
 def call_soon(loop: EventLoopToken, call: Callable[[], None]) -> None:
@@ -180,7 +184,7 @@ class Held(Generic[T]):
 
         If the caller is cancelled while it waits, everything is undone before this returns.
         """
-        spawn(self._hold)
+        spawn(self._hold, self._conclude)
         try:
             await self._entered.wait()
         except BaseException:
@@ -217,10 +221,13 @@ class Held(Generic[T]):
             if self._entered.is_set():
                 logger.debug("closing a connection failed", exc_info=exc)
         finally:
-            if not self._entered.is_set() and self._error is None:
-                self._error = ConnectionClosed("closed while it was being opened", may_have_run=False)
-            self._entered.set()
-            self._ended.set()
+            self._conclude()
+
+    def _conclude(self) -> None:
+        if not self._entered.is_set() and self._error is None:
+            self._error = ConnectionClosed("closed while it was being opened", may_have_run=False)
+        self._entered.set()
+        self._ended.set()
 
 
 def first(group: BaseException) -> BaseException:

@@ -24,7 +24,7 @@ async def test_a_request_that_is_allowed_goes_on() -> None:
         seen.append(shown)
         return Allow()
 
-    await require_approval(approve, asked)
+    await require_approval(approve, asked, subject="sampling for x")
 
     assert seen == [asked]
 
@@ -39,7 +39,7 @@ async def test_a_request_that_is_denied_is_refused_with_the_reason(decision: Den
         return decision
 
     with pytest.raises(InputRefused) as refusal:
-        await require_approval(approve, request())
+        await require_approval(approve, request(), subject="sampling for x")
 
     assert (refusal.value.code, str(refusal.value), refusal.value.data) == (-1, message, None)
 
@@ -49,7 +49,7 @@ async def test_an_approver_can_refuse_as_a_handler_does() -> None:
         request.refuse("not this server")
 
     with pytest.raises(InputRefused, match=r"^not this server$") as refusal:
-        await require_approval(approve, request())
+        await require_approval(approve, request(), subject="sampling for x")
 
     assert refusal.value.code == -1
 
@@ -61,12 +61,12 @@ async def test_an_approver_that_fails_has_allowed_nothing(caplog: pytest.LogCapt
         raise mistake
 
     with pytest.raises(InputRefused) as refusal:
-        await require_approval(approve, request(server="evil\nserver"))
+        await require_approval(approve, request(), subject="sampling for x")
 
     assert (refusal.value.code, str(refusal.value)) == (-32603, "this client failed to ask for approval")
     assert refusal.value.__cause__ is mistake
     [record] = caplog.records
-    assert record.getMessage() == "sampling for evil\\nserver: this client failed to ask for approval"
+    assert record.getMessage() == "sampling for x: this client failed to ask for approval"
     assert record.exc_info is not None
     assert record.exc_info[1] is mistake
 
@@ -88,13 +88,13 @@ async def the_class(request: SamplingRequest) -> object:
 )
 async def test_only_an_allow_allows(approve: Approve, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InputRefused) as refusal:
-        await require_approval(approve, request(user(text("private words"))))
+        await require_approval(approve, request(user(text("private words"))), subject="sampling for x")
 
     assert (refusal.value.code, str(refusal.value)) == (-32603, "this client failed to ask for approval")
     assert caplog.record_tuples == [
         (
             "mcp_host.sampling.approval",
             logging.ERROR,
-            f"sampling for calculator: the approver returned {kind}, no Allow or Deny",
+            f"sampling for x: the approver returned {kind}, no Allow or Deny",
         )
     ]

@@ -249,13 +249,14 @@ async def test_what_a_handler_raises_stays_here(caplog: pytest.LogCaptureFixture
     async def model(request: SamplingRequest) -> CreateMessageResult:
         raise mistake
 
-    refusal = await refused(session(model), wire(user(text("private words"))))
+    evil = Sampling(with_tools=model, approve=always).session(server="evil\nserver", knows_tools=True)
+    refusal = await refused(evil, wire(user(text("private words"))))
 
     assert said(refusal) == (-32603, "this client's model failed")
     assert refusal.__cause__ is mistake
     [record] = caplog.records
     assert (record.name, record.levelno) == ("mcp_host.handlers", logging.ERROR)
-    assert record.getMessage() == "sampling for calculator: this client's model failed"
+    assert record.getMessage() == "sampling for evil\\nserver: this client's model failed"
     assert record.exc_info is not None
     assert record.exc_info[1] is mistake
 

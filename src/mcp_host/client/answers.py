@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter, deque
-from collections.abc import Sequence
 from typing import TypeAlias
 
 from anyio import CancelScope
@@ -96,10 +96,12 @@ class Answers:
 
     def begin(self, answer: Answer) -> None:
         self._current[answer.key] = answer
-        asking: Sequence[PendingExchange | None] = answer.waiting or [None]
-        self._asked.update(asking)
+        least = math.inf
+        for exchange in answer.waiting or (None,):
+            self._asked[exchange] += 1
+            least = min(least, self._asked[exchange])
         most = self._limits.max_inputs
-        if min([self._asked[exchange] for exchange in asking]) > most:
+        if least > most:
             answer.refusal = InputRefused(ASKED_TOO_MUCH, f"this client's limit max_inputs is {most} for one call")
 
     def end(self, answer: Answer) -> None:

@@ -11,9 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Literal, get_args, get_origin
+from typing import Literal, NamedTuple, get_args, get_origin
 
 from mcp_host.types.base import Model, ShapeSince, Since
+
+
+class Unknown(NamedTuple):
+    """What a revision has no place for, when it came, and the steps that lead to it, the last one first."""
+
+    what: str
+    since: str
+    steps: list[str]
+
+    def __str__(self) -> str:
+        path = "".join(reversed(self.steps)).removeprefix(".")
+        return f"{self.what}{f' at {path}' if path else ''} came with revision {self.since}"
 
 
 def first_unknown(message: Model, revision: str) -> str | None:
@@ -23,18 +35,17 @@ def first_unknown(message: Model, revision: str) -> str | None:
     """
     if revision > message.until:
         return f"{type(message).__name__} left after revision {message.until}"
-    return _in_model(message, revision, "")
+    found = _in_model(message, revision)
+    return None if found is None else str(found)
 
 
-def _in_model(model: Model, revision: str, path: str) -> str | None:
+def _in_model(model: Model, revision: str) -> Unknown | None:
     if model.since > revision:
-        return _sentence(type(model).__name__, path, model.since)
+        return Unknown(type(model).__name__, model.since, [])
+    given = model.model_fields_set
     for name, marks in _fields_in_question(type(model)):
-        if name not in model.model_fields_set:
-            continue
-        at = f"{path}.{name}" if path else name
-        found = _in_field(getattr(model, name), marks, revision, at)
-        if found is not None:
+        if name in given and (found := _in_field(getattr(model, name), marks, revision)) is not None:
+            found.steps.append(f".{name}")
             return found
     return None
 
@@ -57,29 +68,29 @@ def _is_plain(annotation: object) -> bool:
     return all(map(_is_plain, members)) if members else annotation in (str, int, float, bool, type(None))
 
 
-def _in_field(value: object, marks: list[object], revision: str, path: str) -> str | None:
+def _in_field(value: object, marks: list[object], revision: str) -> Unknown | None:
     for mark in marks:
         if isinstance(mark, Since) and mark.revision > revision:
             return None  # an additional property there, and whatever it holds is nobody's business
         if isinstance(mark, ShapeSince) and mark.revision > revision and mark.has_shape(value):
-            return _sentence(mark.what, path, mark.revision)
-    return _in_value(value, revision, path)
+            return Unknown(mark.what, mark.revision, [])
+    return _in_value(value, revision)
 
 
-def _in_value(value: object, revision: str, path: str) -> str | None:
+def _in_value(value: object, revision: str) -> Unknown | None:
     """Containers of models hold nothing else, so the first item tells whether to look at the others."""
-    members: Iterable[tuple[object, object]] = ()
+    members: Iterable[tuple[object, object]]
     match value:
         case Model():
-            return _in_model(value, revision, path)
+            return _in_model(value, revision)
         case [Model(), *_]:
             members = enumerate(value)
         case dict() if isinstance(next(iter(value.values()), None), Model):
             members = value.items()
-    found = (_in_value(item, revision, f"{path}[{key!r}]") for key, item in members)
-    return next(filter(None, found), None)
-
-
-def _sentence(what: str, path: str, since: str) -> str:
-    place = f" at {path}" if path else ""
-    return f"{what}{place} came with revision {since}"
+        case _:
+            return None
+    for key, item in members:
+        if (found := _in_value(item, revision)) is not None:
+            found.steps.append(f"[{key!r}]")
+            return found
+    return None

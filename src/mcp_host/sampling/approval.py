@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from mcp_host.errors import InputRefused, excerpt
+from mcp_host.errors import InputRefused
 from mcp_host.handlers import call_handler
 from mcp_host.protocol.codes import USER_REJECTED
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
@@ -44,15 +44,13 @@ async def always(request: SamplingRequest, /) -> Allow:
     return Allow()
 
 
-async def require_approval(approve: Approve, request: SamplingRequest) -> None:
-    """Return if *approve* allows the request.
+async def require_approval(approve: Approve, request: SamplingRequest, *, subject: str) -> None:
+    """Return if *approve* allows the request. What goes wrong is logged under *subject*.
 
     Raises:
         InputRefused: It denies the request, failed, or returned neither `Allow` nor `Deny`.
     """
-    decision: object = await call_handler(
-        partial(approve, request), subject=f"sampling for {excerpt(request.server)}", failed=FAILED
-    )
+    decision: object = await call_handler(partial(approve, request), subject=subject, failed=FAILED)
     match decision:
         case Allow():
             return
@@ -60,5 +58,5 @@ async def require_approval(approve: Approve, request: SamplingRequest) -> None:
             raise InputRefused(USER_REJECTED, reason)
         case _:  # True, say, which must not pass for a yes that nobody gave
             kind = type(decision).__name__
-            logger.error("sampling for %s: the approver returned %s, no Allow or Deny", excerpt(request.server), kind)
+            logger.error("%s: the approver returned %s, no Allow or Deny", subject, kind)
             raise InputRefused(INTERNAL_ERROR, FAILED)

@@ -120,6 +120,7 @@ class SamplingSession:
         self._handler = handler
         self._mode = mode
         self._server = server
+        self._subject = f"sampling for {excerpt(server)}"  # which log lines begin with
         self._approve = approve
         self._limits = limits
         self._share = share
@@ -140,7 +141,7 @@ class SamplingSession:
         request = self._read(params, call)
         with move_on_after(self._limits.seconds):
             return await self._in_turn(request)
-        logger.warning("sampling for %s took longer than %s s", excerpt(self._server), self._limits.seconds)
+        logger.warning("%s took longer than %s s", self._subject, self._limits.seconds)
         raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {self._limits.seconds} seconds")
 
     async def respond(self, params: dict[str, Any], call: OuterCall | None = None) -> dict[str, Any]:
@@ -166,19 +167,17 @@ class SamplingSession:
             limit = self._limits.waiting
             raise InputRefused(TOO_MANY_WAITING, f"this client's limit waiting is {limit} requests") from None
         try:
-            await require_approval(self._approve, request)
+            await require_approval(self._approve, request, subject=self._subject)
             return await self._ask_model(request)
         finally:
             self._share.leave()
 
     async def _ask_model(self, request: SamplingRequest) -> CreateMessageResult:
-        answer = await call_handler(
-            partial(self._handler, request), subject=f"sampling for {excerpt(request.server)}", failed=MODEL_FAILED
-        )
+        answer = await call_handler(partial(self._handler, request), subject=self._subject, failed=MODEL_FAILED)
         try:
             return check_answer(answer, request, self._limits)
         except SamplingError as exc:
-            logger.error("sampling for %s: the handler's answer is not legal: %s", excerpt(self._server), exc)
+            logger.error("%s: the handler's answer is not legal: %s", self._subject, exc)
             raise InputRefused(INTERNAL_ERROR, ILLEGAL_ANSWER) from exc
 
 

@@ -90,7 +90,7 @@ class Model(BaseModel):
 
     def __init__(self, /, **data: object) -> None:
         try:
-            super().__init__(**{**self._constants, **data})
+            self.__pydantic_validator__.validate_python({**self._constants, **data}, self_instance=self)
         except ValidationError as exc:
             raise ValueError(_first_problem(type(self), exc, data)) from None
 
@@ -124,13 +124,16 @@ class Model(BaseModel):
                 ``malformed CallToolResult: content.0.text: Input should be a valid string``.
         """
         try:
-            return cls.model_validate(value, by_alias=True, by_name=False)
+            return cls.__pydantic_validator__.validate_python(value, by_alias=True, by_name=False)  # type: ignore[no-any-return]
         except ValidationError as exc:
             raise ProtocolError(_first_problem(cls, exc, value)) from None
 
     def to_wire(self) -> dict[str, object]:
         """The JSON object to send, in the wire's spelling, with nothing that was never given."""
-        return self.model_dump(by_alias=True, exclude_unset=True, warnings="none")
+        wire: dict[str, object] = self.__pydantic_serializer__.to_python(
+            self, by_alias=True, exclude_unset=True, warnings=False
+        )
+        return wire
 
 
 def _first_problem(cls: type[Model], exc: ValidationError, value: object) -> str:
