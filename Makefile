@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types docs check interop conformance coverage lock clean
+.PHONY: help setup demo test lint types docs check interop conformance bench coverage lock clean
 
 help:  ## what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -46,6 +46,9 @@ interop: setup  ## against servers that others wrote (needs node and npm)
 conformance: setup  ## the official conformance suite, by a stricter rule (needs node and npm)
 	@$(BIN)/python -m tests.conformance.run
 
+bench: setup  ## what a client costs, beside its peers (needs node and npm); QUICK=1 for a look
+	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
+
 coverage: setup  ## the tests, with branch coverage
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run -m pytest --quiet
@@ -57,4 +60,4 @@ lock: setup  ## requirements-dev.lock, anew from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --all-extras --no-emit-index-url --no-header --output-file requirements-dev.lock --upgrade pyproject.toml
 
 clean:  ## remove what was made
-	@rm -rf $(VENV) .interop .conformance build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .interop .conformance .bench build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,55 @@
+"""fastmcp's client, as its documentation uses it."""
+
+# mypy: ignore-errors
+# It is not installed where the types are checked: its dependencies would tie ours down.
+
+from contextlib import asynccontextmanager
+
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+from mcp_types import SamplingCapability, SamplingToolsCapability
+
+from benchmarks.clients.drive import main
+
+
+class Session:
+    def __init__(self, client):
+        self._client = client
+
+    @property
+    def server(self):
+        return self._client.server_info.name
+
+    async def call(self, tool, arguments, on_progress=None):
+        if on_progress is None:
+            return (await self._client.call_tool(tool, arguments)).content[0].text
+
+        async def report(progress, total, message):
+            on_progress(progress)
+
+        return (await self._client.call_tool(tool, arguments, progress_handler=report)).content[0].text
+
+    async def list_tools(self):
+        return [tool.name for tool in await self._client.list_tools()]
+
+
+@asynccontextmanager
+async def open(server, think):
+    target = server if isinstance(server, str) else StdioTransport(server[0], server[1:], keep_alive=False)
+    async with Client(target, **sampling(think)) as client:
+        yield Session(client)
+
+
+def sampling(think):
+    if think is None:
+        return {}
+
+    async def model(messages, params, context):
+        return think(len(params.tools or []))
+
+    capabilities = SamplingCapability(tools=SamplingToolsCapability())
+    return {"sampling_handler": model, "sampling_capabilities": capabilities}
+
+
+if __name__ == "__main__":
+    main(open)

@@ -1,0 +1,60 @@
+"""The official Python SDK's client, as its documentation uses it."""
+
+# mypy: ignore-errors
+# The SDK is not installed where the types are checked: its dependencies would tie ours down.
+
+from contextlib import asynccontextmanager
+
+from mcp import Client, StdioServerParameters
+from mcp_types import (
+    CreateMessageResult,
+    SamplingCapability,
+    SamplingToolsCapability,
+    TextContent,
+)
+
+from benchmarks.clients.drive import main
+
+
+class Session:
+    def __init__(self, client):
+        self._client = client
+
+    @property
+    def server(self):
+        return self._client.server_info.name
+
+    async def call(self, tool, arguments, on_progress=None):
+        if on_progress is None:
+            return (await self._client.call_tool(tool, arguments)).content[0].text
+
+        async def report(progress, total, message):
+            on_progress(progress)
+
+        return (await self._client.call_tool(tool, arguments, progress_callback=report)).content[0].text
+
+    async def list_tools(self):
+        return [tool.name for tool in (await self._client.list_tools()).tools]
+
+
+@asynccontextmanager
+async def open(server, think):
+    target = server if isinstance(server, str) else StdioServerParameters(command=server[0], args=server[1:])
+    async with Client(target, **sampling(think)) as client:
+        yield Session(client)
+
+
+def sampling(think):
+    if think is None:
+        return {}
+
+    async def model(context, params):
+        said = TextContent(type="text", text=think(len(params.tools or [])))
+        return CreateMessageResult(role="assistant", content=said, model="a-model", stop_reason="endTurn")
+
+    capabilities = SamplingCapability(tools=SamplingToolsCapability())
+    return {"sampling_callback": model, "sampling_capabilities": capabilities}
+
+
+if __name__ == "__main__":
+    main(open)

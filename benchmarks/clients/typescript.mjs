@@ -1,0 +1,179 @@
+// @modelcontextprotocol/client on node, as its documentation uses it, put through what drive.py puts the others through.
+// Runs as a copy beside the package's node_modules: node typescript.mjs, with jobs on stdin, one a line;
+// "node typescript.mjs import" says what the import takes, and no more.
+
+import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+
+const LINE = "The quick brown fox jumps over the lazy dog, and says so in plain words.\n";
+const NAME = "lean";
+const TOOLS = ["echo", "ask", "count", "text"];
+const ENVELOPE = 0.97; // as in job.py
+const AT_ONCE = 64; // as in drive.py
+const PAGE = 4096; // of the sizes in /proc/self/statm
+
+let numbers = 0;
+let thoughts = 0;
+let sdk;
+let kind, server, operations, warmUp, inFlight, tools, size; // the job
+
+const resident = () => Number(readFileSync("/proc/self/statm", "utf8").split(" ")[1]) * PAGE;
+
+// What sessions hold is seen in the heap: the process itself grows and shrinks by more than that as V8 likes.
+function heap() {
+  gc();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+const thought = (lent) => `It is Paris, and I was lent ${lent} tools.`;
+
+function think(lent) {
+  thoughts++;
+  return thought(lent);
+}
+
+function expect(got, wanted) {
+  const [one, other] = [got, wanted].map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
+  if (one !== other) throw new Error(`got ${one.slice(0, 60)} instead of ${other.slice(0, 60)}`);
+}
+
+function text() {
+  const length = Math.floor(size * ENVELOPE);
+  return LINE.repeat(Math.floor(length / LINE.length) + 1).slice(0, length);
+}
+
+async function open() {
+  const { Client, StreamableHTTPClientTransport, StdioClientTransport } = sdk;
+  const capabilities = kind === "sample" ? { sampling: { tools: {} } } : {};
+  const client = new Client({ name: "benchmark", version: "1.0.0" }, { capabilities });
+  if (kind === "sample") {
+    client.setRequestHandler("sampling/createMessage", async ({ params }) => ({
+      role: "assistant",
+      model: "a-model",
+      content: { type: "text", text: think(params.tools?.length ?? 0) },
+      stopReason: "endTurn",
+    }));
+  }
+  const overHttp = typeof server === "string";
+  await client.connect(
+    overHttp
+      ? new StreamableHTTPClientTransport(new URL(server))
+      : new StdioClientTransport({ command: server[0], args: server.slice(1) }),
+  );
+  return client;
+}
+
+async function call(client, name, args, onprogress) {
+  return (await client.callTool({ name, arguments: args }, { onprogress })).content[0].text;
+}
+
+const operation = {
+  async echo(client) {
+    const words = `Hello, ${numbers++}!`;
+    expect(await call(client, "echo", { text: words }), words);
+  },
+  async sample(client) {
+    const before = thoughts;
+    expect(await call(client, "ask", { tools, times: size }), thought(tools));
+    expect(thoughts - before, size);
+  },
+  async progress(client) {
+    const reports = [];
+    expect(await call(client, "count", { to: size }, ({ progress }) => reports.push(progress)), String(size));
+    if (reports.length !== size) throw new Error(`only ${reports.length} of ${size} reports arrived`);
+    expect(reports, reports.toSorted((a, b) => a - b));
+  },
+  async tools(client) {
+    const names = (await client.listTools()).tools.map((tool) => tool.name);
+    expect(names, [...TOOLS, ...Array.from({ length: tools - TOOLS.length }, (_, number) => `search_${number}`)]);
+  },
+  async text(client) {
+    expect(await call(client, "text", { size }), text());
+  },
+};
+
+async function repeat(client, times) {
+  let left = times;
+  const work = async () => {
+    while (left-- > 0) await operation[kind](client);
+  };
+  await Promise.all(Array.from({ length: inFlight }, work));
+}
+
+function now() {
+  const { user, system } = process.cpuUsage();
+  return [(user + system) / 1e6, performance.now() / 1e3];
+}
+
+async function measured(work) {
+  const [cpu, wall] = now();
+  await work();
+  const after = now();
+  return { cpu: after[0] - cpu, wall: after[1] - wall, memory: resident() };
+}
+
+async function asking() {
+  const client = await open();
+  await repeat(client, warmUp);
+  const spent = await measured(() => repeat(client, operations));
+  await client.close();
+  return spent;
+}
+
+async function connecting() {
+  const connect = async (times) => {
+    for (let number = 0; number < times; number++) {
+      const client = await open();
+      expect(client.getServerVersion().name, NAME);
+      await client.close();
+    }
+  };
+  await connect(warmUp);
+  return measured(() => connect(operations));
+}
+
+async function hold(sessions) {
+  const clients = [];
+  let left = sessions;
+  const work = async () => {
+    while (left-- > 0) {
+      const client = await open();
+      expect(client.getServerVersion().name, NAME);
+      clients.push(client);
+    }
+  };
+  const start = now();
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  const opened = now();
+  const [memory, looked] = [heap(), now()];
+  await Promise.all(clients.map((client) => client.close()));
+  const end = now();
+  const [cpu, wall] = [0, 1].map((clock) => end[clock] - start[clock] - (looked[clock] - opened[clock]));
+  return { cpu, wall, memory };
+}
+
+async function holding() {
+  await hold(warmUp);
+  const before = heap();
+  const spent = await hold(operations);
+  return { ...spent, memory: spent.memory - before };
+}
+
+async function importing() {
+  return measured(async () => {
+    sdk = { ...(await import("@modelcontextprotocol/client")), ...(await import("@modelcontextprotocol/client/stdio")) };
+  });
+}
+
+const imported = await importing();
+if (process.argv[2] === "import") {
+  console.log(JSON.stringify(imported));
+  process.exit(0);
+}
+for await (const line of createInterface({ input: process.stdin })) {
+  [kind, server, operations, warmUp, inFlight, tools, size] = JSON.parse(line);
+  gc();
+  console.log(JSON.stringify(await ({ connect: connecting, sessions: holding }[kind] ?? asking)()));
+}
+process.exit(0); // idle sockets of fetch would keep it

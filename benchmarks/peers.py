@@ -1,0 +1,52 @@
+"""The clients that are measured, and how each is started."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from benchmarks import installation
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One client: its name on the command line, its heading in a table, and two commands."""
+
+    name: str
+    title: str
+    worker: tuple[str, ...]  # takes jobs on stdin, one a line, and says on stdout what each took
+    importer: tuple[str, ...]  # says what the import takes
+
+
+def _python(name: str, title: str, interpreter: str, adapter: str, imports: str) -> Peer:
+    return Peer(name, title, (interpreter, "-m", f"benchmarks.clients.{adapter}"), (interpreter, IMPORTING, imports))
+
+
+IMPORTING = str(installation.HERE / "clients" / "importing.py")
+NODE = ("node", "--expose-gc", str(installation.ADAPTER))
+
+OURS = _python(
+    "ours",
+    "mcp-host",
+    installation.OURS.python,
+    "ours",
+    "from mcp_host import Client, Stdio, StreamableHttp",
+)
+MCP = _python(
+    "mcp",
+    "mcp 2.3.0",
+    installation.MCP.python,
+    "mcp_sdk",
+    "from mcp import Client, StdioServerParameters",
+)
+FASTMCP = _python(
+    "fastmcp",
+    "fastmcp 4.1.2",
+    installation.FASTMCP.python,
+    "fastmcp_client",
+    "from fastmcp import Client",
+)
+TYPESCRIPT = Peer("typescript", "TypeScript 2.4.0", NODE, (*NODE, "import"))
+BARE = _python("bare", "bare asyncio + json", sys.executable, "bare", "import asyncio, json")
+
+PEERS = {peer.name: peer for peer in (OURS, MCP, FASTMCP, TYPESCRIPT, BARE)}

@@ -1,0 +1,1 @@
+"""Servers without an SDK, lean enough that the client is what takes the time."""
