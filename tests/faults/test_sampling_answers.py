@@ -188,6 +188,7 @@ class Waiting:
         try:
             await self.client.ping()
             await sleep_forever()
+            return request.reply("too late")
         finally:
             self.stopped.set()
 
