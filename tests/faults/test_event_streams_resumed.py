@@ -10,7 +10,6 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host import Sampling, SamplingRequest, always
 from mcp_host.errors import ConnectionClosed, McpError, RequestTimeout, SessionLost
-from mcp_host.protocol.pace import RETRY_FLOOR
 from mcp_host.types import CreateMessageResult
 from tests.client.support import say_paris
 from tests.faults.fault import fault
@@ -220,7 +219,7 @@ async def test_a_server_that_wants_to_be_asked_again_at_once_is_asked_at_a_pace_
     async with connected(script) as (client, _):
         await tides(client)
 
-    assert pauses[0] == RETRY_FLOOR
+    assert pauses[0] == 0.1
     assert pauses == sorted(pauses)
     assert pauses[-1] == 5.0
 
@@ -273,7 +272,7 @@ RETRIES = {
     "other digits": ("\u0661\u0662".encode(), 1.0),
     "nothing": (b"", 1.0),
     "blanks": (b" 500 ", 1.0),
-    "zero": (b"0", RETRY_FLOOR),
+    "zero": (b"0", 0.1),
 }
 
 
