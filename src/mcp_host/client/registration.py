@@ -17,9 +17,7 @@ from mcp_host.types import Implementation
 
 logger = logging.getLogger(__name__)
 
-MAX_WARNINGS = (
-    100  # kept for the application, and logged; of what comes after it, the log has the first, second, fourth…
-)
+MAX_WARNINGS = 100  # kept for the application, and logged; after them, only each power of two is
 DEFAULT_LOG_LEVEL = "info"  # for who listens and has named none: since 2026-07-28 a server is silent unless it is asked
 
 

@@ -72,6 +72,11 @@ _WRITER = json.JSONEncoder(sort_keys=True)
 
 
 def counted(work: Callable[[], T], memory: Memory, steps: int) -> T:
+    """What *work* returns, within so many steps.
+
+    Raises:
+        UncheckableSchema: Whatever went wrong, for it is the schema's fault.
+    """
     token = RUN.set(Run(memory, steps))
     try:
         return work()
