@@ -19,10 +19,10 @@ KINDS = ["stdio", "http"]
 
 
 @asynccontextmanager
-async def standing(kind: str, body: str = "serve_all()", **answers: Answer) -> AsyncIterator[Transport]:
-    """A server that answers every call well, unless *body* or *answers* say otherwise."""
+async def standing(kind: str, **answers: Answer) -> AsyncIterator[Transport]:
+    """A server that answers every call well; but for *answers*, over HTTP."""
     if kind == "stdio":
-        yield Stdio(server(body))
+        yield Stdio(server("serve_all()"))
     else:
         async with serving(mcp(**answers)) as peer:
             yield StreamableHttp(peer.url)

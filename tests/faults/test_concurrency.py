@@ -168,14 +168,15 @@ async def test_servers_that_are_down_keep_nobody_from_those_that_are_up() -> Non
     brief = Limits(connect_timeout=0.5, close_timeout=0.6)
     outcomes: dict[str, object] = {}
     async with standing("http") as http, standing("stdio") as stdio, create_task_group() as tasks:
-        for name, transport in {
+        transports: dict[str, Transport] = {
             "refused": StreamableHttp("http://127.0.0.1:1/mcp"),
             "missing": Stdio(["no-such-server"]),
             "silent": Stdio(server("time.sleep(60)", hands=False)),
             "dies": Stdio(server("read()\nsys.exit(1)")),
             "http": http,
             "stdio": stdio,
-        }.items():
+        }
+        for name, transport in transports.items():
             tasks.start_soon(use, name, transport)
 
     assert outcomes == {

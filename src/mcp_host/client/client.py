@@ -25,7 +25,7 @@ from mcp_host.client.requests import Requests
 from mcp_host.client.revival import Revival
 from mcp_host.client.roots import RootLike, Roots
 from mcp_host.client.verdicts import EraName, Verdicts
-from mcp_host.concurrency import Held, call_soon
+from mcp_host.concurrency import Held, call_soon, detector
 from mcp_host.errors import (
     CallerError,
     ConnectFailed,
@@ -103,6 +103,7 @@ class Client(Requests):
         self._revival = Revival(transport.name, transport.restart, self._reopen, self._registration.warn)
         self._closings = 0
         self._loop: EventLoopToken | None = None
+        self._is_home: Callable[[], bool] = lambda: False
         self._connecting: Lock
         self._held: Held[Connection] | None = None
 
@@ -173,6 +174,7 @@ class Client(Requests):
         if self.connected:
             raise CallerError("this client is connected in another event loop, and can be used and closed only there")
         self._loop, self._connecting, self._held, self._connection = loop, Lock(), None, None
+        self._is_home = detector()
         self._revival = Revival(self._transport.name, self._transport.restart, self._reopen, self._registration.warn)
 
     async def _replace(self, closings: int) -> None:
@@ -260,6 +262,13 @@ class Client(Requests):
         if self._held is held:
             self._held = None
 
+    # Requests
+
+    def _patience(self, timeout: float | None, total_timeout: float | None = None) -> Patience:
+        if not self._is_home():
+            self._belong_here()
+        return super()._patience(timeout, total_timeout)
+
     # A server that has died
 
     async def _live(self, patience: Patience) -> Connection:
@@ -290,12 +299,14 @@ class Client(Requests):
         """Offer other roots from now on, and tell a connected server so, in revisions that have words for it.
 
         Raises:
-            CallerError: The client was made without *roots*, so the server was told there are none.
+            CallerError: The client was made without *roots*, so the server was told there are none;
+                or it is connected in another event loop.
         """
         if self._roots is None:
             raise CallerError("this client was made without roots: pass roots=[] to offer some later")
         self._roots.replace(roots)
         if self.connected:
+            self._belong_here()
             await self._connected().tell("notifications/roots/list_changed", {})
 
     # What is known about the connection

@@ -1,0 +1,226 @@
+"""Calls and questions that are given up: the other side is told, nobody waits for that, and nothing comes twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from anyio import CancelScope, Event, create_task_group, current_time, fail_after, sleep_forever
+from anyio.lowlevel import checkpoint
+
+from mcp_host import Client, Limits, SamplingRequest, Stdio, StreamableHttp
+from mcp_host.errors import RequestTimeout
+from mcp_host.types import CreateMessageResult, ProgressNotificationParams
+from tests.client.support import sampling
+from tests.faults.fault import fault
+from tests.faults.http_server import mcp, says, streams, subject, subjects
+from tests.faults.servers import works
+from tests.faults.stdio_server import connected, server
+from tests.transports.http_peers import event, serving
+from tests.transports.legacy_peers import Answer, hang, in_turn
+
+PROMPT = 2.0  # seconds for what has to happen at once, on a busy machine; any wait of the client's own is longer
+LARGE = {"text": "x" * 3_000_000}  # more than any pipe holds
+DEAF = Stdio(server("time.sleep(60)"))  # reads nothing more
+BRIEF = Limits(close_timeout=0.6)
+PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":@id,"progress":1}}'
+
+
+async def call_until_progress(client: Client) -> None:
+    """Make a call, and give it up as soon as the server says something about it."""
+
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        scope.cancel()
+
+    with CancelScope() as scope:
+        await client.call_tool("slow", on_progress=on_progress)
+    assert scope.cancelled_caught
+
+
+@fault("C05")
+async def test_a_call_that_is_given_up_is_cancelled_over_stdio_and_the_session_goes_on() -> None:
+    body = """
+    slow = read()
+    tell("progress", progressToken=slow["id"], progress=1)
+    heard = [read(), read()]
+    call = next(message for message in heard if "id" in message)
+    heard.remove(call)
+    reply(call, text(json.dumps([slow["id"], heard[0]])))
+    serve_all()
+    """
+
+    async with connected(body) as client:
+        await call_until_progress(client)
+        id, heard = json.loads((await client.call_tool("what was heard")).text)
+        assert await works(client)
+
+    assert heard == {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+
+
+@fault("C05", "C06")
+@pytest.mark.parametrize("cancelled", [says(b"", 202), says(b"", 500), hang], ids=["accepted", "failed", "unanswered"])
+async def test_a_call_that_is_given_up_is_cancelled_over_http_whatever_becomes_of_that(cancelled: Answer) -> None:
+    script = mcp(call=in_turn(streams(event(PROGRESS), stay=True), says()), cancelled=cancelled)
+
+    async with (
+        serving(script) as peer,
+        Client(StreamableHttp(peer.url), era="legacy", limits=BRIEF) as client,
+    ):
+        with fail_after(PROMPT):
+            await call_until_progress(client)
+            assert await works(client)
+        await peer.heard.reaches(lambda heard: "cancelled" in map(subject, heard))
+
+    call, cancel = (next(heard for heard in peer.heard if subject(heard) == name) for name in ("call", "cancelled"))
+    assert cancel.rpc["params"]["requestId"] == call.rpc["id"]
+    assert subjects(peer).count("initialize") == 1
+
+
+@fault("C06")
+async def test_giving_up_a_call_to_a_server_that_reads_nothing_takes_no_time() -> None:
+    async with Client(DEAF, era="legacy", limits=BRIEF) as client:
+        for arguments in ({}, LARGE, {}, LARGE):
+            with fail_after(PROMPT), CancelScope() as scope:
+                async with create_task_group() as tasks:
+                    tasks.start_soon(client.call_tool, "x", arguments)
+                    await checkpoint()
+                    scope.cancel()
+
+
+@fault("C07")
+async def test_a_timeout_is_the_timeout_though_the_server_reads_not_even_that_it_is_cancelled() -> None:
+    async with Client(DEAF, era="legacy", limits=BRIEF) as client:
+        for arguments in ({}, LARGE, {}):
+            began = current_time()
+            with pytest.raises(RequestTimeout, match=r"silent for 0\.2 s"):
+                await client.call_tool("x", arguments, timeout=0.2)
+            assert 0.2 <= current_time() - began < 0.2 + PROMPT
+
+
+@fault("C08")
+@pytest.mark.parametrize("stubborn", [False, True], ids=["at-once", "in-the-end"])
+async def test_a_question_that_the_server_has_cancelled_gets_no_answer(stubborn: bool) -> None:
+    """Not even where the handler cannot be stopped, and answers in the end."""
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        begun.set()
+        with CancelScope(shield=stubborn):
+            await (go_on.wait() if stubborn else sleep_forever())
+        return request.reply("late")
+
+    body = """
+    first = read()
+    sample("q")
+    second = read()
+    tell("cancelled", requestId="q")
+    serve(second)
+    third = read()
+    say({"id": "p", "method": "ping"})
+    heard = read()
+    reply(third, text(json.dumps(heard)))
+    serve(first)
+    read()
+    """
+    begun, go_on = Event(), Event()
+
+    async with connected(body, sampling=sampling(with_tools=model)) as client, create_task_group() as tasks:
+        tasks.start_soon(client.call_tool, "first")
+        await begun.wait()
+        await client.call_tool("second")
+        go_on.set()
+        assert json.loads((await client.call_tool("third")).text) == {"jsonrpc": "2.0", "id": "p", "result": {}}
+
+
+@fault("C09")
+async def test_however_a_cancellation_meets_the_answer_there_is_one_answer_at_most() -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        for _ in range(next(pauses) % 12):
+            await checkpoint()
+        return request.reply("Paris")
+
+    rounds = 300
+    body = f"""
+    call = read()
+    heard = []
+    for n in range({rounds}):
+        sample(n)
+        if n % 3 == 0:
+            heard.append(read()["id"])
+        for _ in range(n * 40):
+            pass  # so that the two meet at every point
+        tell("cancelled", requestId=n)
+        say({{"id": "p", "method": "ping"}})
+        while (id := read()["id"]) != "p":
+            heard.append(id)
+    reply(call, text(json.dumps(heard)))
+    read()
+    """
+    pauses = iter(range(rounds))
+
+    async with connected(body, sampling=sampling(with_tools=model)) as client:
+        answered = Counter(json.loads((await client.call_tool("x")).text))
+
+    assert set(answered.values()) == {1}
+    assert answered.keys() >= set(range(0, rounds, 3)), "those that were cancelled too late"
+
+
+@fault("C09")
+async def test_calls_that_are_given_up_in_the_moment_of_their_answer_are_cancelled_once_at_most() -> None:
+    async def give_up(scope: CancelScope, pauses: int) -> None:
+        for _ in range(pauses):
+            await checkpoint()
+        scope.cancel()
+
+    body = """
+    cancelled = []
+    while (message := read()).get("params", {}).get("name") != "last":
+        if "id" in message:
+            serve(message)
+        else:
+            cancelled.append(message["params"]["requestId"])
+    reply(message, text(json.dumps(cancelled)))
+    read()
+    """
+
+    async with connected(body) as client:
+        for n in range(200):
+            async with create_task_group() as tasks:
+                tasks.start_soon(give_up, tasks.cancel_scope, n)
+                await client.call_tool("x")
+                tasks.cancel_scope.cancel()
+        cancelled = Counter(json.loads((await client.call_tool("last")).text))
+
+    assert set(cancelled.values()) <= {1}
+    assert client.counters.keys() <= {"answers to nothing"}
+
+
+@fault("C10")
+async def test_progress_for_ever_does_not_keep_a_call_alive_for_ever() -> None:
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        reports.append(progress.progress)
+
+    body = """
+    from threading import Event, Thread
+    slow, enough = read(), Event()
+
+    def report():
+        while not enough.wait(0.01):
+            tell("progress", progressToken=slow["id"], progress=1)
+
+    thread = Thread(target=report)
+    thread.start()
+    until("notifications/cancelled")
+    enough.set()
+    thread.join()
+    serve_all()
+    """
+    reports: list[float] = []
+
+    async with connected(body) as client:
+        began = current_time()
+        with pytest.raises(RequestTimeout, match="longer than its total timeout"):
+            await client.call_tool("slow", timeout=0.3, total_timeout=0.6, on_progress=on_progress)
+        assert 0.6 <= current_time() - began < 0.6 + PROMPT
+        assert len(reports) > 2
+        assert await works(client)

@@ -1,0 +1,163 @@
+"""Closing: it ends what is under way, in time, and is never the moment to hear of an old fault."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from anyio import Event, create_task_group, fail_after, sleep_forever, wait_all_tasks_blocked
+
+from mcp_host import Client, Limits, SamplingRequest, Stdio, StreamableHttp
+from mcp_host.errors import ConnectFailed, ConnectionClosed
+from mcp_host.transports.base import Transport
+from mcp_host.types import CreateMessageResult
+from tests.client.support import sampling
+from tests.faults.fault import fault
+from tests.faults.http_server import ASK, mcp, reset, says, streams
+from tests.faults.servers import KINDS, standing, works
+from tests.faults.stdio_server import server
+from tests.transports.http_peers import event, serving
+from tests.transports.legacy_peers import Answer, hang
+
+PROMPT = 3.0  # seconds, on a busy machine, for what `BRIEF` allows far less
+BRIEF = Limits(close_timeout=0.6)
+
+
+class Endless:
+    """A model that never answers, and notes that it was asked and stopped."""
+
+    def __init__(self) -> None:
+        self.asked = Event()
+        self.stopped = 0
+
+    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
+        self.asked.set()
+        try:
+            await sleep_forever()
+        finally:
+            self.stopped += 1
+        raise AssertionError
+
+
+@asynccontextmanager
+async def asking(kind: str) -> AsyncIterator[Transport]:
+    """A server that answers no call, and asks the model something."""
+    if kind == "stdio":
+        yield Stdio(server("read()\nsample('q')\ntime.sleep(60)"))
+    else:
+        async with standing("http", call=streams(event(ASK), stay=True)) as transport:
+            yield transport
+
+
+@fault("C13")
+@pytest.mark.parametrize("kind", KINDS)
+async def test_closing_ends_the_calls_in_flight_and_the_handlers_at_work(kind: str) -> None:
+    async def call() -> None:
+        with pytest.raises(ConnectionClosed, match="the client was closed") as caught:
+            await client.call_tool("slow")
+        ends.append(caught.value.may_have_run)
+
+    model = Endless()
+    ends: list[bool] = []
+    async with asking(kind) as transport, create_task_group() as tasks:
+        client = Client(transport, era="legacy", limits=BRIEF, sampling=sampling(with_tools=model))
+        await client.connect()
+        for _ in range(3):
+            tasks.start_soon(call)
+        await model.asked.wait()
+        with fail_after(PROMPT):
+            await client.aclose()
+
+    assert ends == [True] * 3
+    assert model.stopped >= 1
+
+
+@fault("C14")
+@pytest.mark.parametrize(
+    "ending", ["sys.exit(1)", "os.kill(os.getpid(), signal.SIGKILL)", "os.close(1); time.sleep(60)"]
+)
+async def test_closing_raises_nothing_of_a_process_that_has_failed(ending: str) -> None:
+    client = Client(Stdio(server(f"read()\n{ending}")), era="legacy", limits=BRIEF)
+    await client.connect()
+    with pytest.raises(ConnectionClosed):
+        await client.call_tool("x")
+
+    await client.aclose()
+
+    assert not client.connected
+
+
+@fault("C14")
+@pytest.mark.parametrize("delete", [reset, hang, says(b"no", 500)], ids=["reset", "unanswered", "500"])
+async def test_closing_raises_nothing_of_a_session_that_cannot_be_ended(delete: Answer) -> None:
+    async with standing("http", delete=delete) as transport:
+        client = Client(transport, era="legacy", limits=BRIEF)
+        await client.connect()
+        assert await works(client)
+
+        with fail_after(PROMPT):
+            await client.aclose()
+
+    assert not client.connected
+
+
+@fault("C14")
+async def test_closing_raises_nothing_of_a_server_that_is_gone() -> None:
+    async with serving(mcp()) as peer:
+        client = Client(StreamableHttp(peer.url), era="legacy", limits=BRIEF)
+        await client.connect()
+
+    with fail_after(PROMPT):
+        await client.aclose()
+
+    assert not client.connected
+
+
+@fault("C15")
+@pytest.mark.parametrize("kind", KINDS)
+async def test_closing_a_client_that_is_not_connected_does_nothing(kind: str) -> None:
+    async with standing(kind) as transport:
+        client = Client(transport, era="legacy")
+        await client.aclose()
+        await client.connect()
+        async with create_task_group() as tasks:
+            tasks.start_soon(client.aclose)
+            tasks.start_soon(client.aclose)
+        await client.aclose()
+        async with client:
+            assert await works(client)
+        await client.aclose()
+
+
+@fault("C15")
+@pytest.mark.parametrize(
+    "transport",
+    [Stdio(["no-such-server"]), Stdio(server("sys.exit(1)", hands=False)), StreamableHttp("http://127.0.0.1:1/mcp")],
+    ids=["missing", "ends", "refused"],
+)
+async def test_closing_after_a_failed_connect_does_nothing(transport: Transport) -> None:
+    client = Client(transport, era="legacy")
+    with pytest.raises(ConnectFailed):
+        await client.connect()
+
+    await client.aclose()
+    await client.aclose()
+
+
+@fault("C13", "C15")
+async def test_closing_beside_a_connect_ends_it() -> None:
+    async def connect() -> None:
+        with pytest.raises(ConnectionClosed, match="closed while it was being opened"):
+            await client.connect()
+        ended.set()
+
+    ended = Event()
+    client = Client(Stdio(server("read()\ntime.sleep(60)", hands=False)), era="legacy", limits=BRIEF)
+
+    async with create_task_group() as tasks:
+        tasks.start_soon(connect)
+        await wait_all_tasks_blocked()
+        with fail_after(PROMPT):
+            await client.aclose()
+            await ended.wait()
