@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "protocol": {"errors", "types"},
     "handlers": {"errors", "protocol"},
     "transports": {"concurrency", "errors", "limits", "protocol", "version"},
-    "sampling": {"errors", "handlers", "protocol", "types"},
+    "sampling": {"concurrency", "errors", "handlers", "protocol", "types"},
     "client": {
         *("concurrency", "errors", "handlers", "limits", "protocol", "sampling", "transports", "types", "version"),
     },

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from anyio import CancelScope, Event, create_task_group
+from anyio import CancelScope, Event, create_task_group, move_on_after
 from anyio.abc import TaskGroup
 from anyio.lowlevel import EventLoopToken
 
@@ -138,6 +139,57 @@ class Crew:
 async def _within(scope: CancelScope, job: Callable[[], Awaitable[None]]) -> None:
     with scope:
         await job()
+
+
+class TimeLimit:
+    """The same number of *seconds* for each who enters: one timer serves them all.
+
+    Hardly a limit like this is ever reached, and on asyncio a timer of its own for
+    each takes longer than all else that a scope does. Bound to no event loop, but
+    not for two of them at the same time.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ends: dict[CancelScope, float] = {}  # the first first
+        self._armed = False
+
+    @contextmanager
+    def held(self) -> Iterator[CancelScope]:
+        """What runs inside is cancelled when its time is up, as by `anyio.move_on_after`."""
+        if _in_trio() is not None or not 0 < self._seconds < math.inf:
+            with move_on_after(self._seconds) as scope:
+                yield scope
+            return
+        ends, loop = self._of_the_running_loop()
+        with CancelScope() as scope:
+            ends[scope] = loop.time() + self._seconds
+            if not self._armed:
+                self._arm(loop)
+            try:
+                yield scope
+            finally:
+                del ends[scope]
+
+    def _of_the_running_loop(self) -> tuple[dict[CancelScope, float], asyncio.AbstractEventLoop]:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._ends, self._armed = loop, {}, False
+        return self._ends, loop
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        left = [end for scope, end in self._ends.items() if not scope.cancel_called]
+        self._armed = bool(left)
+        if left:
+            loop.call_at(left[0], self._ring, loop)
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for scope, end in self._ends.items():
+            if end <= now:
+                scope.cancel()
+        self._arm(loop)
 
 
 def detector() -> Callable[[], bool]:

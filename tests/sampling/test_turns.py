@@ -8,6 +8,7 @@ import anyio
 import pytest
 from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_tasks_blocked
 
+from mcp_host.concurrency import TimeLimit
 from mcp_host.sampling import (
     Allow,
     Approve,
@@ -97,7 +98,9 @@ async def test_an_answer_that_takes_too_long_is_cancelled_and_refused(
 ) -> None:
     turnstile = Turnstile()
     share = Places(1).share(at_once=places, waiting=1)
-    asked = SamplingSession(turnstile, "with_tools", "calculator", approve, SamplingLimits(seconds=0), share)
+    asked = SamplingSession(
+        turnstile, "with_tools", "calculator", approve, SamplingLimits(seconds=0), share, TimeLimit(0)
+    )
 
     refusal = await refused(asked, wire())
 

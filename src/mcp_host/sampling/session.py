@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from anyio import move_on_after
-
+from mcp_host.concurrency import TimeLimit
 from mcp_host.errors import InputRefused, ProtocolError, SamplingError, excerpt
 from mcp_host.handlers import call_handler
 from mcp_host.protocol import conversation
@@ -74,6 +73,7 @@ class Sampling:
         self._approve = approve
         self._limits = limits or SamplingLimits()
         self._places = Places(self._limits.at_once)
+        self._time = TimeLimit(self._limits.seconds)
 
     def capability(self) -> dict[str, Any]:
         """What to advertise as the client capability ``sampling``: ``{"tools": {}}`` with tools, else ``{}``."""
@@ -87,7 +87,7 @@ class Sampling:
         """
         handler, mode = self._choose(knows_tools)
         share = self._places.share(at_once=self._limits.at_once_per_server, waiting=self._limits.waiting)
-        return SamplingSession(handler, mode, server, self._approve, self._limits, share)
+        return SamplingSession(handler, mode, server, self._approve, self._limits, share, self._time)
 
     def callback(self, *, server: str, knows_tools: bool = True) -> SamplingCallback:
         """A sampling callback for a host with another client: wire parameters in, wire result or error out.
@@ -116,6 +116,7 @@ class SamplingSession:
         approve: Approve,
         limits: SamplingLimits,
         share: Share,
+        time: TimeLimit,
     ) -> None:
         self._handler = handler
         self._mode = mode
@@ -124,6 +125,7 @@ class SamplingSession:
         self._approve = approve
         self._limits = limits
         self._share = share
+        self._time = time
 
     @property
     def mode(self) -> SamplingMode:
@@ -139,7 +141,7 @@ class SamplingSession:
                 the host's, -32010 too many waiting, -32011 out of time.
         """
         request = self._read(params, call)
-        with move_on_after(self._limits.seconds):
+        with self._time.held():
             return await self._in_turn(request)
         logger.warning("%s took longer than %s s", self._subject, self._limits.seconds)
         raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {self._limits.seconds} seconds")

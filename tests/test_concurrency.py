@@ -1,0 +1,100 @@
+"""A crew's jobs, and one timer for many who may take equally long."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from mcp_host.concurrency import Crew, TimeLimit
+
+
+async def test_everyone_inside_a_time_limit_is_cancelled_when_their_own_time_is_up() -> None:
+    limit = TimeLimit(0.05)
+    outcomes: list[str] = []
+
+    async def take_too_long(name: str) -> None:
+        with limit.held() as scope:
+            await anyio.sleep_forever()
+        outcomes.append(f"{name} {scope.cancelled_caught}")
+
+    async def be_in_time() -> None:
+        with limit.held() as scope:
+            await checkpoint()
+        outcomes.append(f"in time {scope.cancelled_caught}")
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take_too_long, "one")
+            tasks.start_soon(be_in_time)
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(take_too_long, "two")
+
+    assert outcomes == ["in time False", "one True", "two True"]
+
+
+def test_a_time_limit_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
+    limit = TimeLimit(0.05)
+    caught = []
+
+    async def once() -> None:
+        with anyio.fail_after(5), limit.held() as scope:
+            await anyio.sleep_forever()
+        caught.append(scope.cancelled_caught)
+
+    for _ in range(2):
+        anyio.run(once, backend=anyio_backend_name)
+
+    assert caught == [True, True]
+
+
+@pytest.mark.parametrize("seconds", [0.0, float("inf")], ids=["none", "for ever"])
+async def test_no_time_and_all_the_time_there_is_are_limits_too(seconds: float) -> None:
+    with TimeLimit(seconds).held() as scope:
+        await checkpoint()
+
+    assert scope.cancelled_caught == (seconds == 0)
+
+
+async def test_leaving_a_crew_cancels_its_jobs_and_waits_for_them() -> None:
+    ended: list[str] = []
+
+    async def job() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await checkpoint()
+            ended.append("cleaned up")
+
+    with anyio.fail_after(5):
+        async with Crew.gathered() as crew:
+            crew.start(job)
+            crew.start(job)
+            await anyio.wait_all_tasks_blocked()
+
+    assert ended == ["cleaned up", "cleaned up"]
+
+
+async def test_one_job_can_be_cancelled_and_none_starts_after_the_end() -> None:
+    steps: list[str] = []
+
+    async def job() -> None:
+        steps.append("begun")
+        await anyio.sleep_forever()
+
+    async def late() -> None:
+        await checkpoint()
+        steps.append("never")
+
+    with anyio.fail_after(5):
+        async with Crew.gathered() as crew:
+            scope = crew.start(job)
+            await anyio.wait_all_tasks_blocked()
+            scope.cancel()
+            await anyio.wait_all_tasks_blocked()
+            assert scope.cancelled_caught
+            crew.cancel()
+            crew.start(late)
+
+    assert steps == ["begun"]
