@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,14 +15,11 @@ import pytest
 
 from mcp_host import Change, Client, SamplingRequest, StreamableHttp
 from mcp_host.errors import (
-    CallerError,
     ConnectFailed,
     ConnectionClosed,
     ConnectTimeout,
     HttpStatusError,
-    NoCommonVersion,
     NotConnected,
-    ProtocolError,
     ServerError,
 )
 from mcp_host.limits import Limits
@@ -205,35 +201,6 @@ async def test_a_server_that_never_answers_costs_one_bounded_wait(era: str, said
 
     # "The initialize request MUST NOT be cancelled by clients", and nothing but the probe may come before it
     assert [message["method"] for message in peer.heard] == said
-
-
-@pytest.mark.parametrize(
-    ("result", "error", "words"),
-    [
-        ({"protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": INFO}, NoCommonVersion, "1999-01-01"),
-        ({"capabilities": {}, "serverInfo": INFO}, ProtocolError, "malformed InitializeResult: protocolVersion"),
-        ({"protocolVersion": "2025-11-25", "serverInfo": INFO}, ProtocolError, "capabilities"),
-        ({"protocolVersion": "2025-11-25", "capabilities": {}}, ProtocolError, "serverInfo"),
-    ],
-    ids=["version", "no-version", "no-capabilities", "no-info"],
-)
-async def test_a_handshake_gone_wrong_says_how(result: dict[str, Any], error: type[Exception], words: str) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.reply(await peer.receive("initialize"), result)
-
-    client = Client(ScriptedPeer(script), era="legacy")
-    with anyio.fail_after(5):
-        with pytest.raises(error, match=words):
-            await client.connect()
-        await client.aclose()
-
-
-async def test_a_server_that_refuses_the_handshake_is_a_server_error() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.refuse(await peer.receive("initialize"), -32000, "closed on Sundays")
-
-    with anyio.fail_after(5), pytest.raises(ServerError, match="closed on Sundays"):
-        await Client(ScriptedPeer(script), era="legacy").connect()
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])
@@ -558,36 +525,3 @@ def test_a_client_left_open_in_one_event_loop_can_be_connected_in_the_next(era: 
 
     anyio.run(leave_open, backend=first)
     anyio.run(use, backend=second)
-
-
-async def test_a_client_is_not_closed_from_another_event_loop(era: Era) -> None:
-    async def close() -> None:
-        with pytest.raises(CallerError, match="another event loop"):
-            await client.aclose()
-
-    client = Client(echo(era))
-    with anyio.fail_after(10):
-        async with client:
-            await anyio.to_thread.run_sync(lambda: anyio.run(close))
-            assert (await client.call_tool("x")).content == []
-
-
-async def test_a_client_that_is_dropped_without_being_closed_is_closed_with_a_warning(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        try:
-            await era.open(peer)
-            await peer.receive()
-        finally:
-            gone.set()
-
-    def drop() -> None:
-        clients.clear()
-        gc.collect()
-
-    gone = anyio.Event()
-    clients = [Client(ScriptedPeer(script))]
-    with anyio.fail_after(5):
-        await clients[0].connect()
-        with pytest.warns(ResourceWarning, match="dropped without being closed"):
-            drop()
-        await gone.wait()
