@@ -287,7 +287,10 @@ async def test_no_timeout_of_the_callers_http_client_cuts_a_call_that_may_take_l
         head(103, {"link": "</a>"}) * 5 + head(200, {**JSON, "connection": "close"}) + DONE,
         b"HTTP/1.1 200\r\nContent-Type:application/json;charset=utf-8\r\nConnection:CLOSE\r\n\r\n" + DONE,
         b"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + event(DONE),
-        head(200, {**JSON, **CHUNKED}) + b"%X;name=value\r\n" % (len(DONE) - 2) + DONE + b"\r\n0\r\nx: y\r\n\r\n",
+        head(200, {**JSON, **CHUNKED, "connection": "close"})
+        + b"%X;name=value\r\n" % (len(DONE) - 2)
+        + DONE
+        + b"\r\n0\r\nx: y\r\n\r\n",
     ],
     ids=["HTTP/1.0", "without a length", "100", "103", "no phrase", "HTTP/1.0 events", "extensions and trailers"],
 )
