@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from mcp_host.transports._pipes import CHUNK, ReadEnd, WriteEnd, open_pipe, read_end
 
@@ -63,6 +64,42 @@ async def test_a_cancelled_pump_loses_nothing() -> None:
         await reading.pump(read.append)
 
     assert read == [b"kept"]
+
+
+async def test_a_piece_that_is_much_work_is_worked_off_with_others_in_between() -> None:
+    said: list[object] = []
+
+    def take(chunk: bytes) -> Iterator[None]:
+        for byte in chunk:
+            said.append(byte)
+            yield
+
+    async def other() -> None:
+        while len(said) < 20:
+            said.append("other")
+            await checkpoint()
+
+    async with pipe() as (reading, writing):
+        writing.write_now(bytes(range(6)))
+        await writing.close()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reading.pump, take)
+            tasks.start_soon(other)
+
+    assert [byte for byte in said if byte != "other"] == list(range(6))
+    assert said[said.index(0) : said.index(5)].count("other") >= 4
+
+
+async def test_what_a_later_part_of_the_work_raises_ends_the_pump() -> None:
+    def take(chunk: bytes) -> Iterator[None]:
+        yield
+        raise ZeroDivisionError
+
+    async with pipe() as (reading, writing):
+        writing.write_now(b"one")
+
+        with pytest.raises(ZeroDivisionError):
+            await reading.pump(take)
 
 
 async def test_what_taking_a_piece_raises_ends_the_pump() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from anyio.abc import Process
 
@@ -23,6 +23,11 @@ else:
     INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """The only variables of ours that a server gets. Any other may be a secret, and servers are other people's code."""
 
+TURN = 256  # lines, after which others have their turn: one read may bring a hundred thousand
+
+Take: TypeAlias = Callable[[bytes], Iterator[None] | None]
+"""Takes a piece of what a server writes; returns the rest of that work, in steps, if it is too much for one turn."""
+
 
 class Input(Pipe, Protocol):
     async def taken(self) -> None:
@@ -33,8 +38,8 @@ class Input(Pipe, Protocol):
 
 
 class Output(Protocol):
-    async def pump(self, take: Callable[[bytes], None]) -> None:
-        """Hand every piece to *take*, which returns at once, until the end of the stream or its closing."""
+    async def pump(self, take: Take) -> None:
+        """Hand every piece to *take*, until the end of the stream or its closing."""
         ...
 
     async def close(self) -> None: ...

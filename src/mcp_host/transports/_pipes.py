@@ -14,11 +14,13 @@ import os
 import sys
 import termios
 from array import array
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TypeAlias
 
 from anyio import ClosedResourceError, notify_closing, sleep, wait_readable, wait_writable
+from anyio.lowlevel import checkpoint
+
+from mcp_host.transports._child import Take
 
 assert sys.platform != "win32"  # which tells a type checker that what follows is not for Windows
 
@@ -26,7 +28,7 @@ CHUNK = 256 * 1024  # bytes read at once
 GLANCE = 0.05  # seconds between looks at what a starting server has read; only while a connection is opened
 CAPACITY = 1024 * 1024  # of a pipe where the system lets us choose (Linux: 64 KiB unless asked)
 
-Take: TypeAlias = Callable[[bytes], None]
+DONE = object()  # what `next` says of steps that have all been taken
 
 
 class WriteEnd:
@@ -78,29 +80,33 @@ class ReadEnd:
 
     async def pump(self, take: Take) -> None:
         """Hand every piece to *take* as it comes, until the end of the stream or its closing."""
-        while self._fd >= 0:
-            with suppress(ClosedResourceError):
-                await wait_readable(self._fd)  # first, so that a flood cannot keep the event loop from its other work
-            if not self._take_one(take):
-                return
+        while (steps := await self._next(take)) is not None:
+            for _ in steps:
+                await checkpoint()
 
     async def close(self) -> None:
         self._fd = _close(self._fd)
 
-    def _take_one(self, take: Take) -> bool:
-        """Hand over what can be read at once; whether more may come."""
+    async def _next(self, take: Take) -> Iterator[None] | None:
+        """Wait for something to read and hand it over; return what is left of that work, None at the end."""
+        if self._fd >= 0:
+            with suppress(ClosedResourceError):
+                await wait_readable(self._fd)  # first, so that a flood cannot keep the event loop from its other work
+        return self._hand_over(take)
+
+    def _hand_over(self, take: Take) -> Iterator[None] | None:
+        """Hand over what can be read at once; return what is left of that work, None at the end."""
         if self._fd < 0:
-            return False
-        with suppress(BlockingIOError):
+            return None
+        try:
             chunk = os.read(self._fd, CHUNK)
-            if not chunk:
-                return False
-            take(chunk)
-        return True
+        except BlockingIOError:
+            return iter(())
+        return take(chunk) or iter(()) if chunk else None
 
 
 class WatchedReadEnd(ReadEnd):
-    """The reading end of a pipe on asyncio: the event loop itself calls *take*.
+    """The reading end of a pipe on asyncio: the event loop itself calls *take*, as long as one turn suffices.
 
     A task that waits anew for each piece would cost two more system calls and one
     more turn of the loop.
@@ -108,35 +114,37 @@ class WatchedReadEnd(ReadEnd):
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
-        self._ended: asyncio.Future[None] | None = None
+        self._left: asyncio.Future[Iterator[None] | None] | None = None
 
-    async def pump(self, take: Take) -> None:
+    async def close(self) -> None:
+        if self._left is not None and not self._left.done():
+            self._left.get_loop().remove_reader(self._fd)
+            self._left.set_result(None)
+        await super().close()
+
+    async def _next(self, take: Take) -> Iterator[None] | None:
         if self._fd < 0:
-            return
+            return None
         _say_where_we_are()
         loop = asyncio.get_running_loop()
-        ended = self._ended = loop.create_future()
-        loop.add_reader(self._fd, self._ready, take, ended)
+        left: asyncio.Future[Iterator[None] | None] = loop.create_future()
+        self._left = left
+        loop.add_reader(self._fd, self._ready, take, left)
         try:
-            await ended
+            return await left
         finally:
             if self._fd >= 0:
                 loop.remove_reader(self._fd)
 
-    async def close(self) -> None:
-        if self._ended is not None and not self._ended.done():
-            self._ended.get_loop().remove_reader(self._fd)
-            self._ended.set_result(None)
-        await super().close()
-
-    def _ready(self, take: Take, ended: asyncio.Future[None]) -> None:
-        if ended.done():
+    def _ready(self, take: Take, left: asyncio.Future[Iterator[None] | None]) -> None:
+        if left.done():
             return  # its task has yet to see that
         try:
-            if not self._take_one(take):
-                ended.set_result(None)
+            steps = self._hand_over(take)
+            if steps is None or next(steps, DONE) is None:
+                left.set_result(steps)
         except Exception as exc:  # a bug, for the task that pumps to report
-            ended.set_exception(exc)
+            left.set_exception(exc)
 
 
 def _say_where_we_are() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from mcp_host.errors import excerpt
+from mcp_host.transports._child import TURN
 
 logger = logging.getLogger(__name__)
 
@@ -26,15 +27,16 @@ class Stderr:
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._rest = b""
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in a piece of whatever size."""
-        *lines, rest = (self._rest + chunk).split(b"\n")
-        for line in lines:
+    def feed(self, chunk: bytes) -> Iterator[None]:
+        """Take in a piece of whatever size, in steps."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for number, line in enumerate(lines, 1):
             self._take_pieces(line)
-        if len(rest) >= MAX_LINE:
-            self._take_pieces(rest)
-            rest = b""
-        self._rest = rest
+            if not number % TURN:
+                yield
+        if len(self._rest) >= MAX_LINE:
+            self._take_pieces(self._rest)
+            self._rest = b""
 
     def end(self) -> None:
         """There is no more: a last line needs no line end."""

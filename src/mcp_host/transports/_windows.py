@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ctypes import wintypes
 from pathlib import Path
@@ -19,6 +19,8 @@ from subprocess import PIPE
 from anyio import BrokenResourceError, CancelScope, ClosedResourceError, EndOfStream, move_on_after, open_process
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from anyio.lowlevel import checkpoint
+
+from mcp_host.transports._child import Take
 
 assert sys.platform == "win32"  # which tells a type checker that what follows is for Windows only
 
@@ -106,10 +108,11 @@ class WindowsOutput:
     def __init__(self, stream: ByteReceiveStream) -> None:
         self._stream = stream
 
-    async def pump(self, take: Callable[[bytes], None]) -> None:
+    async def pump(self, take: Take) -> None:
         with suppress(EndOfStream, BrokenResourceError, ClosedResourceError):
             while True:
-                take(await self._stream.receive())
+                for _ in take(await self._stream.receive()) or ():
+                    await checkpoint()
 
     async def close(self) -> None:
         await self._stream.aclose()

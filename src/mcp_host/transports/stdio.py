@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +25,7 @@ from mcp_host.protocol.jsonrpc import (
     oversize,
     recover_id,
 )
-from mcp_host.transports._child import Child, start
+from mcp_host.transports._child import TURN, Child, start
 from mcp_host.transports._outbox import Line, OnLost, Outbox
 from mcp_host.transports._stderr import OnStderr, Stderr
 from mcp_host.transports.base import Exchange, Headers, Receive, deliver, quoting
@@ -178,10 +178,12 @@ class StdioChannel:
         self._stderr.end()
         self.stderr_ended.set()
 
-    def _read(self, lines: LineBuffer, receive: Receive, chunk: bytes) -> None:
+    def _read(self, lines: LineBuffer, receive: Receive, chunk: bytes) -> Iterator[None]:
         self._spoken.set()
-        for line in lines.feed(chunk):
+        for number, line in enumerate(lines.feed(chunk), 1):
             self._take(line, receive)
+            if not number % TURN:
+                yield
 
     def _take(self, line: bytes | Oversize, receive: Receive) -> None:
         if isinstance(line, Oversize):
