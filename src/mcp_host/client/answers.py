@@ -72,10 +72,11 @@ class Answer:
 
 
 class Answers:
-    """All requests in our hands, by session and id."""
+    """All requests in our hands, by session and id. Where a stream may *replay* some, those answered are remembered."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, replays: bool) -> None:
         self._limits = limits
+        self._replays = replays
         self._asked: Counter[PendingExchange | None] = Counter()  # for each call that waits, and between calls
         self._current: dict[Key, Answer] = {}
         self._done: deque[Place] = deque(maxlen=REMEMBERED)
@@ -107,9 +108,12 @@ class Answers:
     def end(self, answer: Answer) -> None:
         del self._current[answer.key]
         answer.finish()
+        if self._replays:
+            self._remember(_place(answer.key, answer.origin))
+
+    def _remember(self, place: Place) -> None:
         if len(self._done) == REMEMBERED:
             self._seen.discard(self._done[0])
-        place = _place(answer.key, answer.origin)
         self._done.append(place)
         self._seen.add(place)
 

@@ -69,7 +69,7 @@ class Link:
         """The calls of ours that are not over."""
         self._deadlines = Deadlines(self.pending, Loop.running())
         plumbing.start_soon(self._deadlines.run)
-        self._answers = Answers(limits)
+        self._answers = Answers(limits, replays=channel.stream_per_request)
         self._deliveries = Deliveries(channel, plumbing, limits.max_answers, counters, self._check_idle)
         self._service = Service(self, application, self._answers, self._deliveries)
         self._early: list[Request | Notification] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from anyio.lowlevel import checkpoint
@@ -330,14 +330,25 @@ async def _items(method: str, key: str, model: type[ModelT], page: Params, warn:
     if not isinstance(wire, list):
         raise ProtocolError(f"the result of {method} has no list {key!r}")
     items: list[ModelT] = []
-    for position, item in enumerate(wire):
-        if position % AT_A_TIME == AT_A_TIME - 1:
+    for start in range(0, len(wire), AT_A_TIME):
+        if start:
             await checkpoint()  # a page may have a hundred thousand
+        some = wire[start : start + AT_A_TIME]
         try:
-            items.append(model.from_wire(item))
-        except ProtocolError as exc:
-            warn(f"left out of {method}, position {position}: {exc}")
+            items += model.list_from_wire(some)
+        except ProtocolError:
+            items += _those_that_can_be_read(model, some, start, lambda why: warn(f"left out of {method}, {why}"))
     return items
+
+
+def _those_that_can_be_read(
+    model: type[ModelT], wire: list[object], start: int, left_out: Callable[[str], None]
+) -> Iterator[ModelT]:
+    for position, item in enumerate(wire, start):
+        try:
+            yield model.from_wire(item)
+        except ProtocolError as exc:
+            left_out(f"position {position}: {exc}")
 
 
 def _may_mean_the_cursor(error: ServerError) -> bool:

@@ -34,7 +34,7 @@ class Service:
             self._link.counters["requests that no server may send"] += 1
         elif request.method == "ping":
             self._reply(Success(request.id, {}), session)
-        elif key in self._answers or (self._link.stream_per_request and self._answers.answered(key, origin)):
+        elif key in self._answers or self._answers.answered(key, origin):
             self._repeated(request, session)
         elif request.method not in session.era.server_requests:
             self._reply(Failure(request.id, METHOD_NOT_FOUND, "this client knows no such method"), session)
@@ -55,10 +55,7 @@ class Service:
         """The same id again: over HTTP a replay after resumption, elsewhere a mistake of the server's."""
         self._link.counters["repeated requests"] += 1
         if not self._link.stream_per_request:
-            self._reply(
-                Failure(request.id, INVALID_REQUEST, "this id is in use by a request under way"),
-                session,
-            )
+            self._reply(Failure(request.id, INVALID_REQUEST, "this id is in use by a request under way"), session)
 
     async def _answer(self, answer: Answer, request: Request, session: Session, call: OuterCall | None) -> None:
         try:

@@ -229,11 +229,12 @@ def _malformed(reason: str, id: Any, method: Any) -> Malformed:
 
 def _is_id(id: Any) -> bool:
     """Strings and numbers; some servers turn our 3 into 3.0, which names the same request."""
-    return isinstance(id, str | int | float) and not isinstance(id, bool) and (isinstance(id, str) or id == id // 1)
+    kind = type(id)
+    return kind is int or kind is str or (kind is float and id == id // 1)
 
 
 def _whole(id: Any) -> Id:
-    return int(id) if isinstance(id, float) else id
+    return int(id) if type(id) is float else id
 
 
 def _shown(raw: bytes) -> str:
