@@ -163,6 +163,7 @@ async def test_a_reply_under_a_huge_id_answers_nobody(id: bytes) -> None:
 @pytest.mark.parametrize("half", [b"\\ud800", b"\\udc00", b"a\\ud83dz", b"\\ude00\\ud83d"], ids=bytes.decode)
 async def test_half_a_character_fails_its_call(half: bytes) -> None:
     assert type(await error_of(TEXT % half)) is ProtocolError
+    assert type(await error_of(STRUCTURED % nested(300, b'"%s"' % half))) is ProtocolError
 
 
 @fault("J17")
