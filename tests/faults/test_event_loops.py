@@ -10,7 +10,7 @@ from textwrap import dedent
 import anyio
 import pytest
 import sniffio
-from anyio import to_thread
+from anyio import fail_after, to_thread
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Stdio
@@ -63,8 +63,8 @@ async def run(program: str) -> str:
 async def test_a_client_says_so_when_it_is_used_in_another_event_loop_and_goes_on_in_its_own(backend: str) -> None:
     async def misuse() -> None:
         for use in MISUSES.values():
-            with pytest.raises(CallerError, match=ELSEWHERE):
-                await use(client)
+            with fail_after(5), pytest.raises(CallerError, match=ELSEWHERE):
+                await use(client)  # a thread would not end with the test
 
     async with connected("serve_all()", roots=[]) as client:
         await to_thread.run_sync(lambda: anyio.run(misuse, backend=backend))
