@@ -15,7 +15,7 @@ import anyio
 import httpx
 import pytest
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
-from anyio.streams.tls import TLSStream
+from anyio.streams.tls import TLSAttribute, TLSStream
 
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
@@ -114,7 +114,7 @@ class Wire:
 
     def __init__(self, stream: ByteStream, log: Log[Heard]) -> None:
         self._stream = stream
-        self._buffer = b""
+        self._buffer = bytearray()
         self._log = log
 
     async def hear(self) -> Heard:
@@ -125,14 +125,22 @@ class Wire:
         size = int(headers.get("content-length", "0"))
         while len(self._buffer) < size:
             self._buffer += await self._stream.receive()
-        body, self._buffer = self._buffer[:size], self._buffer[size:]
+        body = bytes(self._buffer[:size])
+        del self._buffer[:size]
         method, path, _ = first.split(" ")
         heard = Heard(method, path, headers, body)
         self._log.append(heard)
         return heard
 
-    async def say(self, raw: bytes) -> None:
-        await self._stream.send(raw)
+    async def say(self, *parts: bytes) -> None:
+        """Send *parts* at once; with TLS, in a record each."""
+        *first, last = parts
+        if isinstance(self._stream, TLSStream):
+            for part in first:
+                self._stream.extra(TLSAttribute.ssl_object).write(part)
+            await self._stream.send(last)
+        else:
+            await self._stream.send(b"".join(parts))
 
     async def reply(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
         await self.say(head(status, {"content-length": str(len(body)), **(headers or {})}) + body)
@@ -164,7 +172,7 @@ class Wire:
         while mark not in self._buffer:
             self._buffer += await self._stream.receive()
         found, _, self._buffer = self._buffer.partition(mark)
-        return found
+        return bytes(found)
 
 
 Script: TypeAlias = Callable[[Wire], Awaitable[None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import ssl
 import sys
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from typing import TypeAlias
 
 import h11
@@ -21,7 +21,7 @@ from anyio import (
     fail_after,
 )
 from anyio.abc import ByteStream, SocketAttribute
-from anyio.streams.tls import TLSStream
+from anyio.streams.tls import TLSAttribute, TLSStream
 
 MAX_HEAD = 64 * 1024  # bytes of one head; nginx and Node send and accept 8 to 16 KiB
 READ = 64 * 1024  # bytes at a time, so that a head is never longer than both together
@@ -50,17 +50,21 @@ class Connection:
         """Whether a byte has arrived since the last request began."""
         self._stream = stream
         self._socket = stream.extra(SocketAttribute.raw_socket)
+        self._tls = stream.extra(TLSAttribute.ssl_object, None)
         self._state = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
         self._written = True
+        self._full = False
 
     @property
     def reusable(self) -> bool:
         """Whether both sides have said all they had to say, and neither wants to part."""
         return (
             self._written
+            and not self._full  # or something unasked may wait behind what was read
             and self._state.our_state is h11.DONE
             and self._state.their_state is h11.DONE
             and self._state.trailing_data == (b"", False)
+            and self._silent
         )
 
     @property
@@ -74,6 +78,19 @@ class Connection:
         poll = select.poll()  # select() would stop at descriptor 1023
         poll.register(descriptor, select.POLLIN)
         return bool(poll.poll(0))
+
+    @property
+    def _silent(self) -> bool:
+        """Whether no TLS record waits to be decrypted. No descriptor would show it."""
+        if self._tls is None:
+            return True
+        try:
+            self._tls.read(1)
+        except ssl.SSLWantReadError:
+            return True
+        except ssl.SSLError:
+            pass  # nothing good comes over it any more
+        return False
 
     def renew(self) -> None:
         """Get ready for another request."""
@@ -122,6 +139,7 @@ class Connection:
             raise httpx.ReadTimeout("the server sent nothing for too long") from exc
         except _LOST as exc:
             raise httpx.ReadError(_why(exc)) from exc
+        self._full = len(data) == READ
         if data:
             self.heard = True
         elif self._state.their_state is h11.SEND_RESPONSE:
@@ -190,10 +208,17 @@ class Connection:
             for start in range(0, len(body), AT_ONCE):
                 await self._write(self._encoded(body[start : start + AT_ONCE]), timeouts)
         else:
-            async for piece in body:
-                await self._write(self._encoded(piece), timeouts)
+            await self._pour_out(aiter(body), timeouts)
         await self._write(self._state.send(h11.EndOfMessage()), timeouts)
         self._written = True
+
+    async def _pour_out(self, pieces: AsyncIterator[bytes], timeouts: Timeouts) -> None:
+        try:
+            async for piece in pieces:
+                await self._write(self._encoded(piece), timeouts)
+        finally:
+            if isinstance(pieces, AsyncGenerator):
+                await pieces.aclose()  # which otherwise the garbage collector would have to do
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None, name: str, timeout: float | None) -> Connection:
@@ -214,7 +239,7 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, name: str, t
             await aclose_forcefully(stream)
         if isinstance(exc, TimeoutError):
             raise httpx.ConnectTimeout("no connection for too long") from exc
-        if isinstance(exc, _LOST):
+        if isinstance(exc, (*_LOST, UnicodeError)):  # the last for a name that no resolver knows
             raise httpx.ConnectError(_why(exc)) from exc
         raise
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from time import monotonic
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import h11
@@ -49,17 +48,6 @@ class Pool(httpx.AsyncBaseTransport):
         self._idle: list[tuple[Place, Connection]] = []
         self._busy: set[Connection] = set()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_value: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
-        await self.aclose()
-
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send *request* and return its response, whose body has yet to be read and closed.
 
@@ -87,7 +75,7 @@ class Pool(httpx.AsyncBaseTransport):
                 await self._drop(connection)
                 # The connection may have been closed before the request came: then, as a fresh one, it
                 # would have answered. Nobody can tell, so only what does no harm twice is sent twice.
-                unheard = used and not connection.heard and isinstance(exc, _BROKE_OFF)
+                unheard = used and not connection.heard and isinstance(exc, _BROKE_OFF) and not self.closed
                 if not unheard or request.method not in _REPEATABLE or not isinstance(body, bytes):
                     raise
             connection, used = await self._open(place, timeouts), False
@@ -121,10 +109,14 @@ class Pool(httpx.AsyncBaseTransport):
         return None
 
     async def _open(self, place: Place, timeouts: Timeouts) -> Connection:
-        if self.closed:
-            raise RuntimeError("the pool is closed")
-        tls = self._tls() if place.scheme == "https" else None
+        try:
+            tls = self._tls() if place.scheme == "https" else None
+        except OSError as exc:
+            raise httpx.ConnectError(f"the certificates to trust cannot be read: {exc}") from exc
         connection = await connect(place.host, place.port, tls, place.name, timeouts.get("connect"))
+        if self.closed:  # now or in the meantime
+            await connection.close()
+            raise httpx.ConnectError("the pool is closed")
         self._busy.add(connection)
         return connection
 

@@ -1,0 +1,311 @@
+"""One request and its answer, by our own transport of HTTP and by httpx's: whatever bytes come, both make the same of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+import httpx
+import pytest
+
+from tests.transports.http_contract import Kind, both, not_with_httpx
+from tests.transports.http_peers import Wire, head, serving
+
+OK = b"HTTP/1.1 200 OK\r\n"
+MANY = b"x" * 3_000_000
+
+
+async def answered(kind: Kind, raw: bytes, *, method: str = "POST", reset: bool = False) -> httpx.Response:
+    """What becomes of *raw*, after which the server closes the connection."""
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(raw)
+        if reset:
+            await wire.reset()
+
+    async with serving(script) as peer, kind.client() as client:
+        try:
+            return await client.request(method, peer.url)
+        except httpx.TransportError as exc:
+            failure = exc
+    raise failure  # out of the server's task group, which would wrap it
+
+
+# What is an answer
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "body"),
+    [
+        pytest.param(OK + b"content-length: 4\r\n\r\ntide", 200, b"tide", id="sized"),
+        pytest.param(OK + b"content-length: 0\r\n\r\n", 200, b"", id="empty"),
+        pytest.param(OK + b"\r\ntide", 200, b"tide", id="until the connection ends"),
+        pytest.param(OK + b"transfer-encoding: chunked\r\n\r\n2\r\nti\r\n2\r\nde\r\n0\r\n\r\n", 200, b"tide", id="chunked"),
+        pytest.param(OK + b"transfer-encoding: chunked\r\n\r\n4;a=b\r\ntide\r\n0\r\nx: y\r\n\r\n", 200, b"tide", id="chunk extensions and a trailer"),
+        pytest.param(OK + b"transfer-encoding: chunked\r\ncontent-length: 1\r\n\r\n4\r\ntide\r\n0\r\n\r\n", 200, b"tide", id="chunked and sized"),
+        pytest.param(OK + b"content-length: 4\r\ncontent-length: 4\r\n\r\ntide", 200, b"tide", id="the same length twice"),
+        pytest.param(b"HTTP/1.0 200 OK\r\n\r\ntide", 200, b"tide", id="HTTP/1.0"),
+        pytest.param(b"HTTP/1.1 200\r\ncontent-length: 4\r\n\r\ntide", 200, b"tide", id="no reason phrase"),
+        pytest.param(b"HTTP/1.1 200 OK\ncontent-length: 4\n\ntide", 200, b"tide", id="bare line feeds"),
+        pytest.param(OK + b"x: a\r\n b\r\ncontent-length: 4\r\n\r\ntide", 200, b"tide", id="a folded header"),
+        pytest.param(OK + b"x:\r\ncontent-length: 4\r\n\r\ntide", 200, b"tide", id="an empty header"),
+        pytest.param(b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", id="204"),
+        pytest.param(b"HTTP/1.1 304 Not Modified\r\ncontent-length: 4\r\n\r\n", 304, b"", id="304"),
+        pytest.param(b"HTTP/1.1 599 Odd\r\ncontent-length: 4\r\n\r\ntide", 599, b"tide", id="a status of its own"),
+        pytest.param(head(100, {}) + OK + b"content-length: 4\r\n\r\ntide", 200, b"tide", id="100 first"),
+        pytest.param(head(103, {"link": "</a>"}) * 3 + OK + b"content-length: 4\r\n\r\ntide", 200, b"tide", id="103 first"),
+        pytest.param(OK + b"content-length: 3000000\r\n\r\n" + MANY, 200, MANY, id="large"),
+    ],
+)  # fmt: skip
+@both
+async def test_an_answer_is_understood(raw: bytes, status: int, body: bytes, kind: Kind) -> None:
+    response = await answered(kind, raw)
+
+    assert (response.status_code, response.content) == (status, body)
+
+
+@both
+async def test_the_answer_to_head_has_no_body(kind: Kind) -> None:
+    response = await answered(kind, OK + b"content-length: 4\r\n\r\n", method="HEAD")
+
+    assert (response.headers["content-length"], response.content) == ("4", b"")
+
+
+@both
+async def test_a_response_says_what_stood_in_its_head(kind: Kind) -> None:
+    response = await answered(kind, b"HTTP/1.1 418 Tea\r\nSet-Cookie: a\r\nset-cookie: b\r\ncontent-length: 0\r\n\r\n")
+
+    assert (response.http_version, response.reason_phrase) == ("HTTP/1.1", "Tea")
+    assert response.headers.raw == [(b"Set-Cookie", b"a"), (b"set-cookie", b"b"), (b"content-length", b"0")]
+
+
+@both
+async def test_chunks_of_one_byte_hold_nobody_up(kind: Kind) -> None:
+    not_with_httpx(kind, "it takes whatever has arrived in one go")
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(OK + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n")
+        await wire.hung_up()
+
+    async with (
+        serving(script) as peer,
+        kind.client() as client,
+        client.stream("GET", peer.url) as response,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(take_turns)
+        body = await response.aread()
+        tasks.cancel_scope.cancel()
+
+    assert body == b"x" * 10_000
+    assert turns >= 30
+
+
+# What is none
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"HTTP/1.1 200 O", id="half a status line"),
+        pytest.param(OK + b"content-length: 4\r\n", id="half a head"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n\r\n", id="another protocol"),
+        pytest.param(b"HTTP/2 200 OK\r\n\r\n", id="another version"),
+        pytest.param(b"HTTP/1.1 20 OK\r\n\r\n", id="a short status"),
+        pytest.param(OK + b"content-length: 4\r\ncontent-length: 5\r\n\r\ntide", id="two lengths"),
+        pytest.param(OK + b"content-length: -4\r\n\r\ntide", id="a negative length"),
+        pytest.param(OK + b"content-length: 4x\r\n\r\ntide", id="a length that is no number"),
+        pytest.param(OK + b"transfer-encoding: gzip\r\n\r\ntide", id="another transfer encoding"),
+        pytest.param(OK + b"x y: z\r\n\r\n", id="a space in the name of a header"),
+        pytest.param(OK + b"x: a\x00b\r\n\r\n", id="NUL in a header"),
+        pytest.param(OK + b"x: " + b"y" * 1_000_000 + b"\r\n\r\n", id="a huge header"),
+        pytest.param(OK + b"x: y\r\n" * 200_000 + b"\r\n", id="many headers"),
+        pytest.param(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\n\r\n", id="101"),
+        pytest.param(OK + b"content-length: 4\r\n\r\nti", id="half a body"),
+        pytest.param(OK + b"transfer-encoding: chunked\r\n\r\n", id="no chunk"),
+        pytest.param(OK + b"transfer-encoding: chunked\r\n\r\n4\r\nti", id="half a chunk"),
+        pytest.param(OK + b"transfer-encoding: chunked\r\n\r\n4\r\ntide\r\n", id="no last chunk"),
+        pytest.param(OK + b"transfer-encoding: chunked\r\n\r\nzz\r\n", id="a bad chunk size"),
+        pytest.param(OK + b"transfer-encoding: chunked\r\n\r\n2\r\ntide\r\n", id="a chunk longer than its size"),
+        pytest.param(OK + b"transfer-encoding: chunked\r\n\r\n" + b"f" * 100 + b"\r\n", id="an endless chunk size"),
+    ],
+)
+@both
+async def test_anything_else_breaks_the_protocol(raw: bytes, kind: Kind) -> None:
+    with pytest.raises(httpx.RemoteProtocolError):
+        await answered(kind, raw)
+
+
+@pytest.mark.parametrize("raw", [b"", OK, OK + b"content-length: 4\r\n\r\nti"], ids=["first", "in a head", "in a body"])
+@both
+async def test_a_reset_is_an_error_of_reading(raw: bytes, kind: Kind) -> None:
+    with pytest.raises(httpx.ReadError):
+        await answered(kind, raw, reset=True)
+
+
+@both
+async def test_what_came_before_a_fault_is_delivered_first(kind: Kind) -> None:
+    pieces: list[bytes] = []
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(OK + b"transfer-encoding: chunked\r\n\r\n4\r\ntide\r\nzz\r\n")
+        await wire.hung_up()
+
+    async with serving(script) as peer, kind.client() as client, client.stream("GET", peer.url) as response:
+        with pytest.raises(httpx.RemoteProtocolError):  # noqa: PT012  # when it comes is what this is about
+            async for piece in response.aiter_raw():
+                pieces.append(piece)
+
+    assert pieces == [b"tide"]
+
+
+# What is said
+
+
+async def chunks() -> AsyncIterator[bytes]:
+    yield b"ti"
+    yield b""
+    yield b"de"
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "end"),
+    [
+        pytest.param("GET", {}, b"\r\n\r\n", id="no body"),
+        pytest.param("POST", {"content": b"tide"}, b"\r\n\r\ntide", id="sized"),
+        pytest.param("POST", {"content": b"x" * 300_000}, b"x" * 300_000, id="large"),
+        pytest.param("PUT", {"content": chunks}, b"0\r\n\r\n", id="chunked"),
+        pytest.param("POST", {"content": chunks, "headers": {"Content-Length": "4"}}, b"\r\n\r\ntide", id="sized by hand"),
+        pytest.param("GET", {"headers": {"X-Mixed-Case": "1", "x": "2"}}, b"\r\n\r\n", id="headers"),
+    ],
+)  # fmt: skip
+async def test_both_write_the_same_bytes(method: str, options: dict[str, object], end: bytes) -> None:
+    said: list[bytes] = []
+
+    async def script(wire: Wire) -> None:
+        said.append(await wire.hear_until(end) + end)
+        await wire.reply(200)
+
+    for kind in (Kind("ours"), Kind("httpx")):
+        async with serving(script, port=0) as peer, kind.client() as client:
+            given = {name: value() if callable(value) else value for name, value in options.items()}
+            headers = {"Host": "server.test", **given.pop("headers", {})}  # type: ignore[dict-item]
+            await client.request(method, peer.url, headers=headers, **given)  # type: ignore[arg-type]
+
+    ours, httpxs = said
+    assert ours == httpxs
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"x": "a\r\ny: b"}, id="a line end in a value"),
+        pytest.param({"x\r\ny": "b"}, id="a line end in a name"),
+        pytest.param({"x": "a\x00b"}, id="NUL"),
+    ],
+)
+@both
+async def test_what_would_break_the_protocol_is_not_said(headers: dict[str, str], kind: Kind) -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hung_up()
+
+    async with serving(script) as peer, kind.client() as client:
+        with pytest.raises(httpx.LocalProtocolError):
+            await client.post(peer.url, headers=headers)
+
+
+@pytest.mark.parametrize("length", [0, 3, 5, 99_999, 100_001])
+@pytest.mark.parametrize("content", [b"tide", b"x" * 100_000], ids=["short", "long"])
+@both
+async def test_a_body_is_as_long_as_was_announced(length: int, content: bytes, kind: Kind) -> None:
+    not_with_httpx(kind, "it lets an exception of h11's out")
+
+    async def script(wire: Wire) -> None:
+        await wire.hung_up()
+
+    async with serving(script) as peer, kind.client() as client:
+        with pytest.raises(httpx.LocalProtocolError):
+            await client.post(peer.url, headers={"content-length": str(length)}, content=content)
+
+
+@both
+async def test_a_body_that_fails_while_it_is_sent_fails_the_request_as_it_is(kind: Kind) -> None:
+    async def failing() -> AsyncIterator[bytes]:
+        yield b"ti"
+        raise ZeroDivisionError
+
+    async def script(wire: Wire) -> None:
+        await wire.hung_up()
+
+    async with serving(script) as peer, kind.client() as client:
+        with pytest.raises(ZeroDivisionError):
+            await client.post(peer.url, content=failing())
+
+
+@pytest.mark.parametrize("url", ["ftp://server.test/", "file:///etc/passwd"])
+@both
+async def test_no_other_scheme_is_spoken(url: str, kind: Kind) -> None:
+    async with kind.client() as client:
+        with pytest.raises(httpx.UnsupportedProtocol):
+            await client.get(url)
+
+
+# An answer that comes early
+
+
+@both
+async def test_an_answer_before_the_end_of_the_body_counts(kind: Kind) -> None:
+    not_with_httpx(kind, "it writes to the end before it reads, and then the answer may be lost")
+
+    async def script(wire: Wire) -> None:
+        await wire.hear_until(b"\r\n\r\n")
+        await wire.reply(413, body=b"too large")
+        await anyio.sleep_forever()  # and read nothing more
+
+    async with serving(script) as peer, kind.client() as client:
+        for _ in range(2):
+            response = await client.post(peer.url, content=b"x" * 50_000_000)
+            assert (response.status_code, response.content) == (413, b"too large")
+
+    assert peer.connections == 2
+
+
+@both
+async def test_a_server_that_hangs_up_during_the_body_ends_the_request(kind: Kind) -> None:
+    not_with_httpx(kind, "it leaves the generator of a body to the garbage collector")
+
+    async def script(wire: Wire) -> None:
+        await wire.hear_until(b"\r\n\r\n")
+
+    async with serving(script) as peer, kind.client() as client:
+        with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError, httpx.WriteError)):
+            await client.post(peer.url, content=b"x" * 50_000_000)
+
+
+@both
+async def test_an_interim_answer_does_not_end_the_body(kind: Kind) -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear_until(b"\r\n\r\n")
+        await wire.say(head(102, {}) + head(103, {}))
+        await anyio.wait_all_tasks_blocked()
+        await wire.hear_until(b"end")
+        await wire.reply(200)
+        await wire.hear()
+        await wire.reply(204)
+
+    async with serving(script) as peer, kind.client() as client:
+        first = await client.post(peer.url, content=b"x" * 2_000_000 + b"end")
+        second = await client.get(peer.url)
+
+    assert (first.status_code, second.status_code, peer.connections) == (200, 204, 1)

@@ -1,0 +1,362 @@
+"""Which connections are kept for another request, and what happens where the server did not keep its end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host.transports.pool import Pool
+from tests.transports.http_contract import Kind, both, nobody, not_with_httpx
+from tests.transports.http_peers import CHUNKED, Wire, head, serving
+
+OK = b"HTTP/1.1 200 OK\r\n"
+EMPTY = OK + b"content-length: 0\r\n\r\n"
+
+
+# Kept
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(OK + b"content-length: 4\r\n\r\ntide", id="sized"),
+        pytest.param(EMPTY, id="empty"),
+        pytest.param(head(200, CHUNKED) + b"4\r\ntide\r\n0\r\n\r\n", id="chunked"),
+        pytest.param(head(204, {}), id="204"),
+        pytest.param(head(304, {"content-length": "4"}), id="304"),
+        pytest.param(head(103, {}) + EMPTY, id="after 103"),
+        pytest.param(head(500, {"content-length": "4"}) + b"tide", id="an error"),
+        pytest.param(OK + b"content-length: 300000\r\n\r\n" + b"x" * 300_000, id="large"),
+    ],
+)
+@both
+async def test_one_connection_serves_requests_one_after_the_other(raw: bytes, kind: Kind) -> None:
+    async def script(wire: Wire) -> None:
+        while True:
+            await wire.hear()
+            await wire.say(raw)
+
+    async with serving(script) as peer, kind.client() as client:
+        for method in ("GET", "POST", "GET"):
+            await client.request(method, peer.url)
+
+    assert (len(peer.heard), peer.connections) == (3, 1)
+
+
+@both
+async def test_a_body_that_comes_in_its_own_time_keeps_its_connection(kind: Kind) -> None:
+    async def script(wire: Wire) -> None:
+        while True:
+            await wire.hear()
+            for part in (head(200, CHUNKED), b"4\r\nti", b"de\r\n", b"0\r\n", b"\r\n"):
+                await wire.say(part)
+                await anyio.wait_all_tasks_blocked()
+
+    async with serving(script) as peer, kind.client() as client:
+        for _ in range(2):
+            assert (await client.get(peer.url)).content == b"tide"
+
+    assert peer.connections == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(OK + b"content-length: 0\r\nconnection: close\r\n\r\n", id="connection: close"),
+        pytest.param(b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n", id="HTTP/1.0"),
+    ],
+)
+@both
+async def test_after_some_answers_a_connection_is_not_used_again(raw: bytes, kind: Kind) -> None:
+    await three_times_anew(raw, kind)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(EMPTY + b"more", id="something"),
+        pytest.param(EMPTY + EMPTY, id="a second answer"),
+        pytest.param(head(200, CHUNKED) + b"0\r\n\r\n\r\n", id="a blank line"),
+        pytest.param(OK + b"content-length: 65494\r\n\r\n" + b"x" * 65_494 + EMPTY, id="a second answer behind 64 KiB"),
+    ],
+)  # fmt: skip
+@both
+async def test_an_answer_with_something_behind_it_is_the_last_of_its_connection(raw: bytes, kind: Kind) -> None:
+    not_with_httpx(kind, "it uses such a connection again, and waits on it for ever")
+
+    await three_times_anew(raw, kind)
+
+
+async def three_times_anew(raw: bytes, kind: Kind) -> None:
+    """Three requests, each answered by *raw*, take three connections."""
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(raw)
+        await wire.hung_up()
+
+    async with serving(script) as peer, kind.client() as client:
+        for _ in range(3):
+            assert (await client.get(peer.url)).status_code == 200
+
+    assert (len(peer.heard), peer.connections) == (3, 3)
+
+
+@both
+async def test_after_a_request_that_says_so_a_connection_is_not_used_again(kind: Kind) -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(EMPTY)
+        await wire.hung_up()
+
+    async with serving(script) as peer, kind.client() as client:
+        for _ in range(2):
+            await client.get(peer.url, headers={"connection": "close"})
+
+    assert peer.connections == 2
+
+
+@both
+async def test_after_a_fault_the_next_request_gets_another_connection(kind: Kind) -> None:
+    answers = [b"garbage\r\n\r\n", EMPTY]
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(answers.pop(0))
+        await wire.hung_up()
+
+    async with serving(script) as peer, kind.client() as client:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.get(peer.url)
+        assert (await client.get(peer.url)).status_code == 200
+
+
+# Bounds
+
+
+class Together:
+    """A server that answers requests no sooner than a number of them have come."""
+
+    def __init__(self) -> None:
+        self._waiting = 0
+        self._awaited = 0
+        self._all_there = anyio.Event()
+
+    async def __call__(self, wire: Wire) -> None:
+        while True:
+            await wire.hear()
+            self._waiting += 1
+            if self._waiting == self._awaited:
+                self._all_there.set()
+            await self._all_there.wait()
+            await wire.say(EMPTY)
+
+    async def asked(self, client: httpx.AsyncClient, url: str, count: int) -> None:
+        """Have *count* requests in flight at once, and then none."""
+        self._waiting, self._awaited, self._all_there = 0, count, anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(count):
+                tasks.start_soon(client.post, url)
+
+
+@both
+async def test_every_request_in_flight_has_a_connection_of_its_own(kind: Kind) -> None:
+    together = Together()
+    async with serving(together) as peer, kind.client() as client:
+        for _ in range(3):
+            await together.asked(client, peer.url, 30)
+
+    assert (len(peer.heard), peer.connections) == (90, 30)
+
+
+@both
+async def test_no_more_idle_connections_are_kept_than_was_said(kind: Kind) -> None:
+    not_with_httpx(kind, "it counts the connections in use among the idle ones")
+
+    together = Together()
+    opened = []
+    async with serving(together) as peer, kind.client(max_idle=2) as client:
+        for count in (5, 2, 3, 1):
+            await together.asked(client, peer.url, count)
+            opened.append(peer.connections)
+
+    assert opened == [5, 5, 6, 6]
+
+
+@both
+async def test_streams_that_stay_open_take_no_place_among_the_idle(kind: Kind) -> None:
+    not_with_httpx(kind, "it counts the connections in use among the idle ones")
+
+    async def script(wire: Wire) -> None:
+        while (await wire.hear()).method == "POST":
+            await wire.say(EMPTY)
+        await wire.say(head(200, CHUNKED))
+        await wire.hung_up()
+
+    async with serving(script) as peer, kind.client(max_idle=1) as client, anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(client.get, peer.url)
+        await peer.hears("GET", 3)
+        for _ in range(10):
+            await client.post(peer.url)
+        tasks.cancel_scope.cancel()
+
+    assert peer.connections == 4
+
+
+@both
+async def test_an_idle_connection_expires(kind: Kind) -> None:
+    async def script(wire: Wire) -> None:
+        while True:
+            await wire.hear()
+            await wire.say(EMPTY)
+
+    async with serving(script) as peer, kind.client(keepalive=0.0) as client:
+        for _ in range(3):
+            await client.post(peer.url)
+
+    assert peer.connections == 3
+
+
+async def test_connections_that_expired_are_closed_although_others_are_in_use() -> None:
+    hung_up = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        try:
+            while True:
+                await wire.hear()
+                await wire.say(EMPTY)
+        finally:
+            hung_up.set()
+
+    async with serving(script) as peer, httpx.AsyncClient(transport=Pool(nobody, keepalive=0.0)) as client:
+        await client.post(peer.url)
+        async with serving(script) as other:
+            await client.post(other.url)
+            with anyio.fail_after(5):
+                await hung_up.wait()
+
+
+@both
+async def test_connections_are_kept_apart_by_origin(kind: Kind) -> None:
+    async def script(wire: Wire) -> None:
+        while True:
+            await wire.hear()
+            await wire.say(EMPTY)
+
+    async with serving(script) as one, serving(script) as other, kind.client() as client:
+        for _ in range(3):
+            await client.post(one.url)
+            await client.post(other.url)
+
+    assert (one.connections, other.connections) == (1, 1)
+    assert (len(one.heard), len(other.heard)) == (3, 3)
+
+
+# Not kept by the server
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "408"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@both
+async def test_a_connection_found_closed_is_not_used_again(method: str, how: str, kind: Kind) -> None:
+    idle, gone = anyio.Event(), anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(EMPTY)
+        await idle.wait()
+        if how == "408":
+            await wire.say(head(408, {"content-length": "0"}))
+        else:
+            await (wire.reset() if how == "reset" else wire.end())
+        gone.set()
+        await wire.hung_up()
+
+    async with serving(script) as peer, kind.client() as client:
+        for _ in range(3):
+            assert (await client.request(method, peer.url)).status_code == 200
+            idle.set()
+            await gone.wait()
+            idle, gone = anyio.Event(), anyio.Event()
+
+    assert (len(peer.heard), peer.connections) == (3, 3)
+
+
+def forgetful(reset: bool) -> Callable[[Wire], Awaitable[None]]:
+    """A server whose connections end with the second request, which is heard but not answered."""
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(EMPTY)
+        await wire.hear()
+        if reset:
+            await wire.reset()
+
+    return script
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
+@both
+async def test_a_post_that_may_have_been_heard_is_not_sent_again(reset: bool, kind: Kind) -> None:
+    async with serving(forgetful(reset)) as peer, kind.client() as client:
+        await client.post(peer.url)
+        with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
+            await client.post(peer.url, content=b"tide")
+
+    assert (len(peer.heard), peer.connections) == (2, 1)
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
+@both
+async def test_what_does_no_harm_twice_is_sent_again_on_a_new_connection(method: str, reset: bool, kind: Kind) -> None:
+    not_with_httpx(kind, "it leaves the repetition to its caller")
+
+    async with serving(forgetful(reset)) as peer, kind.client() as client:
+        for _ in range(2):
+            assert (await client.request(method, peer.url)).status_code == 200
+
+    assert (len(peer.heard), peer.connections) == (3, 2)
+
+
+@both
+async def test_it_is_sent_again_once_and_never_after_half_an_answer(kind: Kind) -> None:
+    async def silent(wire: Wire) -> None:
+        await wire.hear()
+        if peer.connections == 1:
+            await wire.say(EMPTY)
+            await wire.hear()
+
+    async with serving(silent) as peer, kind.client() as client:
+        await client.get(peer.url)
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.get(peer.url)
+    assert len(peer.heard) == (3 if kind.ours else 2)
+
+    async def half(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(EMPTY)
+        await wire.hear()
+        await wire.say(b"HTTP/1.1 2")
+
+    async with serving(half) as peer, kind.client() as client:
+        await client.get(peer.url)
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.get(peer.url)
+    assert len(peer.heard) == 2
+
+
+@both
+async def test_a_fresh_connection_that_breaks_is_not_tried_again(kind: Kind) -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+
+    async with serving(script) as peer, kind.client() as client:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.get(peer.url)
+
+    assert peer.connections == 1

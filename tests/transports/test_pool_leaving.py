@@ -1,0 +1,317 @@
+"""Deadlines, cancellation, responses left half-read, and pools that are closed: nothing stays behind, nobody waits."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Awaitable, Callable
+
+import anyio
+import httpx
+import pytest
+from anyio.abc import SocketAttribute
+
+from mcp_host.transports.pool import Pool
+from tests.transports.http_contract import Kind, both, certified, nobody, not_with_httpx, trusting
+from tests.transports.http_peers import CHUNKED, LENGTH, Wire, head, serving
+
+EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+LONG = b"x" * 50_000_000
+
+
+class Halting:
+    """A server that says *beginning* and no more, and notes when the client has hung up."""
+
+    def __init__(self, beginning: bytes = b"", *, reads: bool = True) -> None:
+        self.heard = anyio.Event()
+        self.hung_up = anyio.Event()
+        self._beginning = beginning
+        self._reads = reads
+
+    async def __call__(self, wire: Wire) -> None:
+        await wire.hear_until(b"\r\n\r\n")
+        if self._beginning:
+            await wire.say(self._beginning)
+        self.heard.set()
+        if not self._reads:
+            await anyio.sleep_forever()
+        await wire.hung_up()
+        self.hung_up.set()
+
+
+# Deadlines
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        pytest.param(b"", id="before the head"),
+        pytest.param(b"HTTP/1.1 200", id="in the head"),
+        pytest.param(head(103, {}), id="after 103"),
+        pytest.param(head(200, LENGTH) + b"ti", id="in the body"),
+    ],
+)
+@both
+async def test_a_server_that_falls_silent_is_given_up(beginning: bytes, kind: Kind) -> None:
+    server = Halting(beginning)
+    async with serving(server) as peer, kind.client(timeout=httpx.Timeout(None, read=0.05)) as client:
+        with pytest.raises(httpx.ReadTimeout):
+            await client.post(peer.url)
+        await server.hung_up.wait()
+
+
+@both
+async def test_a_server_that_takes_nothing_is_given_up(kind: Kind) -> None:
+    not_with_httpx(kind, "it leaves the generator of a body to the garbage collector")
+
+    server = Halting(reads=False)
+    async with serving(server) as peer, kind.client(timeout=httpx.Timeout(None, write=0.05)) as client:
+        with pytest.raises(httpx.WriteTimeout):
+            await client.post(peer.url, content=LONG)
+
+
+@both
+async def test_the_time_to_read_begins_when_the_body_is_written(kind: Kind) -> None:
+    async def script(wire: Wire) -> None:
+        await anyio.sleep(0.6)  # a server that is slow to read
+        await wire.hear()
+        await wire.say(EMPTY)
+
+    async with serving(script) as peer, kind.client(timeout=httpx.Timeout(None, read=0.5)) as client:
+        assert (await client.post(peer.url, content=LONG)).status_code == 200
+
+
+@both
+async def test_a_server_that_never_shakes_hands_is_given_up(kind: Kind) -> None:
+    hung_up = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        await wire.hung_up()
+        hung_up.set()
+
+    timeout = httpx.Timeout(None, connect=0.05)
+    async with serving(script) as peer, kind.client(tls=trusting(), timeout=timeout) as client:
+        with pytest.raises(httpx.ConnectTimeout):
+            await client.get(peer.url.replace("http:", "https:"))
+        await hung_up.wait()
+
+
+# Nobody there
+
+
+@both
+async def test_a_server_that_is_not_there_is_an_error_of_connecting(kind: Kind) -> None:
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(SocketAttribute.local_port)
+    await listener.aclose()
+
+    async with kind.client() as client:
+        for url in (f"http://127.0.0.1:{port}/", "http://nowhere.invalid/"):
+            with pytest.raises(httpx.ConnectError):
+                await client.get(url)
+
+
+# Cancellation
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        pytest.param(lambda: Halting(), id="before the head"),
+        pytest.param(lambda: Halting(b"HTTP/1.1 200"), id="in the head"),
+        pytest.param(lambda: Halting(head(200, LENGTH)), id="before the body"),
+        pytest.param(lambda: Halting(head(200, CHUNKED) + b"4\r\nti"), id="in the body"),
+    ],
+)
+@both
+async def test_a_cancelled_request_hangs_up(server: Callable[[], Halting], kind: Kind) -> None:
+    halting = server()
+    async with serving(halting) as peer, kind.client() as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.get, peer.url)
+            await halting.heard.wait()
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        await halting.hung_up.wait()
+        gc.collect()
+
+
+@both
+async def test_a_request_that_is_cancelled_while_it_is_written_hangs_up(kind: Kind) -> None:
+    not_with_httpx(kind, "it leaves the generator of a body to the garbage collector")
+
+    release, hung_up = anyio.Event(), anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        await wire.hear_until(b"\r\n\r\n")
+        await release.wait()
+        await wire.hung_up()
+        hung_up.set()
+
+    async with serving(script) as peer, kind.client() as client:
+        with anyio.move_on_after(0.1):
+            await client.post(peer.url, content=LONG)
+        release.set()
+        await hung_up.wait()
+
+
+@both
+async def test_a_request_that_is_cancelled_while_it_connects_hangs_up(kind: Kind) -> None:
+    not_with_httpx(kind, "it leaves the socket to the garbage collector")
+
+    there, hung_up = anyio.Event(), anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        there.set()
+        await wire.hung_up()
+        hung_up.set()
+
+    async with serving(script) as peer, kind.client(tls=trusting()) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.get, peer.url.replace("http:", "https:"))
+            await there.wait()
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        await hung_up.wait()
+
+
+async def after_steps(count: int, function: Callable[[], Awaitable[object]]) -> bool:
+    """Run *function* and cancel it after *count* turns of the event loop; whether it was done by then."""
+    done = False
+
+    async def run() -> None:
+        nonlocal done
+        await function()
+        done = True
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        for _ in range(count):
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    return done
+
+
+async def test_wherever_a_request_is_cancelled_the_pool_stays_good() -> None:
+    """Each turn of the event loop is a place at which a cancellation may strike."""
+    done = False
+
+    async def script(wire: Wire) -> None:
+        while True:
+            await wire.hear()
+            await wire.say(head(200, CHUNKED) + b"4\r\nti")
+            await wire.say(b"de\r\n0\r\n\r\n")
+
+    async with serving(script) as peer, httpx.AsyncClient(transport=Pool(nobody), timeout=5) as client:
+        for count in range(1, 400):
+            done = await after_steps(count, lambda: client.post(peer.url))
+            assert (await client.get(peer.url)).content == b"tide"
+            if done:
+                break
+        gc.collect()
+
+    assert done
+
+
+# Responses that are left
+
+
+@pytest.mark.parametrize("cancelled", [False, True], ids=["at leisure", "in haste"])
+@both
+async def test_a_response_that_is_left_before_its_end_hangs_up_and_waits_for_nobody(
+    cancelled: bool, kind: Kind
+) -> None:
+    server = Halting(head(200, LENGTH) + b"tide")
+    async with serving(server) as peer, kind.client() as client:
+        request = client.build_request("GET", peer.url)
+        response = await client.send(request, stream=True)
+        with anyio.CancelScope() as scope:
+            if cancelled:
+                scope.cancel()
+            await response.aclose()
+        await server.hung_up.wait()
+        gc.collect()
+
+
+async def test_a_response_that_is_left_in_its_body_hangs_up() -> None:
+    server = Halting(head(200, LENGTH) + b"tide")
+    async with serving(server) as peer, Pool(nobody) as pool:
+        response = await pool.handle_async_request(httpx.Request("GET", peer.url))
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        pieces = aiter(response.stream)
+        assert await anext(pieces) == b"tide"
+        await response.aclose()
+
+        with anyio.fail_after(5):
+            await server.hung_up.wait()
+        with pytest.raises(StopAsyncIteration):
+            await anext(pieces)
+
+
+async def test_a_response_that_has_arrived_need_not_be_read_for_its_connection_to_be_kept() -> None:
+    async def script(wire: Wire) -> None:
+        while True:
+            await wire.hear()
+            await wire.reply(200, body=b"tide")
+
+    async with serving(script) as peer, Pool(nobody) as pool:
+        first = await pool.handle_async_request(httpx.Request("POST", peer.url))
+        second = await pool.handle_async_request(httpx.Request("POST", peer.url))
+        await first.aclose()
+
+        assert await second.aread() == b"tide"
+
+    assert (len(peer.heard), peer.connections) == (2, 1)
+
+
+# Closing
+
+
+async def test_a_closed_pool_has_no_connections_and_makes_none() -> None:
+    hung_up: list[str] = []
+
+    async def script(wire: Wire) -> None:
+        method = (await wire.hear()).method
+        await wire.say(EMPTY if method == "POST" else head(200, CHUNKED))
+        await wire.hung_up()
+        hung_up.append(method)
+
+    async def listen() -> None:
+        response = await pool.handle_async_request(httpx.Request("GET", peer.url))
+        with pytest.raises(httpx.ReadError):
+            await response.aread()
+
+    pool = Pool(nobody)
+    async with serving(script) as peer:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listen)
+                await peer.hears("GET", 1)
+                await pool.handle_async_request(httpx.Request("POST", peer.url))
+                await anyio.wait_all_tasks_blocked()
+                await pool.aclose()
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(httpx.ConnectError, match="the pool is closed"):
+            await pool.handle_async_request(httpx.Request("GET", peer.url))
+
+    assert sorted(hung_up) == ["GET", "POST"]
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+@both
+async def test_what_ends_after_the_client_is_closed_is_not_kept(secure: bool, kind: Kind) -> None:
+    hung_up = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(head(200, LENGTH) + b"x" * 1000)
+        await wire.hung_up()
+        hung_up.set()
+
+    tls = certified("127.0.0.1") if secure else None
+    async with serving(script, tls=tls) as peer:
+        async with kind.client(tls=trusting()) as client:
+            response = await client.get(peer.url)
+        with anyio.fail_after(5):
+            await hung_up.wait()
+
+    assert len(response.content) == 1000

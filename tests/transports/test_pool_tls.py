@@ -1,0 +1,180 @@
+"""TLS and addresses: who is trusted, under which name, and by which protocol of the internet."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host.transports.pool import Pool
+from tests.transports.http_contract import Kind, authority, both, certified, nobody, not_with_httpx, trusting
+from tests.transports.http_peers import CHUNKED, Wire, head, serving
+
+OK = b"HTTP/1.1 200 OK\r\n"
+EMPTY = OK + b"content-length: 0\r\n\r\n"
+
+
+async def answering(wire: Wire) -> None:
+    while True:
+        heard = await wire.hear()
+        await wire.reply(200, body=heard.body)
+
+
+@both
+async def test_a_server_with_a_certificate_is_trusted_and_its_connection_kept(kind: Kind) -> None:
+    async with serving(answering, tls=certified("127.0.0.1")) as peer, kind.client(tls=trusting()) as client:
+        for body in (b"tide", b"x" * 1_000_000, b""):
+            assert (await client.post(peer.url, content=body)).content == body
+
+    assert (len(peer.heard), peer.connections) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("names", "context"),
+    [
+        pytest.param(("127.0.0.1",), nobody, id="an authority that is not trusted"),
+        pytest.param(("127.0.0.2",), trusting, id="another address"),
+        pytest.param(("localhost",), trusting, id="another name"),
+    ],
+)
+@both
+async def test_no_request_goes_to_a_server_that_is_not_trusted(
+    names: tuple[str, ...], context: object, kind: Kind
+) -> None:
+    assert callable(context)
+    async with serving(answering, tls=certified(*names)) as peer, kind.client(tls=context()) as client:
+        with pytest.raises(httpx.ConnectError, match="certificate verify failed" if kind.ours else None):
+            await client.post(peer.url, content=b"secret")
+
+    assert peer.heard == []
+
+
+@both
+async def test_a_name_may_be_checked_other_than_that_of_the_url(kind: Kind) -> None:
+    asked: list[str] = []
+
+    def note(connection: ssl.SSLObject, name: str, context: ssl.SSLContext) -> None:
+        asked.append(name)
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority().issue_cert("server.test").configure_cert(context)
+    context.sni_callback = note
+    async with serving(answering, tls=context) as peer, kind.client(tls=trusting()) as client:
+        request = client.build_request("GET", peer.url, extensions={"sni_hostname": "server.test"})
+        assert (await client.send(request)).status_code == 200
+
+    assert asked == ["server.test"]
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["tls to plain", "plain to tls"])
+@both
+async def test_one_side_alone_cannot_speak_tls(secure: bool, kind: Kind) -> None:
+    async def script(wire: Wire) -> None:
+        await wire.say(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    tls = certified("127.0.0.1") if secure else None
+    async with serving(script, tls=tls) as peer, kind.client(tls=trusting()) as client:
+        if secure:
+            with pytest.raises(httpx.TransportError):
+                await client.get(peer.url.replace("https:", "http:"))
+        else:
+            with pytest.raises(httpx.ConnectError):
+                await client.get(peer.url.replace("http:", "https:"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "broken"),
+    [
+        pytest.param(OK + b"\r\ntide", False, id="a body that ends with the connection"),
+        pytest.param(OK + b"content-length: 5\r\n\r\ntide", True, id="half a body"),
+        pytest.param(head(200, CHUNKED) + b"4\r\ntide\r\n", True, id="no last chunk"),
+        pytest.param(b"", True, id="nothing"),
+    ],
+)
+@both
+async def test_a_connection_that_is_cut_off_ends_a_body_only_where_nothing_else_would(
+    raw: bytes, broken: bool, kind: Kind
+) -> None:
+    """No server says goodbye in TLS; lengths and last chunks are what shows that something is missing."""
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        if raw:
+            await wire.say(raw)
+
+    async with serving(script, tls=certified("127.0.0.1")) as peer, kind.client(tls=trusting()) as client:
+        if broken:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await client.get(peer.url)
+        else:
+            assert (await client.get(peer.url)).content == b"tide"
+
+
+@both
+async def test_what_nobody_asked_for_is_no_answer_to_the_next_request(kind: Kind) -> None:
+    """The second record waits behind the first, where no look at the socket finds it."""
+    not_with_httpx(kind, "it takes such a record for the answer")
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(EMPTY, head(408, {"content-length": "0"}))
+        await wire.hung_up()
+
+    async with serving(script, tls=certified("127.0.0.1")) as peer, kind.client(tls=trusting()) as client:
+        for _ in range(2):
+            assert (await client.post(peer.url)).status_code == 200
+
+    assert peer.connections == 2
+
+
+@both
+async def test_an_early_answer_is_heard_through_tls(kind: Kind) -> None:
+    not_with_httpx(kind, "it writes to the end before it reads")
+
+    async def script(wire: Wire) -> None:
+        await wire.hear_until(b"\r\n\r\n")
+        await wire.reply(413)
+        await anyio.sleep_forever()
+
+    async with serving(script, tls=certified("127.0.0.1")) as peer, kind.client(tls=trusting()) as client:
+        assert (await client.post(peer.url, content=b"x" * 50_000_000)).status_code == 413
+
+
+async def test_certificates_that_cannot_be_read_are_an_error_of_connecting() -> None:
+    def unreadable() -> ssl.SSLContext:
+        raise FileNotFoundError("no certificates")
+
+    async with Pool(unreadable) as pool:
+        with pytest.raises(httpx.ConnectError, match="the certificates to trust cannot be read: no certificates"):
+            await pool.handle_async_request(httpx.Request("GET", "https://127.0.0.1:1/"))
+
+
+# Addresses
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+@both
+async def test_a_server_may_have_an_address_of_ipv6(secure: bool, kind: Kind) -> None:
+    tls = certified("::1") if secure else None
+    async with serving(answering, host="::1", tls=tls) as peer, kind.client(tls=trusting()) as client:
+        assert (await client.post(peer.url, content=b"tide")).content == b"tide"
+
+    assert peer.heard[0].headers["host"] == peer.url.removesuffix("/mcp").partition("//")[2]
+
+
+@both
+async def test_a_name_with_several_addresses_leads_to_the_one_that_answers(kind: Kind) -> None:
+    async with serving(answering) as peer, kind.client() as client:  # localhost may be ::1 first, where nobody is
+        assert (await client.post(peer.url.replace("127.0.0.1", "localhost"))).status_code == 200
