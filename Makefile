@@ -4,9 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+FUZZ := .fuzz
+SECONDS := 150
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types docs check interop conformance bench coverage lock clean
+.PHONY: help setup demo test lint types docs check interop conformance bench faults fuzz soak coverage lock clean
 
 help:  ## what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -48,6 +50,21 @@ conformance: setup  ## the official conformance suite, by a stricter rule (needs
 
 bench: setup  ## what a client costs, beside its peers (needs node and npm); QUICK=1 for a look
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
+
+faults: setup  ## every fault at every point: dead servers, cut networks, cancelled callers (some 15 minutes)
+	@THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults tests/robustness
+
+fuzz: $(FUZZ)/.ready  ## arbitrary bytes for whatever reads a server's, or as long as SECONDS=600 says
+	@$(FUZZ)/bin/python -m fuzz.run --seconds $(SECONDS)
+
+$(FUZZ)/.ready: fuzz/requirements.txt pyproject.toml
+	@echo "setting up $(FUZZ) (once)"
+	@$(PYTHON) -m venv $(FUZZ)
+	@$(FUZZ)/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement fuzz/requirements.txt
+	@touch $@
+
+soak: setup  ## 100,000 calls, 10,000 sampling round trips, 1,000 connections: nothing may grow (some 5 minutes)
+	@$(BIN)/python -m tests.robustness.soak
 
 coverage: setup  ## the tests, with branch coverage
 	@$(BIN)/coverage erase

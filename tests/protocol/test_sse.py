@@ -133,6 +133,7 @@ def test_an_event_of_exactly_the_limit_is_read() -> None:
         pytest.param([b"data: " + b"x" * 50 + b"\ndata: " + b"y" * 50 + b"\n"], id="several lines"),
         pytest.param([b"data: "] + [b"x" * 10] * 20, id="a line without an end"),
         pytest.param([b": "] + [b"x" * 10] * 20, id="a comment without an end"),
+        pytest.param([b": " + b"x" * 200 + b"\n"], id="a comment that comes at once"),
     ],
 )
 def test_an_event_past_the_limit_is_an_error_before_it_ends(chunks: list[bytes]) -> None:

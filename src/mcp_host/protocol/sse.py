@@ -87,13 +87,13 @@ class EventDecoder:
         return self._dispatch()
 
     def _begin(self, part: bytes) -> None:
-        self._line += part
-        if len(self._line) > self._limit + FIELD_ROOM:
+        if len(self._line) + len(part) > self._limit + FIELD_ROOM:
             raise self._too_large()
+        self._line += part
 
     def _complete(self, part: bytes) -> bytes:
-        if not self._line:
-            return part
+        if not self._line and len(part) <= self._limit + FIELD_ROOM:
+            return part  # the usual case: the whole line came in one chunk
         self._begin(part)
         line = bytes(self._line)
         self._line.clear()

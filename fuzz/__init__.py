@@ -1,0 +1,1 @@
+"""Fuzzing: `make fuzz`. What is fuzzed is in `targets`."""
