@@ -14,10 +14,12 @@ TICK = 0.005  # seconds
 
 @dataclass
 class Pulse:
-    """How long the loop stood still at most, and how long all of it took, in seconds."""
+    """Seconds of the processor's, which do not depend on what else this machine does."""
 
     longest: float = 0.0
-    took: float = 0.0
+    """The most that the loop's thread worked at a stretch, while somebody waited for a turn."""
+    spent: float = 0.0
+    """All that this process worked, in all of its threads."""
 
 
 @asynccontextmanager
@@ -27,15 +29,15 @@ async def pulse() -> AsyncIterator[Pulse]:
 
     async def tick() -> None:
         while True:
-            before = time.perf_counter()
+            before = time.thread_time()
             await sleep(TICK)
-            measured.longest = max(measured.longest, time.perf_counter() - before - TICK)
+            measured.longest = max(measured.longest, time.thread_time() - before)
 
-    begun = time.perf_counter()
+    begun = time.process_time()
     async with create_task_group() as tasks:
         tasks.start_soon(tick)
         await sleep(2 * TICK)
         yield measured
         await sleep(2 * TICK)  # a tick that came too late comes now
-        measured.took = time.perf_counter() - begun
+        measured.spent = time.process_time() - begun
         tasks.cancel_scope.cancel()
