@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.installation import install
+from benchmarks import growth, page
+from benchmarks.installation import install, say
 from benchmarks.job import Job
-from benchmarks.peers import PEERS, Peer
-from benchmarks.report import Row, main_table
-from benchmarks.runs import measure
+from benchmarks.peers import MCP, OURS, PEERS, Peer
+from benchmarks.report import Row, cpu_table, goals_table, wall_table
+from benchmarks.runs import Results, measure
 from benchmarks.scenarios import SCENARIOS, Scenario
 from benchmarks.workers import Worker, http_server
 from tests.installation import Unusable
@@ -30,46 +31,71 @@ def main(arguments: Sequence[str]) -> int:
     except Unusable as exc:
         print(f"bench: {exc}", file=sys.stderr)
         return 1
-    peers = [PEERS[name] for name in chosen.clients]
-    scenarios = [SCENARIOS[name] for name in chosen.only]
     with http_server() as url:
-        rehearse(peers)
-        rows = compare(scenarios, peers, url, chosen.rounds, QUICK_SHARE if chosen.quick else 1.0)
-    print(main_table(rows, peers))
+        rehearse(PEERS.values())
+        tables = growing(url) if chosen.growth else compared(chosen, url)
+        if whole(chosen):
+            tables |= growing(url) | {"machine": page.machine()}
+            page.PAGE.write_text(page.rewrite(page.PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
+            say(f"{page.PAGE} has the tables")
+    print("\n\n".join(tables.values()))
     return 0
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and operations; leaves the page as it is")
-    parser.add_argument("--only", type=one_of(SCENARIOS), default=list(SCENARIOS), metavar="NAME,...")
-    parser.add_argument("--clients", type=one_of(PEERS), default=list(PEERS), metavar="NAME,...")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and operations, no growth; prints only")
+    parser.add_argument("--growth", action="store_true", help="the growth alone; prints only")
+    parser.add_argument("--only", type=some_of(SCENARIOS), default=list(SCENARIOS), metavar="NAME,...")
+    parser.add_argument("--clients", type=some_of(PEERS), default=list(PEERS), metavar="NAME,...")
     parser.add_argument("--rounds", type=int)
     chosen = parser.parse_args(arguments)
     chosen.rounds = chosen.rounds or (QUICK_ROUNDS if chosen.quick else ROUNDS)
     return chosen
 
 
-def one_of(known: dict[str, Scenario] | dict[str, Peer]):  # type: ignore[no-untyped-def]
+def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
     def names(text: str) -> list[str]:
         for name in (chosen := text.split(",")):
             if name not in known:
-                raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(known)}")
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
         return chosen
 
     return names
 
 
-def rehearse(peers: Sequence[Peer]) -> None:
+def whole(chosen: argparse.Namespace) -> bool:
+    """Whether everything is measured as the page promises."""
+    everything = chosen.only == list(SCENARIOS) and chosen.clients == list(PEERS)
+    return everything and chosen.rounds >= ROUNDS and not chosen.quick and not chosen.growth
+
+
+def rehearse(peers: Iterable[Peer]) -> None:
     """Import everything once, so that nobody's import is timed while it is compiled."""
     for peer in peers:
         Worker(peer).do(Job("import", "", 1, 0))
 
 
+def compared(chosen: argparse.Namespace, url: str) -> dict[str, str]:
+    peers = [PEERS[name] for name in chosen.clients]
+    scenarios = [SCENARIOS[name] for name in chosen.only]
+    rows = compare(scenarios, peers, url, chosen.rounds, QUICK_SHARE if chosen.quick else 1.0)
+    return {"goals": goals_table(rows), "cpu": cpu_table(rows, peers), "wall": wall_table(rows, peers)}
+
+
 def compare(scenarios: Sequence[Scenario], peers: Sequence[Peer], url: str, rounds: int, share: float) -> list[Row]:
     jobs = {scenario.name: scenario.job(url, share) for scenario in scenarios}
-    results = measure(jobs, peers, rounds)
+    results = Results()
+    measure(jobs, peers, rounds, results)
     return [Row.of(scenario, jobs[scenario.name], peers, results) for scenario in scenarios]
+
+
+def growing(url: str) -> dict[str, str]:
+    """Ours, with the official Python SDK for comparison."""
+    results = Results()
+    measure(growth.jobs(url), [OURS], growth.ROUNDS, results)
+    measure(growth.jobs(url, most_sessions=growth.FEW), [MCP], 1, results)
+    return {"growth": growth.growth_table(url, [OURS, MCP], results)}
 
 
 if __name__ == "__main__":

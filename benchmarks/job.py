@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal, NamedTuple, TypedDict, final
 
 Kind = Literal["echo", "sample", "progress", "tools", "text", "connect", "sessions", "import"]
@@ -38,11 +39,13 @@ class Failed(TypedDict):
     failed: str  # the reason in a few words
 
 
+@cache
 def names_of(tools: int) -> list[str]:
     """The tools in a list of so many: those that are called, and others. It is never shorter than those are."""
     return [*TOOLS, *(f"search_{number}" for number in range(tools - len(TOOLS)))]
 
 
+@cache
 def text_of(size: int) -> str:
     """The text that makes a message of *size* bytes, or a little less."""
     length = int(size * ENVELOPE)

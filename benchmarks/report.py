@@ -10,74 +10,91 @@ from benchmarks.job import Job, Spent
 from benchmarks.peers import MCP, OURS, Peer
 from benchmarks.runs import Results
 from benchmarks.scenarios import Scenario
+from benchmarks.workers import Outcome
+
+Told = list[float] | str
+"""What a client's rounds cost, or why it failed."""
+
+
+def costs(outcomes: Sequence[Outcome], cost: Callable[[Spent], float]) -> Told:
+    rounds: list[float] = []
+    for outcome in outcomes:
+        if "failed" in outcome:
+            return outcome["failed"]
+        rounds.append(cost(outcome))
+    return rounds
+
+
+def typical(told: Told) -> float | None:
+    """The median of the rounds, if there are any."""
+    return median(told) if told and isinstance(told, list) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One scenario: what each client's rounds cost, or why it failed."""
+    """One scenario: what it cost each client, by CPU and by the clock."""
 
     scenario: Scenario
-    costs: Mapping[str, list[float] | str]
+    cpu: Mapping[str, Told]
+    wall: Mapping[str, Told]
 
     @classmethod
     def of(cls, scenario: Scenario, job: Job, peers: Sequence[Peer], results: Results) -> Row:
-        return cls(scenario, costs(results, job, peers, lambda spent: scenario.cost(job, spent)))
+        outcomes = {peer.name: results.of(job, peer) for peer in peers}
+        return cls(
+            scenario,
+            {name: costs(each, lambda spent: scenario.cost(job, spent)) for name, each in outcomes.items()},
+            {name: costs(each, lambda spent: scenario.time(job, spent)) for name, each in outcomes.items()},
+        )
 
-    def typical(self, peer: Peer) -> float | None:
-        rounds = self.costs.get(peer.name)
-        return median(rounds) if isinstance(rounds, list) else None
-
-    def ratio(self, peer: Peer) -> float | None:
-        """The median of the rounds' ratios to the official Python SDK; the two of a round ran side by side."""
-        ours, its = self.costs.get(peer.name), self.costs.get(MCP.name)
+    def ratios(self, peer: Peer) -> list[float]:
+        """Each round's ratio to the official Python SDK, which ran beside it."""
+        ours, its = self.cpu.get(peer.name), self.cpu.get(MCP.name)
         if not isinstance(ours, list) or not isinstance(its, list):
-            return None
-        return median(one / other for one, other in zip(ours, its, strict=True))
+            return []
+        return [one / other for one, other in zip(ours, its, strict=True)]
 
     @property
     def met(self) -> bool | None:
         """Whether we are where we want to be; None where that cannot be said."""
         if self.scenario.goal is None:
-            return self.typical(OURS) is not None
-        ratio = self.ratio(OURS)
+            return isinstance(self.cpu.get(OURS.name), list)
+        ratio = typical(self.ratios(OURS))
         return None if ratio is None else ratio <= self.scenario.goal
 
 
-def costs(
-    results: Results, job: Job, peers: Iterable[Peer], cost: Callable[[Spent], float]
-) -> dict[str, list[float] | str]:
-    """Each client's cost in each round, or the reason for its failure."""
-    told: dict[str, list[float] | str] = {}
-    for peer in peers:
-        rounds: list[float] = []
-        for outcome in results.of(job, peer):
-            if "failed" in outcome:
-                told[peer.name] = outcome["failed"]
-                break
-            rounds.append(cost(outcome))
-        else:
-            told[peer.name] = rounds
-    return told
+def goals_table(rows: Iterable[Row]) -> str:
+    """What we cost as a part of what the official Python SDK costs, and what we aim for."""
+    heading = ["what the client does", "goal", "mcp-host / mcp", "of all rounds", ""]
+    return table(heading, map(_goal, rows), numbers_from=1)
 
 
-def main_table(rows: Sequence[Row], peers: Sequence[Peer]) -> str:
-    """Every client's cost with its ratio to the official Python SDK, and what we aim for."""
-    heading = ["what the client does", "unit", "goal", "", *(peer.title for peer in peers)]
-    return table(heading, [_main_line(row, peers) for row in rows], numbers_from=2)
-
-
-def _main_line(row: Row, peers: Sequence[Peer]) -> list[str]:
-    scenario = row.scenario
-    goal = "works" if scenario.goal is None else f"≤ {scenario.goal:.2f} x"
+def _goal(row: Row) -> list[str]:
+    ratios = row.ratios(OURS)
+    ratio = times(median(ratios)) if ratios else "-"
+    goal = "works" if row.scenario.goal is None else f"≤ {row.scenario.goal:.2f}"
     verdict = {True: "met", False: "**missed**", None: "-"}[row.met]
-    return [scenario.title, scenario.unit, goal, verdict, *(_cell(row, peer) for peer in peers)]
+    return [row.scenario.title, goal, ratio, f"{times(min(ratios))} to {times(max(ratios))}" if ratios else "", verdict]
 
 
-def _cell(row: Row, peer: Peer) -> str:
-    typical, ratio = row.typical(peer), row.ratio(peer)
-    if typical is None:
-        return f"fails: {escaped(str(row.costs[peer.name]))}"
-    return figure(typical) if ratio is None or peer is MCP else f"{figure(typical)} ({times(ratio)})"
+def cpu_table(rows: Iterable[Row], peers: Sequence[Peer]) -> str:
+    """What each client costs of CPU or memory."""
+    heading = ["what the client does", "unit", *(peer.title for peer in peers)]
+    lines = ([row.scenario.title, row.scenario.unit, *(_cell(row.cpu[peer.name]) for peer in peers)] for row in rows)
+    return table(heading, lines, numbers_from=2)
+
+
+def wall_table(rows: Iterable[Row], peers: Sequence[Peer]) -> str:
+    """How long it takes with each client."""
+    heading = ["what the client does", "unit", *(peer.title for peer in peers)]
+    timed = (row for row in rows if row.scenario.timed)
+    lines = ([row.scenario.title, row.scenario.unit, *(_cell(row.wall[peer.name]) for peer in peers)] for row in timed)
+    return table(heading, lines, numbers_from=2)
+
+
+def _cell(told: Told) -> str:
+    cost = typical(told)
+    return f"fails: {escaped(str(told))}" if cost is None else figure(cost)
 
 
 def figure(value: float) -> str:
@@ -88,7 +105,7 @@ def figure(value: float) -> str:
 
 
 def times(ratio: float) -> str:
-    return f"{ratio:.3f} x" if ratio < 0.2 else f"{ratio:.2f} x"
+    return f"{ratio:.3f}" if ratio < 0.2 else f"{ratio:.2f}"
 
 
 def table(heading: Sequence[str], lines: Iterable[Sequence[str]], *, numbers_from: int) -> str:

@@ -23,12 +23,11 @@ class Results:
         return self.outcomes.setdefault((json.dumps(job), peer.name), [])
 
 
-def measure(jobs: Mapping[str, Job], peers: Sequence[Peer], rounds: int) -> Results:
+def measure(jobs: Mapping[str, Job], peers: Sequence[Peer], rounds: int, results: Results) -> None:
     """In each round every client does every job once, in a process of the round's own, and another client is the first.
 
-    Equal jobs are done once. A client that failed at a job is not tried at it again.
+    Equal jobs are done once, and none that *results* have already. Who failed at a job is not tried at it again.
     """
-    results = Results()
     named: dict[str, tuple[str, Job]] = {}
     for name, job in jobs.items():
         named.setdefault(json.dumps(job), (name, job))
@@ -45,7 +44,6 @@ def measure(jobs: Mapping[str, Job], peers: Sequence[Peer], rounds: int) -> Resu
                     if len(outcomes) == number and not any("failed" in outcome for outcome in outcomes):
                         outcomes.append(workers[peer.name].do(job))
                         say(f"{place * len(peers) + turn}/{steps} {name}, {peer.name}: {told(outcomes[-1])}")
-    return results
 
 
 def told(outcome: Outcome) -> str:

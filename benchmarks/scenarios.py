@@ -9,7 +9,7 @@ from typing import Literal
 from benchmarks.job import Job, Kind, Spent
 
 Way = Literal["stdio", "json", "stream"]
-Unit = Literal["ms / 1k", "ms", "ms / MB", "KiB", "MiB"]
+Unit = Literal["ms / 1k", "ms", "ms / MB", "ms / 1k tools", "KiB", "MiB"]
 
 MiB = 1 << 20
 QUESTIONS = 100  # of one call, one after another
@@ -57,15 +57,20 @@ class Scenario:
                 return spent["cpu"] / self._units(job) * 1e3
             case "ms / MB":
                 return spent["cpu"] / self._units(job) * 1e9
+            case "ms / 1k tools":
+                return spent["cpu"] / (job.operations * job.tools) * 1e6
             case "KiB":
                 return spent["memory"] / job.operations / 1024
             case "MiB":
                 return spent["memory"] / MiB
 
-    def time(self, job: Job, spent: Spent) -> float | None:
-        """The same unit by the clock on the wall, servers and all; None for what is no time."""
-        if self.unit in ("KiB", "MiB"):
-            return None
+    @property
+    def timed(self) -> bool:
+        """Whether the clock on the wall says something: not of memory, nor where the server pauses."""
+        return self.unit not in ("KiB", "MiB") and self.kind != "progress"
+
+    def time(self, job: Job, spent: Spent) -> float:
+        """What one unit took by the clock on the wall, servers and all."""
         return self.cost(job, {**spent, "cpu": spent["wall"]})
 
     def _units(self, job: Job) -> int:
