@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mcp_host.client.client import Client
-from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest
 from mcp_host.client.notices import Change, OnChange, OnLog
 from mcp_host.client.requests import OnProgress
 from mcp_host.client.verdicts import Verdicts
@@ -29,13 +28,14 @@ from mcp_host.sampling import (
     SamplingRequest,
     ToolCall,
     always,
-    ask_in_terminal,
 )
 from mcp_host.transports.memory import InProcess
 from mcp_host.transports.stdio import Stdio
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
+    from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest
+    from mcp_host.sampling.terminal import ask_in_terminal
     from mcp_host.transports.http import StreamableHttp
 
 __all__ = [
@@ -65,7 +65,14 @@ __all__ = [
     "ask_in_terminal",
 ]
 
-_ON_DEMAND = {"StreamableHttp": "mcp_host.transports.http"}  # a stdio host never pays for importing httpx
+# A host pays for what it uses: each of these takes a tenth of what all the rest does to import.
+_ON_DEMAND = {
+    "Elicitation": "mcp_host.client.elicitation",
+    "FormRequest": "mcp_host.client.elicitation",
+    "StreamableHttp": "mcp_host.transports.http",
+    "UrlRequest": "mcp_host.client.elicitation",
+    "ask_in_terminal": "mcp_host.sampling.terminal",
+}
 
 
 def __getattr__(name: str) -> object:

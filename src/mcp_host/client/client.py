@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import WeakMethod
 
 from anyio import CancelScope, Lock, move_on_after
@@ -15,7 +15,6 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from mcp_host.client.cache import Cache
 from mcp_host.client.connection import Connection
-from mcp_host.client.elicitation import Elicitation
 from mcp_host.client.exchange import Patience
 from mcp_host.client.inputs import Inputs
 from mcp_host.client.notices import Notices, OnChange, OnLog
@@ -40,6 +39,9 @@ from mcp_host.sampling import Sampling, SamplingMode
 from mcp_host.transports.base import Transport
 from mcp_host.types import Implementation, ServerCapabilities
 from mcp_host.version import __version__
+
+if TYPE_CHECKING:
+    from mcp_host.client.elicitation import Elicitation
 
 RootsArgument: TypeAlias = "Sequence[RootLike] | Callable[[], Awaitable[Sequence[RootLike]]] | None"
 

@@ -6,16 +6,15 @@ import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anyio import Event
 
-from mcp_host.client.elicitation import OnElicitationComplete
+from mcp_host import types
 from mcp_host.errors import ProtocolError
 from mcp_host.handlers import call_callback
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.types import (
-    ElicitationCompleteNotification,
     LoggingMessageNotification,
     LoggingMessageNotificationParams,
     PromptListChangedNotification,
@@ -23,6 +22,9 @@ from mcp_host.types import (
     ResourceUpdatedNotification,
     ToolListChangedNotification,
 )
+
+if TYPE_CHECKING:
+    from mcp_host.client.elicitation import OnElicitationComplete
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +135,7 @@ def _change_to(callback: OnChange, kind: type[Change]) -> Prepare:
 
 
 def _completion_to(callback: OnElicitationComplete) -> Prepare:
-    return lambda wire: partial(callback, ElicitationCompleteNotification.from_wire(wire).params.elicitation_id)
+    return lambda wire: partial(callback, types.ElicitationCompleteNotification.from_wire(wire).params.elicitation_id)
 
 
 def _wire(notification: Notification) -> dict[str, Any]:

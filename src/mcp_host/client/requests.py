@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from anyio.lowlevel import checkpoint
 
+from mcp_host import types
 from mcp_host.client.call import Call
 from mcp_host.client.connection import Connection
 from mcp_host.client.exchange import OnReport, Patience
@@ -17,16 +18,13 @@ from mcp_host.errors import HeaderMismatch, McpError, NotConnected, ProtocolErro
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.types import (
     CallToolResult,
-    CompleteResult,
     GetPromptResult,
     LoggingLevel,
     ProgressNotificationParams,
     Prompt,
-    PromptReference,
     ReadResourceResult,
     Resource,
     ResourceTemplate,
-    ResourceTemplateReference,
     Tool,
 )
 from mcp_host.types.base import Model
@@ -180,13 +178,13 @@ class Requests(ABC):
 
     async def complete(
         self,
-        ref: PromptReference | ResourceTemplateReference,
+        ref: types.PromptReference | types.ResourceTemplateReference,
         argument: str,
         value: str,
         *,
         context: Mapping[str, str] | None = None,
         timeout: float | None = None,
-    ) -> CompleteResult:
+    ) -> types.CompleteResult:
         """Completions for *value* as the prompt's or template's *argument*.
 
         *context* holds the arguments already decided (revision 2025-06-18 and later).
@@ -194,7 +192,7 @@ class Requests(ABC):
         params: Params = {"ref": ref.to_wire(), "argument": {"name": argument, "value": value}}
         if context is not None:
             params["context"] = {"arguments": dict(context)}
-        return CompleteResult.from_wire(await self._request("completion/complete", params, timeout))
+        return types.CompleteResult.from_wire(await self._request("completion/complete", params, timeout))
 
     # The rest
 

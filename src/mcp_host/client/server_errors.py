@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mcp_host.client.elicitation import read_elicitations
 from mcp_host.errors import (
     HeaderMismatch,
     HttpStatusError,
@@ -29,6 +28,8 @@ def server_error(method: str, params: Params, failure: Failure) -> ServerError:
     if method.startswith("resources/") and _names_no_resource(failure, params):
         return ResourceNotFound(code, message, data)
     if code == URL_ELICITATION_REQUIRED:
+        from mcp_host.client.elicitation import read_elicitations  # a tenth of what starting takes, for one rare error
+
         return UrlElicitationRequired(code, message, data, read_elicitations(data))
     if code == HEADER_MISMATCH:
         return HeaderMismatch(code, message, data)

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, quoted
 from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, encode_value
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params
 from mcp_host.protocol.revisions import first_unknown
-from mcp_host.types import CreateMessageResult, ElicitResult, ListRootsResult, TextContent
+from mcp_host.types import CreateMessageResult, TextContent
+
+if TYPE_CHECKING:
+    from mcp_host.types import ElicitResult, ListRootsResult
 
 INITIALIZE = "initialize"
 INITIALIZED = "notifications/initialized"
@@ -78,7 +81,7 @@ SERVER_INFO = f"{META}serverInfo"
 LONGEST_FRESH = 86_400.0  # seconds; a day is as good as for ever to a client, and no number of a server's is trusted
 
 
-Answer: TypeAlias = CreateMessageResult | ElicitResult | ListRootsResult
+Answer: TypeAlias = "CreateMessageResult | ElicitResult | ListRootsResult"
 """What we may answer to a server's request for input."""
 
 

@@ -3,11 +3,16 @@
 Stands alone: it knows the protocol's messages, and nothing of clients and connections.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from mcp_host.sampling.approval import Allow, Approve, Deny, always
 from mcp_host.sampling.limits import SamplingLimits
 from mcp_host.sampling.request import Handler, OuterCall, SamplingMode, SamplingRequest, ToolCall
 from mcp_host.sampling.session import Sampling, SamplingCallback, SamplingSession
-from mcp_host.sampling.terminal import ask_in_terminal
+
+if TYPE_CHECKING:
+    from mcp_host.sampling.terminal import ask_in_terminal
 
 __all__ = [
     "Allow",
@@ -25,3 +30,10 @@ __all__ = [
     "always",
     "ask_in_terminal",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """A host that asks nobody in a terminal does not pay for how that looks."""
+    if name == "ask_in_terminal":
+        return import_module("mcp_host.sampling.terminal").ask_in_terminal
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,17 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mcp_host.types.base import REVISIONS, JSONArray, JSONObject, JSONValue, Model
-from mcp_host.types.completion import (
-    CompleteRequest,
-    CompleteRequestParams,
-    CompleteResult,
-    Completion,
-    CompletionArgument,
-    CompletionContext,
-    PromptReference,
-    ResourceReference,
-    ResourceTemplateReference,
-)
 from mcp_host.types.content import (
     Annotations,
     AudioContent,
@@ -33,39 +22,6 @@ from mcp_host.types.content import (
     TextContent,
     TextResourceContents,
     UnknownContent,
-)
-from mcp_host.types.elicitation import (
-    BooleanSchema,
-    ElicitationCompleteNotification,
-    ElicitationCompleteParams,
-    ElicitationForm,
-    ElicitRequest,
-    ElicitRequestFormParams,
-    ElicitRequestParams,
-    ElicitRequestURLParams,
-    ElicitResult,
-    EnumOption,
-    EnumSchema,
-    LegacyTitledEnumSchema,
-    MultiSelectEnumSchema,
-    NumberSchema,
-    PrimitiveSchemaDefinition,
-    SingleSelectEnumSchema,
-    StringSchema,
-    TitledItems,
-    TitledMultiSelectEnumSchema,
-    TitledSingleSelectEnumSchema,
-    UntitledItems,
-    UntitledMultiSelectEnumSchema,
-    UntitledSingleSelectEnumSchema,
-)
-from mcp_host.types.inputs import (
-    InputRequest,
-    InputRequests,
-    InputRequiredResult,
-    InputResponse,
-    InputResponseRequestParams,
-    InputResponses,
 )
 from mcp_host.types.lifecycle import (
     ClientCapabilities,
@@ -176,6 +132,42 @@ from mcp_host.types.tools import (
 )
 
 if TYPE_CHECKING:
+    from mcp_host.types.completion import (
+        CompleteRequest,
+        CompleteRequestParams,
+        CompleteResult,
+        Completion,
+        CompletionArgument,
+        CompletionContext,
+        PromptReference,
+        ResourceReference,
+        ResourceTemplateReference,
+    )
+    from mcp_host.types.elicitation import (
+        BooleanSchema,
+        ElicitationCompleteNotification,
+        ElicitationCompleteParams,
+        ElicitationForm,
+        ElicitRequest,
+        ElicitRequestFormParams,
+        ElicitRequestParams,
+        ElicitRequestURLParams,
+        ElicitResult,
+        EnumOption,
+        EnumSchema,
+        LegacyTitledEnumSchema,
+        MultiSelectEnumSchema,
+        NumberSchema,
+        PrimitiveSchemaDefinition,
+        SingleSelectEnumSchema,
+        StringSchema,
+        TitledItems,
+        TitledMultiSelectEnumSchema,
+        TitledSingleSelectEnumSchema,
+        UntitledItems,
+        UntitledMultiSelectEnumSchema,
+        UntitledSingleSelectEnumSchema,
+    )
     from mcp_host.types.error_types import (
         HeaderMismatch,
         HeaderMismatchError,
@@ -193,6 +185,14 @@ if TYPE_CHECKING:
         URLElicitationRequired,
         URLElicitationRequiredError,
         VersionsOffered,
+    )
+    from mcp_host.types.inputs import (
+        InputRequest,
+        InputRequests,
+        InputRequiredResult,
+        InputResponse,
+        InputResponseRequestParams,
+        InputResponses,
     )
     from mcp_host.types.requests import (
         CallToolRequest,
@@ -256,8 +256,10 @@ if TYPE_CHECKING:
         TaskStatusNotificationParams,
     )
 else:  # hidden, for a type checker would take any misspelt name for an object
-    # A third of the classes, which few hosts touch: not worth their start.
-    _ON_DEMAND = ("error_types", "requests", "responses", "subscriptions", "tasks")
+    # Half of the classes, which few hosts touch: not worth their start. What is wanted most is looked for first.
+    _ON_DEMAND = (
+        *("completion", "elicitation", "inputs", "error_types", "requests", "subscriptions", "tasks", "responses"),
+    )
 
     def __getattr__(name: str) -> object:
         if name in __all__:
