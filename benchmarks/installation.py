@@ -24,7 +24,6 @@ class Environment(Cache):
 
     def __init__(self, client: str) -> None:
         super().__init__("bench")
-        self.folder.mkdir(exist_ok=True)
         self.folder /= client
         self.pins = REQUIREMENTS / f"{client}.txt"  # of a peer in Python
 
@@ -60,6 +59,7 @@ def install() -> None:
     version = node_version()
     if too_old(version, NODE_MAJOR):
         raise Unusable(f"node {version} is too old: {NODE_MAJOR} or later is needed (https://nodejs.org)")
+    OURS.folder.parent.mkdir(exist_ok=True)
     facts = [version, sys.version, str(ROOT)]
     OURS.fill([ROOT / "pyproject.toml", LOCK], facts, _install_ours)
     MCP.fill([MCP.pins], facts, lambda: MCP.install_python("the official Python SDK", "-r", str(MCP.pins)))

@@ -1,0 +1,125 @@
+"""What the tables say of what was measured: failures as failures, missed goals as missed."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.job import Failed, Job, Spent
+from benchmarks.page import rewrite
+from benchmarks.peers import MCP, OURS
+from benchmarks.report import Row, cpu_table, figure, goals_table, typical
+from benchmarks.runs import Results
+from benchmarks.scenarios import SCENARIOS
+from benchmarks.workers import Outcome, reason
+
+SCENARIO = SCENARIOS["stdio-echo"]
+JOB = SCENARIO.job("http://127.0.0.1:1")
+
+
+def row(ours: list[Outcome], mcp: list[Outcome], job: Job = JOB, scenario: str = "stdio-echo") -> Row:
+    results = Results()
+    results.of(job, OURS).extend(ours)
+    results.of(job, MCP).extend(mcp)
+    return Row.of(SCENARIOS[scenario], job, [OURS, MCP], results)
+
+
+def spent(*cpu: float) -> list[Outcome]:
+    return [Spent(cpu=seconds, wall=2 * seconds, memory=0) for seconds in cpu]
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_rounds_not_the_ratio_of_medians() -> None:
+    """The second round was disturbed, and both clients with it."""
+    measured = row(spent(1.0, 9.0, 3.0), spent(4.0, 18.0, 10.0))
+
+    assert measured.ratios(OURS) == [0.25, 0.5, 0.3]
+    assert typical(measured.ratios(OURS)) == 0.3
+
+
+@pytest.mark.parametrize(
+    ("cpu", "verdict"),
+    [(0.400, "met"), (0.401, "**missed**")],
+    ids=["at the goal", "a little above it, which rounding would hide"],
+)
+def test_a_goal_is_met_only_when_the_ratio_is_not_above_it(cpu: float, verdict: str) -> None:
+    table = goals_table([row(spent(cpu), spent(1.0))])
+
+    assert table.splitlines()[-1].split(" | ")[-1] == f"{verdict} |"
+
+
+def test_a_client_that_failed_in_any_round_has_no_figure() -> None:
+    failed = row(spent(1.0), [*spent(4.0), Failed(failed="got '<b>' instead")])
+
+    assert cpu_table([failed], [OURS, MCP]).splitlines()[-1].split(" | ")[3] == "fails: got '&lt;b>' instead |"
+    assert failed.ratios(OURS) == []
+    assert failed.met is None
+
+
+def test_where_it_is_enough_to_work_failing_is_missing_the_goal() -> None:
+    job = SCENARIOS["http-text"].job("http://127.0.0.1:1")
+
+    assert row(spent(1.0), [Failed(failed="too large")], job, "http-text").met is True
+    assert row([Failed(failed="too large")], spent(1.0), job, "http-text").met is False
+
+
+@pytest.mark.parametrize(
+    ("scenario", "cost"),
+    [
+        ("stdio-echo", 3e6 / 600),
+        ("stdio-progress", 3e6 / (6 * 500)),
+        ("stdio-sampling", 3e6 / (4 * 100)),
+        ("stdio-tools", 3e3 / 8),
+        ("stdio-text", 3e3 / (2 * 10 * 1.048576)),
+        ("session-memory", 7e6 / 1024 / 100),
+        ("import-memory", 7e6 / 1024 / 1024),
+    ],
+)
+def test_cost_is_told_by_the_unit_of_the_row(scenario: str, cost: float) -> None:
+    chosen = SCENARIOS[scenario]
+    job = chosen.job("http://127.0.0.1:1")
+
+    assert chosen.cost(job, Spent(cpu=3.0, wall=4.0, memory=7_000_000)) == pytest.approx(cost)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(1234.5, "1,234"), (99.94, "99.9"), (9.949, "9.95"), (0.0512, "0.05"), (-14.9, "-14.9")]
+)
+def test_figures_have_three_digits_that_count(value: float, shown: str) -> None:
+    assert figure(value) == shown
+
+
+GROUP = """\
+  + Exception Group Traceback (most recent call last):
+  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    | httpx.HTTPStatusError: Client error '405 Method Not Allowed'
+    +------------------------------------
+"""
+
+
+@pytest.mark.parametrize(
+    ("complaint", "told"),
+    [
+        (GROUP, "HTTPStatusError: Client error '405 Method Not Allowed'"),
+        ("Traceback\nValueError: first\n\nduring which\n\nTimeoutError: second\n", "TimeoutError: second"),
+        ("Killed\n", "Killed"),
+        ("", ""),
+    ],
+    ids=["inside of a group", "what came of it", "no traceback", "nothing"],
+)
+def test_the_reason_for_a_failure_is_the_last_error_that_is_named(complaint: str, told: str) -> None:
+    assert reason(complaint) == told
+
+
+def test_a_table_takes_its_place_on_the_page_and_nothing_else_changes() -> None:
+    page = "Before.\n<!-- cpu -->\nold\n<!-- end of cpu -->\nAfter.\n"
+
+    once = rewrite(page, {"cpu": r"| \1 |"})
+
+    assert once == "Before.\n<!-- cpu -->\n\n| \\1 |\n\n<!-- end of cpu -->\nAfter.\n"
+    assert rewrite(once, {"cpu": r"| \1 |"}) == once
+
+
+def test_a_page_without_a_place_for_a_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="'growth'"):
+        rewrite("Nothing here.", {"growth": "| |"})
