@@ -25,7 +25,7 @@ from tests.transports.http_peers import serving
 PROLOGUE = """
 import asyncio, os, sys, anyio, sniffio, trio
 from contextlib import suppress
-from mcp_host import Client, Stdio, StreamableHttp
+from mcp_host import Client, Limits, Stdio, StreamableHttp
 from mcp_host.errors import CallerError, McpError
 
 def beside(function, *args):
@@ -148,7 +148,7 @@ async def left_open(transport: str, how: str) -> str:
     transport = {transport}
 
     async def main():
-        client = Client(transport, era="legacy")
+        client = Client(transport, era="legacy", limits=Limits(close_timeout=0.6))
         await client.connect()
         print((await client.call_tool("pid")).text, flush=True)
         {how}
