@@ -70,6 +70,16 @@ def http_at(port: int) -> StreamableHttp:
     return StreamableHttp(f"http://127.0.0.1:{port}/mcp")
 
 
+@asynccontextmanager
+async def lean_server(over: str, era: str) -> AsyncIterator[Transport]:
+    """How to reach a server that has nothing but the best of intentions."""
+    if over == "stdio":
+        yield lean_stdio(era)
+        return
+    async with lean_http(era) as port:
+        yield http_at(port)
+
+
 def _command(over: str, era: str, fate: Fate | None) -> list[str]:
     # -S and -E: nothing of site-packages, and a start in a few milliseconds
     return [sys.executable, "-S", "-E", LEAN, over, era, *(() if fate is None else fate.arguments())]

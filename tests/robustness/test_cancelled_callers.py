@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import TypeAlias
 
 import pytest
@@ -14,7 +15,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Transport
 from tests.faults.fault import leaving_nothing
 from tests.robustness import lean
-from tests.robustness.dialogue import Dialogue, http_at, lean_http, lean_stdio, points
+from tests.robustness.dialogue import Dialogue, lean_server, points
 from tests.robustness.steps import Steps
 
 BOUND = 8.0  # seconds for one dialogue, the cancelled or the one after it
@@ -61,18 +62,11 @@ async def in_process(era: str) -> AsyncIterator[Transport]:
     yield ScriptedPeer(script)
 
 
-@asynccontextmanager
-async def over_stdio(era: str) -> AsyncIterator[Transport]:
-    yield lean_stdio(era)
-
-
-@asynccontextmanager
-async def over_http(era: str) -> AsyncIterator[Transport]:
-    async with lean_http(era) as port:
-        yield http_at(port)
-
-
-SERVERS = {"in process": in_process, "stdio": over_stdio, "http": over_http}
+SERVERS: dict[str, Callable[[str], AbstractAsyncContextManager[Transport]]] = {
+    "in process": in_process,
+    "stdio": partial(lean_server, "stdio"),
+    "http": partial(lean_server, "http"),
+}
 
 
 async def cancel_at(step: int, transport: Transport, run: Run) -> None:
