@@ -57,6 +57,13 @@ both = pytest.mark.parametrize("kind", [Kind("ours"), Kind("httpx")], ids=lambda
 """A test that holds for either transport."""
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["our pool", "httpx"])
+def by_httpx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For modules that import it: what holds for our own connections holds for those that a proxy in the environment would need."""
+    if request.param:
+        monkeypatch.setattr("mcp_host.transports._client.proxied", lambda url: True)
+
+
 def not_with_httpx(kind: Kind, reason: str) -> None:
     """Skip where httpx is wrong, or does less than we do; *reason* says which."""
     if not kind.ours:

@@ -8,6 +8,7 @@ import pytest
 from anyio.abc import SocketAttribute
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ProtocolError
+from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import (
     CHUNKED,
     DONE,

@@ -13,6 +13,7 @@ import pytest
 from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError
 from mcp_host.limits import Limits
 from mcp_host.transports.http import StreamableHttp
+from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import (
     CALL,
     CHUNKED,

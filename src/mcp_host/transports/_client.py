@@ -81,7 +81,7 @@ class Direct:
     async def send(
         self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None
     ) -> httpx.Response:
-        head = written(method.encode(), url.raw_path, self._headers(method, url, headers, content))
+        head = written(method.encode(), url.raw_path, self._headers(url, headers, content))
         response = await self._pool.exchange(self._place, head, content or b"", self._timeouts)
         if "set-cookie" in response.headers:
             self._cookies = self._cookies or httpx.Cookies()
@@ -92,11 +92,9 @@ class Direct:
     async def aclose(self) -> None:
         await self._pool.aclose()
 
-    def _headers(
-        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None
-    ) -> list[tuple[bytes, bytes]]:
+    def _headers(self, url: httpx.URL, headers: Mapping[str, str], content: bytes | None) -> list[tuple[bytes, bytes]]:
         if self._cookies is not None or self._forced:
-            headers = self._dressed(method, url, headers)
+            headers = self._dressed(url, headers)
         given = {name.lower() for name in headers}
         raw = [(name.encode(), value.encode()) for name, value in self._defaults.items() if name not in given]
         raw.extend((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items())
@@ -104,8 +102,8 @@ class Direct:
             raw.append((b"content-length", b"%d" % len(content)))
         return raw
 
-    def _dressed(self, method: str, url: httpx.URL, headers: Mapping[str, str]) -> Mapping[str, str]:
-        request = httpx.Request(method, url, headers=headers)
+    def _dressed(self, url: httpx.URL, headers: Mapping[str, str]) -> Mapping[str, str]:
+        request = httpx.Request("GET", url, headers=headers)
         request.headers.update(self._forced)
         if self._cookies is not None:
             self._cookies.set_cookie_header(request)

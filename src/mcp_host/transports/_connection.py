@@ -59,7 +59,7 @@ class Connection:
     def reusable(self) -> bool:
         """Whether both sides have said all they had to say, and neither wants to part."""
         return (
-            self._written
+            self._written  # h11 counts what it has encoded
             and not self._full  # or something unasked may wait behind what was read
             and self._state.our_state is h11.DONE
             and self._state.their_state is h11.DONE
@@ -166,6 +166,8 @@ class Connection:
         return self._state.send(h11.Data(data=piece)) if piece else b""
 
     async def _write(self, data: bytes, timeouts: Timeouts) -> None:
+        if not data:
+            return
         try:
             with fail_after(timeouts.get("write")):
                 await self._stream.send(data)

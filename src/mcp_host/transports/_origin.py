@@ -39,8 +39,8 @@ class Origin:
     """One URL, and the client to reach it with.
 
     A kept-alive connection that the server closes just as it is used again fails
-    that request with `may_have_run=True`: nothing tells an unread request from one
-    that was carried out before the connection broke, so none is sent twice.
+    that POST with `may_have_run=True`: nothing tells an unread request from one
+    that was carried out before the connection broke, so it is not sent twice.
     """
 
     def __init__(self, client: Client, url: httpx.URL, leave: Leave) -> None:

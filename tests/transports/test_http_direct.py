@@ -1,0 +1,98 @@
+"""What httpx's client would do for a server, our own does too: cookies, the user of a URL, and headers that nobody gave."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_host.errors import ConnectionClosed
+from mcp_host.version import __version__
+from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
+from tests.transports.http_peers import DONE, DONE_JSON, JSON, Heard, Wire, ask, opened, serving
+
+
+async def heard_with(
+    url: str = "", headers: dict[str, str] | None = None, cookies: list[str] | None = None
+) -> list[Heard]:
+    """Three requests, after the first of which a server sets *cookies*."""
+    to_set = [f"set-cookie: {cookie}\r\n" for cookie in cookies or []]
+
+    async def script(wire: Wire) -> None:
+        while True:
+            await wire.hear()
+            size = len(DONE_JSON)
+            head = (
+                f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {size}\r\n{''.join(to_set)}\r\n"
+            )
+            to_set.clear()
+            await wire.say(head.encode() + DONE_JSON)
+
+    async with serving(script) as peer, opened(peer.url.replace("//", f"//{url}"), headers=headers) as channel:
+        for _ in range(3):
+            assert await ask(channel) == [DONE]
+    return list(peer.heard)
+
+
+@pytest.mark.parametrize(
+    ("cookies", "sent"),
+    [
+        pytest.param([], None, id="none"),
+        pytest.param(["a=1"], "a=1", id="one"),
+        pytest.param(["a=1; HttpOnly", "b=2; Path=/mcp"], "b=2; a=1", id="two"),
+        pytest.param(["a=1; Path=/other"], None, id="for another path"),
+        pytest.param(["a=1; Domain=evil.test"], None, id="for another domain"),
+        pytest.param(["a=1; Secure"], None, id="for https"),
+        pytest.param(["a=1; Max-Age=0"], None, id="expired"),
+        pytest.param(["="], None, id="nonsense"),
+    ],
+)
+async def test_cookies_come_back_as_long_as_the_channel_lives(cookies: list[str], sent: str | None) -> None:
+    heard = await heard_with(cookies=cookies)
+
+    assert [each.headers.get("cookie") for each in heard] == [None, sent, sent]
+
+
+async def test_cookies_of_the_callers_own_win() -> None:
+    heard = await heard_with(headers={"cookie": "mine=1"}, cookies=["a=1"])
+
+    assert [each.headers["cookie"] for each in heard] == ["mine=1"] * 3
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer other"}], ids=["alone", "beside a header"])
+async def test_user_and_password_of_the_url_are_sent(headers: dict[str, str]) -> None:
+    heard = await heard_with("me:p%40ss@", headers)
+
+    assert [each.headers["authorization"] for each in heard] == ["Basic bWU6cEBzcw=="] * 3  # me:p@ss
+    assert heard[0].path == "/mcp"
+
+
+@pytest.mark.parametrize("name", ["Host", "HOST", "host"])
+async def test_a_host_of_the_callers_own_replaces_that_of_the_url(name: str) -> None:
+    async def script(wire: Wire) -> None:
+        raw = await wire.hear_until(b"\r\n\r\n")
+        assert raw.lower().count(b"\r\nhost:") == 1
+        assert b"\r\n" + name.encode() + b": other.test" in raw
+        await wire.hear_until(b"}}")
+        await wire.reply(200, JSON, DONE_JSON)
+
+    async with serving(script) as peer, opened(peer.url, headers={name: "other.test"}) as channel:
+        assert await ask(channel) == [DONE]
+
+
+async def test_a_request_says_who_sends_it() -> None:
+    agents = {each.headers["user-agent"].split("/")[0] for each in await heard_with()}
+    (given,) = {each.headers["user-agent"] for each in await heard_with(headers={"User-Agent": "host/1"})}
+
+    assert agents <= {"mcp-host", "python-httpx"}
+    assert given == "host/1"
+
+
+async def test_our_own_client_says_that_it_is_this_one(by_httpx: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr("mcp_host.transports._client.proxied", lambda url: False)
+
+    assert (await heard_with())[0].headers["user-agent"] == f"mcp-host/{__version__}"
+
+
+async def test_the_port_of_the_scheme_need_not_be_named() -> None:
+    async with opened("http://127.0.0.1:80/nothing") as channel:
+        with pytest.raises(ConnectionClosed, match=r"http://127\.0\.0\.1/nothing"):
+            await ask(channel)
