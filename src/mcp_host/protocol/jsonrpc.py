@@ -124,21 +124,22 @@ def oversize(head: bytes, tail: bytes, size: int, limit: int) -> Malformed:
 
 def unreadable(reason: str, head: bytes, tail: bytes, *, oversize: bool = False) -> Malformed:
     """What stands for a message that cannot be read, as far as its two ends tell whose it is."""
-    call = _METHOD_FIRST.match(head[:ID_WINDOW])
+    call = re.match(_METHOD_FIRST, head[:ID_WINDOW])
     method = call[1].decode(errors="replace") if call else None
     return Malformed(reason, recover_id(head, tail), method, oversize)
 
 
+# Patterns are compiled when they are first wanted: most hosts never see a message that cannot be read.
 ID_WINDOW = 256  # a serializer writes the id among the first two members, or last
 _ID = rb'"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{1,128})")'
-_ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*[,}]")
-_METHOD_FIRST = re.compile(rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*[^,{}\[\]]+,\s*){0,2}"method"\s*:\s*"([^"\\]{1,128})"')
-_ID_LAST = re.compile(rb"[}\]\"\w]\s*,\s*" + _ID + rb"\s*\}\s*\Z")
+_ID_FIRST = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*[,}]"
+_METHOD_FIRST = rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*[^,{}\[\]]+,\s*){0,2}"method"\s*:\s*"([^"\\]{1,128})"'
+_ID_LAST = rb"[}\]\"\w]\s*,\s*" + _ID + rb"\s*\}\s*\Z"
 
 
 def recover_id(head: bytes, tail: bytes) -> Id | None:
     """The id of an unreadable message, where it stands in plain sight at one of its ends."""
-    found = _ID_FIRST.match(head[:ID_WINDOW]) or _ID_LAST.search(tail[-ID_WINDOW:])
+    found = re.match(_ID_FIRST, head[:ID_WINDOW]) or re.search(_ID_LAST, tail[-ID_WINDOW:])
     if not found:
         return None
     number, text = found.groups()
@@ -163,7 +164,7 @@ def crowded(raw: bytes, most: int) -> bool:
     return sum(map(len, plain.split(b'"')[::2])) > most  # every other piece is outside of strings
 
 
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = rb"\\u[dD][89a-fA-F]"
 
 
 def _parse(raw: bytes) -> Any:
@@ -174,7 +175,7 @@ def _parse(raw: bytes) -> Any:
             raise
     try:  # that reader stops at 200 levels, which one schema in a long list may reach; Python's own goes further
         body = json.loads(raw, parse_constant=_refuse)
-        if _SURROGATE.search(raw):
+        if re.search(_SURROGATE, raw):
             json.dumps(body, ensure_ascii=False).encode()  # raises for one without its other half, as that reader does
     except RecursionError:
         raise ValueError("it nests too deeply") from None
