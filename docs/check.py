@@ -49,7 +49,7 @@ def stale() -> Iterator[str]:
     for name, write in reference.PAGES.items():
         path = reference.HERE / name
         if not path.exists() or path.read_text(encoding="utf-8") != write():
-            yield f"docs/{name}: not what the docstrings say; run .venv/bin/python docs/reference.py"
+            yield f"docs/{name}: not what the source says; run .venv/bin/python docs/reference.py"
 
 
 def untrue_layers() -> Iterator[str]:

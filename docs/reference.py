@@ -1,4 +1,4 @@
-"""Write docs/reference.md and docs/limits.md from the docstrings: ``python docs/reference.py``."""
+"""Write docs/reference.md and docs/limits.md from the docstrings, and docs/faults.md: ``python docs/reference.py``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from textwrap import dedent
 
+import faults
 import source
 from source import Function, Named
 
@@ -372,7 +373,7 @@ def type_field(node: ast.AnnAssign) -> str:
 SINCE = re.compile(r"SINCE_(\w+)")
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"reference.md": reference, "limits.md": limits}
+PAGES: Mapping[str, Callable[[], str]] = {"reference.md": reference, "limits.md": limits, "faults.md": faults.page}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
