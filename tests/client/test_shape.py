@@ -1,0 +1,156 @@
+"""What a plain call costs is a matter of its shape: no task, no queue but the outbox, everything read and written once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import anyio
+import pytest
+import sniffio
+import trio
+
+from mcp_host import Client, Stdio, StreamableHttp
+from mcp_host.types import TextContent
+from tests.transports.children import python
+from tests.transports.http_peers import JSON, Wire, serving
+
+ECHO = """
+while True:
+    request = read()
+    reply(request, text(request["params"]["arguments"]["words"]))
+"""
+HELLO = [TextContent(text="hello")]
+CODEC = {"from_json": "messages read", "validate_python": "results validated", "to_json": "messages written"}
+QUEUES = ("asyncio/queues.py", "anyio/streams/memory.py", "trio/_channel.py")
+INTO_THEM = {"put", "put_nowait", "send", "send_nowait"}
+
+
+class Spawned(trio.abc.Instrument):
+    def __init__(self, seen: Counter[str]) -> None:
+        self._seen = seen
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        self._seen["tasks"] += 1
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """What happens inside, and everywhere in this thread: tasks that start, queues that are crossed, uses of the codec."""
+    seen: Counter[str] = Counter()
+
+    def watch(frame: FrameType, event: str, arg: object) -> None:
+        name = getattr(arg, "__name__", "")
+        if event == "c_call" and name in CODEC:
+            seen[CODEC[name]] += 1
+        elif event == "call" and frame.f_code.co_name in INTO_THEM and frame.f_code.co_filename.endswith(QUEUES):
+            seen["queues"] += 1
+
+    with _tasks_counted(seen):
+        sys.setprofile(watch)
+        try:
+            yield seen
+        finally:
+            sys.setprofile(None)
+
+
+@contextmanager
+def _tasks_counted(seen: Counter[str]) -> Iterator[None]:
+    if sniffio.current_async_library() == "trio":
+        instrument = Spawned(seen)
+        trio.lowlevel.add_instrument(instrument)
+        yield
+        trio.lowlevel.remove_instrument(instrument)
+        return
+
+    def start(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        seen["tasks"] += 1
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(start)
+    yield
+    loop.set_task_factory(None)
+
+
+async def plainly(client: Client) -> Counter[str]:
+    """Call once to warm up, then five times; what these five took."""
+    await client.call_tool("echo", {"words": "hello"})
+    with counted() as seen:
+        for _ in range(5):
+            assert (await client.call_tool("echo", {"words": "hello"})).content == HELLO
+    return seen
+
+
+FIVE = {"messages read": 5, "messages written": 5, "results validated": 5}
+
+
+async def test_a_plain_call_over_a_pipe_starts_no_task_and_validates_its_result_once() -> None:
+    with anyio.fail_after(20):
+        async with Client(Stdio(python(ECHO))) as client:
+            seen = await plainly(client)
+
+    assert seen == FIVE
+
+
+async def test_a_plain_call_over_http_does_not_either() -> None:
+    async def script(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            match heard.rpc["method"] if heard.body else heard.method:
+                case "initialize":
+                    await answer(
+                        wire,
+                        heard.rpc,
+                        '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"0"}}',
+                    )
+                case "tools/call":
+                    await answer(wire, heard.rpc, '{"content":[{"type":"text","text":"hello"}]}')
+                case "notifications/initialized":
+                    await wire.reply(202)
+                case "server/discover":
+                    await wire.reply(404)
+                case _:
+                    await wire.reply(405)
+
+    async def answer(wire: Wire, request: dict[str, object], result: str) -> None:
+        await wire.reply(200, JSON, f'{{"jsonrpc":"2.0","id":{request["id"]},"result":{result}}}'.encode())
+
+    with anyio.fail_after(20):
+        async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
+            seen = await plainly(client)
+
+    assert seen == FIVE
+
+
+@pytest.mark.parametrize("spoiled", ["a task", "a queue", "a second look"])
+async def test_what_counts_these_would_notice(spoiled: str) -> None:
+    async def nothing() -> None:
+        pass
+
+    async def a_task() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(nothing)
+
+    async def a_queue() -> None:
+        sending, receiving = anyio.create_memory_object_stream[int](1)
+        with sending, receiving:
+            sending.send_nowait(1)
+
+    async def a_second_look() -> None:
+        TextContent.from_wire({"type": "text", "text": "hello"})
+
+    spoil: dict[str, Callable[[], Awaitable[None]]] = {
+        "a task": a_task,
+        "a queue": a_queue,
+        "a second look": a_second_look,
+    }
+    with counted() as seen:
+        await spoil[spoiled]()
+
+    assert seen == {{"a task": "tasks", "a queue": "queues", "a second look": "results validated"}[spoiled]: 1}
