@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 import httpx
@@ -251,6 +252,24 @@ async def test_a_response_that_is_left_in_its_body_hangs_up() -> None:
             await anext(pieces)
 
 
+@pytest.mark.parametrize("fault", ["a cancellation", "a deadline", "a bad chunk"])
+async def test_a_body_that_breaks_hangs_up_although_nobody_closes_it(fault: str) -> None:
+    server = Halting(head(200, CHUNKED) + (b"zz\r\n" if fault == "a bad chunk" else b""))
+    timeouts = {"read": 0.01} if fault == "a deadline" else {}
+    async with serving(server) as peer, Pool(nobody) as pool:
+        response = await pool.handle_async_request(httpx.Request("GET", peer.url, extensions={"timeout": timeouts}))
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        if fault == "a cancellation":
+            with anyio.move_on_after(0):
+                await anext(aiter(response.stream))
+        else:
+            with pytest.raises((httpx.ReadTimeout, httpx.RemoteProtocolError)):
+                await anext(aiter(response.stream))
+
+        with anyio.fail_after(5):
+            await server.hung_up.wait()
+
+
 async def test_a_response_that_has_arrived_need_not_be_read_for_its_connection_to_be_kept() -> None:
     async def script(wire: Wire) -> None:
         while True:
@@ -298,6 +317,39 @@ async def test_a_closed_pool_has_no_connections_and_makes_none() -> None:
             await pool.handle_async_request(httpx.Request("GET", peer.url))
 
     assert sorted(hung_up) == ["GET", "POST"]
+
+
+async def test_whenever_a_pool_is_closed_nothing_of_it_stays_open() -> None:
+    """Requests may end between the closing of one connection and the next."""
+    opened = closed = 0
+
+    async def script(wire: Wire) -> None:
+        nonlocal opened, closed
+        opened += 1
+        try:
+            while True:
+                await wire.hear()
+                await wire.say(EMPTY)
+        finally:
+            closed += 1
+
+    async def ask(pool: Pool) -> None:
+        for _ in range(3):
+            with suppress(httpx.TransportError):
+                await pool.handle_async_request(httpx.Request("POST", peer.url))
+
+    async with serving(script) as peer:
+        for turns in range(0, 80, 2):
+            pool = Pool(nobody)
+            async with anyio.create_task_group() as tasks:
+                for _ in range(4):
+                    tasks.start_soon(ask, pool)
+                for _ in range(turns):
+                    await anyio.lowlevel.checkpoint()
+                await pool.aclose()
+        await anyio.wait_all_tasks_blocked()
+
+        assert opened == closed > 0
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])

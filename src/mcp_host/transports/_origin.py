@@ -43,8 +43,8 @@ class Origin:
     that was carried out before the connection broke, so it is not sent twice.
     """
 
-    def __init__(self, client: Client, url: httpx.URL, leave: Leave) -> None:
-        self.name = shown(url)
+    def __init__(self, client: Client, url: httpx.URL, name: str, leave: Leave) -> None:
+        self.name = name
         self._client = client
         self._url = url
         self._leave = leave

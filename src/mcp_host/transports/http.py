@@ -66,15 +66,18 @@ class StreamableHttp:
     url: str
     headers: Mapping[str, str] | None = field(default=None, kw_only=True)
     client: httpx.AsyncClient | None = field(default=None, kw_only=True)
+    _parsed: httpx.URL = field(init=False)
+    _name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        parse(self.url)
+        object.__setattr__(self, "_parsed", parse(self.url))
+        object.__setattr__(self, "_name", shown(self._parsed))
         object.__setattr__(self, "headers", checked(self.headers or {}))
 
     @property
     def name(self) -> str:
         """The URL without user, password, query and fragment."""
-        return shown(parse(self.url))
+        return self._name
 
     @property
     def identity(self) -> str:
@@ -94,7 +97,7 @@ class StreamableHttp:
         """Open a channel. Nothing is sent until the first request is."""
         async with self._borrowed_or_own(limits) as client, create_task_group() as drains:
             drain = Drain(drains)
-            origin = Origin(client, parse(self.url), drain)
+            origin = Origin(client, self._parsed, self._name, drain)
             headers = {**(self.headers or {}), **ALWAYS}
             channel = HttpChannel(origin, headers, limits.max_message, continuous=self.client is None)
             try:
@@ -114,7 +117,7 @@ class StreamableHttp:
             patient = httpx.Timeout(None, connect=given.connect, write=given.write, pool=given.pool)
             yield Borrowed(self.client, patient)
             return
-        client = own_client(parse(self.url), limits)
+        client = own_client(self._parsed, limits)
         try:
             yield client
         finally:
