@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
+
+Raw: TypeAlias = bytes | bytearray  # the latter if it came in pieces: a copy of 64 MiB would be one too many
 
 EDGE = 256  # bytes kept of each end of a line that is dropped: enough to find an id in
 
@@ -32,7 +35,7 @@ class LineBuffer:
         self._head = b""
         self._tail = b""
 
-    def feed(self, chunk: bytes) -> Iterator[bytes | Oversize]:
+    def feed(self, chunk: bytes) -> Iterator[Raw | Oversize]:
         """The lines that *chunk* completes, without their line ends."""
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
@@ -41,7 +44,7 @@ class LineBuffer:
         if start < len(chunk):
             yield from self._keep(chunk[start:])
 
-    def rest(self) -> Iterator[bytes | Oversize]:
+    def rest(self) -> Iterator[Raw | Oversize]:
         """What stands after the last LF; to be asked at the end of the stream."""
         if self._size:
             yield from self._complete(b"")
@@ -59,13 +62,13 @@ class LineBuffer:
             yield Oversize(self._head, b"", self._size)
         self._tail = (self._tail + part[-EDGE:])[-EDGE:]
 
-    def _complete(self, last: bytes) -> Iterator[bytes | Oversize]:
+    def _complete(self, last: bytes) -> Iterator[Raw | Oversize]:
         if not self._size and len(last) <= self._limit:
             yield last  # the usual case: the whole line came in one chunk
             return
         yield from self._keep(last)
         if self._size <= self._limit:
-            yield bytes(self._line)
+            yield self._line
         else:
             yield Oversize(self._head, self._tail, self._size)
         self._line, self._size, self._head, self._tail = bytearray(), 0, b"", b""

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError, excerpt, quoted
+from mcp_host.protocol.framing import Raw
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -71,7 +72,7 @@ Message: TypeAlias = Request | Notification | Success | Failure
 Incoming: TypeAlias = Message | Malformed
 
 
-def decode(raw: bytes) -> Sequence[Incoming]:
+def decode(raw: Raw) -> Sequence[Incoming]:
     """Read what one line, body or event carries: one message, or the members of a batch.
 
     Never raises: what cannot be read is `Malformed`, and its neighbours are still delivered.
@@ -122,7 +123,7 @@ def oversize(head: bytes, tail: bytes, size: int, limit: int) -> Malformed:
     )
 
 
-def unreadable(reason: str, head: bytes, tail: bytes, *, oversize: bool = False) -> Malformed:
+def unreadable(reason: str, head: Raw, tail: Raw, *, oversize: bool = False) -> Malformed:
     """What stands for a message that cannot be read, as far as its two ends tell whose it is."""
     call = re.match(_METHOD_FIRST, head[:ID_WINDOW])
     method = call[1].decode(errors="replace") if call else None
@@ -137,7 +138,7 @@ _METHOD_FIRST = rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*[^,{}\[\]]+,\s*){0,2}"metho
 _ID_LAST = rb"[}\]\"\w]\s*,\s*" + _ID + rb"\s*\}\s*\Z"
 
 
-def recover_id(head: bytes, tail: bytes) -> Id | None:
+def recover_id(head: Raw, tail: Raw) -> Id | None:
     """The id of an unreadable message, where it stands in plain sight at one of its ends."""
     found = re.match(_ID_FIRST, head[:ID_WINDOW]) or re.search(_ID_LAST, tail[-ID_WINDOW:])
     if not found:
@@ -150,7 +151,7 @@ _NO_MARKS = bytes(set(range(256)) - set(b"[{:,"))
 _NO_MARKS_OR_QUOTES = _NO_MARKS.replace(b'"', b"")
 
 
-def crowded(raw: bytes, most: int) -> bool:
+def crowded(raw: Raw, most: int) -> bool:
     """Whether JSON has more than *most* opening brackets, colons and commas outside of its strings.
 
     Of these everything else stands still while they are parsed: 16 MiB of "[[],[],[]…" take
@@ -167,7 +168,7 @@ def crowded(raw: bytes, most: int) -> bool:
 _SURROGATE = rb"\\u[dD][89a-fA-F]"
 
 
-def _parse(raw: bytes) -> Any:
+def _parse(raw: Raw) -> Any:
     try:
         return from_json(raw, allow_inf_nan=False)
     except ValueError as exc:
@@ -238,7 +239,7 @@ def _whole(id: Any) -> Id:
     return int(id) if type(id) is float else id
 
 
-def _shown(raw: bytes) -> str:
+def _shown(raw: Raw) -> str:
     return excerpt(raw[:100].decode(errors="replace"), 80)
 
 

@@ -15,7 +15,7 @@ from anyio import Event, RunFinishedError, create_task_group, from_thread, move_
 from anyio.lowlevel import EventLoopToken, current_token
 
 from mcp_host.limits import Limits
-from mcp_host.protocol.framing import LineBuffer, Oversize
+from mcp_host.protocol.framing import LineBuffer, Oversize, Raw
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode, oversize
 from mcp_host.testing.audience import Converse
 from mcp_host.testing.requests import leave_open
@@ -90,7 +90,7 @@ def _pump(fd: int, take: Callable[[bytes], None], loop: EventLoopToken) -> None:
             from_thread.run_sync(take, b"", token=loop)
 
 
-def _receive(line: bytes | Oversize, session: Session) -> None:
+def _receive(line: Raw | Oversize, session: Session) -> None:
     if isinstance(line, Oversize):
         if not line.tail:  # one error is enough; the report of its end is for those who look for an id there
             session.receive(oversize(line.head, line.tail, line.size, MAX_LINE))

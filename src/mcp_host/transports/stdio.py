@@ -13,7 +13,7 @@ from anyio import CancelScope, Event, create_task_group, current_time, move_on_a
 
 from mcp_host.errors import ConnectionClosed
 from mcp_host.limits import Limits
-from mcp_host.protocol.framing import LineBuffer, Oversize
+from mcp_host.protocol.framing import LineBuffer, Oversize, Raw
 from mcp_host.protocol.jsonrpc import (
     Failure,
     Malformed,
@@ -36,7 +36,7 @@ LAST_WORDS = 1.0  # seconds, after the process has ended, for what it wrote befo
 EXIT_CODE = 0.5  # seconds, after its output has ended, to learn how the process did
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Stdio:
     """Start *command* (a program and its arguments; no shell) and speak to it.
 
@@ -52,7 +52,7 @@ class Stdio:
     """
 
     command: Sequence[str]
-    env: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)  # where tokens are passed
+    env: Mapping[str, str] | None = field(default=None, kw_only=True)
     cwd: str | Path | None = field(default=None, kw_only=True)
     on_stderr: OnStderr | None = field(default=None, kw_only=True)
     restart: bool | None = field(default=None, kw_only=True)
@@ -71,6 +71,9 @@ class Stdio:
         """The program's name, and a digest of the command line and the folder: arguments may be secrets."""
         whole = "\0".join((*self.command, str(self.cwd or "")))
         return f"{self.name} {sha256(whole.encode(errors='surrogateescape')).hexdigest()[:16]}"
+
+    def __repr__(self) -> str:
+        return f"Stdio({self.name!r})"  # tokens are passed in the environment, and in arguments
 
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[StdioChannel]:
@@ -185,7 +188,7 @@ class StdioChannel:
             if not number % TURN:
                 yield
 
-    def _take(self, line: bytes | Oversize, receive: Receive) -> None:
+    def _take(self, line: Raw | Oversize, receive: Receive) -> None:
         if isinstance(line, Oversize):
             report = oversize(line.head, line.tail, line.size, self._limits.max_message)
             if not line.tail or (report.id is not None and recover_id(line.head, b"") is None):
@@ -195,7 +198,7 @@ class StdioChannel:
         elif line and not line.isspace():
             deliver(decode(line.removeprefix(BOM)), receive)
 
-    def _take_last(self, rest: bytes | Oversize, receive: Receive) -> None:
+    def _take_last(self, rest: Raw | Oversize, receive: Receive) -> None:
         """A last line needs no line end; but half a message is none, and no reason to fail a request as malformed."""
         if isinstance(rest, Oversize) or not any(isinstance(message, Malformed) for message in decode(rest)):
             self._take(rest, receive)
