@@ -199,7 +199,8 @@ def constructor_of(named: Named, node: ast.ClassDef) -> list[str]:
         return source.signature(init, named.module)
     if not source.is_dataclass(node):
         return []
-    fields = [field for pairs in members.values() for field, _ in pairs if isinstance(field, ast.AnnAssign)]
+    shown = [pairs for name, pairs in members.items() if not name.startswith("_")]
+    fields = [field for pairs in shown for field, _ in pairs if isinstance(field, ast.AnnAssign)]
     all_by_name = any("kw_only=True" in decorator for decorator in source.decorators(node))
     by_name = [field for field in fields if all_by_name or (field.value and "kw_only=True" in ast.unparse(field.value))]
     plain = [field_parameter(named.module, field) for field in fields if field not in by_name]

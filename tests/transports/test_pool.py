@@ -261,6 +261,46 @@ async def test_no_other_scheme_is_spoken(url: str, kind: Kind) -> None:
             await client.get(url)
 
 
+@both
+async def test_a_body_may_come_from_anything_that_can_be_iterated(kind: Kind) -> None:
+    class Pieces(httpx.AsyncByteStream):
+        def __init__(self) -> None:
+            self._left = [b"ti", b"de"]
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return self
+
+        async def __anext__(self) -> bytes:
+            if not self._left:
+                raise StopAsyncIteration
+            return self._left.pop(0)
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200)
+
+    async with serving(script) as peer, kind.client() as client:
+        headers = {"Host": "server.test", "Content-Length": "4"}
+        response = await client.send(httpx.Request("POST", peer.url, headers=headers, stream=Pieces()))
+
+    assert response.status_code == 200
+    assert peer.heard[0].body == b"tide"
+
+
+@both
+async def test_no_connection_changes_to_another_protocol(kind: Kind) -> None:
+    not_with_httpx(kind, "it hands the connection over to whoever asked for that")
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(head(101, {"upgrade": "websocket", "connection": "upgrade"}))
+        await wire.hung_up()
+
+    async with serving(script) as peer, kind.client() as client:
+        with pytest.raises(httpx.RemoteProtocolError, match="switched to another protocol"):
+            await client.get(peer.url, headers={"upgrade": "websocket", "connection": "upgrade"})
+
+
 # An answer that comes early
 
 

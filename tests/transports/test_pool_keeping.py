@@ -8,6 +8,7 @@ import anyio
 import httpx
 import pytest
 
+from mcp_host.transports._connection import connect
 from mcp_host.transports.pool import Pool
 from tests.transports.http_contract import Kind, both, nobody, not_with_httpx
 from tests.transports.http_peers import CHUNKED, Wire, head, serving
@@ -284,6 +285,18 @@ async def test_a_connection_found_closed_is_not_used_again(method: str, how: str
             idle, gone = anyio.Event(), anyio.Event()
 
     assert (len(peer.heard), peer.connections) == (3, 3)
+
+
+async def test_a_connection_that_was_closed_on_our_side_is_as_good_as_none() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hung_up()
+
+    async with serving(script) as peer:
+        connection = await connect("127.0.0.1", httpx.URL(peer.url).port or 0, None, "", None)
+        assert not connection.stale
+        await connection.close()
+
+        assert connection.stale
 
 
 def forgetful(reset: bool) -> Callable[[Wire], Awaitable[None]]:

@@ -73,7 +73,7 @@ class Connection:
         descriptor = self._socket.fileno()
         if descriptor < 0:
             return True
-        if sys.platform == "win32":
+        if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
             return bool(select.select([descriptor], [], [], 0)[0])
         poll = select.poll()  # select() would stop at descriptor 1023
         poll.register(descriptor, select.POLLIN)
@@ -86,10 +86,8 @@ class Connection:
             return True
         try:
             self._tls.read(1)
-        except ssl.SSLWantReadError:
-            return True
-        except ssl.SSLError:
-            pass  # nothing good comes over it any more
+        except ssl.SSLError as exc:
+            return isinstance(exc, ssl.SSLWantReadError)
         return False
 
     def renew(self) -> None:
