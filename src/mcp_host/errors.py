@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 EXCERPT = 300  # characters of a stranger's text that an error message repeats
 QUOTED = 80  # characters of a stranger's word: a key, a name, an id
+MARGIN = "  | "  # before each line of a stranger's text, so that it cannot pass for ours
 
 
 def escaped(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import TextIO
 
 from mcp_host.cli.page import clean
 from mcp_host.errors import (
+    MARGIN,
     CallerError,
     ConnectionClosed,
     InputNotGiven,
@@ -64,4 +65,4 @@ def complain(stream: TextIO, text: str) -> None:
     first, *rest = text.splitlines() or [""]
     print(f"mcp-host: {clean(first)}", file=stream)
     for line in rest:
-        print(f"  | {clean(line)}", file=stream)
+        print(f"{MARGIN}{clean(line.removeprefix(MARGIN))}", file=stream)

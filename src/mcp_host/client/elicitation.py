@@ -94,7 +94,8 @@ class FormRequest(_ElicitationRequest):
             logger.warning("an answer for %s goes out unchecked: %s", excerpt(self.server), exc)
 
     def _check_content(self, content: Mapping[str, object]) -> None:
-        problem = self._schema.mismatch(content, steps=STEPS)
+        # The handler's log is where this ends, and no place for what a user says.
+        problem = self._schema.mismatch(content, steps=STEPS, revealing=False)
         if problem is not None:
             raise ValueError(f"not what the server asked for: {problem}")
 

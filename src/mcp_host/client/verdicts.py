@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
+from mcp_host.errors import quoted
+
 EraName: TypeAlias = Literal["modern", "legacy"]
 
 ERAS: tuple[EraName, ...] = get_args(EraName)
@@ -20,15 +22,17 @@ class Verdicts:
     (2026-07-28, basic/versioning).
 
     Raises:
-        ValueError: *known* holds something that is no verdict.
+        ValueError: *known* is nothing that `export` gives: a file may have been written by somebody else.
     """
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:
         self._known: dict[str, EraName] = {}
+        if not isinstance(known, Mapping | None):
+            raise ValueError(f"what is known of servers is an object, as export() gives it, not {quoted(known)}")
         for server, said in (known or {}).items():
             era = next((era for era in ERAS if era == said), None)
             if era is None:
-                raise ValueError(f"the era of a server is one of {', '.join(ERAS)}, not {said!r}")
+                raise ValueError(f"the era of a server is one of {', '.join(ERAS)}, not {quoted(said)}")
             self._known[server] = era
 
     def export(self) -> dict[str, str]:

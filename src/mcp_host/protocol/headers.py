@@ -51,7 +51,7 @@ def encode_value(text: str) -> str:
     try:
         data = text.encode()
     except UnicodeEncodeError as exc:
-        raise ValueError(f"{quoted(text)} has half of a surrogate pair in it, which no header can carry") from exc
+        raise ValueError("there is half of a surrogate pair in it, which no header can carry") from exc
     return f"{PREFIX}{b64encode(data).decode()}{SUFFIX}"
 
 
@@ -106,7 +106,7 @@ class ParameterHeader:
             found = found.get(name) if isinstance(found, Mapping) else None
         match found:
             case str():
-                return encode_value(found)
+                return self._encoded(found)
             case bool():
                 return "true" if found else "false"
             case int():
@@ -114,6 +114,12 @@ class ParameterHeader:
             case float() if found.is_integer():  # JSON knows one kind of number: 42.0 is an integer there
                 return self._decimal(int(found))
         return None
+
+    def _encoded(self, text: str) -> str:
+        try:
+            return encode_value(text)
+        except ValueError as exc:  # which must not repeat an argument: it may be a secret
+            raise ValueError(f"the text for {self.header}: {exc}") from None
 
     def _decimal(self, number: int) -> str:
         if number not in SAFE:

@@ -91,11 +91,12 @@ class Schema:
         self._prepared: tuple[Any, Memory] | None = None
         self._refused: UncheckableSchema | None = None
 
-    def mismatch(self, value: object, *, steps: int | None = None) -> str | None:
+    def mismatch(self, value: object, *, steps: int | None = None, revealing: bool = True) -> str | None:
         """Why decoded JSON does not conform: one sentence with the path (`$.items[3].id: …`), at most
         500 characters, with the value cut short. None when it conforms.
 
         *steps* bounds the work; `MAX_STEPS` take seconds, and a thousand take some milliseconds.
+        Not *revealing*, the sentence repeats nothing of the value but the names of its members.
 
         Raises:
             UncheckableSchema: Nobody knows, because of the schema, with the reason.
@@ -105,7 +106,7 @@ class Schema:
             raise self._refused.with_traceback(None)
         steps = MAX_STEPS if steps is None else steps
         validator, memory = self._prepared or self._prepare(steps)
-        return counted(lambda: _first_problem(validator, _copied(value)), memory, steps)
+        return counted(lambda: _first_problem(validator, _copied(value), revealing), memory, steps)
 
     def problem(self, value: object) -> str | None:
         """As `mismatch()`, with the reason why the schema cannot be checked as one more problem."""
@@ -133,13 +134,23 @@ def compile_schema(schema: Mapping[str, object]) -> Schema:
     return Schema(schema)
 
 
-def _first_problem(validator: Any, value: object) -> str | None:
+def _first_problem(validator: Any, value: object, revealing: bool = True) -> str | None:
     error = next(validator.iter_errors(value), None)
     if error is None:
         return None
     nearest = best_match([error]) or error  # of the alternatives of "anyOf", the one that was probably meant
     path = excerpt(nearest.json_path, PATH_SHOWN)
-    return excerpt(nearest.message if path == "$" else f"{path}: {nearest.message}", MAX_PROBLEM)
+    message = nearest.message if revealing else _discreet(nearest)
+    return excerpt(message if path == "$" else f"{path}: {message}", MAX_PROBLEM)
+
+
+def _discreet(error: ValidationError) -> str:
+    """What is wrong, in words of the schema's."""
+    if isinstance(error.instance, _Object | _Array):
+        return error.message  # which repeats names, and how many there are
+    if error.validator is None:
+        return "no value is allowed"
+    return f"it does not keep {quoted(error.validator)}, which is {excerpt(repr(error.validator_value), TEXT_SHOWN)}"
 
 
 def _prepare(written: Mapping[str, object]) -> Any:

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from pydantic_core import to_json
 
-from mcp_host.errors import escaped, excerpt
+from mcp_host.errors import MARGIN, escaped, excerpt
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import (
     AudioContent,
@@ -31,7 +31,6 @@ TOOLS_SHOWN = 16
 NAME_SHOWN = 60  # characters of a name
 TEXT_SHOWN = 4000  # characters of one block that are looked at, before lines are counted
 
-MARGIN = "  | "  # before each line of a stranger's text, so that it cannot pass for ours
 NARROWEST = 40  # columns; in a narrower terminal lines wrap past the margin
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from textwrap import indent
 from typing import Protocol, TypeAlias
 
-from mcp_host.errors import McpError
+from mcp_host.errors import MARGIN, McpError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, Success
 
@@ -17,7 +18,7 @@ Receive: TypeAlias = Callable[[Incoming], None]
 
 def quoting(last_words: str) -> str:
     """How an error message goes on with a channel's `last_words`."""
-    return f"; its stderr ends:\n{last_words}" if last_words else ""
+    return f"; its stderr ends:\n{indent(last_words, MARGIN)}" if last_words else ""
 
 
 def deliver(messages: Iterable[Incoming], receive: Receive) -> None:

@@ -1,0 +1,213 @@
+"""Whatever is secret to a host stays out of logs, errors and reprs, at every level and however a session fails."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable
+from itertools import chain
+from traceback import format_exception
+
+import httpx
+import pytest
+from anyio import fail_after
+
+from mcp_host import Client, Elicitation, FormRequest, Stdio, StreamableHttp, Verdicts
+from mcp_host.errors import InputRefused, McpError
+from mcp_host.limits import Limits
+from mcp_host.protocol.headers import ParameterHeader
+from mcp_host.protocol.schemas import compile_schema
+from mcp_host.types import ElicitResult
+from tests.faults.http_server import drop, mcp, says, subject, tides, welcome
+from tests.faults.processes import BRIEF
+from tests.transports.children import python
+from tests.transports.http_peers import serving
+from tests.transports.legacy_peers import Answer, hang, in_turn
+
+CANARY = "sk-canary-5ba1"
+SOON = 10.0
+
+
+class Told:
+    """All that a program could print of a client: what it logs, raises and warns of, and how it is shown."""
+
+    def __init__(self, log: pytest.LogCaptureFixture, logger: str = "") -> None:
+        log.set_level(logging.NOTSET)
+        self._log = log
+        self._logger = logger
+        self.errors: list[McpError] = []
+
+    async def failing(self, call: Awaitable[object]) -> None:
+        """Await what has to fail, soon."""
+        with fail_after(SOON), pytest.raises(McpError) as caught:
+            await call
+        self.errors.append(caught.value)
+
+    def everything(self, client: Client, server: Stdio | StreamableHttp, verdicts: Verdicts) -> str:
+        formatter = logging.Formatter()
+        records = [record for record in self._log.records if record.name.startswith(self._logger)]
+        shown = [client, server, server.name, server.identity, client.counters, verdicts.export(), *self.errors]
+        return "\n".join(
+            [
+                *map(formatter.format, records),
+                *("".join(format_exception(error)) for error in self.errors),
+                *client.warnings,
+                *map(repr, shown),
+            ]
+        )
+
+
+# A session over stdio
+
+
+FAILING = """
+def last(request):
+    os._exit(3)
+
+def answer(request):
+    reply(request, text(os.environ["TOKEN"] == sys.argv[1] == request["params"]["arguments"]["key"] and "heard" or "not"))
+
+def wrong(request):
+    say({"id": request["id"], "result": {"content": 5}})
+
+def no(request):
+    refuse(request, -32000, "no")
+
+def noise(request):
+    raw("noise\\n")
+    reply(request, text("heard"))
+
+for behave in (answer, noise, no, wrong, lambda request: None, last):
+    request = read()
+    while request["method"] != "tools/call":
+        request = read()
+    behave(request)
+"""
+
+
+async def test_no_secret_is_told_over_stdio(caplog: pytest.LogCaptureFixture) -> None:
+    told, verdicts = Told(caplog), Verdicts()
+    server = Stdio([*python(FAILING), CANARY], env={"TOKEN": CANARY}, restart=False)
+    client = Client(server, limits=BRIEF, verdicts=verdicts)
+    with fail_after(SOON * 3):
+        async with client:
+            for _ in range(2):
+                assert (await client.call_tool("x", {"key": CANARY})).text == "heard"
+            await told.failing(client.call_tool("x", {"key": CANARY}))
+            await told.failing(client.call_tool("x", {"key": CANARY}))
+            await told.failing(client.call_tool("x", {"key": CANARY, "other": object()}))
+            await told.failing(client.call_tool("x", {"key": CANARY + "\ud800"}))
+            await told.failing(client.call_tool("x", {"key": CANARY}, timeout=0.05))
+            await told.failing(client.call_tool("x", {"key": CANARY}))
+    await told.failing(client.call_tool("x", {"key": CANARY}))
+
+    assert [type(error).__name__ for error in told.errors] == [
+        *("ServerError", "ProtocolError", "CallerError", "CallerError"),
+        *("RequestTimeout", "ConnectionClosed", "NotConnected"),
+    ]
+    assert "skipped something that is no message" in caplog.text
+    assert CANARY not in told.everything(client, server, verdicts)
+
+
+# A session over HTTP
+
+
+FAULTS: dict[str, list[Answer]] = {
+    "HttpStatusError": [says(b"out of cheese", 500, content_type="text/plain")],
+    "Unauthorized": [says(b"", 401)],
+    "ConnectionClosed": [drop],
+    "ProtocolError": [says(b"{")],
+    "MessageTooLarge": [says(b" " * 20_000)],
+    "SessionLost": [says(b"", 404)] * 2,  # that of the new session, too
+    "RequestTimeout": [hang],
+}
+GOOD = says(set_cookie=f"key={CANARY}; Path=/")
+
+
+@pytest.mark.parametrize("whose", ["our client", "the caller's client"])
+async def test_no_secret_is_told_over_http(whose: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Of a client that is the caller's own, httpx writes a log of its own, in which whole URLs are."""
+    ours = whose == "our client"
+    told, verdicts = Told(caplog, "" if ours else "mcp_host"), Verdicts()
+    answers = in_turn(GOOD, *chain(*FAULTS.values()))
+    script = mcp(call=answers, initialize=welcome(CANARY), delete=drop, get=drop, initialized=says(b"", 500))
+    async with serving(script) as peer, httpx.AsyncClient() as http:
+        url = peer.url.replace("http://", f"http://me:{CANARY}@") + f"?key={CANARY}#{CANARY}"
+        server = StreamableHttp(url, headers={"X-Key": CANARY}, client=None if ours else http)
+        client = Client(server, limits=Limits(max_message=10_000), verdicts=verdicts)
+        with fail_after(SOON * 3):
+            async with client:
+                await tides(client, arguments={"key": CANARY})
+                for fault in FAULTS:
+                    timeout = 0.05 if fault == "RequestTimeout" else SOON
+                    await told.failing(client.call_tool("tides", {"key": CANARY}, timeout=timeout))
+                await told.failing(client.call_tool("tides", {"key": CANARY, "other": object()}))
+
+    assert [type(error).__name__ for error in told.errors] == [*FAULTS, "CallerError"]
+    heard = next(heard for heard in reversed(peer.heard) if subject(heard) == "call")
+    assert CANARY in heard.path
+    assert all(CANARY in heard.headers[name] for name in ("x-key", "mcp-session-id", "cookie"))
+    assert "authorization" in heard.headers
+    assert {record.levelname for record in caplog.records if record.name.startswith("mcp_host")} >= {"WARNING"}
+    assert CANARY not in told.everything(client, server, verdicts)
+
+
+# What a sentence about a value repeats of it
+
+
+def test_an_argument_that_no_header_can_carry_is_not_repeated() -> None:
+    region = ParameterHeader("Region", ("region",))
+
+    with pytest.raises(ValueError, match="the text for Mcp-Param-Region: there is half of a surrogate pair") as caught:
+        region.value({"region": CANARY + "\ud800"})
+
+    assert CANARY not in "".join(format_exception(caught.value))
+
+
+FORM = {
+    "a": {"type": "string", "maxLength": 3},
+    "b": {"type": "string", "pattern": "^x"},
+    "c": {"type": "string", "enum": ["x"]},
+    "d": {"type": "integer"},
+    "e": {"anyOf": [{"const": 5}, {"type": "null"}]},
+    "f": {"type": "array", "items": {"maxLength": 3}},
+    "g": {"type": "array", "maxItems": 1},
+    "h": False,
+}
+
+
+@pytest.mark.parametrize(("field", "schema"), FORM.items(), ids=FORM.keys())
+async def test_what_a_user_says_in_a_form_is_not_repeated(
+    field: str, schema: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.NOTSET)
+    said = [CANARY, CANARY] if field in "fg" else CANARY
+
+    async def answer(request: FormRequest) -> ElicitResult:
+        return request.accept({field: said})
+
+    form = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {field: schema}}}
+    with pytest.raises(InputRefused) as caught:
+        await Elicitation(form=answer).answer(form, server="shop")
+
+    shown = "".join(format_exception(caught.value)) + caplog.text
+    assert "not what the server asked for: " in shown
+    assert CANARY not in shown
+
+
+def test_a_check_that_may_reveal_the_value_says_more() -> None:
+    assert compile_schema({"maxLength": 3}).mismatch(CANARY) == f"'{CANARY}' is too long"
+
+
+# What is kept
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["[]", '["modern"]', '"modern"', "7", '{"x": "\\u001b[2J"}', '{"x": null}', '{"x": ["modern"]}'],
+)
+def test_verdicts_that_are_none_are_refused_whoever_wrote_the_file(file: str) -> None:
+    with pytest.raises(ValueError, match=r"what is known of servers|the era of a server") as caught:
+        Verdicts(json.loads(file))
+
+    assert str(caught.value).isprintable()
