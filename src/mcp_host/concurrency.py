@@ -95,6 +95,7 @@ class Crew:
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
         self._loop = None if _in_trio() else asyncio.get_running_loop()
+        self._scope = type(CancelScope())  # the backend's own, which anyio would look up each time
         self._scopes: dict[asyncio.Task[None], CancelScope] = {}  # of the tasks that are not of the group
         self._cancelled = False
 
@@ -113,7 +114,7 @@ class Crew:
 
     def start(self, job: Callable[[], Awaitable[None]]) -> CancelScope:
         """Run *job*, which lets no exception out but cancellation; return the scope that it runs in."""
-        scope = CancelScope()
+        scope = self._scope()
         if self._cancelled:
             scope.cancel()
         if self._loop is None:

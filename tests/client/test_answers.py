@@ -271,7 +271,7 @@ async def test_a_form_is_answered_by_the_handler_for_forms() -> None:
 async def test_a_fault_of_our_own_while_answering_is_an_error_to_the_server(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(*arguments: object) -> dict[str, Any]:
+    async def broken(*arguments: object, **also: Any) -> dict[str, Any]:
         raise ZeroDivisionError("ours")
 
     monkeypatch.setattr(SessionInputs, "answer", broken)

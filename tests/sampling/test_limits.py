@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from mcp_host.errors import ProtocolError
 from mcp_host.sampling import SamplingLimits
-from mcp_host.sampling.limits import check_counts, check_sizes, clamp
+from mcp_host.sampling.limits import check_counts, check_sizes, clamp, is_light
 from mcp_host.types import CreateMessageRequestParams
 from tests.sampling.asking import ADD, Wire, assistant, result, text, use, user, wire
 
@@ -151,3 +154,39 @@ def test_a_limit_that_nothing_could_keep_is_a_mistake(name: str, value: float, l
 
 def test_a_limit_can_be_none_at_all() -> None:
     assert SamplingLimits(tools=0, waiting=0, seconds=math.inf).seconds == math.inf
+
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)  # half a character is no JSON text
+NUMBERS = st.integers(-(10**18), 10**18) | st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=6,
+)
+
+
+OBJECTS = st.dictionaries(WORDS, VALUES, max_size=3)
+
+
+@given(metadata=OBJECTS, words=WORDS, properties=OBJECTS)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(metadata={"a": [1e15] * 50}, words="", properties={"b": [1e15] * 50})
+def test_what_is_light_is_within_every_limit_that_would_be_weighed(
+    metadata: dict[str, object], words: str, properties: dict[str, object]
+) -> None:
+    """However short a server can write what we would write longer."""
+    tool = {"name": "t", "inputSchema": {"type": "object", "properties": properties}}
+    params = wire(user(text(words)), metadata=metadata, tools=[tool])
+    raw = json.dumps(params, ensure_ascii=False, separators=(",", ":")).replace("1000000000000000.0", "1e15")
+    read = json.loads(raw)
+    size = len(raw.encode())
+    limits = SamplingLimits(text=5 * size, tool_definition=5 * size, binary=5 * size)
+
+    assert is_light(size, limits)
+    check_counts(read, limits)
+    check_sizes(CreateMessageRequestParams.from_wire(read), limits)
+
+
+def test_a_request_of_unknown_size_is_not_light() -> None:
+    assert not is_light(math.inf, SamplingLimits())
+    assert not is_light(64 * 1024, SamplingLimits())

@@ -54,7 +54,9 @@ class Answer:
         try:
             if self.refusal is not None:
                 raise self.refusal
-            return Success(request.id, await session.inputs.answer(request.method, request.params, call))
+            return Success(
+                request.id, await session.inputs.answer(request.method, request.params, call, size=request.size)
+            )
         except InputRefused as exc:
             return Failure(request.id, exc.code, str(exc), exc.data)
         except Exception:  # a bug of ours or of a handler: ours to log, not the server's to read

@@ -36,7 +36,7 @@ class Deliveries:
 
     def soon(self, message: Notification | Success | Failure, headers: Headers) -> None:
         """Send *message*: now, where that takes no waiting, or `later`."""
-        if not self._at_once(message):
+        if not self.at_once(message):
             self.later(message, headers)
 
     def later(self, message: Notification | Success | Failure, headers: Headers) -> None:
@@ -52,10 +52,9 @@ class Deliveries:
 
         Never raises: the link may have died, and everyone knows.
         """
-        if not self._at_once(message):
-            await self._deliver(message, headers, AGAIN if self._channel.stream_per_request else ())
+        await self._deliver(message, headers, AGAIN if self._channel.stream_per_request else ())
 
-    def _at_once(self, message: Notification | Success | Failure) -> bool:
+    def at_once(self, message: Notification | Success | Failure) -> bool:
         """Send *message* if that takes no waiting; whether it is out of hand."""
         try:
             return self._channel.send_now(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Any
 
 from mcp_host.client.roots import Roots
@@ -61,14 +62,16 @@ class SessionInputs:
     def sampling_mode(self) -> SamplingMode:
         return "none" if self._sampling is None else self._sampling.mode
 
-    async def answer(self, method: str, params: Params, call: OuterCall | None) -> dict[str, Any]:
-        """Answer one request, as the session's revision writes it.
+    async def answer(
+        self, method: str, params: Params, call: OuterCall | None, *, size: float = math.inf
+    ) -> dict[str, Any]:
+        """Answer one request, as the session's revision writes it. *size* is of how many bytes it was read, at most.
 
         Raises:
             InputRefused: There is no handler, or somebody or some rule refused.
         """
         if method == "sampling/createMessage" and self._sampling is not None:
-            return self._write(await self._sampling.answer(params, call))
+            return self._write(await self._sampling.answer(params, call, size=size))
         if method == "elicitation/create" and self._inputs.elicitation is not None:
             return self._write(await self._inputs.elicitation.answer(params, server=self._server))
         if method == "roots/list" and self._inputs.roots is not None:

@@ -66,7 +66,7 @@ class Service:
                 self._reply(Failure(request.id, CALL_ENDED, "the call that this belonged to has ended"), session)
             raise
         self._answers.end(answer)
-        if self._is_wanted(answer, session):
+        if self._is_wanted(answer, session) and not self._deliveries.at_once(reply):
             await self._deliveries.now(reply, session.era.headers(request.method, {}))
 
     def _is_wanted(self, answer: Answer, session: Session) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -30,6 +31,8 @@ class Request:
     id: Id
     method: str
     params: Params
+    size: float = field(default=math.inf, compare=False, repr=False)
+    """Of how many bytes it was read, at most; for ours, that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,8 @@ def decode(raw: Raw) -> Sequence[Incoming]:
         return (unreadable(f"not JSON ({exc}): {_shown(raw)}", raw, raw),)
     if isinstance(body, list):
         # Revision 2025-03-26: implementations "MUST support receiving JSON-RPC batches".
-        return [_read(member) for member in body] or (Malformed("an empty batch"),)
-    return (_read(body),)
+        return [_read(member, len(raw)) for member in body] or (Malformed("an empty batch"),)
+    return (_read(body, len(raw)),)
 
 
 def encode(message: Message) -> bytes:
@@ -187,14 +190,14 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _read(body: Any) -> Incoming:
+def _read(body: Any, size: int) -> Incoming:
     if not isinstance(body, dict):
         return Malformed(f"not an object: {quoted(body)}")
     id, method = body.get("id"), body.get("method")
     if body.get("jsonrpc") != "2.0":
         return _malformed('jsonrpc is not "2.0"', id, method)
     if isinstance(method, str):
-        return _read_call(body, id, method)
+        return _read_call(body, id, method, size)
     if "error" in body:
         return _read_failure(body["error"], id)
     if not _is_id(id):
@@ -204,7 +207,7 @@ def _read(body: Any) -> Incoming:
     return Success(_whole(id), result)
 
 
-def _read_call(body: dict[str, Any], id: Any, method: str) -> Incoming:
+def _read_call(body: dict[str, Any], id: Any, method: str, size: int) -> Incoming:
     params = body.get("params")
     if params is None:
         params = {}
@@ -212,7 +215,9 @@ def _read_call(body: dict[str, Any], id: Any, method: str) -> Incoming:
         return _malformed("params is not an object", id, method)
     if "id" not in body:
         return Notification(method, params)
-    return Request(_whole(id), method, params) if _is_id(id) else _malformed("an unusable request id", id, method)
+    if not _is_id(id):
+        return _malformed("an unusable request id", id, method)
+    return Request(_whole(id), method, params, size)
 
 
 def _read_failure(error: Any, id: Any) -> Incoming:

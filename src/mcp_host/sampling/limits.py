@@ -28,6 +28,7 @@ MiB = 1024 * KiB
 
 MOST_TOKENS = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC 8259, section 6)
 # At 0 any other bound would refuse everything.
+LONGER = 5  # times as long as it came may be what is written anew: 1e15 becomes 1000000000000000.0
 MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting", "seconds"})
 
 
@@ -93,10 +94,15 @@ class SamplingLimits:
                 raise ValueError(f"SamplingLimits.{field.name} must be at least {least}, not {value}")
 
 
-def check_counts(wire: Mapping[str, object], limits: SamplingLimits) -> None:
+def is_light(size: float, limits: SamplingLimits) -> bool:
+    """Whether nothing in a request of *size* bytes can be too heavy, so that its parts need not be weighed."""
+    return size * LONGER <= min(limits.tool_definition, limits.text, limits.binary)
+
+
+def check_counts(wire: Mapping[str, object], limits: SamplingLimits, *, light: bool = False) -> None:
     """Count and measure what the request lists before it is parsed: a million blocks would hold up the event loop.
 
-    Says nothing about what has the wrong shape; parsing does.
+    Of what is *light* nothing is measured. Says nothing about what has the wrong shape; parsing does.
 
     Raises:
         ProtocolError: There is more than *limits* allows.
@@ -105,13 +111,15 @@ def check_counts(wire: Mapping[str, object], limits: SamplingLimits) -> None:
     _hold("messages", len(messages), limits.messages)
     _hold("blocks", sum([_count_blocks(message) for message in messages]), limits.blocks)
     _hold("tools", len(tools), limits.tools)
-    if tools and _json_size(tools) > limits.tool_definition:  # all in one go is fast, and nearly always enough
+    if (
+        tools and not light and _json_size(tools) > limits.tool_definition
+    ):  # all in one go is fast, and nearly always enough
         for index, tool in enumerate(tools):
             _hold("tool_definition", _json_size(tool), limits.tool_definition, where=f"tools[{index}]: ")
 
 
-def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits) -> None:
-    """Weigh what a model would have to read.
+def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, *, light: bool = False) -> None:
+    """Weigh what a model would have to read, unless it is *light*.
 
     Raises:
         ProtocolError: It is more than *limits* allows, or no tokens are asked for.
@@ -121,6 +129,8 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits) -> N
     for index, tool in enumerate(params.tools or ()):
         if len(tool.name) > limits.tool_name:
             _hold("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
+    if light:
+        return
     text = sum(map(_utf8, [params.system_prompt or "", *(params.stop_sequences or ())])) + _json_size(params.metadata)
     binary = 0
     for message in params.messages:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeAlias
@@ -13,9 +14,9 @@ from mcp_host.handlers import call_handler
 from mcp_host.protocol import conversation
 from mcp_host.protocol.codes import TOO_MANY_WAITING, TOOK_TOO_LONG
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from mcp_host.sampling.approval import Approve, require_approval
+from mcp_host.sampling.approval import Approve, always, require_approval
 from mcp_host.sampling.firewall import check_answer
-from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp
+from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp, is_light
 from mcp_host.sampling.places import NoPlace, Places, Share
 from mcp_host.sampling.request import Handler, OuterCall, SamplingMode, SamplingRequest
 from mcp_host.types import (
@@ -132,15 +133,20 @@ class SamplingSession:
         """``with_tools``, or ``basic``: then a request that mentions tools is refused, never stripped."""
         return self._mode
 
-    async def answer(self, params: dict[str, Any], call: OuterCall | None = None) -> CreateMessageResult:
+    async def answer(
+        self, params: dict[str, Any], call: OuterCall | None = None, *, size: float = math.inf
+    ) -> CreateMessageResult:
         """Answer one request, given as the wire's parameters. *call* is the call of ours it belongs to.
+
+        *size*, where it is known, is of how many bytes the parameters were read, at most: then
+        what is light need not be weighed.
 
         Raises:
             InputRefused: Its code, message and data are for the server: -32602 broken
                 rules and limits, -1 denied, -32603 a failure or an illegal answer of
                 the host's, -32010 too many waiting, -32011 out of time.
         """
-        request = self._read(params, call)
+        request = self._read(params, call, size)
         with self._time.held():
             return await self._in_turn(request)
         logger.warning("%s took longer than %s s", self._subject, self._limits.seconds)
@@ -155,9 +161,9 @@ class SamplingSession:
             return {"error": error if exc.data is None else {**error, "data": exc.data}}
         return {"result": answer.to_wire()}
 
-    def _read(self, wire: dict[str, Any], call: OuterCall | None) -> SamplingRequest:
+    def _read(self, wire: dict[str, Any], call: OuterCall | None, size: float) -> SamplingRequest:
         try:
-            params = read_params(wire, self._mode, self._limits)
+            params = read_params(wire, self._mode, self._limits, size)
         except ProtocolError as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         return SamplingRequest(params=params, server=self._server, outer=call, mode=self._mode)
@@ -169,7 +175,8 @@ class SamplingSession:
             limit = self._limits.waiting
             raise InputRefused(TOO_MANY_WAITING, f"this client's limit waiting is {limit} requests") from None
         try:
-            await require_approval(self._approve, request, subject=self._subject)
+            if self._approve is not always:  # which nobody has to ask
+                await require_approval(self._approve, request, subject=self._subject)
             return await self._ask_model(request)
         finally:
             self._share.leave()
@@ -183,21 +190,24 @@ class SamplingSession:
             raise InputRefused(INTERNAL_ERROR, ILLEGAL_ANSWER) from exc
 
 
-def read_params(wire: dict[str, Any], mode: SamplingMode, limits: SamplingLimits) -> CreateMessageRequestParams:
-    """The request that *wire* holds, if a session of that *mode* takes it.
+def read_params(
+    wire: dict[str, Any], mode: SamplingMode, limits: SamplingLimits, size: float = math.inf
+) -> CreateMessageRequestParams:
+    """The request that *wire* holds, if a session of that *mode* takes it; *size* is of how many bytes it was read.
 
     Raises:
         ProtocolError: It is malformed, breaks a rule of the conversation or exceeds a limit.
     """
     if mode == "basic":
         _refuse_tools(wire)
-    check_counts(wire, limits)
+    light = is_light(size, limits)
+    check_counts(wire, limits, light=light)
     params = CreateMessageRequestParams.from_wire(wire)
     conversation.check(params.messages)
     if mode == "basic":
         _refuse_tool_blocks(params.messages)
     conversation.check_tools(params.tools or [], params.tool_choice)
-    check_sizes(params, limits)
+    check_sizes(params, limits, light=light)
     return clamp(params, limits)
 
 
