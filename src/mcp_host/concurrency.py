@@ -6,10 +6,11 @@ import asyncio
 import logging
 import math
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from anyio import CancelScope, Event, create_task_group, move_on_after
@@ -156,22 +157,19 @@ class TimeLimit:
         self._ends: dict[CancelScope, float] = {}  # the first first
         self._armed = False
 
-    @contextmanager
-    def held(self) -> Iterator[CancelScope]:
+    def held(self) -> AbstractContextManager[CancelScope]:
         """What runs inside is cancelled when its time is up, as by `anyio.move_on_after`."""
         if _in_trio() is not None or not 0 < self._seconds < math.inf:
-            with move_on_after(self._seconds) as scope:
-                yield scope
-            return
+            return move_on_after(self._seconds)
+        return _Inside(self)
+
+    def enter(self, scope: CancelScope) -> dict[CancelScope, float]:
+        """Let *scope* end in time; it is to be taken out of what is returned."""
         ends, loop = self._of_the_running_loop()
-        with CancelScope() as scope:
-            ends[scope] = loop.time() + self._seconds
-            if not self._armed:
-                self._arm(loop)
-            try:
-                yield scope
-            finally:
-                del ends[scope]
+        ends[scope] = loop.time() + self._seconds
+        if not self._armed:
+            self._arm(loop)
+        return ends
 
     def _of_the_running_loop(self) -> tuple[dict[CancelScope, float], asyncio.AbstractEventLoop]:
         loop = asyncio.get_running_loop()
@@ -191,6 +189,27 @@ class TimeLimit:
             if end <= now:
                 scope.cancel()
         self._arm(loop)
+
+
+class _Inside:
+    """One who has entered a time limit, on asyncio."""
+
+    __slots__ = ("_ends", "_limit", "_scope")
+
+    def __init__(self, limit: TimeLimit) -> None:
+        self._limit = limit
+        self._scope = CancelScope()
+
+    def __enter__(self) -> CancelScope:
+        self._scope.__enter__()
+        self._ends = self._limit.enter(self._scope)
+        return self._scope
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        del self._ends[self._scope]
+        return self._scope.__exit__(exc_type, exc, tb)
 
 
 def detector() -> Callable[[], bool]:

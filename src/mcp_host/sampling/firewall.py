@@ -34,7 +34,7 @@ def _problem(answer: CreateMessageResult, request: SamplingRequest, limits: Samp
         return "its role is not assistant"
     if not answer.content:
         return "it has no content; a model with nothing to say is one empty TextContent"
-    if any(isinstance(block, ToolResultContent) for block in answer.content):
+    if ToolResultContent in map(type, answer.content):
         return "it holds a tool_result; only the server has those"
     if not uses:
         return _without_tools(answer, request)
