@@ -1,0 +1,70 @@
+"""Text of strangers in the heads of our HTTP requests, where lines mean something."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+from anyio import fail_after
+
+from mcp_host import Client, StreamableHttp
+from mcp_host.errors import ConnectionClosed, HttpStatusError
+from tests.faults.http_server import SOON, connected, mcp, says, tides
+from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
+from tests.transports.http_peers import serving
+from tests.transports.legacy_peers import in_turn
+
+DISCOVERED = b'{"jsonrpc":"2.0","id":@id,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"prompts":{},"resources":{}}}}'
+PROMPT = b'{"jsonrpc":"2.0","id":@id,"result":{"messages":[]}}'
+RESOURCE = b'{"jsonrpc":"2.0","id":@id,"result":{"contents":[]}}'
+
+BREAKS = [
+    "a\r\nX-Admin: yes",
+    "a\nX-Admin: yes",
+    "a\rX-Admin: yes",
+    "a\r\n\r\nGET /admin HTTP/1.1\r\n\r\n",
+    "a\0b",
+    "\x85\u2028",
+]
+
+Verb = Callable[[Client, str], Awaitable[object]]
+VERBS: dict[str, Verb] = {
+    "call": lambda client, name: client.call_tool(name),
+    "get": lambda client, name: client.get_prompt(name),
+    "read": lambda client, name: client.read_resource(f"x:{name}"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS.keys())
+async def test_a_name_begins_no_header_and_no_request(verb: Verb) -> None:
+    script = mcp(discover=says(DISCOVERED), call=says(), get=says(PROMPT), read=says(RESOURCE))
+    async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
+        with fail_after(SOON):
+            await verb(client, "plain")
+            plain = peer.heard[-1]
+            for name in BREAKS:
+                await verb(client, name)
+
+    assert len(peer.heard) == 2 + len(BREAKS)
+    assert all(heard.headers.keys() == plain.headers.keys() for heard in peer.heard[2:])
+    assert all(heard.headers["mcp-name"].isprintable() for heard in peer.heard[2:])
+
+
+LOCATIONS = ["/x y", "/x HTTP/1.1", "/%0d%0aX-Admin:%20yes", "/\xa0\x85\xff", "?a b#c", "/../..//x", "\\x", "/\tx"]
+
+
+@pytest.mark.parametrize("location", LOCATIONS)
+async def test_a_redirect_begins_no_header_and_no_request(location: str) -> None:
+    """Where it leads is written into the next request's first line; of what cannot be, the call is told."""
+    async with connected(mcp(call=in_turn(says(), says(b"", 307, location=location), says()))) as (client, peer):
+        await tides(client)
+        plain = peer.heard[-1]
+        with fail_after(SOON), suppress(HttpStatusError, ConnectionClosed):
+            await client.call_tool("tides")
+        last = peer.heard[-1]
+        await tides(client)
+
+    assert last.headers == plain.headers  # had its path a blank in it, it would not have been understood at all
+    assert last.path.isascii()
+    assert last.path.isprintable()
