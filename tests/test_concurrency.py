@@ -10,7 +10,7 @@ from mcp_host.concurrency import Crew, TimeLimit
 
 
 async def test_everyone_inside_a_time_limit_is_cancelled_when_their_own_time_is_up() -> None:
-    limit = TimeLimit(0.05)
+    limit = TimeLimit(0.3)
     outcomes: list[str] = []
 
     async def take_too_long(name: str) -> None:
@@ -34,7 +34,7 @@ async def test_everyone_inside_a_time_limit_is_cancelled_when_their_own_time_is_
 
 
 def test_a_time_limit_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
-    limit = TimeLimit(0.05)
+    limit = TimeLimit(0.3)
     caught = []
 
     async def once() -> None:
