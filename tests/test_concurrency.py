@@ -30,7 +30,8 @@ async def test_everyone_inside_a_time_limit_is_cancelled_when_their_own_time_is_
             await anyio.wait_all_tasks_blocked()
             tasks.start_soon(take_too_long, "two")
 
-    assert outcomes == ["in time False", "one True", "two True"]
+    assert outcomes[0] == "in time False"
+    assert set(outcomes[1:]) == {"one True", "two True"}  # trio wakes at random who is due at once
 
 
 def test_a_time_limit_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
