@@ -13,13 +13,14 @@ from benchmarks import growth, page
 from benchmarks.installation import install, say
 from benchmarks.job import Job
 from benchmarks.peers import MCP, OURS, PEERS, Peer
-from benchmarks.report import Row, cpu_table, goals_table, wall_table
+from benchmarks.report import Row, cpu_table, eras_table, goals_table, wall_table
 from benchmarks.runs import Results, measure
-from benchmarks.scenarios import SCENARIOS, Scenario
+from benchmarks.scenarios import BY_REVISION, SCENARIOS, Scenario
 from benchmarks.workers import Worker, http_server
 from tests.installation import Unusable
 
 ROUNDS = 5
+ERA_ROUNDS = 3
 QUICK_ROUNDS = 2
 QUICK_SHARE = 0.3  # of the operations
 
@@ -31,11 +32,12 @@ def main(arguments: Sequence[str]) -> int:
     except Unusable as exc:
         print(f"bench: {exc}", file=sys.stderr)
         return 1
+    stamp = page.machine()
     with http_server() as url:
         rehearse(PEERS.values())
-        tables = growing(url) if chosen.growth else compared(chosen, url)
+        tables = beside(url) if chosen.beside else compared(chosen, url)
         if whole(chosen):
-            tables |= growing(url) | {"machine": page.machine()}
+            tables |= beside(url) | {"machine": stamp}
             page.PAGE.write_text(page.rewrite(page.PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
             say(f"{page.PAGE} has the tables")
     print("\n\n".join(tables.values()))
@@ -44,8 +46,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and operations, no growth; prints only")
-    parser.add_argument("--growth", action="store_true", help="the growth alone; prints only")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer rounds and operations, neither growth nor revisions; prints only"
+    )
+    parser.add_argument("--beside", action="store_true", help="growth and revisions alone; prints only")
     parser.add_argument("--only", type=some_of(SCENARIOS), default=list(SCENARIOS), metavar="NAME,...")
     parser.add_argument("--clients", type=some_of(PEERS), default=list(PEERS), metavar="NAME,...")
     parser.add_argument("--rounds", type=int)
@@ -67,7 +71,7 @@ def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
 def whole(chosen: argparse.Namespace) -> bool:
     """Whether everything is measured as the page promises."""
     everything = chosen.only == list(SCENARIOS) and chosen.clients == list(PEERS)
-    return everything and chosen.rounds >= ROUNDS and not chosen.quick and not chosen.growth
+    return everything and chosen.rounds >= ROUNDS and not chosen.quick and not chosen.beside
 
 
 def rehearse(peers: Iterable[Peer]) -> None:
@@ -83,19 +87,34 @@ def compared(chosen: argparse.Namespace, url: str) -> dict[str, str]:
     return {"goals": goals_table(rows), "cpu": cpu_table(rows, peers), "wall": wall_table(rows, peers)}
 
 
-def compare(scenarios: Sequence[Scenario], peers: Sequence[Peer], url: str, rounds: int, share: float) -> list[Row]:
-    jobs = {scenario.name: scenario.job(url, share) for scenario in scenarios}
+def compare(
+    scenarios: Sequence[Scenario],
+    peers: Sequence[Peer],
+    url: str,
+    rounds: int,
+    share: float = 1.0,
+    *,
+    stateless: bool = False,
+) -> list[Row]:
+    jobs = {scenario.name: scenario.job(url, share, stateless=stateless) for scenario in scenarios}
     results = Results()
     measure(jobs, peers, rounds, results)
     return [Row.of(scenario, jobs[scenario.name], peers, results) for scenario in scenarios]
 
 
-def growing(url: str) -> dict[str, str]:
-    """Ours, with the official Python SDK for comparison."""
+def both_eras(url: str) -> str:
+    """Ours with servers of either revision, beside the official Python SDK with one of the newer."""
+    older = compare(BY_REVISION, [OURS], url, ERA_ROUNDS)
+    newer = compare(BY_REVISION, [OURS, MCP], url, ERA_ROUNDS, stateless=True)
+    return eras_table(older, newer, [OURS, MCP])
+
+
+def beside(url: str) -> dict[str, str]:
+    """How cost grows, and what it is in both revisions."""
     results = Results()
     measure(growth.jobs(url), [OURS], growth.ROUNDS, results)
-    measure(growth.jobs(url, most_sessions=growth.FEW), [MCP], 1, results)
-    return {"growth": growth.growth_table(url, [OURS, MCP], results)}
+    measure(growth.jobs(url, modest=True), [MCP], 1, results)
+    return {"growth": growth.growth_table(url, [OURS, MCP], results), "eras": both_eras(url)}
 
 
 if __name__ == "__main__":

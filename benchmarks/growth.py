@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.job import Job
 from benchmarks.peers import Peer
-from benchmarks.report import Told, costs, figure, table, typical
+from benchmarks.report import Told, costs, escaped, figure, table, typical
 from benchmarks.runs import Results
 from benchmarks.scenarios import MiB, Scenario, Unit, Way
 
 ROUNDS = 3  # of ours; the official Python SDK is here for comparison and goes once
 FEW = 100  # sessions at once, past which only we are measured: a thousand of the other's take a minute
+SMALL = 16 * MiB  # a message over stdio, past which only we are: there its cost grows with the square
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,30 +85,46 @@ SWEEPS = (
 )
 
 
-def jobs(url: str, *, most_sessions: int | None = None) -> dict[str, Job]:
-    """Every step's job by name, but for those with more than *most_sessions*."""
+def jobs(url: str, *, modest: bool = False) -> dict[str, Job]:
+    """Every step's job by name; where they are to be *modest*, without those that take the other client a minute."""
     scenarios = (scenario for sweep in SWEEPS for _, scenario in sweep.steps)
-    return {
-        scenario.name: scenario.job(url)
-        for scenario in scenarios
-        if most_sessions is None or scenario.kind != "sessions" or scenario.operations <= most_sessions
-    }
+    return {scenario.name: scenario.job(url) for scenario in scenarios if not (modest and takes_long(scenario))}
+
+
+def takes_long(scenario: Scenario) -> bool:
+    if scenario.kind == "sessions":
+        return scenario.operations > FEW
+    return scenario.way == "stdio" and scenario.size > SMALL
 
 
 def growth_table(url: str, peers: Sequence[Peer], results: Results) -> str:
-    """A line for each sweep and client: the cost of a unit at every step, and the last over the first."""
-    heading = ["what grows", "unit", "client", "smallest", "", "", "largest", "largest / smallest"]
+    """A line for each sweep and client: the cost of a unit at every step, and how it grew; beneath, why any failed."""
+    heading = ["what grows", "unit", "client", "smallest", "", "", "largest", "/ smallest", "/ cheapest"]
     lines = [line(sweep, peer, url, results) for sweep in SWEEPS for peer in peers]
-    return table(heading, lines, numbers_from=3)
+    failed = (reason for sweep in SWEEPS for peer in peers for reason in failures(sweep, peer, url, results))
+    return "\n\n".join([table(heading, lines, numbers_from=3), "\n".join(failed)]).strip()
 
 
 def line(sweep: Sweep, peer: Peer, url: str, results: Results) -> list[str]:
     told = [outcome(scenario, peer, url, results) for _, scenario in sweep.steps]
     cells = [f"{label}: {shown(each)}" for (label, _), each in zip(sweep.steps, told, strict=True)]
-    first, last = typical(told[0]), typical(told[-1])
-    ratio = "" if first is None or last is None else figure(last / first)
     cells[1:1] = [""] * (4 - len(cells))
-    return [sweep.title, sweep.unit, peer.title, *cells, ratio]
+    return [sweep.title, sweep.unit, peer.title, *cells, *growth([typical(each) for each in told])]
+
+
+def growth(steps: Sequence[float | None]) -> list[str]:
+    """The last step's cost over the first's, and over that of the cheapest."""
+    first, last = steps[0], steps[-1]
+    if first is None or last is None:
+        return ["", ""]
+    return [figure(last / first), figure(last / min(step for step in steps if step is not None))]
+
+
+def failures(sweep: Sweep, peer: Peer, url: str, results: Results) -> Iterator[str]:
+    for label, scenario in sweep.steps:
+        told = outcome(scenario, peer, url, results)
+        if isinstance(told, str):
+            yield f"- {peer.title} fails at {sweep.title} of {label}: {escaped(told)}"
 
 
 def outcome(scenario: Scenario, peer: Peer, url: str, results: Results) -> Told:

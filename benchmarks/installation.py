@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 from tests.installation import ROOT, Cache, Unusable, node_version, too_old
@@ -11,6 +12,7 @@ from tests.installation import ROOT, Cache, Unusable, node_version, too_old
 HERE = Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "requirements"
 LOCK = ROOT / "requirements-dev.lock"
+PACKAGE = ROOT / "src" / "mcp_host"
 NODE_MAJOR = 20
 
 
@@ -66,9 +68,18 @@ def install() -> None:
     FASTMCP.fill([FASTMCP.pins], facts, lambda: FASTMCP.install_python("fastmcp", "-r", str(FASTMCP.pins)))
     node = [REQUIREMENTS / name for name in ("package.json", "package-lock.json")]
     TYPESCRIPT.fill(node, facts, lambda: TYPESCRIPT.install_packages("the official TypeScript client", REQUIREMENTS))
+    _copy_ours()
     shutil.copy(HERE / "clients" / ADAPTER.name, ADAPTER)
 
 
 def _install_ours() -> None:
-    """This package with what it needs at run time, in the versions that it is developed with."""
-    OURS.install_python("this package", "--constraint", str(LOCK), "--editable", str(ROOT))
+    """What this package needs at run time, in the versions that it is developed with."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    OURS.install_python("what this package needs", "--constraint", str(LOCK), *project["dependencies"])
+
+
+def _copy_ours() -> None:
+    """The package as it is now, so that all of a run is about one state of it, whoever goes on working."""
+    packages = next((OURS.folder / "python" / "lib").glob("python*")) / "site-packages"
+    shutil.rmtree(packages / PACKAGE.name, ignore_errors=True)
+    shutil.copytree(PACKAGE, packages / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from tests.installation import ROOT, node_version
 
+IDLE = 0.5  # processes, in the load average of the last minute
 PAGE = ROOT / "docs" / "performance.md"
 
 
@@ -30,10 +32,11 @@ def rewrite(page: str, tables: Mapping[str, str]) -> str:
 
 
 def machine() -> str:
-    """What the figures were measured on, in a sentence."""
+    """What is measured and on what, in a few sentences; to be asked before the measuring begins."""
     system = f"{platform.system()} on {_processor()}, {os.cpu_count()} cores"
     day = datetime.now(UTC).strftime("%d %B %Y").lstrip("0")
-    return f"Measured on {day}: {system}, Python {platform.python_version()}, node {node_version().lstrip('v')}{_commit()}."
+    versions = f"Python {platform.python_version()}, node {node_version().lstrip('v')}"
+    return f"Measured on {day}: {system}, {versions}, {_state()}. {_busy(os.getloadavg()[0])}"
 
 
 def _processor() -> str:
@@ -41,8 +44,21 @@ def _processor() -> str:
     return named[1] if named else platform.machine()
 
 
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return f", commit {done.stdout.strip()}" if done.returncode == 0 else ""
+def _state() -> str:
+    """Which state of the package is measured."""
+    commit = _git("rev-parse", "--short", "HEAD").strip()
+    if not commit:
+        return "of a package without history"
+    return f"commit {commit} with changes" if _git("status", "--porcelain", "src") else f"commit {commit}"
+
+
+def _git(*arguments: str) -> str:
+    if shutil.which("git") is None:
+        return ""
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+
+def _busy(load: float) -> str:
+    if load < IDLE:
+        return "The machine did nothing else."
+    return f"The machine did other things, too (load {load:.1f} at the beginning): the ratios are noisier for it."

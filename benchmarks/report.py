@@ -92,6 +92,26 @@ def wall_table(rows: Iterable[Row], peers: Sequence[Peer]) -> str:
     return table(heading, lines, numbers_from=2)
 
 
+def eras_table(rows: Iterable[Row], newer: Iterable[Row], peers: Sequence[Peer]) -> str:
+    """What we cost with a server of either revision, and what others cost with one of the newer."""
+    heading = [
+        "what the client does",
+        "unit",
+        f"{OURS.title}, 2025-11-25",
+        *(f"{peer.title}, 2026-07-28" for peer in peers),
+    ]
+    lines = (
+        [
+            row.scenario.title,
+            row.scenario.unit,
+            _cell(row.cpu[OURS.name]),
+            *(_cell(new.cpu[peer.name]) for peer in peers),
+        ]
+        for row, new in zip(rows, newer, strict=True)
+    )
+    return table(heading, lines, numbers_from=2)
+
+
 def _cell(told: Told) -> str:
     cost = typical(told)
     return f"fails: {escaped(str(told))}" if cost is None else figure(cost)

@@ -12,7 +12,8 @@ Way = Literal["stdio", "json", "stream"]
 Unit = Literal["ms / 1k", "ms", "ms / MB", "ms / 1k tools", "KiB", "MiB"]
 
 MiB = 1 << 20
-QUESTIONS = 100  # of one call, one after another
+QUESTIONS = 96  # of one call, one after another
+ROUNDS = 8  # the same in 2026-07-28, where each is a round, and the official Python SDK allows ten of them
 REPORTS = 500  # of one call; more than a thousand may not wait for a slow callback of ours
 
 
@@ -35,17 +36,23 @@ class Scenario:
     tools: int = 0
     size: int = 0
 
-    def job(self, url: str, share: float = 1.0) -> Job:
-        """The job, with the servers over HTTP at *url*, and only a *share* of the operations."""
-        stdio = [sys.executable, "-S", "-m", "benchmarks.servers.stdio", str(self.tools)]
+    def job(self, url: str, share: float = 1.0, *, stateless: bool = False) -> Job:
+        """The job, with the servers over HTTP at *url*, and only a *share* of the operations.
+
+        The servers speak revision 2025-11-25, or where they are *stateless* 2026-07-28.
+        """
+        era = ["stateless"] if stateless else []
+        size = ROUNDS if stateless and self.kind == "sample" else self.size
+        operations = self.operations * (self.size or 1) // (size or 1)
+        stdio = [sys.executable, "-S", "-m", "benchmarks.servers.stdio", str(self.tools), *era]
         return Job(
             kind=self.kind,
-            server=stdio if self.way == "stdio" else f"{url}/{self.way}/{self.tools}",
-            operations=max(1, int(self.operations * share)),
+            server=stdio if self.way == "stdio" else "/".join([url, *era, self.way, str(self.tools)]),
+            operations=max(1, int(operations * share)),
             warm_up=self.warm_up,
             in_flight=self.in_flight,
             tools=self.tools,
-            size=self.size,
+            size=size,
         )
 
     def cost(self, job: Job, spent: Spent) -> float:
@@ -251,5 +258,8 @@ ROWS = [
         warm_up=0,
     ),
 ]
+
+BY_REVISION = [row for row in ROWS if row.kind in ("echo", "sample", "progress", "tools", "connect")]
+"""What is measured in the newer revision, too: where the server's part of it differs."""
 
 SCENARIOS = {row.name: row for row in ROWS}

@@ -2,6 +2,7 @@
 
 Its path says how it answers: ``/json/TOOLS`` with JSON, ``/stream/TOOLS`` with an event
 stream. A call that asks the model is answered by an event stream in any case.
+Under ``/stateless/json/TOOLS`` and ``/stateless/stream/TOOLS`` it speaks revision 2026-07-28.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from itertools import count
 from typing import Any
 
 from benchmarks.servers.replies import Questions, answer
+from benchmarks.servers.stateless import answer_alone
 
 JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n%b"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n%bTransfer-Encoding: chunked\r\n\r\n"
@@ -51,9 +53,11 @@ class Connection(asyncio.Protocol):
         if method != b"POST":
             self.write(LEFT if method == b"DELETE" else NO_STREAM)
             return
-        _, way, tools = path.split("/")
+        *_, era, way, tools = path.split("/")
         message = json.loads(body)
-        if "method" not in message:
+        if era == "stateless":
+            self._send(b"", answer_alone(message, int(tools)), streamed=way == "stream")
+        elif "method" not in message:
             self.write(ACCEPTED)
             call, answered, last = questions.hear(message)
             connection = asking.pop(id(call)) if last else asking[id(call)]
@@ -69,7 +73,9 @@ class Connection(asyncio.Protocol):
             self.write(STREAM % b"" + event(questions.ask(message)))
             return
         session = SESSION % next(sessions) if message["method"] == "initialize" else b""
-        body = answer(message, tools)
+        self._send(session, answer(message, tools), streamed=streamed)
+
+    def _send(self, session: bytes, body: bytes, *, streamed: bool) -> None:
         self.write(STREAM % session + event(body) + LAST if streamed else JSON % (session, len(body), body))
 
 

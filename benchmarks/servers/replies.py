@@ -75,11 +75,17 @@ def offer(name: str) -> dict[str, Any]:
 
 def question(id: str, tools: int) -> bytes:
     """A sampling request under *id*, with so many tools."""
+    return encode({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": asking(tools)})
+
+
+@cache
+def asking(tools: int) -> dict[str, Any]:
+    """The parameters of a sampling request."""
     params: dict[str, Any] = {"messages": [PROMPT], "maxTokens": 100}
     if tools:
         lent = [offer(f"search_{number}") for number in range(tools)]
         params |= {"tools": lent, "toolChoice": {"mode": "auto"}}
-    return encode({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": params})
+    return params
 
 
 def thought(message: dict[str, Any]) -> bytes:

@@ -1,4 +1,7 @@
-"""The server over stdio: ``python -S -m benchmarks.servers.stdio TOOLS``. Reads what there is, answers it in one write."""
+"""The server over stdio: ``python -S -m benchmarks.servers.stdio TOOLS``. Reads what there is, answers it in one write.
+
+With ``stateless`` after the tools it speaks revision 2026-07-28.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import time
 from typing import Any
 
 from benchmarks.servers.replies import Questions, answer, encode
+from benchmarks.servers.stateless import answer_alone
 
 CHUNK = 1 << 20
 PAUSE = (
@@ -16,16 +20,20 @@ PAUSE = (
 )
 
 
-def main(tools: int) -> None:
+def main(tools: int, *, stateless: bool) -> None:
     rest: list[bytes] = []
     questions = Questions()
+
+    def answered(message: dict[str, Any]) -> bytes:
+        return reply_alone(message, tools) if stateless else reply(message, tools, questions)
+
     while chunk := os.read(0, CHUNK):
         first, *others = chunk.split(b"\n")
         rest.append(first)
         if others:
             lines = [b"".join(rest), *others[:-1]]
             rest = [others[-1]]
-            write(b"".join(reply(json.loads(line), tools, questions) for line in lines))
+            write(b"".join(answered(json.loads(line)) for line in lines))
 
 
 def write(output: bytes) -> None:
@@ -47,6 +55,12 @@ def reply(message: dict[str, Any], tools: int, questions: Questions) -> bytes:
     return answer(message, tools) + b"\n"
 
 
+def reply_alone(message: dict[str, Any], tools: int) -> bytes:
+    if message["method"] == "tools/call" and message["params"]["name"] == "count":
+        report(message["params"])
+    return answer_alone(message, tools) + b"\n" if "id" in message else b""
+
+
 def report(call: dict[str, Any]) -> None:
     """All the progress of a call at once."""
     token, total = call["_meta"]["progressToken"], call["arguments"]["to"]
@@ -57,4 +71,4 @@ def report(call: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), stateless=sys.argv[2:] == ["stateless"])
