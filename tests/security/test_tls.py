@@ -1,0 +1,72 @@
+"""https stays https, and is checked: nothing is said to whoever cannot prove to be the server."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+from anyio import fail_after
+
+from mcp_host import Client, StreamableHttp
+from mcp_host.errors import ConnectFailed, HttpStatusError
+from mcp_host.transports import _client
+from tests.faults.http_server import SOON, mcp, says, tides
+from tests.transports.http_contract import by_httpx, certified, trusting  # noqa: F401  # one is an autouse fixture
+from tests.transports.http_peers import Heard, Wire, serving
+from tests.transports.legacy_peers import in_turn
+
+SECRETS = {"Authorization": "Bearer secret"}
+MACHINES = _client.trusting
+
+
+@pytest.fixture(autouse=True)
+def own_authority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whom a machine would trust that trusts the tests' own authority."""
+    monkeypatch.setattr(_client, "trusting", trusting)
+
+
+async def test_a_redirect_to_plain_http_is_refused() -> None:
+    """Even to the very same host and port, where nobody could read along."""
+
+    async def down(wire: Wire, heard: Heard) -> None:
+        await says(b"", 307, location=f"http://{heard.headers['host']}/mcp")(wire, heard)
+
+    async with serving(mcp()) as plain:
+        elsewhere = says(b"", 308, location=plain.url)
+        script = mcp(call=in_turn(down, elsewhere, says()))
+        async with serving(script, tls=certified("127.0.0.1")) as peer:
+            with fail_after(SOON):
+                async with Client(StreamableHttp(peer.url, headers=SECRETS), era="legacy") as client:
+                    for _ in range(2):
+                        with pytest.raises(HttpStatusError, match="refused to follow a redirect to http://"):
+                            await client.call_tool("tides")
+                    await tides(client)
+
+    assert plain.connections == 0
+
+
+@pytest.mark.parametrize("names", [("127.0.0.2",), ("localhost", "*.0.0.1")], ids=["another address", "a name"])
+async def test_nothing_is_said_to_a_server_whose_certificate_is_for_somebody_else(names: tuple[str, ...]) -> None:
+    async with serving(mcp(), tls=certified(*names)) as peer:
+        with fail_after(SOON), pytest.raises(ConnectFailed):
+            await Client(StreamableHttp(peer.url, headers=SECRETS)).connect()
+
+    assert peer.heard == []
+
+
+async def test_nothing_is_said_to_a_server_whose_authority_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_client, "trusting", MACHINES)
+
+    async with serving(mcp(), tls=certified("127.0.0.1")) as peer:
+        with fail_after(SOON), pytest.raises(ConnectFailed):
+            await Client(StreamableHttp(peer.url, headers=SECRETS)).connect()
+
+    assert peer.heard == []
+
+
+def test_certificates_names_and_versions_are_checked() -> None:
+    context = MACHINES()
+
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
