@@ -152,6 +152,8 @@ def recover_id(head: Raw, tail: Raw) -> Id | None:
 
 _NO_MARKS = bytes(set(range(256)) - set(b"[{:,"))
 _NO_MARKS_OR_QUOTES = _NO_MARKS.replace(b'"', b"")
+FEW_STRINGS = 1000  # past it, looking at them one by one takes longer than looking at every byte
+_BACKSLASH = ord("\\")
 
 
 def crowded(raw: Raw, most: int) -> bool:
@@ -160,12 +162,30 @@ def crowded(raw: Raw, most: int) -> bool:
     Of these everything else stands still while they are parsed: 16 MiB of "[[],[],[]…" take
     seconds, and a gigabyte. Texts of any size cost next to nothing, whatever stands in them.
     """
+    if (pieces := _outside_of_few_strings(raw)) is not None:
+        return sum(len(piece.translate(None, _NO_MARKS)) for piece in pieces) > most
     if len(raw.translate(None, _NO_MARKS)) <= most:
         return False
     plain = raw.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_MARKS_OR_QUOTES)
     if plain.count(b'"') > 2 * most + 2:  # more strings than there may be members and items
         return True
     return sum(map(len, plain.split(b'"')[::2])) > most  # every other piece is outside of strings
+
+
+def _outside_of_few_strings(raw: Raw) -> list[Raw] | None:
+    """What stands between the strings; None if these are many. A picture or a long text is one string."""
+    pieces: list[Raw] = []
+    at = 0
+    for _ in range(FEW_STRINGS):
+        start = raw.find(b'"', at)
+        if start < 0:
+            return [*pieces, raw[at:]]
+        pieces.append(raw[at:start])
+        end = raw.find(b'"', start + 1)
+        if end > 0 and raw[end - 1] == _BACKSLASH:
+            return None  # it has quotes of its own, perhaps
+        at = end + 1 if end > 0 else len(raw)
+    return None
 
 
 _SURROGATE = rb"\\u[dD][89a-fA-F]"

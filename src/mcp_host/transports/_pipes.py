@@ -24,7 +24,8 @@ from mcp_host.transports._child import Take
 
 assert sys.platform != "win32"  # which tells a type checker that what follows is not for Windows
 
-CHUNK = 64 * 1024  # bytes read at once; for a buffer of twice that malloc asks the system each time, 30 µs a message
+CHUNK = 64 * 1024  # bytes read at once; for a buffer of four times that malloc asks the system each time: 30 µs
+BULK = 1024 * 1024  # bytes read at once where the last read left more behind
 GLANCE = 0.05  # seconds between looks at what a starting server has read; only while a connection is opened
 CAPACITY = 1024 * 1024  # of a pipe where the system lets us choose (Linux: 64 KiB unless asked)
 
@@ -77,6 +78,7 @@ class ReadEnd:
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
+        self._size = CHUNK
 
     async def pump(self, take: Take) -> None:
         """Hand every piece to *take* as it comes, until the end of the stream or its closing."""
@@ -99,9 +101,10 @@ class ReadEnd:
         if self._fd < 0:
             return None
         try:
-            chunk = os.read(self._fd, CHUNK)
+            chunk = os.read(self._fd, self._size)
         except BlockingIOError:
             return iter(())
+        self._size = CHUNK if len(chunk) < CHUNK else BULK
         return take(chunk) or iter(()) if chunk else None
 
 
