@@ -21,8 +21,9 @@ FILE = re.compile(r"[\w.-]*/[\w./-]+|[\w-]+\.(?:py|md|toml|lock|json|mjs|txt)")
 MEMBER = re.compile(r"([A-Z]\w+)\.(\w+)(?:\(.*\))?")
 MAKE = re.compile(r"\bmake ([a-z]+)")
 TEST = re.compile(r"(\S+\.py)::(\S+)")
-ROW = re.compile(r"^\| (?!question)([^|]+) \|", re.MULTILINE)
+ROW = re.compile(r"^\| (?!question |threat )([^|]+) \|", re.MULTILINE)
 SHOWN = re.compile(r"^- (.+)\n  - until 2025-11-25: `tests/.+(?:\n    .+)*\n  - 2026-07-28: `tests/", re.MULTILINE)
+TESTED = re.compile(r"^- (.+?): `tests/\S+::", re.MULTILINE)
 SHELL = frozenset({"sh", "console"})
 RUN = frozenset({"python", "console"})
 
@@ -30,7 +31,7 @@ RUN = frozenset({"python", "console"})
 def main() -> int:
     """Check every page; print what is wrong, with its place."""
     pages = [read(path) for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])]
-    problems = [*stale(), *untrue_layers(), *untrue_environment(), *half_shown_rows()]
+    problems = [*stale(), *untrue_layers(), *untrue_environment(), *half_shown_rows(), *unshown_threats()]
     for page in pages:
         problems += [*dead_links(page), *unknown_targets(page)]
         if page.path.name not in reference.PAGES:
@@ -85,6 +86,18 @@ def half_shown_rows() -> Iterator[str]:
 def half_shown(section: str) -> list[str]:
     """The questions that have a row in the table and not both tests in the list beneath it, or these and no row."""
     return sorted({*ROW.findall(section)} ^ {*SHOWN.findall(section)})
+
+
+def unshown_threats() -> Iterator[str]:
+    """Threats that the page on security names without a test, or the other way round."""
+    for threat in unshown((reference.HERE / "security.md").read_text(encoding="utf-8")):
+        yield f"docs/security.md: {threat!r} has no row, or no test"
+
+
+def unshown(page: str) -> list[str]:
+    """The threats that have a row in the tables and no test in the list beneath them, or a test and no row."""
+    tables = page.partition("\n## Threats\n")[2].partition("\n## ")[0]
+    return sorted({*ROW.findall(tables)} ^ {*TESTED.findall(page.partition("\n## Shown by\n")[2])})
 
 
 def inherited_names() -> Iterator[str]:

@@ -103,6 +103,23 @@ def test_a_difference_between_the_eras_without_a_test_in_each_is_found(listed: s
 
 
 @pytest.mark.parametrize(
+    ("listed", "found"),
+    [
+        ("- thieves: `tests/a.py::test_a`\n", []),
+        ("- thieves: `tests/a.py::test_a`,\n  `tests/b.py::test_b`\n", []),
+        ("- thieves: a guard\n", ["thieves"]),
+        ("- thieves: `tests/a.py::test_a`\n- rain: `tests/a.py::test_a`\n", ["rain"]),
+        ("", ["thieves"]),
+    ],
+    ids=["one", "several", "no test", "no row", "nothing"],
+)
+def test_a_threat_without_a_test_is_found(listed: str, found: list[str]) -> None:
+    table = "| threat | what is done | what is left |\n|---|---|---|\n| thieves | a lock | the key |\n"
+
+    assert check.unshown(f"# Here\n\n## Threats\n\n{table}\n## Shown by\n\n{listed}") == found
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("```python\n1 / 0\n```", "page.md:1: ZeroDivisionError"),
