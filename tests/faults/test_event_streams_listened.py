@@ -173,7 +173,7 @@ async def test_a_stream_that_says_nothing_yet_is_not_waited_for(
     beginning: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A proxy may keep the head of a stream back until there is an event. It is heard then."""
-    monkeypatch.setattr("mcp_host.transports.http.STREAM_WAIT", 0.05)
+    monkeypatch.setattr("mcp_host.transports._channel.STREAM_WAIT", 0.05)
     logs = Log[object]()
     called = anyio.Event()
 

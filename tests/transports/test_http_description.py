@@ -174,7 +174,7 @@ async def test_the_callers_client_is_used_as_it_is_and_never_closed() -> None:
 
 async def test_an_own_client_is_closed_with_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
     client = own_client(httpx.URL("http://mcp.test/"), Limits())
-    monkeypatch.setattr("mcp_host.transports.http.own_client", lambda url, limits: client)
+    monkeypatch.setattr("mcp_host.transports._channel.own_client", lambda url, limits: client)
 
     async with opened("http://mcp.test/"):
         assert not client.is_closed

@@ -8,7 +8,7 @@ import pytest
 from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, MessageTooLarge, ProtocolError, SessionLost
 from mcp_host.limits import Limits
 from mcp_host.protocol.pace import Pace
-from mcp_host.transports.http import HttpChannel
+from mcp_host.transports._channel import HttpChannel
 from tests.transports.http_peers import (
     CALL,
     DONE,

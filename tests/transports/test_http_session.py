@@ -161,7 +161,7 @@ async def test_no_fault_of_the_servers_stream_fails_a_call(get: Answer, pauses: 
 
 
 async def test_a_server_that_says_nothing_to_the_get_is_waited_for_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.transports.http.STREAM_WAIT", 0.05)
+    monkeypatch.setattr("mcp_host.transports._channel.STREAM_WAIT", 0.05)
 
     async with serving(legacy(get=hang)) as peer, listening(peer) as channel:
         await shake_hands(channel)

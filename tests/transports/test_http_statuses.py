@@ -166,7 +166,7 @@ async def test_any_other_server_is_not(answer_to_get: Callable[[httpx.Request], 
 
 
 async def test_a_server_that_is_silent_about_its_transport_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.transports.http.PROBE_TIME", 0.05)
+    monkeypatch.setattr("mcp_host.transports._channel.PROBE_TIME", 0.05)
 
     async def script(wire: Wire) -> None:
         await wire.hear()

@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 from mcp_host.transports._connection import Body, Connection, Request, Timeouts, connect
 
 KEEPALIVE = 4.0  # seconds; uvicorn and Node close idle connections after 5, and a race with that loses requests
-MAX_IDLE = 100  # kept-alive connections: more than are in flight at once in most hosts
+MAX_IDLE = 1000  # kept-alive connections: more than are in flight at once in nearly any host
 
 _PORTS = {"http": 80, "https": 443}
 _REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})  # RFC 9110, section 9.2.2
