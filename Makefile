@@ -51,7 +51,7 @@ conformance: setup  ## the official conformance suite, by a stricter rule (needs
 bench: setup  ## what a client costs, beside its peers (needs node and npm); QUICK=1 for a look
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
-faults: setup  ## every fault at every point: dead servers, cut networks, cancelled callers (some 15 minutes)
+faults: setup  ## every fault at every point: dead servers, cut networks, cancelled callers (some 20 minutes)
 	@THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults tests/robustness
 
 fuzz: $(FUZZ)/.ready  ## arbitrary bytes for whatever reads a server's, or as long as SECONDS=600 says
@@ -63,7 +63,7 @@ $(FUZZ)/.ready: fuzz/requirements.txt pyproject.toml
 	@$(FUZZ)/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement fuzz/requirements.txt
 	@touch $@
 
-soak: setup  ## 100,000 calls, 10,000 sampling round trips, 1,000 connections: nothing may grow (some 5 minutes)
+soak: setup  ## 100,000 calls, 10,000 sampling round trips, 1,000 connections: nothing may grow (some 10 minutes)
 	@$(BIN)/python -m tests.robustness.soak
 
 coverage: setup  ## the tests, with branch coverage

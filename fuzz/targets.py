@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
 import socket
@@ -187,12 +188,19 @@ class Said(ByteStream):
         pass
 
 
+@cache
+def runner() -> asyncio.Runner:
+    found = asyncio.Runner()
+    atexit.register(found.close)
+    return found
+
+
 def connections(data: bytes) -> None:
     """Any bytes are an HTTP response, or an error of httpx's own: never h11's."""
     _, pieces = split(data)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        asyncio.run(_read_response(Said(pieces, ours)))
+        runner().run(_read_response(Said(pieces, ours)))
 
 
 async def _read_response(said: Said) -> None:

@@ -31,10 +31,10 @@ PATIENT = Limits(connect_timeout=10, timeout=5, total_timeout=10, close_timeout=
 
 
 def points(count: int, few: int) -> list[int]:
-    """1 to *count*; or a *few* of these that lie far apart, the first and the last among them."""
+    """1 to *count*; or a *few* of these, equally far apart."""
     if THOROUGH or few >= count:
         return list(range(1, count + 1))
-    return sorted({1 + round(step * (count - 1) / (few - 1)) for step in range(few)})
+    return [1 + int((step + 0.5) * count / few) for step in range(few)]
 
 
 @dataclass(frozen=True)

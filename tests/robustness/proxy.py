@@ -90,9 +90,9 @@ class Proxy:
                 await self._fail()
 
     async def _fail(self) -> None:
+        streams, self.streams = self.streams, set()
         if self.manner == "halts":
             await self.mended.wait()  # nothing comes through, and nobody is told
-        streams, self.streams = self.streams, set()
         for stream in streams:
             with suppress(*GONE), CancelScope(shield=True):  # it is among those that end with its own connection
                 if self.manner == "resets":

@@ -39,7 +39,7 @@ def moments(counts: dict[str, dict[str, int]], ends: Sequence[str], few: int) ->
     return [moments[number - 1] for moments in found for number in points(len(moments), few)]
 
 
-@pytest.mark.parametrize(("era", "at", "nth", "end"), moments(LINES, list(EXITS), 8))
+@pytest.mark.parametrize(("era", "at", "nth", "end"), moments(LINES, list(EXITS), 5))
 async def test_whenever_a_child_dies_the_client_says_so_and_can_begin_anew(
     era: str, at: str, nth: int, end: str, mortal: Path
 ) -> None:
@@ -74,7 +74,7 @@ async def test_these_are_all_the_moments_that_a_dialogue_has(over: str, era: str
                     await Dialogue(http_at(port)).works()
 
 
-@pytest.mark.parametrize(("era", "at", "nth", "end"), moments(PIECES, ["kill"], 8))
+@pytest.mark.parametrize(("era", "at", "nth", "end"), moments(PIECES, ["kill"], 5))
 async def test_whenever_a_server_over_http_dies_the_client_says_so_and_can_go_on_with_the_next(
     era: str, at: str, nth: int, end: str, mortal: Path
 ) -> None:
@@ -93,7 +93,7 @@ async def test_whenever_a_server_over_http_dies_the_client_says_so_and_can_go_on
                 await dialogue.works()
 
 
-@pytest.mark.parametrize(("era", "at", "nth", "end"), moments(PIECES, ["close", "reset"], 8))
+@pytest.mark.parametrize(("era", "at", "nth", "end"), moments(PIECES, ["close", "reset"], 5))
 async def test_whenever_a_connection_ends_it_takes_one_request_with_it_at_most(
     era: str, at: str, nth: int, end: str, mortal: Path
 ) -> None:
