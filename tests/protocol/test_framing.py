@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.protocol.framing import EDGE, LineBuffer, Oversize
+from mcp_host.protocol.framing import EDGE, LineBuffer, Oversize, Raw
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:
@@ -47,7 +47,7 @@ def test_the_limit_is_the_lines_and_not_the_chunks(sizes: list[int]) -> None:
 
 def test_an_endless_line_costs_no_more_memory_than_the_limit() -> None:
     buffer = LineBuffer(1000)
-    found: list[bytes | Oversize] = []
+    found: list[Raw | Oversize] = []
     tracemalloc.start()
     try:
         for _ in range(10_000):

@@ -14,6 +14,8 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError, excerpt, quoted
 from mcp_host.protocol.framing import Raw
 
+BOM = b"\xef\xbb\xbf"  # "implementations that parse JSON texts MAY ignore the presence of a byte order mark" (RFC 8259)
+
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
@@ -79,8 +81,11 @@ def decode(raw: Raw) -> Sequence[Incoming]:
     """Read what one line, body or event carries: one message, or the members of a batch.
 
     Never raises: what cannot be read is `Malformed`, and its neighbours are still delivered.
-    Keys are exact, "Id" is not "id"; of a key that stands twice the last one counts.
+    Keys are exact, "Id" is not "id"; of a key that stands twice the last one counts. A byte
+    order mark in front is passed over.
     """
+    if raw.startswith(BOM):
+        raw = raw[len(BOM) :]
     if len(raw) > MAX_MARKS and crowded(raw, MAX_MARKS):
         reason = f"a message of {len(raw):,} bytes with more than {MAX_MARKS:,} brackets, colons and commas"
         return (unreadable(reason, raw, raw, oversize=True),)

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mcp_host.errors import MessageTooLarge
+from mcp_host.protocol.jsonrpc import BOM
 
-BOM = b"\xef\xbb\xbf"
 FIELD_ROOM = 64  # what a line may hold beside the data: the field's name, a colon, a space
 MAX_ID = 4096  # an id travels back as a request header, and servers take 8 KiB of headers or more
 

@@ -51,7 +51,7 @@ class Run:
         patterns = self.memory.patterns
         if source not in patterns:
             patterns[source] = Pattern(source)
-            if sum(pattern.weight for pattern in patterns.values()) > MAX_WEIGHT:
+            if sum([pattern.weight for pattern in list(patterns.values())]) > MAX_WEIGHT:  # another thread may add one
                 raise UncheckableSchema("its patterns are too large together")
         return patterns[source]
 

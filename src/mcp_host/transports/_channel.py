@@ -26,7 +26,7 @@ from mcp_host.protocol.jsonrpc import (
     encode,
     failed,
 )
-from mcp_host.protocol.sse import BOM, Cursor
+from mcp_host.protocol.sse import Cursor
 from mcp_host.protocol.sse import Event as ServerEvent
 from mcp_host.transports._client import Borrowed, Client, own_client
 from mcp_host.transports._headers import ALWAYS, EVENT_STREAM, JSON, POSTED, SESSION_ID
@@ -184,7 +184,7 @@ class HttpChannel:
     async def _read_body(self, reply: Reply, exchange: Exchange, session: LegacySession | None) -> None:
         if reply.kind != JSON:
             raise ProtocolError(f"{self._origin.name}: {_no_response(reply)}")
-        body = (await reply.whole(self._max_message)).removeprefix(BOM)
+        body = await reply.whole(self._max_message)
         if not body and reply.status in NO_RESPONSE:
             raise ProtocolError(f"{self._origin.name}: {_no_response(reply)}")
         messages = decode(body)

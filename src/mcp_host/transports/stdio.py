@@ -30,7 +30,6 @@ from mcp_host.transports._outbox import Line, OnLost, Outbox
 from mcp_host.transports._stderr import OnStderr, Stderr
 from mcp_host.transports.base import Exchange, Headers, Receive, deliver, quoting
 
-BOM = b"\xef\xbb\xbf"
 LSP = b"Content-Length:"  # how each message of the Language Server Protocol begins
 LAST_WORDS = 1.0  # seconds, after the process has ended, for what it wrote before; a grandchild may hold the pipe open
 EXIT_CODE = 0.5  # seconds, after its output has ended, to learn how the process did
@@ -196,7 +195,7 @@ class StdioChannel:
         elif line.startswith(LSP):
             receive(Malformed("a Content-Length header: the server seems to speak the framing of LSP"))
         elif line and not line.isspace():
-            deliver(decode(line.removeprefix(BOM)), receive)
+            deliver(decode(line), receive)
 
     def _take_last(self, rest: Raw | Oversize, receive: Receive) -> None:
         """A last line needs no line end; but half a message is none, and no reason to fail a request as malformed."""
