@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mcp_host.client.client import Client
-from mcp_host.client.notices import Change, OnChange, OnLog
+from mcp_host.client.notices import OnChange, OnLog
 from mcp_host.client.requests import OnProgress
 from mcp_host.client.verdicts import Verdicts
 from mcp_host.errors import McpError
@@ -29,14 +29,15 @@ from mcp_host.sampling import (
     ToolCall,
     always,
 )
-from mcp_host.transports.memory import InProcess
 from mcp_host.transports.stdio import Stdio
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
+    from mcp_host.client.changes import Change
     from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest
     from mcp_host.sampling.terminal import ask_in_terminal
     from mcp_host.transports.http import StreamableHttp
+    from mcp_host.transports.memory import InProcess
 
 __all__ = [
     "Allow",
@@ -65,10 +66,12 @@ __all__ = [
     "ask_in_terminal",
 ]
 
-# A host pays for what it uses: each of these takes a tenth of what all the rest does to import.
+# A host pays for what it uses.
 _ON_DEMAND = {
+    "Change": "mcp_host.client.changes",
     "Elicitation": "mcp_host.client.elicitation",
     "FormRequest": "mcp_host.client.elicitation",
+    "InProcess": "mcp_host.transports.memory",
     "StreamableHttp": "mcp_host.transports.http",
     "UrlRequest": "mcp_host.client.elicitation",
     "ask_in_terminal": "mcp_host.sampling.terminal",

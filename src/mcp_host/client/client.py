@@ -22,7 +22,6 @@ from mcp_host.client.opening import Misjudged
 from mcp_host.client.registration import Registration
 from mcp_host.client.requests import Requests
 from mcp_host.client.revival import Revival
-from mcp_host.client.roots import RootLike, Roots
 from mcp_host.client.verdicts import EraName, Verdicts
 from mcp_host.concurrency import Held, call_soon, detector
 from mcp_host.errors import (
@@ -42,6 +41,7 @@ from mcp_host.version import __version__
 
 if TYPE_CHECKING:
     from mcp_host.client.elicitation import Elicitation
+    from mcp_host.client.roots import RootLike, Roots
 
 RootsArgument: TypeAlias = "Sequence[RootLike] | Callable[[], Awaitable[Sequence[RootLike]]] | None"
 
@@ -86,7 +86,7 @@ class Client(Requests):
     ) -> None:
         super().__init__()
         self._transport = transport
-        self._roots = None if roots is None else Roots(roots)
+        self._roots = None if roots is None else _offered(roots)
         limits = limits or Limits()
         self._registration = Registration(
             client_info=client_info or Implementation(name="mcp-host", version=__version__),
@@ -359,3 +359,9 @@ def _not_begun(failed: ConnectionClosed) -> ConnectionClosed:
     error = failed.again()
     error.may_have_run = False
     return error
+
+
+def _offered(roots: Sequence[RootLike] | Callable[[], Awaitable[Sequence[RootLike]]]) -> Roots:
+    from mcp_host.client.roots import Roots  # which few clients offer
+
+    return Roots(roots)

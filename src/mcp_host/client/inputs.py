@@ -6,7 +6,6 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
-from mcp_host.client.roots import Roots
 from mcp_host.errors import InputRefused, excerpt
 from mcp_host.protocol.eras import Answer, Era
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
@@ -14,6 +13,7 @@ from mcp_host.sampling import OuterCall, Sampling, SamplingMode, SamplingSession
 
 if TYPE_CHECKING:
     from mcp_host.client.elicitation import Elicitation
+    from mcp_host.client.roots import Roots
 
 logger = logging.getLogger(__name__)
 

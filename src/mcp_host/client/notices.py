@@ -14,38 +14,25 @@ from mcp_host import types
 from mcp_host.errors import ProtocolError
 from mcp_host.handlers import call_callback
 from mcp_host.protocol.jsonrpc import Notification
-from mcp_host.types import (
-    LoggingMessageNotification,
-    LoggingMessageNotificationParams,
-    PromptListChangedNotification,
-    ResourceListChangedNotification,
-    ResourceUpdatedNotification,
-    ToolListChangedNotification,
-)
 
 if TYPE_CHECKING:
+    from mcp_host.client.changes import Change
     from mcp_host.client.elicitation import OnElicitationComplete
 
 logger = logging.getLogger(__name__)
 
-Change: TypeAlias = (
-    ToolListChangedNotification
-    | PromptListChangedNotification
-    | ResourceListChangedNotification
-    | ResourceUpdatedNotification
-)
-"""What *on_change* is told: that a list has changed, or a resource that was subscribed to."""
-OnChange: TypeAlias = Callable[[Change], Awaitable[None]]
-OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], Awaitable[None]]
+OnChange: TypeAlias = "Callable[[Change], Awaitable[None]]"
+OnLog: TypeAlias = "Callable[[types.LoggingMessageNotificationParams], Awaitable[None]]"
 Prepare: TypeAlias = Callable[[dict[str, Any]], Callable[[], Awaitable[None]]]
 """Reads a notification, and says what is to be called. Raises `ProtocolError` for a malformed one."""
 
-CHANGES: dict[str, type[Change]] = {
-    "notifications/tools/list_changed": ToolListChangedNotification,
-    "notifications/prompts/list_changed": PromptListChangedNotification,
-    "notifications/resources/list_changed": ResourceListChangedNotification,
-    "notifications/resources/updated": ResourceUpdatedNotification,
-}
+CHANGES = frozenset(
+    {
+        *("notifications/tools/list_changed", "notifications/prompts/list_changed"),
+        *("notifications/resources/list_changed", "notifications/resources/updated"),
+    }
+)
+"""The methods of what *on_change* is told."""
 LOG = "notifications/message"
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 
@@ -120,18 +107,20 @@ def _prepared(
     if on_log is not None:
         prepared[LOG] = _log_to(on_log)
     if on_change is not None:
-        prepared |= {method: _change_to(on_change, kind) for method, kind in CHANGES.items()}
+        prepared |= {method: _change_to(on_change) for method in CHANGES}
     if on_elicitation_complete is not None:
         prepared[ELICITATION_COMPLETE] = _completion_to(on_elicitation_complete)
     return prepared
 
 
 def _log_to(callback: OnLog) -> Prepare:
-    return lambda wire: partial(callback, LoggingMessageNotification.from_wire(wire).params)
+    return lambda wire: partial(callback, types.LoggingMessageNotification.from_wire(wire).params)
 
 
-def _change_to(callback: OnChange, kind: type[Change]) -> Prepare:
-    return lambda wire: partial(callback, kind.from_wire(wire))
+def _change_to(callback: OnChange) -> Prepare:
+    from mcp_host.client.changes import read_change
+
+    return lambda wire: partial(callback, read_change(wire))
 
 
 def _completion_to(callback: OnElicitationComplete) -> Prepare:

@@ -16,20 +16,9 @@ from mcp_host.client.session import Session
 from mcp_host.client.toolbox import Toolbox
 from mcp_host.errors import HeaderMismatch, McpError, NotConnected, ProtocolError, ServerError, quoted
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
-from mcp_host.types import (
-    CallToolResult,
-    GetPromptResult,
-    LoggingLevel,
-    ProgressNotificationParams,
-    Prompt,
-    ReadResourceResult,
-    Resource,
-    ResourceTemplate,
-    Tool,
-)
 from mcp_host.types.base import Model
 
-OnProgress: TypeAlias = Callable[[ProgressNotificationParams], Awaitable[None]]
+OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None]]
 ModelT = TypeVar("ModelT", bound=Model)
 
 AT_A_TIME = 256  # items of a list that are read before others have their turn
@@ -61,7 +50,7 @@ class Requests(ABC):
 
     # Tools
 
-    async def list_tools(self, *, timeout: float | None = None) -> list[Tool]:
+    async def list_tools(self, *, timeout: float | None = None) -> list[types.Tool]:
         """Every tool that the server offers, across all pages.
 
         A malformed tool is left out, with a line in `Client.warnings`, and so is the second of
@@ -81,7 +70,7 @@ class Requests(ABC):
         total_timeout: float | None = None,
         on_progress: OnProgress | None = None,
         meta: Mapping[str, Any] | None = None,
-    ) -> CallToolResult:
+    ) -> types.CallToolResult:
         """Call a tool, answering anything the server asks along the way.
 
         *on_progress* is awaited for each report, in order, before this returns.
@@ -105,21 +94,21 @@ class Requests(ABC):
         wire = await self._call_tool(
             Call(method="tools/call", params=params, patience=patience, on_report=_report(on_progress))
         )
-        result = CallToolResult.from_wire(wire)
+        result = types.CallToolResult.from_wire(wire)
         if problem := await self._toolbox.check_result(name, result):
             raise problem
         return result
 
     # Resources
 
-    async def list_resources(self, *, timeout: float | None = None) -> list[Resource]:
+    async def list_resources(self, *, timeout: float | None = None) -> list[types.Resource]:
         """Every resource that the server lists, across all pages."""
-        return await self._list("resources/list", "resources", Resource, self._patience(timeout))
+        return await self._list("resources/list", "resources", types.Resource, self._patience(timeout))
 
-    async def list_resource_templates(self, *, timeout: float | None = None) -> list[ResourceTemplate]:
+    async def list_resource_templates(self, *, timeout: float | None = None) -> list[types.ResourceTemplate]:
         """Every resource template that the server lists, across all pages."""
         return await self._list(
-            "resources/templates/list", "resourceTemplates", ResourceTemplate, self._patience(timeout)
+            "resources/templates/list", "resourceTemplates", types.ResourceTemplate, self._patience(timeout)
         )
 
     async def read_resource(
@@ -129,14 +118,14 @@ class Requests(ABC):
         timeout: float | None = None,
         total_timeout: float | None = None,
         on_progress: OnProgress | None = None,
-    ) -> ReadResourceResult:
+    ) -> types.ReadResourceResult:
         """Read the resource at *uri*.
 
         Raises:
             ResourceNotFound: The server has none there.
         """
         wire = await self._request("resources/read", {"uri": _text(uri, "a URI")}, timeout, total_timeout, on_progress)
-        return ReadResourceResult.from_wire(wire)
+        return types.ReadResourceResult.from_wire(wire)
 
     async def subscribe_resource(self, uri: str, *, timeout: float | None = None) -> None:
         """Ask to be told, through *on_change*, when the resource at *uri* changes.
@@ -155,9 +144,9 @@ class Requests(ABC):
 
     # Prompts and completion
 
-    async def list_prompts(self, *, timeout: float | None = None) -> list[Prompt]:
+    async def list_prompts(self, *, timeout: float | None = None) -> list[types.Prompt]:
         """Every prompt that the server offers, across all pages."""
-        return await self._list("prompts/list", "prompts", Prompt, self._patience(timeout))
+        return await self._list("prompts/list", "prompts", types.Prompt, self._patience(timeout))
 
     async def get_prompt(
         self,
@@ -167,14 +156,14 @@ class Requests(ABC):
         timeout: float | None = None,
         total_timeout: float | None = None,
         on_progress: OnProgress | None = None,
-    ) -> GetPromptResult:
+    ) -> types.GetPromptResult:
         """Get a prompt's messages. Arguments are strings (the schema's `GetPromptRequestParams`)."""
         params: Params = {"name": _text(name, "a prompt's name")}
         if arguments is not None:
             given = _mapping(arguments, "a prompt's arguments")
             params["arguments"] = {key: _text(value, "a prompt's argument") for key, value in given.items()}
         wire = await self._request("prompts/get", params, timeout, total_timeout, on_progress)
-        return GetPromptResult.from_wire(wire)
+        return types.GetPromptResult.from_wire(wire)
 
     async def complete(
         self,
@@ -208,7 +197,7 @@ class Requests(ABC):
             if exc.code != METHOD_NOT_FOUND:
                 raise
 
-    async def set_log_level(self, level: LoggingLevel, *, timeout: float | None = None) -> None:
+    async def set_log_level(self, level: types.LoggingLevel, *, timeout: float | None = None) -> None:
         """Have the server send log messages of this level and above to *on_log*.
 
         Survives a lost session and a restarted server, but not `aclose`. From revision 2026-07-28
@@ -282,9 +271,9 @@ class Requests(ABC):
             raise mismatch from exc
         return await connection.request(self._toolbox.annotated(call, mirror=True))
 
-    async def _list_tools(self, patience: Patience) -> list[Tool]:
+    async def _list_tools(self, patience: Patience) -> list[types.Tool]:
         connection = await self._live(patience)
-        tools = await self._list("tools/list", "tools", Tool, patience)
+        tools = await self._list("tools/list", "tools", types.Tool, patience)
         return self._toolbox.replace(tools, mirrored=connection.mirrors_parameters)
 
     async def _list(
@@ -372,7 +361,7 @@ def _report(on_progress: OnProgress | None) -> OnReport | None:
 
     async def report(params: Params) -> None:
         try:
-            progress = ProgressNotificationParams.from_wire(params)
+            progress = types.ProgressNotificationParams.from_wire(params)
         except ProtocolError:
             return  # "Receivers of invalid [notifications] SHOULD ignore them": they fail no call
         await on_progress(progress)

@@ -88,24 +88,6 @@ from mcp_host.types.messages import (
     TypedNotification,
     TypedRequest,
 )
-from mcp_host.types.prompts import (
-    GetPromptResult,
-    ListPromptsResult,
-    Prompt,
-    PromptArgument,
-    PromptListChangedNotification,
-    PromptMessage,
-)
-from mcp_host.types.resources import (
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ReadResourceResult,
-    ResourceListChangedNotification,
-    ResourceTemplate,
-    ResourceUpdatedNotification,
-    ResourceUpdatedNotificationParams,
-)
-from mcp_host.types.roots import ListRootsRequest, ListRootsResult, Root, RootsListChangedNotification
 from mcp_host.types.sampling import (
     END_TURN,
     MAX_TOKENS,
@@ -194,6 +176,14 @@ if TYPE_CHECKING:
         InputResponseRequestParams,
         InputResponses,
     )
+    from mcp_host.types.prompts import (
+        GetPromptResult,
+        ListPromptsResult,
+        Prompt,
+        PromptArgument,
+        PromptListChangedNotification,
+        PromptMessage,
+    )
     from mcp_host.types.requests import (
         CallToolRequest,
         CallToolRequestParams,
@@ -210,6 +200,15 @@ if TYPE_CHECKING:
         SubscribeRequestParams,
         UnsubscribeRequest,
         UnsubscribeRequestParams,
+    )
+    from mcp_host.types.resources import (
+        ListResourcesResult,
+        ListResourceTemplatesResult,
+        ReadResourceResult,
+        ResourceListChangedNotification,
+        ResourceTemplate,
+        ResourceUpdatedNotification,
+        ResourceUpdatedNotificationParams,
     )
     from mcp_host.types.responses import (
         CallToolResultResponse,
@@ -230,6 +229,7 @@ if TYPE_CHECKING:
         ServerResult,
         SubscriptionsListenResultResponse,
     )
+    from mcp_host.types.roots import ListRootsRequest, ListRootsResult, Root, RootsListChangedNotification
     from mcp_host.types.subscriptions import (
         SubscriptionFilter,
         SubscriptionsAcknowledgedNotification,
@@ -258,13 +258,27 @@ if TYPE_CHECKING:
 else:  # hidden, for a type checker would take any misspelt name for an object
     # Half of the classes, which few hosts touch: not worth their start. What is wanted most is looked for first.
     _ON_DEMAND = (
-        *("completion", "elicitation", "inputs", "error_types", "requests", "subscriptions", "tasks", "responses"),
+        *(
+            "resources",
+            "prompts",
+            "roots",
+            "completion",
+            "elicitation",
+            "inputs",
+            "error_types",
+            "requests",
+            "subscriptions",
+            "tasks",
+            "responses",
+        ),
     )
 
     def __getattr__(name: str) -> object:
         if name in __all__:
             modules = (import_module(f"{__name__}.{stem}") for stem in _ON_DEMAND)
-            return next(vars(module)[name] for module in modules if name in vars(module))
+            found = next(vars(module)[name] for module in modules if name in vars(module))
+            globals()[name] = found  # so that this is not asked again
+            return found
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
