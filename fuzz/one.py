@@ -2,7 +2,7 @@
 
 import sys
 
-import atheris
+import atheris  # type: ignore[import-untyped]  # it is there only in the virtual environment of `make fuzz`
 
 with atheris.instrument_imports(include=["mcp_host"]):
     from fuzz.targets import TARGETS

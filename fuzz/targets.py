@@ -75,7 +75,7 @@ def _lines(pieces: Sequence[bytes]) -> list[object]:
     return found + [_same(line) for line in buffer.rest()]
 
 
-def _same(line: bytes | Oversize) -> object:
+def _same(line: bytes | bytearray | Oversize) -> object:
     """What is the same of a line however it was split: of one that is too long, its size is so only at its end."""
     if isinstance(line, Oversize) and not line.tail:
         return line.head

@@ -210,7 +210,7 @@ async def test_a_child_that_floods_its_output_costs_no_memory(tmp_path: Path, fl
     write(chunk, LINES[flood] * 16)
     again = f'read line; for i in $(seq {ENDLESS // PIECE // 16}); do cat "$0"; done'
 
-    with growing_by_less_than(2 * MiB):
+    with growing_by_less_than(4 * MiB):
         await check(Stdio(["sh", "-c", again, str(chunk)]))
 
 
@@ -222,7 +222,7 @@ async def test_a_server_that_floods_a_body_costs_no_memory(flood: str) -> None:
         return httpx.Response(200, headers={"content-type": kind}, stream=Pieces([chunk] * (ENDLESS // PIECE)))
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
-        with growing_by_less_than(2 * MiB):
+        with growing_by_less_than(4 * MiB):
             await check(StreamableHttp("http://server.test/mcp", client=http))
 
 

@@ -30,7 +30,7 @@ def test_no_seed_makes_a_target_fail(target: str) -> None:
 
 def test_a_target_fails_where_the_split_of_a_stream_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     class Forgetful(LineBuffer):
-        def feed(self, chunk: bytes) -> Iterator[bytes | Oversize]:
+        def feed(self, chunk: bytes) -> Iterator[bytes | bytearray | Oversize]:
             return super().feed(chunk[:50])
 
     monkeypatch.setattr(targets, "LineBuffer", Forgetful)
