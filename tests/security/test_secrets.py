@@ -126,7 +126,7 @@ GOOD = says(set_cookie=f"key={CANARY}; Path=/")
 
 @pytest.mark.parametrize("whose", ["our client", "the caller's client"])
 async def test_no_secret_is_told_over_http(whose: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Of a client that is the caller's own, httpx writes a log of its own, in which whole URLs are."""
+    """Of a client that is the caller's own, httpx writes a log of its own, in which URLs keep their query."""
     ours = whose == "our client"
     told, verdicts = Told(caplog, "" if ours else "mcp_host"), Verdicts()
     answers = in_turn(GOOD, *chain(*FAULTS.values()))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+
+import httpx
 import pytest
 
 from mcp_host.errors import ConnectionClosed
@@ -43,12 +46,31 @@ async def heard_with(
         pytest.param(["a=1; Secure"], None, id="for https"),
         pytest.param(["a=1; Max-Age=0"], None, id="expired"),
         pytest.param(["="], None, id="nonsense"),
+        pytest.param(["a=\u00e9", "\u00e9=1", "b=2"], "b=2", id="not ASCII"),
+        pytest.param(["a=1", f"b={'x' * 5000}"], "a=1", id="too large"),
+        pytest.param([f"c{n}=1" for n in range(70)], "; ".join(f"c{n}=1" for n in range(20, 70)), id="too many"),
     ],
 )
 async def test_cookies_come_back_as_long_as_the_channel_lives(cookies: list[str], sent: str | None) -> None:
     heard = await heard_with(cookies=cookies)
 
     assert [each.headers.get("cookie") for each in heard] == [None, sent, sent]
+
+
+async def test_a_server_that_sets_cookies_without_end_gets_the_newest_back_and_costs_no_more() -> None:
+    async def script(wire: Wire) -> None:
+        for turn in range(20):
+            await wire.hear()
+            cookies = "".join(f"set-cookie: c{turn}-{n}={'x' * 1500}\r\n" for n in range(10))
+            length = f"content-type: application/json\r\ncontent-length: {len(DONE_JSON)}\r\n"
+            await wire.say(f"HTTP/1.1 200 OK\r\n{length}{cookies}\r\n".encode() + DONE_JSON)
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        for _ in range(20):
+            assert await ask(channel) == [DONE]
+
+    sent = [[each.split("=")[0] for each in heard.headers.get("cookie", "").split("; ")] for heard in peer.heard]
+    assert sent == [[""], *([f"c{turn}-{n}" for n in range(5, 10)] for turn in range(19))]
 
 
 async def test_cookies_of_the_callers_own_win() -> None:
@@ -63,6 +85,43 @@ async def test_user_and_password_of_the_url_are_sent(headers: dict[str, str]) ->
 
     assert [each.headers["authorization"] for each in heard] == ["Basic bWU6cEBzcw=="] * 3  # me:p@ss
     assert heard[0].path == "/mcp"
+
+
+@pytest.mark.parametrize("whose", ["ours", "the caller's"])
+async def test_httpx_is_not_told_the_user_and_password_and_so_logs_none(
+    whose: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200, JSON, DONE_JSON)
+
+    async with (
+        serving(script) as peer,
+        httpx.AsyncClient() as client,
+        opened(peer.url.replace("//", "//me:hunter2@"), client=None if whose == "ours" else client) as channel,
+    ):
+        assert await ask(channel) == [DONE]
+
+    assert [each.headers["authorization"] for each in peer.heard] == ["Basic bWU6aHVudGVyMg=="]  # me:hunter2
+    assert "hunter2" not in caplog.text
+    assert "me:" not in caplog.text
+
+
+async def test_the_authentication_of_a_callers_client_comes_before_the_user_of_the_url() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200, JSON, DONE_JSON)
+
+    async with (
+        serving(script) as peer,
+        httpx.AsyncClient(auth=("you", "1")) as client,
+        opened(peer.url.replace("//", "//me:2@"), client=client) as channel,
+    ):
+        assert await ask(channel) == [DONE]
+
+    assert [each.headers["authorization"] for each in peer.heard] == ["Basic eW91OjE="]  # you:1
 
 
 @pytest.mark.parametrize("name", ["Host", "HOST", "host"])

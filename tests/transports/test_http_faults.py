@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from traceback import format_exception
+
 import anyio
 import httpx
 import pytest
 from anyio.abc import SocketAttribute
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ProtocolError
-from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
+from tests.transports.http_contract import Kind, both, by_httpx  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import (
     CHUNKED,
     DONE,
@@ -164,19 +166,33 @@ async def test_a_client_that_its_owner_closed_is_a_clear_error() -> None:
     assert not caught.value.may_have_run
 
 
-async def test_a_secret_in_a_bad_header_of_the_callers_client_is_not_quoted() -> None:
+@both
+async def test_a_secret_in_a_bad_header_of_the_callers_client_is_not_quoted_nor_is_it_in_a_traceback(
+    kind: Kind,
+) -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
 
-    async with (
-        httpx.AsyncClient(headers={"Authorization": "Bearer secret\n"}) as client,
-        serving(script) as peer,
-        opened(peer.url, client=client) as channel,
-    ):
+    async with kind.client() as client, serving(script) as peer, opened(peer.url, client=client) as channel:
+        client.headers["Authorization"] = "Bearer hunter2\n"
         with pytest.raises(ConnectionClosed, match="LocalProtocolError") as caught:
             await ask(channel)
 
-    assert "secret" not in str(caught.value)
+    assert "hunter2" not in "".join(format_exception(caught.value))
+
+
+@both
+async def test_a_cookie_that_no_header_can_carry_fails_the_requests_of_a_client_that_keeps_it(kind: Kind) -> None:
+    """A client of ours keeps none; what is in the caller's is the caller's."""
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200, {**JSON, "set-cookie": "a=\u00e9"}, DONE_JSON)
+
+    async with kind.client() as client, serving(script) as peer, opened(peer.url, client=client) as channel:
+        assert await ask(channel) == [DONE]
+        with pytest.raises(ConnectionClosed, match="'ascii' codec can't encode"):
+            await ask(channel)
 
 
 async def test_a_kept_connection_that_the_server_has_closed_is_not_used_again() -> None:

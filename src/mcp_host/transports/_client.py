@@ -11,6 +11,7 @@ from urllib.request import getproxies
 import httpx
 
 from mcp_host.limits import Limits
+from mcp_host.transports._cookies import Jar
 from mcp_host.transports.pool import KEEPALIVE, MAX_IDLE, Place, Pool, written
 from mcp_host.version import __version__
 
@@ -50,8 +51,12 @@ class Borrowed:
     async def send(
         self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None
     ) -> httpx.Response:
+        auth = self._client.auth
+        if url.userinfo:  # httpx would log it with the URL, at INFO; in the header it is as good
+            auth = auth or _basic(url)
+            url = url.copy_with(userinfo=b"")
         request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
-        return await self._client.send(request, stream=True, follow_redirects=False)
+        return await self._client.send(request, stream=True, auth=auth, follow_redirects=False)
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -84,7 +89,7 @@ class Direct:
         head = written(method.encode(), url.raw_path, self._headers(url, headers, content))
         response = await self._pool.exchange(self._place, head, content or b"", self._timeouts)
         if "set-cookie" in response.headers:
-            self._cookies = self._cookies or httpx.Cookies()
+            self._cookies = self._cookies or httpx.Cookies(Jar())
             response.request = httpx.Request(method, url)
             self._cookies.extract_cookies(response)
         return response
@@ -117,7 +122,8 @@ def own_client(url: httpx.URL, limits: Limits) -> Client:
     timeout = httpx.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
     # Streams stay open for hours: a bound on connections would be a deadlock in waiting.
     bounds = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEPALIVE)
-    return Borrowed(httpx.AsyncClient(verify=_tls(url), timeout=timeout, limits=bounds), timeout)
+    client = httpx.AsyncClient(verify=_tls(url), timeout=timeout, limits=bounds, cookies=Jar())
+    return Borrowed(client, timeout)
 
 
 def proxied(url: httpx.URL) -> bool:
@@ -149,7 +155,11 @@ def _unused() -> ssl.SSLContext:
 
 
 def _credentials(url: httpx.URL) -> dict[str, str]:
-    if not (url.username or url.password):
+    if (basic := _basic(url)) is None:
         return {}
-    request = next(httpx.BasicAuth(url.username, url.password).auth_flow(httpx.Request("GET", url)))
+    request = next(basic.auth_flow(httpx.Request("GET", url)))
     return {"Authorization": request.headers["Authorization"]}
+
+
+def _basic(url: httpx.URL) -> httpx.BasicAuth | None:
+    return httpx.BasicAuth(url.username, url.password) if url.username or url.password else None

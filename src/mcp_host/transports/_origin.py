@@ -8,7 +8,7 @@ import httpx
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, excerpt
 from mcp_host.transports._client import Client
-from mcp_host.transports._reply import FAILURES, Leave, Reply, broken
+from mcp_host.transports._reply import FAILURES, Leave, Reply, broken, cause
 
 MAX_REDIRECTS = 5  # curl allows 50 and browsers 20; within one origin, even two are odd
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -73,7 +73,7 @@ class Origin:
         try:
             return Reply(await self._client.send(method, url, headers, content), self.name, self._leave)
         except FAILURES as exc:
-            raise broken(exc, self.name) from exc
+            raise broken(exc, self.name) from cause(exc)
 
     def _redirected(self, url: httpx.URL, reply: Reply) -> httpx.URL:
         location = reply.headers.get("location")
@@ -82,7 +82,7 @@ class Origin:
         try:
             target = url.join(location)
         except FAILURES as exc:
-            raise broken(exc, self.name) from exc
+            raise broken(exc, self.name) from cause(exc)
         if reply.status not in (307, 308):
             raise self._refused(reply, f"{shown(target)}, which would change the method")
         if _origin(target) != _origin(url):

@@ -23,7 +23,8 @@ MANY_PIECES = 20_000  # more than h11 can hold decoded: past it, a body never wa
 Leave: TypeAlias = "Callable[[Reply], bool]"
 """Takes over a reply that was left before its end, or says that it is too late for that."""
 
-FAILURES = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL)  # all that httpx raises; the last for a Location
+# All that httpx raises: the third for a Location, the last for a cookie in a client of the caller's.
+FAILURES = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, UnicodeEncodeError)
 
 # In these cases not a byte of the request can have reached the server.
 _NEVER_SENT = (
@@ -37,12 +38,16 @@ _NEVER_SENT = (
 
 def broken(exc: Exception, name: str) -> ConnectionClosed:
     """What a failure of the HTTP library's means for the one request it happened to."""
-    # A LocalProtocolError quotes the header it dislikes, which may be a secret.
-    text = "" if isinstance(exc, httpx.LocalProtocolError) else excerpt(str(exc))
+    text = "" if cause(exc) is None else excerpt(str(exc))
     message = f"{name}: {text or type(exc).__name__}"
     if isinstance(exc, _NEVER_SENT):
         return ConnectFailed(message, may_have_run=False)
     return ConnectionClosed(message)
+
+
+def cause(exc: Exception) -> Exception | None:
+    """The same failure, if it can be shown: a LocalProtocolError quotes the header it dislikes, which may be a secret."""
+    return None if isinstance(exc, httpx.LocalProtocolError) else exc
 
 
 class Reply:
@@ -198,6 +203,6 @@ class Reply:
         except StopAsyncIteration:
             return None
         except FAILURES as exc:
-            raise broken(exc, self._name) from exc
+            raise broken(exc, self._name) from cause(exc)
         self._ended = False
         return raw
