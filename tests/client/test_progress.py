@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcp_host import Client
-from mcp_host.errors import ServerError
+from mcp_host.errors import ConnectionClosed, RequestTimeout, ServerError
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
 from tests.client.support import EMPTY, Era
@@ -46,3 +46,33 @@ async def test_what_a_progress_callback_raises_ends_the_call_and_nothing_else(
     assert seen == [1]
     cancelled = [] if answered else ["notifications/cancelled"]
     assert [message["method"] for message in era.said_to(peer)] == ["tools/call", *cancelled]
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["connected", "closed meanwhile"])
+async def test_no_callback_is_at_work_or_begins_after_the_calls_total_timeout(era: Era, closed: bool) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        call = await peer.receive("tools/call")
+        for done in (1, 2):
+            await peer.tell("notifications/progress", {"progressToken": call["id"], "progress": done})
+        await peer.receive()
+
+    async def never_end(progress: ProgressNotificationParams) -> None:
+        seen.append(progress.progress)
+        began.set()
+        await anyio.sleep_forever()
+
+    async def call_slow() -> None:
+        with pytest.raises(ConnectionClosed if closed else RequestTimeout):
+            await client.call_tool("slow", on_progress=never_end, total_timeout=1.5 if closed else 0.1)
+
+    began = anyio.Event()
+    seen: list[float] = []
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(call_slow)
+            await began.wait()
+            if closed:
+                await client.aclose()  # which gives callers a second
+
+    assert seen == [1]

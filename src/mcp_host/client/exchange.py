@@ -117,25 +117,22 @@ class PendingExchange:
 
     @contextmanager
     def bounded(self) -> Iterator[None]:
-        outer = self._scope
         try:
             with CancelScope() as self._scope:
-                if self.over and not self._reporting:
+                if self.over:
                     self._scope.cancel()
                 yield
         finally:
-            self._scope = outer
-        if self._expired and outer is not None:
-            outer.cancel()
+            self._scope = None
 
     async def progress(self) -> None:
         """Await the caller's callback for each report so far, in order. The server's clock stands still meanwhile."""
-        if not self._reports or self._on_report is None:
+        if not self._reports or self._on_report is None or self._expired:
             return
         self._reporting = True
         self.deadline = self._end
         try:
-            with self.bounded():
+            with CancelScope(deadline=self._end) as scope:  # of its own, for it may outlive the link and its alarm
                 while self._reports:
                     await self._on_report(self._reports.popleft())
         except McpError as exc:
@@ -144,6 +141,8 @@ class PendingExchange:
         finally:
             self._reporting = False
             self.heard()
+        if scope.cancelled_caught:
+            self.expire()
 
     # What the link uses
 
