@@ -60,3 +60,20 @@ async def test_a_handler_or_callback_that_exits_ends_no_host(caplog: pytest.LogC
 
     assert "the handler: no" in caplog.text
     assert "the callback failed" in caplog.text
+
+
+@pytest.mark.parametrize("errors", [[], [ZeroDivisionError("its text")]], ids=["no errors", "an error"])
+async def test_what_a_group_holds_beside_errors_is_let_through_and_the_errors_are_logged(
+    errors: list[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Trio's task groups raise both as one where something goes wrong on the way out of a cancellation."""
+
+    async def fail() -> None:
+        raise BaseExceptionGroup("both", [KeyboardInterrupt(), *errors])
+
+    for call in (call_handler(fail, subject="it", failed="no"), call_callback(fail, subject="it")):
+        caplog.clear()
+        with pytest.raises(BaseExceptionGroup) as caught:
+            await call
+        assert list(map(type, caught.value.exceptions)) == [KeyboardInterrupt]
+        assert ("its text" in caplog.text) == bool(errors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from anyio import get_cancelled_exc_class
 
@@ -13,6 +13,7 @@ from mcp_host.errors import InputRefused
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 
 T = TypeVar("T")
+Group: TypeAlias = BaseExceptionGroup[BaseException]
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +32,11 @@ async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, fai
     except (Exception, SystemExit) as exc:  # a request of a server's is no way to end the host
         raise _hidden(exc, subject, failed) from exc
     except BaseExceptionGroup as group:
-        if not _only_ours(group):
+        errors, others = _split(group)
+        if errors is None:
             raise
-        raise _hidden(group, subject, failed) from group
+        refusal = _hidden(errors, subject, failed)
+        raise (others or refusal) from group
     except get_cancelled_exc_class() as exc:
         if _cancelled_us(exc):
             raise
@@ -47,9 +50,11 @@ async def call_callback(callback: Callable[[], Awaitable[None]], *, subject: str
     except (Exception, SystemExit):
         logger.exception("%s failed", subject)
     except BaseExceptionGroup as group:
-        if not _only_ours(group):
-            raise
-        logger.exception("%s failed", subject)
+        errors, others = _split(group)
+        if errors is not None:
+            logger.error("%s failed", subject, exc_info=errors)
+        if others is not None:
+            raise others from None
     except get_cancelled_exc_class() as exc:
         if _cancelled_us(exc):
             raise
@@ -61,9 +66,12 @@ def _hidden(exc: BaseException, subject: str, failed: str) -> InputRefused:
     return InputRefused(INTERNAL_ERROR, failed)
 
 
-def _only_ours(group: BaseExceptionGroup[BaseException]) -> bool:
-    """Whether *group*, out of the application's own tasks, holds nothing that a handler must let through."""
-    return group.split((Exception, SystemExit))[1] is None
+def _split(group: Group) -> tuple[Group | None, Group | None]:
+    """What went wrong in the application's own tasks, and what a handler must let through.
+
+    A task group of trio's that was cancelled, and in which something went wrong on the way out, raises both as one.
+    """
+    return group.split((Exception, SystemExit))
 
 
 def _cancelled_us(exc: BaseException) -> bool:

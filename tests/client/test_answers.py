@@ -178,6 +178,68 @@ async def test_when_a_call_ends_what_it_caused_is_cancelled_and_answered() -> No
     assert [answer["error"]["code"] for answer in answers] == [CALL_ENDED]
 
 
+async def test_an_answer_that_was_found_although_its_call_had_ended_waits_until_it_can_be_sent() -> None:
+    pings = [{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(CAPACITY)]
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+        await started.wait()
+        await peer.reply(call, EMPTY)
+        for ping in pings:
+            await peer.send(ping)
+        await anyio.wait_all_tasks_blocked()
+        found.set()
+        await anyio.wait_all_tasks_blocked()
+        heard.extend([await peer.receive() for _ in (*pings, "q")])
+        over.set()
+
+    started, found, over = anyio.Event(), anyio.Event(), anyio.Event()
+    heard: list[dict[str, Any]] = []
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        with anyio.CancelScope(shield=True):
+            started.set()
+            await found.wait()
+        return request.reply("Paris", model="m")
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("geo")
+            await over.wait()
+
+    assert [message for message in heard if message["id"] == "q"] == [{"jsonrpc": "2.0", "id": "q", "result": PARIS}]
+
+
+async def test_a_handler_that_fails_on_its_way_out_of_a_call_that_has_ended_ends_nothing_else() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+        await started.wait()
+        await peer.reply(call, EMPTY)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    started = anyio.Event()
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.sleep_forever)
+            started.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                raise ZeroDivisionError
+        raise AssertionError
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("geo")
+            await anyio.wait_all_tasks_blocked()
+            await client.call_tool("geo")
+
+
 async def test_a_second_request_under_an_id_in_use_is_refused_and_the_first_goes_on() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.shake_hands(capabilities=TOOLS)

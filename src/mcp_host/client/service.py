@@ -66,7 +66,11 @@ class Service:
                 self._reply(Failure(request.id, CALL_ENDED, "the call that this belonged to has ended"), session)
             raise
         self._answers.end(answer)
-        if self._is_wanted(answer, session) and not self._deliveries.at_once(reply):
+        if not self._is_wanted(answer, session):
+            return
+        if answer.scope.cancel_called:  # it was found all the same, but nothing can be awaited here any more
+            self._reply(reply, session)
+        elif not self._deliveries.at_once(reply):
             await self._deliveries.now(reply, session.era.headers(request.method, {}))
 
     def _is_wanted(self, answer: Answer, session: Session) -> bool:
