@@ -97,6 +97,7 @@ class Crew:
         self._tasks = tasks
         self._loop = None if _in_trio() else asyncio.get_running_loop()
         self._scope = type(CancelScope())  # the backend's own, which anyio would look up each time
+        self._context = copy_context()
         self._scopes: dict[asyncio.Task[None], CancelScope] = {}  # of the tasks that are not of the group
         self._cancelled = False
 
@@ -121,7 +122,8 @@ class Crew:
         if self._loop is None:
             self._tasks.start_soon(_within, scope, job)
         else:
-            task = self._loop.create_task(_within(scope, job))
+            # Not in the context of a callback, which has to say to anyio where it is: a thread of the job's may not.
+            task = self._loop.create_task(_within(scope, job), context=self._context.copy())
             self._scopes[task] = scope
             task.add_done_callback(self._scopes.pop)
         return scope

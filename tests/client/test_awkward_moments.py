@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +13,7 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client, Stdio, StreamableHttp, Verdicts
+from mcp_host import Client, SamplingRequest, Stdio, StreamableHttp, Verdicts
 from mcp_host.client import connection, opening, revival
 from mcp_host.errors import (
     ConnectFailed,
@@ -28,7 +29,8 @@ from mcp_host.limits import Limits
 from mcp_host.protocol import pace
 from mcp_host.protocol.eras import Complete
 from mcp_host.testing import ScriptedPeer
-from tests.client.support import EMPTY
+from mcp_host.types import CreateMessageResult
+from tests.client.support import EMPTY, QUESTION, sampling
 from tests.transports.children import counted, python
 
 LISTEN = "subscriptions/listen"
@@ -564,3 +566,25 @@ async def test_a_discovery_is_forgotten_whatever_the_refusal_looks_like() -> Non
             with pytest.raises(HttpStatusError):
                 await client.call_tool("x")
             assert cache.find("server/discover", {"version": "2026-07-28"}) is None
+
+
+def test_a_handler_may_run_an_event_loop_in_a_thread_of_asyncios() -> None:
+    """Such a thread inherits the handler's context, which must not say that an event loop runs there."""
+    server = """
+        call = read()
+        say({"id": "q", "method": "sampling/createMessage", "params": json.loads(QUESTION)})
+        reply(call, text(read()["result"]["content"]["text"]))
+    """
+
+    async def think() -> str:
+        return "Paris"
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return request.reply(await asyncio.to_thread(anyio.run, think))
+
+    async def main() -> str:
+        command = python(server.replace("QUESTION", repr(json.dumps(QUESTION))))
+        async with asyncio.timeout(10), Client(Stdio(command), sampling=sampling(with_tools=model)) as client:
+            return (await client.call_tool("geo")).text
+
+    assert asyncio.run(main()) == "Paris"

@@ -182,3 +182,24 @@ async def test_what_nobody_takes_stays_in_the_pipe() -> None:
         await reading.pump(lambda chunk: read.append(len(chunk)))
 
     assert sum(read) == written
+
+
+async def test_a_pipe_that_is_closed_while_its_pump_is_at_work_does_not_keep_the_next_from_being_watched() -> None:
+    """The system gives out the number of its descriptor again."""
+    read: list[bytes] = []
+
+    async with pipe() as (reading, writing), anyio.create_task_group() as tasks:
+
+        def take(chunk: bytes) -> Iterator[None]:
+            tasks.start_soon(reading.close)
+            yield
+
+        tasks.start_soon(reading.pump, take)
+        await anyio.wait_all_tasks_blocked()
+        writing.write_now(b"one")
+    async with pipe() as (reading, writing):
+        writing.write_now(b"two")
+        await writing.close()
+        await reading.pump(read.append)
+
+    assert read == [b"two"]

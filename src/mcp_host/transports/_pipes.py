@@ -120,9 +120,10 @@ class WatchedReadEnd(ReadEnd):
         self._left: asyncio.Future[Iterator[None] | None] | None = None
 
     async def close(self) -> None:
-        if self._left is not None and not self._left.done():
-            self._left.get_loop().remove_reader(self._fd)
-            self._left.set_result(None)
+        if self._left is not None and self._fd >= 0:
+            self._left.get_loop().remove_reader(self._fd)  # the pump, if it is about to, would be too late
+            if not self._left.done():
+                self._left.set_result(None)
         await super().close()
 
     async def _next(self, take: Take) -> Iterator[None] | None:
