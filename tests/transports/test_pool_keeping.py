@@ -364,6 +364,26 @@ async def test_it_is_sent_again_once_and_never_after_half_an_answer(kind: Kind) 
 
 
 @both
+async def test_connections_may_be_taken_while_those_that_were_idle_for_too_long_are_closed(kind: Kind) -> None:
+    async def script(wire: Wire) -> None:
+        while True:
+            await wire.hear()
+            await wire.say(EMPTY)
+
+    async with serving(script) as peer, kind.client(keepalive=0.0) as client:
+
+        async def several() -> None:
+            for _ in range(10):
+                await client.get(peer.url)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(several)
+
+    assert len(peer.heard) == 100
+
+
+@both
 async def test_a_fresh_connection_that_breaks_is_not_tried_again(kind: Kind) -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()

@@ -130,7 +130,7 @@ class Pool(httpx.AsyncBaseTransport):
         now = monotonic()
         connection.expires = now + self._keepalive
         self._idle.append((place, connection))
-        while self._idle[0][1].expires < now:  # in the order in which they were let go
+        while self._idle and self._idle[0][1].expires < now:  # in the order in which they were let go
             await self._drop(self._idle.pop(0)[1])
 
     async def _drop(self, connection: Connection) -> None:
