@@ -98,7 +98,7 @@ class Crew:
         self._loop = None if _in_trio() else asyncio.get_running_loop()
         self._scope = type(CancelScope())  # the backend's own, which anyio would look up each time
         self._context = copy_context()
-        self._scopes: dict[asyncio.Task[None], CancelScope] = {}  # of the tasks that are not of the group
+        self._at_work: dict[CancelScope, asyncio.Task[None]] = {}  # the tasks that are not of the group
         self._cancelled = False
 
     @classmethod
@@ -123,21 +123,27 @@ class Crew:
             self._tasks.start_soon(_within, scope, job)
         else:
             # Not in the context of a callback, which has to say to anyio where it is: a thread of the job's may not.
-            task = self._loop.create_task(_within(scope, job), context=self._context.copy())
-            self._scopes[task] = scope
-            task.add_done_callback(self._scopes.pop)
+            self._at_work[scope] = self._loop.create_task(self._work(scope, job), context=self._context.copy())
         return scope
 
     def cancel(self) -> None:
         """End every job, and each that is yet to start."""
         self._cancelled = True
         self._tasks.cancel_scope.cancel()
-        for scope in self._scopes.values():
+        for scope in self._at_work:
             scope.cancel()
 
+    async def _work(self, scope: CancelScope, job: Callable[[], Awaitable[None]]) -> None:
+        """One job on asyncio. It signs off itself: a done callback would cost another turn of the event loop."""
+        try:
+            await _within(scope, job)
+        finally:
+            del self._at_work[scope]
+
     async def _ended(self) -> None:
-        while self._scopes:
-            await asyncio.wait(self._scopes)
+        # A task that was cancelled before it began could not sign off.
+        while tasks := [task for task in self._at_work.values() if not task.done()]:
+            await asyncio.wait(tasks)
 
 
 async def _within(scope: CancelScope, job: Callable[[], Awaitable[None]]) -> None:

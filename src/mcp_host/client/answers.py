@@ -95,7 +95,7 @@ class Answers:
 
         On another it is no replay: a server without sessions that was started again counts anew.
         """
-        return _place(key, origin) in self._seen
+        return self._replays and _place(key, origin) in self._seen
 
     def begin(self, answer: Answer) -> None:
         self._current[answer.key] = answer

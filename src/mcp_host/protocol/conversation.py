@@ -37,6 +37,8 @@ def check(messages: Sequence[SamplingMessage]) -> None:
     for index, message in enumerate(messages):
         uses = tool_use_ids(message)
         results = [block.tool_use_id for block in message.content if isinstance(block, ToolResultContent)]
+        if message.content and not (uses or results or asked):
+            continue  # plain words, as most messages are
         problem = (
             _misplaced(message, uses, results)
             or _unbalanced(results, asked, before=f"messages[{index - 1}]")
