@@ -14,14 +14,14 @@ async def test_everyone_inside_a_time_limit_is_cancelled_when_their_own_time_is_
     outcomes: list[str] = []
 
     async def take_too_long(name: str) -> None:
-        with limit.held() as scope:
+        with limit.held() as inside:
             await anyio.sleep_forever()
-        outcomes.append(f"{name} {scope.cancelled_caught}")
+        outcomes.append(f"{name} {inside.over}")
 
     async def be_in_time() -> None:
-        with limit.held() as scope:
+        with limit.held() as inside:
             await checkpoint()
-        outcomes.append(f"in time {scope.cancelled_caught}")
+        outcomes.append(f"in time {inside.over}")
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -39,9 +39,9 @@ def test_a_time_limit_serves_one_event_loop_after_another(anyio_backend_name: st
     caught = []
 
     async def once() -> None:
-        with anyio.fail_after(5), limit.held() as scope:
+        with anyio.fail_after(5), limit.held() as inside:
             await anyio.sleep_forever()
-        caught.append(scope.cancelled_caught)
+        caught.append(inside.over)
 
     for _ in range(2):
         anyio.run(once, backend=anyio_backend_name)
@@ -51,10 +51,23 @@ def test_a_time_limit_serves_one_event_loop_after_another(anyio_backend_name: st
 
 @pytest.mark.parametrize("seconds", [0.0, float("inf")], ids=["none", "for ever"])
 async def test_no_time_and_all_the_time_there_is_are_limits_too(seconds: float) -> None:
-    with TimeLimit(seconds).held() as scope:
+    with TimeLimit(seconds).held() as inside:
         await checkpoint()
 
-    assert scope.cancelled_caught == (seconds == 0)
+    assert inside.over == (seconds == 0)
+
+
+async def test_a_scope_that_its_owner_lends_is_cancelled_in_time_and_given_back_unbounded() -> None:
+    with anyio.fail_after(5), anyio.CancelScope() as scope:
+        with TimeLimit(1000).held(scope) as inside:
+            await checkpoint()
+        assert not inside.over
+        assert scope.deadline == float("inf")
+        with TimeLimit(0.05).held(scope) as inside:
+            await anyio.sleep_forever()
+
+    assert inside.over
+    assert scope.cancelled_caught
 
 
 async def test_leaving_a_crew_cancels_its_jobs_and_waits_for_them() -> None:

@@ -7,13 +7,13 @@ import logging
 import math
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
-from anyio import CancelScope, Event, create_task_group, move_on_after
+from anyio import CancelScope, Event, create_task_group, current_time
 from anyio.abc import TaskGroup
 from anyio.lowlevel import EventLoopToken
 
@@ -162,62 +162,81 @@ class TimeLimit:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ends: dict[CancelScope, float] = {}  # the first first
+        self._ends: dict[Inside, float] = {}  # the first first
         self._armed = False
 
-    def held(self) -> AbstractContextManager[CancelScope]:
-        """What runs inside is cancelled when its time is up, as by `anyio.move_on_after`."""
-        if _in_trio() is not None or not 0 < self._seconds < math.inf:
-            return move_on_after(self._seconds)
-        return _Inside(self)
+    def held(self, within: CancelScope | None = None) -> Inside:
+        """What runs inside is cancelled when its time is up, and then that is `Inside.over`.
 
-    def enter(self, scope: CancelScope) -> dict[CancelScope, float]:
-        """Let *scope* end in time; it is to be taken out of what is returned."""
-        ends, loop = self._of_the_running_loop()
-        ends[scope] = loop.time() + self._seconds
-        if not self._armed:
-            self._arm(loop)
-        return ends
+        *within* is a scope that the caller runs in, and nothing else does: then there is none in it.
+        """
+        return Inside(self, within)
 
-    def _of_the_running_loop(self) -> tuple[dict[CancelScope, float], asyncio.AbstractEventLoop]:
-        loop = asyncio.get_running_loop()
+    def enter(self, inside: Inside) -> None:
+        if self._seconds <= 0:
+            inside.end()
+        elif _in_trio() is not None:
+            inside.scope.deadline = current_time() + self._seconds  # a number to trio, and no timer
+        elif self._seconds < math.inf:
+            self._watch(inside, asyncio.get_running_loop())
+
+    def leave(self, inside: Inside) -> None:
+        self._ends.pop(inside, None)
+        inside.scope.deadline = math.inf
+
+    def _watch(self, inside: Inside, loop: asyncio.AbstractEventLoop) -> None:
         if loop is not self._loop:
             self._loop, self._ends, self._armed = loop, {}, False
-        return self._ends, loop
+        self._ends[inside] = loop.time() + self._seconds
+        if not self._armed:
+            self._arm(loop)
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        left = [end for scope, end in self._ends.items() if not scope.cancel_called]
+        left = [end for inside, end in self._ends.items() if not inside.over]
         self._armed = bool(left)
         if left:
             loop.call_at(left[0], self._ring, loop)
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        for scope, end in self._ends.items():
+        for inside, end in self._ends.items():
             if end <= now:
-                scope.cancel()
+                inside.end()
         self._arm(loop)
 
 
-class _Inside:
-    """One who has entered a time limit, on asyncio."""
+class Inside:
+    """One who has entered a time limit. Made by `TimeLimit.held`."""
 
-    __slots__ = ("_ends", "_limit", "_scope")
+    __slots__ = ("_ended", "_limit", "_own", "scope")
 
-    def __init__(self, limit: TimeLimit) -> None:
+    def __init__(self, limit: TimeLimit, within: CancelScope | None) -> None:
         self._limit = limit
-        self._scope = CancelScope()
+        self._own = within is None
+        self._ended = False
+        self.scope = within or CancelScope()
 
-    def __enter__(self) -> CancelScope:
-        self._scope.__enter__()
-        self._ends = self._limit.enter(self._scope)
-        return self._scope
+    @property
+    def over(self) -> bool:
+        """Whether the time is up. Who lets the cancellation pass need not ask."""
+        return self._ended or (self.scope.cancel_called and current_time() >= self.scope.deadline)
+
+    def end(self) -> None:
+        self._ended = True
+        self.scope.cancel()
+
+    def __enter__(self) -> Inside:
+        if self._own:
+            self.scope.__enter__()
+        self._limit.enter(self)
+        return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        del self._ends[self._scope]
-        return self._scope.__exit__(exc_type, exc, tb)
+        self._ended = self.over
+        self._limit.leave(self)
+        return self._own and self.scope.__exit__(exc_type, exc, tb)
 
 
 def detector() -> Callable[[], bool]:

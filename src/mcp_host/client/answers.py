@@ -54,9 +54,10 @@ class Answer:
         try:
             if self.refusal is not None:
                 raise self.refusal
-            return Success(
-                request.id, await session.inputs.answer(request.method, request.params, call, size=request.size)
+            result = await session.inputs.answer(
+                request.method, request.params, call, size=request.size, within=self.scope
             )
+            return Success(request.id, result)
         except InputRefused as exc:
             return Failure(request.id, exc.code, str(exc), exc.data)
         except Exception:  # a bug of ours or of a handler: ours to log, not the server's to read

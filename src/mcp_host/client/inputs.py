@@ -6,6 +6,8 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
+from anyio import CancelScope
+
 from mcp_host.errors import InputRefused, excerpt
 from mcp_host.protocol.eras import Answer, Era
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
@@ -63,15 +65,23 @@ class SessionInputs:
         return "none" if self._sampling is None else self._sampling.mode
 
     async def answer(
-        self, method: str, params: Params, call: OuterCall | None, *, size: float = math.inf
+        self,
+        method: str,
+        params: Params,
+        call: OuterCall | None,
+        *,
+        size: float = math.inf,
+        within: CancelScope | None = None,
     ) -> dict[str, Any]:
-        """Answer one request, as the session's revision writes it. *size* is of how many bytes it was read, at most.
+        """Answer one request, as the session's revision writes it.
+
+        *size* is of how many bytes it was read, at most; *within* is a scope that this alone runs in, if there is one.
 
         Raises:
             InputRefused: There is no handler, or somebody or some rule refused.
         """
         if method == "sampling/createMessage" and self._sampling is not None:
-            return self._write(await self._sampling.answer(params, call, size=size))
+            return self._write(await self._sampling.answer(params, call, size=size, within=within))
         if method == "elicitation/create" and self._inputs.elicitation is not None:
             return self._write(await self._inputs.elicitation.answer(params, server=self._server))
         if method == "roots/list" and self._inputs.roots is not None:

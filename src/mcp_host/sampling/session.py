@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeAlias
 
+from anyio import CancelScope, get_cancelled_exc_class
+
 from mcp_host.concurrency import TimeLimit
 from mcp_host.errors import InputRefused, ProtocolError, SamplingError, excerpt
 from mcp_host.handlers import call_handler
@@ -134,12 +136,18 @@ class SamplingSession:
         return self._mode
 
     async def answer(
-        self, params: dict[str, Any], call: OuterCall | None = None, *, size: float = math.inf
+        self,
+        params: dict[str, Any],
+        call: OuterCall | None = None,
+        *,
+        size: float = math.inf,
+        within: CancelScope | None = None,
     ) -> CreateMessageResult:
         """Answer one request, given as the wire's parameters. *call* is the call of ours it belongs to.
 
         *size*, where it is known, is of how many bytes the parameters were read, at most: then
-        what is light need not be weighed.
+        what is light need not be weighed. *within* is a cancel scope that this alone runs in,
+        where there is one: it is cancelled when the time is up.
 
         Raises:
             InputRefused: Its code, message and data are for the server: -32602 broken
@@ -147,8 +155,12 @@ class SamplingSession:
                 the host's, -32010 too many waiting, -32011 out of time.
         """
         request = self._read(params, call, size)
-        with self._time.held():
-            return await self._in_turn(request)
+        with self._time.held(within) as inside:
+            try:
+                return await self._in_turn(request)
+            except get_cancelled_exc_class():
+                if not inside.over:
+                    raise
         logger.warning("%s took longer than %s s", self._subject, self._limits.seconds)
         raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {self._limits.seconds} seconds")
 
