@@ -38,7 +38,6 @@ from mcp_host.protocol.jsonrpc import Failure, Id, Notification, Params, Success
 from mcp_host.transports.base import Channel, Transport, quoting
 
 LETTING_GO = 1.0  # seconds for cancelled callers to leave their streams before these are torn down
-NONE: Params = {}  # the headers of a message on a pipe
 AGAIN = (0.1, 0.5, 2.0)  # seconds before a request whose stream broke is made again, each time; then it fails
 
 
@@ -76,8 +75,8 @@ class Connection:
         """Reach the server and begin; leave nothing behind at the end, however it comes.
 
         *on_lost* is called when the link is gone, whoever ended it.
-        What runs the application's code is outside of the
-        transport: a handler that will not end must not keep the server alive.
+        What runs the application's code is outside of the transport: a handler that
+        will not end must not keep the server alive.
         """
 
         def notify(notification: Notification) -> None:
@@ -258,7 +257,7 @@ class Connection:
     async def _exchange(self, session: Session, call: Call, params: Params) -> Success:
         era = session.era
         dressed = era.dress(params, self._registration.wanted_log_level)
-        headers = {**era.headers(call.method, params), **call.headers} if self.link.stream_per_request else NONE
+        headers = {**era.headers(call.method, params), **call.headers} if self.link.stream_per_request else {}
         try:
             reply = await self.link.ask(call.method, dressed, headers, call.patience, call.on_report)
         except HttpStatusError as exc:

@@ -12,11 +12,10 @@ import httpx
 
 from mcp_host.limits import Limits
 from mcp_host.transports._cookies import Jar
-from mcp_host.transports.pool import KEEPALIVE, MAX_IDLE, Place, Pool, written
+from mcp_host.transports.pool import KEEPALIVE, MAX_IDLE, PORTS, Place, Pool, written
 from mcp_host.version import __version__
 
 USER_AGENT = f"mcp-host/{__version__}"
-PORTS = {"http": 80, "https": 443}
 
 
 class Client(Protocol):

@@ -91,13 +91,18 @@ class Reply:
         value: str = self.headers.get("content-type", "")
         return value.partition(";")[0].strip().lower()
 
+    @property
+    def _is_done(self) -> bool:
+        """Whether its end has been read, and its connection handed back."""
+        return self._ended and self._response.is_closed if self._ours is None else self._ours.complete
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        if self._ours.complete if self._ours is not None else self._ended and self._response.is_closed:
+        if self._is_done:
             return
         if exc is not None:
             await self.close()

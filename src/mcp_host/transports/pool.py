@@ -16,7 +16,7 @@ from mcp_host.transports._connection import Body, Connection, Request, Timeouts,
 KEEPALIVE = 4.0  # seconds; uvicorn and Node close idle connections after 5, and a race with that loses requests
 MAX_IDLE = 1000  # kept-alive connections: more than are in flight at once in nearly any host
 
-_PORTS = {"http": 80, "https": 443}
+PORTS = {"http": 80, "https": 443}
 _REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})  # RFC 9110, section 9.2.2
 _BROKE_OFF = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
@@ -55,11 +55,11 @@ class Pool(httpx.AsyncBaseTransport):
             httpx.TransportError: As httpx's own transport would.
         """
         url = request.url
-        if url.scheme not in _PORTS:
+        if url.scheme not in PORTS:
             raise httpx.UnsupportedProtocol(f"{url.scheme or 'no scheme'} is neither http nor https")
         host = url.raw_host.decode("ascii")
         name = request.extensions.get("sni_hostname") or host
-        place = Place(url.scheme, host, url.port or _PORTS[url.scheme], name)
+        place = Place(url.scheme, host, url.port or PORTS[url.scheme], name)
         head = written(request.method.encode("ascii"), url.raw_path, request.headers.raw)
         return await self.exchange(place, head, _body(request), request.extensions.get("timeout", {}))
 
