@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mcp_host.errors import MessageTooLarge
+from mcp_host.protocol.framing import Raw
 from mcp_host.protocol.jsonrpc import BOM
 
 FIELD_ROOM = 64  # what a line may hold beside the data: the field's name, a colon, a space
@@ -30,7 +31,7 @@ class Event:
     """One dispatched event. *type* is "message" unless the stream said otherwise."""
 
     type: str
-    data: bytes
+    data: Raw
 
 
 @dataclass(slots=True)
@@ -60,8 +61,8 @@ class EventDecoder:
         self._line = bytearray()  # the line under way, when a chunk ended inside it
         self._after_cr = False
         self._at_start = True
-        self._type = b""
-        self._data: bytes | bytearray | None = None
+        self._type: Raw = b""
+        self._data: Raw | None = None
         self._id: str | None = None
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
@@ -91,21 +92,20 @@ class EventDecoder:
             raise self._too_large()
         self._line += part
 
-    def _complete(self, part: bytes) -> bytes:
+    def _complete(self, part: bytes) -> Raw:
         if not self._line and len(part) <= self._limit + FIELD_ROOM:
             return part  # the usual case: the whole line came in one chunk
         self._begin(part)
-        line = bytes(self._line)
-        self._line.clear()
+        line, self._line = self._line, bytearray()
         return line
 
-    def _read(self, line: bytes) -> Event | None:
+    def _read(self, line: Raw) -> Event | None:
         if self._at_start:
-            line, self._at_start = line.removeprefix(BOM), False
+            self._at_start = False
+            line = line[len(BOM) :] if line.startswith(BOM) else line
         if not line:
             return self._dispatch()
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
+        name, value = _field(line)
         match name:
             case b"data":
                 self._add(value)
@@ -117,7 +117,7 @@ class EventDecoder:
                 self._cursor.retry = float(value) / 1000  # of any length: too many digits are infinity
         return None
 
-    def _add(self, value: bytes) -> None:
+    def _add(self, value: Raw) -> None:
         if self._data is None:
             self._data = value  # the usual case, one line: not copied again
         else:
@@ -127,7 +127,7 @@ class EventDecoder:
         if len(self._data) > self._limit:
             raise self._too_large()
 
-    def _note_id(self, value: bytes) -> None:
+    def _note_id(self, value: Raw) -> None:
         id = value.decode(errors="replace")  # with letters that no header takes, so it is dropped below
         if not id or (len(id) <= MAX_ID and _HEADER_VALUE.fullmatch(id)):
             self._id = id
@@ -137,7 +137,21 @@ class EventDecoder:
             self._cursor.last_id = self._id
         type, data = self._type.decode(errors="replace"), self._data
         self._type, self._data, self._id = b"", None, None
-        return Event(type or "message", bytes(data)) if data else None
+        return Event(type or "message", data) if data else None
 
     def _too_large(self) -> MessageTooLarge:
         return MessageTooLarge(f"an event is larger than {self._limit} bytes")
+
+
+def _field(line: Raw) -> tuple[bytes, Raw]:
+    """A line's name and value. What came in pieces may be large, so its value is cut out of it in place."""
+    colon = line.find(b":")
+    if colon < 0:
+        return bytes(line), b""
+    name, start = bytes(line[:colon]), colon + 1
+    if line[start : start + 1] == b" ":
+        start += 1
+    if isinstance(line, bytes):
+        return name, line[start:]
+    del line[:start]
+    return name, line

@@ -41,7 +41,7 @@ class MessageStream:
             return None
         messages = decode(event.data)
         if any(isinstance(message, Malformed) for message in messages):
-            self.remark = event.data[:REMARK]
+            self.remark = bytes(event.data[:REMARK])
             # Where the stream ended inside the event, only whole JSON is a message that lacks just its blank line.
             return None if self._ended else messages
         return messages
