@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
-from anyio import CancelScope, Event, create_task_group, current_time
+from anyio import CancelScope, Event, create_task_group, current_time, get_cancelled_exc_class
 from anyio.abc import TaskGroup
 from anyio.lowlevel import EventLoopToken
 
@@ -168,7 +168,8 @@ class TimeLimit:
     def held(self, within: CancelScope | None = None) -> Inside:
         """What runs inside is cancelled when its time is up, and then that is `Inside.over`.
 
-        *within* is a scope that the caller runs in, and nothing else does: then there is none in it.
+        *within* is a scope that the caller runs in, and nothing else does: then there is none in it,
+        and whoever goes on in it can await nothing more.
         """
         return Inside(self, within)
 
@@ -218,7 +219,7 @@ class Inside:
 
     @property
     def over(self) -> bool:
-        """Whether the time is up. Who lets the cancellation pass need not ask."""
+        """Whether the time is up."""
         return self._ended or (self.scope.cancel_called and current_time() >= self.scope.deadline)
 
     def end(self) -> None:
@@ -236,7 +237,16 @@ class Inside:
     ) -> bool:
         self._ended = self.over
         self._limit.leave(self)
-        return self._own and self.scope.__exit__(exc_type, exc, tb)
+        if self._own:
+            return self.scope.__exit__(exc_type, exc, tb)
+        return self._ended and _is_cancellation(exc)
+
+
+def _is_cancellation(exc: BaseException | None) -> bool:
+    """Whether *exc* is nothing else, in however many groups: trio's task groups raise some."""
+    if isinstance(exc, BaseExceptionGroup):
+        return all(map(_is_cancellation, exc.exceptions))
+    return isinstance(exc, get_cancelled_exc_class())
 
 
 def detector() -> Callable[[], bool]:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from anyio import CancelScope, get_cancelled_exc_class
+from anyio import CancelScope
 
 from mcp_host.concurrency import TimeLimit
 from mcp_host.errors import InputRefused, ProtocolError, SamplingError, excerpt
@@ -155,12 +155,8 @@ class SamplingSession:
                 the host's, -32010 too many waiting, -32011 out of time.
         """
         request = self._read(params, call, size)
-        with self._time.held(within) as inside:
-            try:
-                return await self._in_turn(request)
-            except get_cancelled_exc_class():
-                if not inside.over:
-                    raise
+        with self._time.held(within):
+            return await self._in_turn(request)
         logger.warning("%s took longer than %s s", self._subject, self._limits.seconds)
         raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {self._limits.seconds} seconds")
 
