@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
@@ -88,6 +91,27 @@ async def test_a_time_limit_takes_nothing_for_its_own_end_but_cancellations_in_g
 
     assert went_on == ["went on"]
     assert caught.group_contains(ZeroDivisionError)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_job_is_not_made_by_the_applications_task_factory() -> None:
+    """Python 3.12 has an eager one: by it a job would begin before anybody has its scope."""
+
+    def make(loop: asyncio.AbstractEventLoop, job: Any, **options: Any) -> asyncio.Task[Any]:
+        raise AssertionError
+
+    async def job() -> None:
+        began.append(scope)
+
+    began: list[anyio.CancelScope] = []
+    async with Crew.gathered() as crew:
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(make)
+        scope = crew.start(job)
+        loop.set_task_factory(None)
+        await anyio.wait_all_tasks_blocked()
+
+    assert began == [scope]
 
 
 async def test_leaving_a_crew_cancels_its_jobs_and_waits_for_them() -> None:

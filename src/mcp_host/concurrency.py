@@ -123,7 +123,9 @@ class Crew:
             self._tasks.start_soon(_within, scope, job)
         else:
             # Not in the context of a callback, which has to say to anyio where it is: a thread of the job's may not.
-            self._at_work[scope] = self._loop.create_task(self._work(scope, job), context=self._context.copy())
+            # And not by the application's task factory: an eager one would begin before anybody has the scope.
+            work = self._work(scope, job)
+            self._at_work[scope] = asyncio.Task(work, loop=self._loop, context=self._context.copy())
         return scope
 
     def cancel(self) -> None:
