@@ -66,7 +66,7 @@ def test_where_it_is_enough_to_work_failing_is_missing_the_goal() -> None:
     [
         ("stdio-echo", 3e6 / 600),
         ("stdio-progress", 3e6 / (6 * 500)),
-        ("stdio-sampling", 3e6 / (4 * 96)),
+        ("stdio-sampling", 3e6 / (12 * 96)),
         ("stdio-tools", 3e3 / 8),
         ("stdio-text", 3e3 / (2 * 10 * 1.048576)),
         ("session-memory", 7e6 / 1024 / 100),
