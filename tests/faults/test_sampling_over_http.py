@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from anyio import Event, wait_all_tasks_blocked
+from anyio import Event, sleep_forever, wait_all_tasks_blocked
 
 from mcp_host import SamplingRequest
 from mcp_host.client import deliveries
@@ -157,6 +157,23 @@ async def test_an_answer_that_is_lost_on_its_way_is_sent_again_and_the_model_ask
 
     assert answers == [ANSWERED] * 4
     assert len(model.asked) == 1
+
+
+@fault("S23")
+async def test_what_a_server_is_told_when_time_is_up_is_sent_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliveries, "AGAIN", (0.0,))
+
+    async def never(request: SamplingRequest) -> CreateMessageResult:
+        await sleep_forever()
+        raise AssertionError
+
+    answers = Answers(in_turn(says(b"", 500), accept))
+    script = mcp(call=asking(answers, event(ASK), count=2), answer=answers)
+    async with connected(script, sampling=sampling(never, seconds=0.1)) as (client, _):
+        await tides(client)
+
+    error = {"code": -32011, "message": "this client's limit for one answer is 0.1 seconds"}
+    assert answers == [{"jsonrpc": "2.0", "id": "q-1", "error": error}] * 2
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,8 @@ class Deliveries:
             self._tasks.start_soon(self._counted, message, headers)
 
     async def now(self, message: Success | Failure, headers: Headers) -> None:
-        """Send an answer; again if it may have been lost on its way, for a server takes an answer but once.
-
-        Never raises: the link may have died, and everyone knows.
-        """
-        await self._deliver(message, headers, AGAIN if self._channel.stream_per_request else ())
+        """Send an answer. Never raises: the link may have died, and everyone knows."""
+        await self._deliver(message, headers)
 
     def at_once(self, message: Notification | Success | Failure) -> bool:
         """Send *message* if that takes no waiting; whether it is out of hand."""
@@ -68,23 +65,21 @@ class Deliveries:
         self._counters["undelivered messages"] += 1
         logger.debug("not delivered: %s", error)
 
-    async def _deliver(
-        self, message: Notification | Success | Failure, headers: Headers, pauses: tuple[float, ...] = ()
-    ) -> None:
+    async def _deliver(self, message: Notification | Success | Failure, headers: Headers) -> None:
         with move_on_after(ANSWER_DEADLINE):
             try:
-                await self._send(message, headers, pauses)
+                await self._send(message, headers)
             except CallerError:
                 logger.exception("what was to be sent is not JSON")
                 if isinstance(message, Success | Failure):  # the server must not wait for ever
-                    await self._deliver(Failure(message.id, INTERNAL_ERROR, FAILED), headers, pauses)
+                    await self._deliver(Failure(message.id, INTERNAL_ERROR, FAILED), headers)
             except McpError as exc:
                 self._undelivered(exc)
 
-    async def _send(
-        self, message: Notification | Success | Failure, headers: Headers, pauses: tuple[float, ...]
-    ) -> None:
-        for pause in pauses:
+    async def _send(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        """Send *message*; an answer again if it may have been lost on its way, for a server takes it but once."""
+        is_answer = isinstance(message, Success | Failure)
+        for pause in AGAIN if is_answer and self._channel.stream_per_request else ():
             try:
                 return await self._channel.send(message, headers)
             except McpError as exc:
