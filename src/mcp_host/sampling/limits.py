@@ -27,8 +27,8 @@ KiB = 1024
 MiB = 1024 * KiB
 
 MOST_TOKENS = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC 8259, section 6)
-# At 0 any other bound would refuse everything.
 LONGER = 5  # times as long as it came may be what is written anew: 1e15 becomes 1000000000000000.0
+# At 0 any other bound would refuse everything.
 MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting", "seconds"})
 
 
@@ -111,9 +111,8 @@ def check_counts(wire: Mapping[str, object], limits: SamplingLimits, *, light: b
     _hold("messages", len(messages), limits.messages)
     _hold("blocks", sum([_count_blocks(message) for message in messages]), limits.blocks)
     _hold("tools", len(tools), limits.tools)
-    if (
-        tools and not light and _json_size(tools) > limits.tool_definition
-    ):  # all in one go is fast, and nearly always enough
+    # All in one go is fast, and nearly always enough.
+    if tools and not light and _json_size(tools) > limits.tool_definition:
         for index, tool in enumerate(tools):
             _hold("tool_definition", _json_size(tool), limits.tool_definition, where=f"tools[{index}]: ")
 
