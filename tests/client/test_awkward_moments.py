@@ -28,7 +28,10 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.protocol import pace
 from mcp_host.protocol.eras import Complete
+from mcp_host.protocol.jsonrpc import Request
 from mcp_host.testing import ScriptedPeer
+from mcp_host.transports.base import Exchange, Headers
+from mcp_host.transports.memory import MemoryChannel
 from mcp_host.types import CreateMessageResult
 from tests.client.support import EMPTY, QUESTION, sampling
 from tests.transports.children import counted, python
@@ -566,6 +569,21 @@ async def test_a_discovery_is_forgotten_whatever_the_refusal_looks_like() -> Non
             with pytest.raises(HttpStatusError):
                 await client.call_tool("x")
             assert cache.find("server/discover", {"version": "2026-07-28"}) is None
+
+
+async def test_what_a_channel_waits_for_on_behalf_of_a_call_that_is_over_ends_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def lose(channel: MemoryChannel, request: Request, headers: Headers, exchange: Exchange) -> None:
+        exchange.fail(ConnectionClosed("lost on its way"))
+        with exchange.bounded():
+            await anyio.sleep_forever()
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(ScriptedPeer.shake_hands), era="legacy") as client:
+            monkeypatch.setattr(MemoryChannel, "request", lose)
+            with pytest.raises(ConnectionClosed, match="lost on its way"):
+                await client.ping()
 
 
 def test_a_handler_may_run_an_event_loop_in_a_thread_of_asyncios() -> None:
