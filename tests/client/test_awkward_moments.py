@@ -574,13 +574,16 @@ async def test_a_discovery_is_forgotten_whatever_the_refusal_looks_like() -> Non
 async def test_what_a_channel_waits_for_on_behalf_of_a_call_that_is_over_ends_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands()
+
     async def lose(channel: MemoryChannel, request: Request, headers: Headers, exchange: Exchange) -> None:
         exchange.fail(ConnectionClosed("lost on its way"))
         with exchange.bounded():
             await anyio.sleep_forever()
 
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(ScriptedPeer.shake_hands), era="legacy") as client:
+        async with Client(ScriptedPeer(script), era="legacy") as client:
             monkeypatch.setattr(MemoryChannel, "request", lose)
             with pytest.raises(ConnectionClosed, match="lost on its way"):
                 await client.ping()
