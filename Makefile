@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+JOBS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
 FUZZ := .fuzz
 SECONDS := 150
 
@@ -27,7 +28,7 @@ demo: setup  ## the main job: a server asks our model to answer with tools, over
 	@$(BIN)/mcp-host demo
 
 test: setup  ## the tests
-	@$(BIN)/python -m pytest --quiet
+	@$(BIN)/python -m pytest --quiet --numprocesses $(JOBS) --dist loadfile
 
 lint: setup  ## formatting and lint
 	@$(BIN)/ruff format --check .
