@@ -8,6 +8,9 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host import concurrency
+from tests.faults.table import pytest_collection_modifyitems, pytest_terminal_summary
+
+__all__ = ["pytest_collection_modifyitems", "pytest_terminal_summary"]  # hooks, which pytest looks for here
 
 
 @pytest.fixture(autouse=True)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
 from mcp_host import Client
+from mcp_host.client.exchange import Deadlines, Patience, PendingExchange
+from mcp_host.concurrency import Loop
 from mcp_host.errors import ConnectionClosed, RequestTimeout, ServerError
+from mcp_host.protocol.jsonrpc import Request, Success
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
 from tests.client.support import EMPTY, Era
@@ -74,5 +79,23 @@ async def test_no_callback_is_at_work_or_begins_after_the_calls_total_timeout(er
             await began.wait()
             if closed:
                 await client.aclose()  # which gives callers a second
+
+    assert seen == [1]
+
+
+async def test_reports_that_came_with_the_answer_are_delivered_though_its_time_was_up_by_then() -> None:
+    async def note(params: dict[str, Any]) -> None:
+        seen.append(params["progress"])
+
+    seen: list[int] = []
+    patience = Patience.of(10, 10)
+    exchange = PendingExchange(
+        Request(1, "tools/call", {}), patience, lambda message, origin: None, Deadlines({}, Loop.running()), note, None
+    )
+    exchange.report({"progressToken": 1, "progress": 1})
+    exchange.settle(Success(1, {}))
+    exchange.expire()
+
+    await exchange.progress()
 
     assert seen == [1]

@@ -393,3 +393,30 @@ async def test_a_fresh_connection_that_breaks_is_not_tried_again(kind: Kind) -> 
             await client.get(peer.url)
 
     assert peer.connections == 1
+
+
+async def test_where_one_idle_connection_was_forgotten_whoever_tries_again_gets_a_new_one() -> None:
+    """A load balancer that forgets one has forgotten all of them."""
+    both_asked = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        forgetful = peer.connections <= 2
+        await wire.hear()
+        if forgetful:
+            if len(peer.heard) == 2:
+                both_asked.set()
+            await both_asked.wait()
+        await wire.say(EMPTY)
+        await wire.hear()
+        await (wire.reset() if forgetful else wire.say(EMPTY))
+
+    async with serving(script) as peer, httpx.AsyncClient(transport=Pool(nobody)) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.post, peer.url)
+            tasks.start_soon(client.post, peer.url)
+        with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
+            await client.post(peer.url)
+        response = await client.post(peer.url)
+
+    assert response.status_code == 200
+    assert peer.connections == 3

@@ -127,7 +127,7 @@ class PendingExchange:
 
     async def progress(self) -> None:
         """Await the caller's callback for each report so far, in order. The server's clock stands still meanwhile."""
-        if not self._reports or self._on_report is None or self._expired:
+        if not self._reports or self._on_report is None or (self._expired and not self._answered_in_time()):
             return
         self._reporting = True
         self.deadline = self._end
@@ -143,6 +143,10 @@ class PendingExchange:
             self.heard()
         if scope.cancelled_caught:
             self.expire()
+
+    def _answered_in_time(self) -> bool:
+        """Whether there is an answer, and the total timeout has not passed: then its reports are delivered, too."""
+        return self.outcome is not None and self._deadlines.loop.time() < self._end
 
     # What the link uses
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
+from anyio import CancelScope
 from anyio.lowlevel import checkpoint
 
 from mcp_host import types
@@ -14,7 +15,15 @@ from mcp_host.client.connection import Connection
 from mcp_host.client.exchange import OnReport, Patience
 from mcp_host.client.session import Session
 from mcp_host.client.toolbox import Toolbox
-from mcp_host.errors import HeaderMismatch, McpError, NotConnected, ProtocolError, ServerError, quoted
+from mcp_host.errors import (
+    HeaderMismatch,
+    InvalidToolOutput,
+    McpError,
+    NotConnected,
+    ProtocolError,
+    ServerError,
+    quoted,
+)
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.types.base import Model
 
@@ -95,8 +104,11 @@ class Requests(ABC):
             Call(method="tools/call", params=params, patience=patience, on_report=_report(on_progress))
         )
         result = types.CallToolResult.from_wire(wire)
-        if problem := await self._toolbox.check_result(name, result):
-            raise problem
+        with CancelScope(deadline=patience.end) as scope:
+            if problem := await self._toolbox.check_result(name, result):
+                raise problem
+        if scope.cancelled_caught:
+            raise InvalidToolOutput(f"the result of {name!r} could not be checked within the total timeout", result)
         return result
 
     # Resources

@@ -22,6 +22,7 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
+MAX_BATCH = 10_000  # messages: all of them are taken in one turn of the event loop
 MAX_MARKS = 2**20  # in one message; see `crowded`
 
 Id: TypeAlias = int | str
@@ -95,6 +96,8 @@ def decode(raw: Raw) -> Sequence[Incoming]:
         return (unreadable(f"not JSON ({exc}): {_shown(raw)}", raw, raw),)
     if isinstance(body, list):
         # Revision 2025-03-26: implementations "MUST support receiving JSON-RPC batches".
+        if len(body) > MAX_BATCH:
+            return (Malformed(f"a batch of {len(body):,} messages, more than {MAX_BATCH:,}", oversize=True),)
         return [_read(member, len(raw)) for member in body] or (Malformed("an empty batch"),)
     return (_read(body, len(raw)),)
 

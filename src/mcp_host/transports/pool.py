@@ -76,6 +76,8 @@ class Pool(httpx.AsyncBaseTransport):
                 # The connection may have been closed before the request came: then, as a fresh one, it
                 # would have answered. Nobody can tell, so only what does no harm twice is sent twice.
                 unheard = used and not connection.heard and isinstance(exc, _BROKE_OFF) and not self.closed
+                if unheard:
+                    await self._drop_idle(place)
                 if not unheard or request.method not in _REPEATABLE or not isinstance(body, bytes):
                     raise
             connection, used = await self._open(place, timeouts), False
@@ -99,6 +101,11 @@ class Pool(httpx.AsyncBaseTransport):
                 return connection
             await self._drop(connection)
         return await self._open(place, timeouts)
+
+    async def _drop_idle(self, place: Place) -> None:
+        """Whatever has forgotten one idle connection has probably forgotten all: whoever tries again gets a new one."""
+        while (connection := self._kept(place)) is not None:
+            await self._drop(connection)
 
     def _kept(self, place: Place) -> Connection | None:
         for index in range(len(self._idle) - 1, -1, -1):

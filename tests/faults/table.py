@@ -1,4 +1,7 @@
-"""The table of faults, printed at the end of a run that has tested some."""
+"""The table of faults, printed at the end of a run that has tested some.
+
+The conftest at the top takes the hooks from here: a run that hands its tests to others loads no other one.
+"""
 
 from __future__ import annotations
 
