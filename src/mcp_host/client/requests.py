@@ -104,12 +104,16 @@ class Requests(ABC):
             Call(method="tools/call", params=params, patience=patience, on_report=_report(on_progress))
         )
         result = types.CallToolResult.from_wire(wire)
+        if self._toolbox.promises(name):
+            await self._check(name, result, patience)
+        return result
+
+    async def _check(self, name: str, result: types.CallToolResult, patience: Patience) -> None:
         with CancelScope(deadline=patience.end) as scope:
             if problem := await self._toolbox.check_result(name, result):
                 raise problem
         if scope.cancelled_caught:
             raise InvalidToolOutput(f"the result of {name!r} could not be checked within the total timeout", result)
-        return result
 
     # Resources
 

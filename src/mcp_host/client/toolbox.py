@@ -95,6 +95,11 @@ class Toolbox:
         if tool is not None and tool.execution is not None and tool.execution.task_support == "required":
             raise CallerError(f"the tool {name!r} runs only as a task, which this client does not offer")
 
+    def promises(self, name: str) -> bool:
+        """Whether the tool was listed with an outputSchema."""
+        tool = self._tools.get(name)
+        return tool is not None and tool.output_schema is not None
+
     async def check_result(self, name: str, result: CallToolResult) -> InvalidToolOutput | None:
         """The error for a result that contradicts the tool's outputSchema, if it does.
 

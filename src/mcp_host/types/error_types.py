@@ -4,8 +4,8 @@ from typing import Literal
 
 from mcp_host.types.base import Array, Model
 from mcp_host.types.elicitation import ElicitRequestURLParams
+from mcp_host.types.envelopes import Error, JSONRPCErrorResponse
 from mcp_host.types.lifecycle import ClientCapabilities
-from mcp_host.types.messages import Error, JSONRPCErrorResponse
 
 
 class ParseError(Error, since="2026-07-28"):

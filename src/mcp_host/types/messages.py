@@ -1,27 +1,13 @@
-"""Envelopes: JSON-RPC messages, what every request, result and notification shares, progress and cancellation."""
+"""What every request, result and notification shares, and what progress says."""
 
 from typing import Annotated, Literal, TypeAlias
 
-from mcp_host.types.base import SINCE_2025_03_26, SINCE_2025_11_25, SINCE_2026_07_28, JSONObject, Meta, Model, Number
+from mcp_host.types.base import SINCE_2025_03_26, SINCE_2025_11_25, SINCE_2026_07_28, Meta, Model, Number
 
 RequestId: TypeAlias = str | int
 ProgressToken: TypeAlias = str | int
 Cursor: TypeAlias = str  # opaque: "Clients MUST treat cursors as opaque tokens"
 ResultType: TypeAlias = str  # "complete" and "input_required"; absent means complete
-
-
-class Request(Model):
-    """Any request, without its envelope."""
-
-    method: str
-    params: JSONObject | None = None
-
-
-class Notification(Model):
-    """Any notification, without its envelope."""
-
-    method: str
-    params: JSONObject | None = None
 
 
 class Result(Model):
@@ -32,56 +18,6 @@ class Result(Model):
 
 
 EmptyResult: TypeAlias = Result
-
-
-class JSONRPCRequest(Request):
-    """Any request, as it travels."""
-
-    jsonrpc: Literal["2.0"] = "2.0"
-    id: RequestId
-
-
-class JSONRPCNotification(Notification):
-    """Any notification, as it travels."""
-
-    jsonrpc: Literal["2.0"] = "2.0"
-
-
-class JSONRPCResultResponse(Model):
-    """The answer to a request that went well."""
-
-    jsonrpc: Literal["2.0"] = "2.0"
-    id: RequestId
-    result: Result
-
-
-class Error(Model):
-    """What went wrong: a JSON-RPC code, a short sentence, and whatever the code defines as data."""
-
-    code: int
-    message: str
-    data: object = None
-
-
-class JSONRPCErrorResponse(Model):
-    """The answer to a request that failed; without an id where the request could not be read."""
-
-    jsonrpc: Literal["2.0"] = "2.0"
-    id: RequestId | None = None
-    error: Error
-
-
-JSONRPCError: TypeAlias = JSONRPCErrorResponse  # its name before revision 2025-11-25
-JSONRPCResponse: TypeAlias = JSONRPCResultResponse | JSONRPCErrorResponse
-JSONRPCBatchRequest: TypeAlias = list[JSONRPCRequest | JSONRPCNotification]
-JSONRPCBatchResponse: TypeAlias = list[JSONRPCResponse]
-JSONRPCMessage: TypeAlias = (
-    JSONRPCRequest
-    | JSONRPCNotification
-    | JSONRPCResponse
-    | JSONRPCBatchRequest  # batches: revision 2025-03-26 only
-    | JSONRPCBatchResponse
-)
 
 
 class TypedRequest(Model):
@@ -128,19 +64,6 @@ class NotificationParams(Model):
     meta: Meta = None
 
 
-class PaginatedRequestParams(RequestParams):
-    """Which page to list: the *next_cursor* of the page before, or none for the first."""
-
-    cursor: Cursor | None = None
-
-
-class PaginatedRequest(TypedRequest):
-    """Any request for one page of a listing."""
-
-    method: str
-    params: PaginatedRequestParams | None = None
-
-
 class PaginatedResult(Result):
     """One page of a listing; there are more if it has a *next_cursor*."""
 
@@ -154,13 +77,6 @@ class CacheableResult(Result, since="2026-07-28"):
     cache_scope: Annotated[Literal["public", "private"] | None, SINCE_2026_07_28] = None
 
 
-class PingRequest(TypedRequest, until="2025-11-25"):
-    """Are you there?"""
-
-    method: Literal["ping"] = "ping"
-    params: RequestParams | None = None
-
-
 class ProgressNotificationParams(NotificationParams):
     """How far the request with that token has come; *progress* only grows, *total* may be unknown."""
 
@@ -168,24 +84,3 @@ class ProgressNotificationParams(NotificationParams):
     progress: Number
     total: Number | None = None
     message: Annotated[str | None, SINCE_2025_03_26] = None
-
-
-class ProgressNotification(TypedNotification):
-    """Progress of a request, from whoever is working on it."""
-
-    method: Literal["notifications/progress"] = "notifications/progress"
-    params: ProgressNotificationParams
-
-
-class CancelledNotificationParams(NotificationParams):
-    """Which request nobody waits for any longer; the id is left out only for tasks of 2025-11-25."""
-
-    request_id: RequestId | None = None
-    reason: str | None = None
-
-
-class CancelledNotification(TypedNotification):
-    """A request was given up."""
-
-    method: Literal["notifications/cancelled"] = "notifications/cancelled"
-    params: CancelledNotificationParams

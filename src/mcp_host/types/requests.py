@@ -3,8 +3,9 @@
 from typing import Literal
 
 from mcp_host.types.base import JSONObject
+from mcp_host.types.envelopes import PaginatedRequest
 from mcp_host.types.inputs import InputResponseRequestParams
-from mcp_host.types.messages import PaginatedRequest, RequestParams, TaskAugmentedRequestParams, TypedRequest
+from mcp_host.types.messages import RequestParams, TaskAugmentedRequestParams, TypedRequest
 
 
 class ListToolsRequest(PaginatedRequest):

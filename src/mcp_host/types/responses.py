@@ -7,6 +7,7 @@ from pydantic import Field
 from mcp_host.types.base import Model
 from mcp_host.types.completion import CompleteRequest, CompleteResult
 from mcp_host.types.elicitation import ElicitationCompleteNotification, ElicitRequest, ElicitResult
+from mcp_host.types.envelopes import CancelledNotification, PingRequest, ProgressNotification
 from mcp_host.types.inputs import InputRequiredResult
 from mcp_host.types.lifecycle import (
     DiscoverRequest,
@@ -16,13 +17,7 @@ from mcp_host.types.lifecycle import (
     InitializeResult,
 )
 from mcp_host.types.logging import LoggingMessageNotification, SetLevelRequest
-from mcp_host.types.messages import (
-    CancelledNotification,
-    EmptyResult,
-    PingRequest,
-    ProgressNotification,
-    RequestId,
-)
+from mcp_host.types.messages import EmptyResult, RequestId
 from mcp_host.types.prompts import GetPromptResult, ListPromptsResult, PromptListChangedNotification
 from mcp_host.types.requests import (
     CallToolRequest,

@@ -3,9 +3,9 @@
 from typing import Literal, TypeAlias
 
 from mcp_host.types.base import Array, Model
+from mcp_host.types.envelopes import PaginatedRequestParams
 from mcp_host.types.messages import (
     NotificationParams,
-    PaginatedRequestParams,
     PaginatedResult,
     RequestParams,
     Result,
