@@ -260,19 +260,8 @@ if TYPE_CHECKING:
 else:  # hidden, for a type checker would take any misspelt name for an object
     # Half of the classes, which few hosts touch: not worth their start. What is wanted most is looked for first.
     _ON_DEMAND = (
-        *(
-            "resources",
-            "prompts",
-            "roots",
-            "completion",
-            "elicitation",
-            "inputs",
-            "error_types",
-            "requests",
-            "subscriptions",
-            "tasks",
-            "responses",
-        ),
+        *("resources", "prompts", "roots", "completion", "elicitation", "inputs", "envelopes", "error_types"),
+        *("requests", "subscriptions", "tasks", "responses"),
     )
 
     def __getattr__(name: str) -> object:
