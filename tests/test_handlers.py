@@ -7,8 +7,18 @@ import asyncio
 import anyio
 import pytest
 
+from mcp_host import (
+    Allow,
+    Client,
+    Elicitation,
+    FormRequest,
+    Sampling,
+    SamplingRequest,
+)
 from mcp_host.errors import InputRefused
-from mcp_host.handlers import call_callback, call_handler
+from mcp_host.handlers import call_callback, call_handler, in_handler
+from mcp_host.testing import Context, Server
+from mcp_host.types import CreateMessageResult, ElicitResult, ProgressNotificationParams
 
 
 async def test_a_cancelled_handler_is_cancelled() -> None:
@@ -77,3 +87,76 @@ async def test_what_a_group_holds_beside_errors_is_let_through_and_the_errors_ar
             await call
         assert list(map(type, caught.value.exceptions)) == [KeyboardInterrupt]
         assert ("its text" in caplog.text) == bool(errors)
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_every_handler_that_a_call_waits_for_knows_that_it_is_one_and_nothing_else_does(version: str) -> None:
+    server = Server("asker", versions=[version])
+    seen: dict[str, bool] = {}
+
+    @server.tool
+    async def ask_everything(ctx: Context) -> str:
+        await ctx.progress(1)
+        await ctx.sample("capital?")
+        await ctx.elicit("sure?", {"type": "object", "properties": {}})
+        await ctx.list_roots()
+        return "done"
+
+    async def approve(request: SamplingRequest) -> Allow:
+        seen["approver"] = in_handler()
+        return Allow()
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(in_a_task)
+        seen["model"] = in_handler()
+        return request.reply("Paris")
+
+    async def in_a_task() -> None:
+        seen["task of the model"] = in_handler()
+
+    async def form(request: FormRequest) -> ElicitResult:
+        seen["form"] = in_handler()
+        return request.decline()
+
+    async def roots() -> list[str]:
+        seen["roots"] = in_handler()
+        return []
+
+    async def on_progress(report: ProgressNotificationParams) -> None:
+        seen["progress"] = in_handler()
+
+    with anyio.fail_after(5):
+        async with Client(
+            server.in_process(),
+            sampling=Sampling(with_tools=model, approve=approve),
+            elicitation=Elicitation(form=form),
+            roots=roots,
+        ) as client:
+            await client.call_tool("ask_everything", on_progress=on_progress)
+            seen["caller"] = in_handler()
+
+    handlers = ["approver", "model", "task of the model", "form", "roots", "progress"]
+    assert seen == dict.fromkeys(handlers, True) | {"caller": False}
+
+
+async def test_a_task_that_outlives_its_handler_is_in_none() -> None:
+    async def start_a_task() -> None:
+        tasks.start_soon(look)
+        await looked.wait()
+
+    async def look() -> None:
+        seen.append(in_handler())
+        looked.set()
+        await ended.wait()
+        seen.append(in_handler())
+
+    seen: list[bool] = []
+    looked, ended = anyio.Event(), anyio.Event()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            await call_handler(start_a_task, subject="it", failed="no")
+            assert not in_handler()
+            ended.set()
+
+    assert seen == [True, False]

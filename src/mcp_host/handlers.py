@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar, Token
 from typing import TypeAlias, TypeVar
 
 from anyio import get_cancelled_exc_class
@@ -18,6 +19,40 @@ Group: TypeAlias = BaseExceptionGroup[BaseException]
 logger = logging.getLogger(__name__)
 
 
+class HandlerScope:
+    """Marks what runs inside as code of the application's that a request or a call waits for: see `in_handler`."""
+
+    __slots__ = ("_ended", "_token")
+
+    def __init__(self) -> None:
+        self._ended = False
+        self._token: Token[HandlerScope | None]
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        self._ended = True  # also for the tasks that were started inside and still run
+        _current.reset(self._token)
+
+
+_current: ContextVar[HandlerScope | None] = ContextVar("mcp_host.handler", default=None)
+
+
+def in_handler() -> bool:
+    """Whether the caller runs in a handler of the application's, or in a task that one has started.
+
+    A call made there must not wait for other calls to end: one of them may be waiting for this very handler.
+    False again as soon as the handler has ended.
+    """
+    scope = _current.get()
+    return scope is not None and not scope.ended
+
+
 async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, failed: str) -> T:
     """Await a handler in place. What it raises is logged here in full, under *subject*.
 
@@ -26,7 +61,8 @@ async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, fai
             told -32603 and *failed*, and `__cause__` is what was raised.
     """
     try:
-        return await handler()
+        with HandlerScope():
+            return await handler()
     except InputRefused:
         raise
     except (Exception, SystemExit) as exc:  # a request of a server's is no way to end the host

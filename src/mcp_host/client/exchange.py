@@ -13,6 +13,7 @@ from anyio import CancelScope, current_time, sleep_forever
 
 from mcp_host.concurrency import Loop, Signal
 from mcp_host.errors import McpError, RequestTimeout
+from mcp_host.handlers import HandlerScope
 from mcp_host.protocol.jsonrpc import Id, Incoming, Notification, Params, Request, Response
 
 MAX_REPORTS = 1024  # progress that waits for a slow callback; past it the newest replaces the one before
@@ -132,7 +133,8 @@ class PendingExchange:
         self._reporting = True
         self.deadline = self._end
         try:
-            with CancelScope(deadline=self._end) as scope:  # of its own, for it may outlive the link and its alarm
+            # A scope of its own, for the callback may outlive the link and its alarm.
+            with HandlerScope(), CancelScope(deadline=self._end) as scope:
                 while self._reports:
                     await self._on_report(self._reports.popleft())
         except McpError as exc:
