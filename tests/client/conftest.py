@@ -53,7 +53,8 @@ def everything_said_is_valid(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         result = message.get("result")
         if isinstance(result, dict) and result.get("protocolVersion") in spec.REVISIONS:
             peers.setdefault(id(peer), Overheard()).revision = result["protocolVersion"]
-        if isinstance(result, dict) and STATELESS.version in result.get("supportedVersions", ()):
+        versions = result.get("supportedVersions") if isinstance(result, dict) else None
+        if isinstance(versions, list) and STATELESS.version in versions:
             # of what bears no version: notifications
             peers.setdefault(id(peer), Overheard()).revision = STATELESS.version
         await send(peer, message)

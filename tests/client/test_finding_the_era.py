@@ -84,6 +84,30 @@ async def test_a_server_that_knows_no_discovery_is_shaken_hands_with() -> None:
     assert methods(peer) == ["server/discover", "initialize", "notifications/initialized", "tools/call"]
 
 
+@pytest.mark.parametrize("versions", [None, MODERN, {MODERN: {}}, [20260728]], ids=str)
+async def test_a_server_whose_list_of_versions_is_malformed_is_shaken_hands_with(versions: object) -> None:
+    async def malformed(peer: ScriptedPeer) -> None:
+        probe = await peer.receive("server/discover")
+        await peer.reply(probe, {"resultType": "complete", "supportedVersions": versions, "capabilities": {}})
+        await legacy(peer)
+
+    peer = ScriptedPeer(malformed)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.call_tool("x")
+            assert client.protocol_version == "2025-11-25"
+
+    assert methods(peer) == ["server/discover", "initialize", "notifications/initialized", "tools/call"]
+
+
+async def test_a_malformed_list_of_versions_is_named_where_a_handshake_is_not_allowed() -> None:
+    async def malformed(peer: ScriptedPeer) -> None:
+        await peer.reply(await peer.receive("server/discover"), {"supportedVersions": None})
+
+    with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="a malformed list of versions, None"):
+        await Client(ScriptedPeer(malformed), era="modern").connect()
+
+
 @pytest.mark.usefixtures("brief_silence")
 async def test_a_silent_server_costs_one_bounded_wait_once() -> None:
     peer, verdicts = ScriptedPeer(silent), Verdicts()

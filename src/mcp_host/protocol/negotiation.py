@@ -91,9 +91,10 @@ def judge(reply: ProbeReply, plan: Plan) -> Judgment:
             raise reply
         case Success(result=result) if "supportedVersions" in result or "resultType" in result:
             return _chosen(result.get("supportedVersions", plan.modern), plan, result)
-        case Failure(code=code, data=data) | HttpStatusError(code=code, data=data) if code in RECOGNIZED:
-            offered = data.get("supported") if isinstance(data, dict) else None
-            return _chosen(plan.modern if code != UNSUPPORTED_PROTOCOL_VERSION else offered, plan, None)
+        case Failure(code=code) | HttpStatusError(code=code) if code == UNSUPPORTED_PROTOCOL_VERSION:
+            return _chosen(reply.data.get("supported") if isinstance(reply.data, dict) else None, plan, None)
+        case Failure(code=code) | HttpStatusError(code=code) if code in RECOGNIZED:
+            return SpeakModern(plan.modern[0])
         case HttpStatusError(status=status) if status >= 500:
             raise reply
     return ShakeHands(_words(reply))
@@ -132,6 +133,8 @@ def _chosen(offered: object, plan: Plan, discovered: Params | None) -> Judgment:
         return SpeakModern(version, discovered)
     if _first(plan.handshake, offered) is not None:
         return ShakeHands("it offers no modern revision that we speak")
+    if not _is_list_of_versions(offered):
+        return ShakeHands(f"a malformed list of versions, {quoted(offered)}")
     raise NoCommonVersion(f"the server speaks {quoted(offered)}; we speak {plan}")
 
 
@@ -139,6 +142,10 @@ def _first(ours: Iterable[str], offered: object) -> str | None:
     return (
         next((version for version in ours if version in offered), None) if isinstance(offered, list | tuple) else None
     )
+
+
+def _is_list_of_versions(offered: object) -> bool:
+    return isinstance(offered, list | tuple) and all(isinstance(version, str) for version in offered)
 
 
 def _only(version: str, versions: tuple[str, ...]) -> tuple[str, ...]:
