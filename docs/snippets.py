@@ -19,7 +19,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import chdir, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stdout
 from doctest import ELLIPSIS, OutputChecker
 from inspect import CO_COROUTINE
 from itertools import pairwise
@@ -47,7 +47,7 @@ async def run_page(page: Page) -> int:
         SnippetError: The first one that fails, with its line.
     """
     count = 0
-    with TemporaryDirectory() as directory, chdir(directory):
+    with TemporaryDirectory() as directory, chdir(directory), own_programs_first():
         os.symlink(ROOT / "examples", "examples")
         async with given() as names:
             section, scope = "", dict(names)
@@ -59,6 +59,17 @@ async def run_page(page: Page) -> int:
                 except Exception as exc:
                     raise SnippetError(f"{page.path}:{block.line}: {type(exc).__name__}: {exc}") from exc
     return count
+
+
+@contextmanager
+def own_programs_first() -> Iterator[None]:
+    """Have "python" and "mcp-host" be those of the checkout, also for the servers that a snippet starts."""
+    path = os.environ.get("PATH", os.defpath)
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{path}"
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = path
 
 
 def with_output(blocks: Sequence[Block]) -> Iterator[tuple[Block, str | None]]:
@@ -150,8 +161,6 @@ def compare(expected: str | None, found: str) -> None:
 
 
 if __name__ == "__main__":
-    # "python" and "mcp-host" are those of the checkout, also for the servers that a snippet starts.
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     try:
         print(anyio.run(run_page, read(Path(sys.argv[1]).resolve())))
     except SnippetError as problem:

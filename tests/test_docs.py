@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import anyio
@@ -161,3 +163,26 @@ research
 """
 
     assert anyio.run(snippets.run_page, page(tmp_path, text)) == 4
+
+
+def test_the_programs_of_a_snippet_are_those_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else is called "python" on the machine, or nothing is: in commands, and for the servers in code."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    text = f"""
+```console
+$ python -c 'import sys; print(sys.prefix)'
+{sys.prefix}
+```
+
+```python
+import shutil
+print(shutil.which("python"))
+```
+
+```text
+{Path(sys.executable).with_name("python")}
+```
+"""
+
+    assert anyio.run(snippets.run_page, page(tmp_path, text)) == 2
+    assert os.environ["PATH"] == str(tmp_path)

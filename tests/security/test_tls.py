@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 
+import httpx
 import pytest
 from anyio import fail_after
 
@@ -64,9 +65,27 @@ async def test_nothing_is_said_to_a_server_whose_authority_nobody_knows(monkeypa
     assert peer.heard == []
 
 
-def test_certificates_names_and_versions_are_checked() -> None:
+def test_certificates_and_names_are_checked() -> None:
     context = MACHINES()
 
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
-    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize(
+    ("machine", "lowest"),
+    [
+        (ssl.TLSVersion.MINIMUM_SUPPORTED, ssl.TLSVersion.TLSv1_2),
+        (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2),
+        (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3),
+    ],
+    ids=["any", "1.2", "1.3"],
+)
+def test_the_lowest_version_is_1_2_or_what_the_machine_asks_for_beyond(
+    machine: ssl.TLSVersion, lowest: ssl.TLSVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = ssl.create_default_context()
+    context.minimum_version = machine
+    monkeypatch.setattr(httpx, "create_ssl_context", lambda: context)
+
+    assert MACHINES.__wrapped__().minimum_version is lowest

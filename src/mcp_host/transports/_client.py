@@ -143,6 +143,8 @@ def _tls(url: httpx.URL) -> ssl.SSLContext:
 def trusting() -> ssl.SSLContext:
     """One for the process: reading the certificates takes 12 ms or more."""
     context = httpx.create_ssl_context()
+    # OpenSSL's own default depends on the machine; one that asks for more is obeyed.
+    context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
     context.set_alpn_protocols(["http/1.1"])  # as httpx does: nobody need guess
     return context
 
