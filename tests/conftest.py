@@ -8,9 +8,16 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host import concurrency
-from tests.faults.table import pytest_collection_modifyitems, pytest_terminal_summary
+from tests import spec
+from tests.faults import table
+from tests.faults.table import pytest_collection_modifyitems
 
-__all__ = ["pytest_collection_modifyitems", "pytest_terminal_summary"]  # hooks, which pytest looks for here
+__all__ = ["pytest_collection_modifyitems"]  # a hook, which pytest looks for here
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    table.print_outcomes(terminalreporter)
+    spec.say_if_missing(terminalreporter)
 
 
 @pytest.fixture(autouse=True)

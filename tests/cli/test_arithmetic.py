@@ -11,7 +11,7 @@ from anyio import fail_after
 from hypothesis import given
 
 from mcp_host import Client, Sampling, SamplingLimits, SamplingRequest, ToolCall, always
-from mcp_host.cli.arithmetic import NAME, answer, arithmetic
+from mcp_host.cli.arithmetic import answer, arithmetic
 from mcp_host.errors import InputRefused
 from mcp_host.protocol import conversation
 from mcp_host.sampling.firewall import check_answer
@@ -29,6 +29,7 @@ from mcp_host.types import (
 )
 from tests.cli.test_expressions import expressions, outcome, python
 
+MODEL = "arithmetic planner (no language model)"
 NUMBERS = {"a": {"type": "number"}, "b": {"type": "number"}}
 
 FUNCTIONS: Mapping[str, Callable[[float, float], float]] = {
@@ -53,13 +54,13 @@ def asking(*messages: SamplingMessage, tools: list[Tool] | None = None, **fields
 def said(result: CreateMessageResult) -> str:
     [block] = result.content
     assert isinstance(block, TextContent)
-    assert (result.model, result.stop_reason) == (NAME, "endTurn")
+    assert (result.model, result.stop_reason) == (MODEL, "endTurn")
     return block.text
 
 
 def called(result: CreateMessageResult) -> list[ToolCall]:
     uses = [block for block in result.content if isinstance(block, ToolUseContent)]
-    assert (len(uses), result.model, result.stop_reason) == (len(result.content), NAME, "toolUse")
+    assert (len(uses), result.model, result.stop_reason) == (len(result.content), MODEL, "toolUse")
     return [ToolCall(use.name, use.input) for use in uses]
 
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcp_host import Client
-from mcp_host.client.cache import ENTRY_COST, Cache
+from mcp_host.client.cache import Cache
 from mcp_host.errors import CallerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import Complete
@@ -75,26 +75,32 @@ def test_what_one_caller_does_to_a_result_is_not_seen_by_the_next() -> None:
 
 
 def test_the_oldest_make_room_and_what_is_too_large_is_not_kept() -> None:
-    limit = 2 * ENTRY_COST + 100
-    kept, _ = cache(limit)
+    kept, _ = cache(limit=1124)
     for number in range(4):
         kept.keep("resources/read", {"uri": str(number)}, Complete({"contents": [number]}, 5.0))
-    kept.keep("resources/read", {"uri": "big"}, Complete({"contents": ["x" * limit]}, 5.0))
+    kept.keep("resources/read", {"uri": "big"}, Complete({"contents": ["x" * 1124]}, 5.0))
 
     found = [uri for uri in ("0", "1", "2", "3", "big") if kept.find("resources/read", {"uri": uri})]
     assert found == ["2", "3"]
 
 
 def test_entries_and_what_they_are_found_by_take_room_however_small_the_results_are() -> None:
-    kept, _ = cache(limit=10 * ENTRY_COST)
+    """512 bytes for each entry, and the length of `tools/list`, `cursor`, its value, and `{}`."""
+    kept, _ = cache(limit=9 * (512 + 10 + 6 + 2 + 2))
     for number in range(100):
         kept.keep("tools/list", {"cursor": str(number)}, Complete({}, 5.0))
     found = [number for number in range(100) if kept.find("tools/list", {"cursor": str(number)}) is not None]
-    long = {"cursor": "x" * 10 * ENTRY_COST}
-    kept.keep("tools/list", long, Complete({}, 5.0))
 
     assert found == list(range(91, 100))
-    assert kept.find("tools/list", long) is None
+
+
+@pytest.mark.parametrize("room", [0, -1], ids=["just", "one byte short"])
+def test_what_fits_exactly_is_kept(room: int) -> None:
+    kept, _ = cache(limit=512 + 10 + 6 + 1000 + 2 + room)
+    long = {"cursor": "x" * 1000}
+    kept.keep("tools/list", long, Complete({}, 5.0))
+
+    assert (kept.find("tools/list", long) is not None) == (room == 0)
 
 
 def test_what_nests_deeply_is_found_as_it_was() -> None:

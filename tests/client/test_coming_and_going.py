@@ -152,19 +152,23 @@ async def test_closing_while_another_task_connects_ends_the_connecting(
         await peer.receive(first)
 
     async def connect() -> None:
-        with pytest.raises(ConnectionClosed, match="closed while it was being opened"):
+        with pytest.raises(ConnectionClosed, match="closed while it was being opened") as ended:
             await client.connect()
+        may_have_run.append(ended.value.may_have_run)
 
+    may_have_run: list[bool] = []
     peer = ScriptedPeer(script)
     client = Client(peer, era=era, **answers)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(connect)
+            tasks.start_soon(connect)  # which waits for its turn
             await anyio.wait_all_tasks_blocked()
             await client.aclose()
 
     with pytest.raises(NotConnected):
         await client.call_tool("x")
+    assert may_have_run == [False, False]
     assert [message["method"] for message in peer.heard] == [first]
     assert client.warnings == []
 

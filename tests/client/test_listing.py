@@ -15,13 +15,14 @@ from mcp_host.client.call import Call
 from mcp_host.client.exchange import Patience
 from mcp_host.client.toolbox import Toolbox
 from mcp_host.errors import HeaderMismatch, HttpStatusError, ServerError
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS, Params
+from mcp_host.protocol.jsonrpc import Params
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Tool
 from tests.client.sites import Site, refused
 from tests.client.support import EMPTY, STATELESS, Era
 
 FRESH = {"ttlMs": 60_000}
+INVALID_PARAMS = -32602
 REGION = {"type": "string", "x-mcp-header": "Region"}
 ZONE = {"type": "string", "x-mcp-header": "Zone"}
 INVALID = {"type": "string", "x-mcp-header": "no name"}

@@ -8,10 +8,11 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from anyio.lowlevel import checkpoint
 
 from mcp_host import Change, Client
 from mcp_host.client import connection
-from mcp_host.errors import RequestTimeout
+from mcp_host.errors import ConnectionClosed, RequestTimeout
 from mcp_host.testing import ScriptedPeer
 from tests.client.sites import Site
 from tests.client.support import ADD
@@ -40,11 +41,36 @@ def breaking(times: int) -> Site:
     return Site(resources_read=read)
 
 
-@pytest.mark.parametrize("times", range(1, len(connection.AGAIN) + 1))
-async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first(
-    times: int, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses before a request is made again, which take no time here."""
+    taken: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        taken.append(seconds)
+        await checkpoint()
+
+    monkeypatch.setattr(connection, "sleep", sleep)
+    return taken
+
+
+async def test_a_request_whose_stream_breaks_is_made_again_three_times_after_longer_and_longer_pauses(
+    pauses: list[float],
 ) -> None:
-    monkeypatch.setattr(connection, "AGAIN", len(connection.AGAIN) * (0.0,))
+    site = breaking(4)
+
+    with anyio.fail_after(5):
+        async with site.client() as client:
+            with pytest.raises(ConnectionClosed) as failure:
+                await client.read_resource("a:1")
+
+    assert failure.value.may_have_run
+    assert pauses == [0.1, 0.5, 2.0]
+    assert site.methods() == ["server/discover", *4 * ["resources/read"]]
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first(times: int, pauses: list[float]) -> None:
     site = breaking(times)
 
     with anyio.fail_after(5):

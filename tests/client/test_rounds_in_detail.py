@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import anyio
@@ -34,7 +35,27 @@ async def test_idle_rounds_wait_twice_as_long_each_time_until_the_server_asks_fo
         async with Client(peer, roots=[]) as client:
             await client.call_tool("x")
 
-    assert pauses == [factor * rounds.IDLE_PAUSE for factor in (1, 2, 4, 1, 2)]
+    assert pauses == [0.1, 0.2, 0.4, 0.1, 0.2]
+
+
+async def test_a_call_that_took_input_leaves_no_cancel_scope_behind() -> None:
+    kind = type(anyio.CancelScope())
+
+    def scopes() -> int:
+        gc.collect()
+        return sum(isinstance(thing, kind) for thing in gc.get_objects())
+
+    peer = answering(*[wants("s", k=ROOTS), DONE] * 25)
+
+    with anyio.fail_after(5):
+        async with Client(peer, roots=[]) as client:
+            await client.call_tool("x")
+            after_one = scopes()
+            for _ in range(20):
+                await client.call_tool("x")
+            after_more = scopes()
+
+    assert after_more == after_one
 
 
 async def test_an_input_that_is_refused_ends_the_handlers_beside_it() -> None:

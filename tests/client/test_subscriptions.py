@@ -194,6 +194,31 @@ async def test_a_stream_that_the_server_ends_is_opened_again(
     assert filters(peer) == [ALL_LISTS, ALL_LISTS]
 
 
+async def test_a_stream_that_fails_ten_times_in_a_row_is_warned_of_once_and_opened_again_all_the_same() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        for number in range(1, 13):
+            listen = await peer.receive(LISTEN)
+            await peer.acknowledge(listen)
+            if number == 10:
+                tenth.set()
+                await looked.wait()
+            await peer.reply(listen, {"resultType": "complete"})
+        await peer.receive(LISTEN)
+        thirteenth.set()
+
+    tenth, looked, thirteenth = anyio.Event(), anyio.Event(), anyio.Event()
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script, name="moody"), on_change=Heard()) as client:
+            await tenth.wait()
+            after_nine = client.warnings
+            looked.set()
+            await thirteenth.wait()
+
+    assert after_nine == []
+    assert client.warnings == ["moody: the stream of changes keeps failing; they are not heard of"]
+
+
 async def test_a_server_that_knows_no_subscriptions_can_be_called_all_the_same() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.be_discovered(capabilities=CHANGING)

@@ -1,6 +1,6 @@
 """The table of faults, printed at the end of a run that has tested some.
 
-The conftest at the top takes the hooks from here: a run that hands its tests to others loads no other one.
+The conftest at the top has the hooks: a run that hands its tests to others loads no other one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.user_properties += [("fault", row) for mark in item.iter_markers("fault") for row in mark.args]
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def print_outcomes(terminalreporter: pytest.TerminalReporter) -> None:
     found: dict[str, list[str]] = defaultdict(list)
     for outcome in OUTCOMES:
         for report in terminalreporter.stats.get(outcome, []):

@@ -14,16 +14,18 @@ import pytest
 
 from mcp_host import Client, Stdio
 from mcp_host.errors import McpError
-from mcp_host.transports._child import INHERITED
 from tests.faults.fault import fault
 from tests.faults.processes import BRIEF, client_of, says
 from tests.transports.children import python
 
 CANARY = "sk-canary-5ba1"
+INHERITED = {"HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 
 
 @fault("P23")
 async def test_only_the_documented_variables_and_the_callers_own_are_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in INHERITED:
+        monkeypatch.setenv(name, os.environ["PATH"] if name == "PATH" else "C.UTF-8")
     for name in ("AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "HTTP_PROXY", "PYTHONPATH", "LD_PRELOAD", "SSH_AUTH_SOCK"):
         monkeypatch.setenv(name, CANARY)
     monkeypatch.setenv("LANG", "() { evil; }")
@@ -34,10 +36,9 @@ async def test_only_the_documented_variables_and_the_callers_own_are_inherited(m
     async with client_of(body, env={"TOKEN": "theirs", "USER": "nobody"}) as client:
         seen = json.loads(await says(client))
 
-    assert seen.keys() <= {*INHERITED, "TOKEN"}
+    assert seen.keys() == INHERITED - {"LANG"} | {"TOKEN"}
     assert (seen["TOKEN"], seen["USER"], seen["TERM"]) == ("theirs", "nobody", "dumb")
     assert seen["PATH"] == os.environ["PATH"]
-    assert "LANG" not in seen
 
 
 @pytest.mark.parametrize(

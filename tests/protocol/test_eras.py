@@ -8,15 +8,12 @@ import pytest
 
 from mcp_host.errors import CallerError, InputRefused, ProtocolError
 from mcp_host.protocol.eras import (
-    CACHEABLE,
-    LONGEST_FRESH,
     Complete,
     InputRequest,
     InputRequired,
     Legacy,
     Modern,
 )
-from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
 
 LEGACY = Legacy("2025-11-25")
@@ -29,6 +26,8 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {"sampling": {"tools": {}}, "roots": {}},
 }
 LEVEL = "io.modelcontextprotocol/logLevel"
+LISTS = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
+HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 
 
 def test_a_handshake_revision_sends_params_as_they_are() -> None:
@@ -101,14 +100,15 @@ def test_a_modern_result_without_a_type_is_complete() -> None:
         (None, 0.0),
         ("9", 0.0),
         (True, 0.0),
-        (1e300, LONGEST_FRESH),
-        pytest.param(10**400, LONGEST_FRESH, id="401 digits"),
+        (86_400_001, 86_400.0),
+        (1e300, 86_400.0),
+        pytest.param(10**400, 86_400.0, id="401 digits"),
     ],
 )
 def test_a_cacheable_result_is_fresh_for_as_long_as_it_says(ttl: object, seconds: float) -> None:
     result = {"resultType": "complete", "ttlMs": ttl}
 
-    for method in CACHEABLE:
+    for method in ("server/discover", *LISTS, "resources/read"):
         assert MODERN.read(method, result) == Complete(result, seconds)
     assert MODERN.read("tools/call", result) == Complete(result, 0.0)
 
@@ -154,8 +154,40 @@ def test_a_result_of_another_type_or_shape_is_invalid(method: str, result: dict[
         MODERN.read(method, result)
 
 
-def test_only_handshake_revisions_tell_beforehand_what_a_server_lacks() -> None:
-    assert LEGACY.missing("tools/call", {}) == "tools"
+@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
+@pytest.mark.parametrize(
+    ("method", "capabilities", "missing"),
+    [
+        ("tools/call", {}, "tools"),
+        ("tools/call", {"tools": {}}, None),
+        ("prompts/get", {"tools": {}}, "prompts"),
+        ("resources/read", {"resources": {}}, None),
+        ("resources/subscribe", {"resources": {}}, "resources.subscribe"),
+        ("resources/subscribe", {"resources": {"subscribe": False}}, "resources.subscribe"),
+        ("resources/subscribe", {"resources": {"subscribe": True}}, None),
+        ("resources/unsubscribe", {"resources": True}, "resources.subscribe"),
+        ("logging/setLevel", {}, "logging"),
+        ("ping", {}, None),
+    ],
+)
+def test_a_handshake_revision_tells_beforehand_what_a_server_lacks(
+    version: str, method: str, capabilities: dict[str, Any], missing: str | None
+) -> None:
+    assert Legacy(version).missing(method, capabilities) == missing
+
+
+@pytest.mark.parametrize(
+    ("version", "missing"),
+    [("2024-11-05", None), ("2025-03-26", "completions"), ("2025-06-18", "completions"), ("2025-11-25", "completions")],
+)
+def test_completions_need_no_capability_in_the_revision_that_has_none_for_them(
+    version: str, missing: str | None
+) -> None:
+    assert Legacy(version).missing("completion/complete", {}) == missing
+    assert Legacy(version).missing("completion/complete", {"completions": {}}) is None
+
+
+def test_a_stateless_server_is_asked_for_what_it_did_not_advertise() -> None:
     assert MODERN.missing("tools/call", {}) is None
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.protocol.framing import EDGE, LineBuffer, Oversize, Raw
+from mcp_host.protocol.framing import LineBuffer, Oversize, Raw
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:
@@ -41,8 +41,8 @@ def test_the_limit_is_the_lines_and_not_the_chunks(sizes: list[int]) -> None:
     first, too_long, its_end, last = found
     assert (first, last) == (fits, fits)
     assert isinstance(too_long, Oversize)
-    assert (too_long.head, too_long.tail) == (b"b" * EDGE, b"")
-    assert its_end == Oversize(too_long.head, b"b" * EDGE, 1001)
+    assert (too_long.head, too_long.tail) == (b"b" * 256, b"")
+    assert its_end == Oversize(too_long.head, b"b" * 256, 1001)
 
 
 def test_an_endless_line_costs_no_more_memory_than_the_limit() -> None:
@@ -57,8 +57,8 @@ def test_an_endless_line_costs_no_more_memory_than_the_limit() -> None:
         tracemalloc.stop()
 
     assert held < 100_000  # of ten million bytes
-    assert found == [Oversize(b"x" * EDGE, b"", 1998)], "it is reported when it becomes too long, for it may never end"
-    assert list(buffer.feed(b"end\n")) == [Oversize(b"x" * EDGE, b"x" * (EDGE - 3) + b"end", 9_990_003)]
+    assert found == [Oversize(b"x" * 256, b"", 1998)], "it is reported when it becomes too long, for it may never end"
+    assert list(buffer.feed(b"end\n")) == [Oversize(b"x" * 256, b"x" * (253) + b"end", 9_990_003)]
 
 
 def test_a_line_that_comes_in_drops_takes_no_more_room_than_its_size() -> None:

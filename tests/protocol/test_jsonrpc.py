@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError
 from mcp_host.protocol.jsonrpc import (
-    MAX_BATCH,
     Failure,
     Malformed,
     Message,
@@ -226,6 +225,9 @@ def test_a_failed_request_learns_whether_its_answer_was_broken_or_too_large() ->
 
 def test_a_batch_of_too_many_messages_is_refused_whole() -> None:
     """All of a batch is taken in one turn of the event loop."""
-    batch = b"[" + b",".join([b'{"jsonrpc":"2.0","method":"m"}'] * (MAX_BATCH + 1)) + b"]"
 
-    assert decode(batch) == (Malformed("a batch of 10,001 messages, more than 10,000", oversize=True),)
+    def batch(messages: int) -> bytes:
+        return b"[" + b",".join([b'{"jsonrpc":"2.0","method":"m"}'] * messages) + b"]"
+
+    assert decode(batch(10_000)) == [Notification("m", {})] * 10_000
+    assert decode(batch(10_001)) == (Malformed("a batch of 10,001 messages, more than 10,000", oversize=True),)

@@ -19,8 +19,6 @@ from mcp_host.errors import (
 from mcp_host.protocol.eras import Legacy
 from mcp_host.protocol.jsonrpc import Failure, Success
 from mcp_host.protocol.negotiation import (
-    HANDSHAKE_VERSIONS,
-    MODERN_VERSIONS,
     Plan,
     ProbeReply,
     ShakeHands,
@@ -32,6 +30,7 @@ from mcp_host.protocol.negotiation import (
 
 AUTO = Plan.of("auto")
 MODERN = "2026-07-28"
+HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 
 def discovered(*versions: str, **others: Any) -> dict[str, Any]:
@@ -134,8 +133,8 @@ def test_a_modern_server_with_no_revision_of_ours_is_said_to_be_one(reply: Probe
 
 
 def test_a_plan_allows_all_one_kind_or_one_revision() -> None:
-    assert Plan.of("auto") == Plan(MODERN_VERSIONS, HANDSHAKE_VERSIONS)
-    assert Plan.of("modern") == Plan(MODERN_VERSIONS, ())
+    assert Plan.of("auto") == Plan((MODERN,), HANDSHAKE_VERSIONS)
+    assert Plan.of("modern") == Plan((MODERN,), ())
     assert Plan.of("legacy") == Plan((), HANDSHAKE_VERSIONS)
     assert Plan.of("2026-07-28") == Plan(("2026-07-28",), ())
     assert Plan.of("2025-06-18") == Plan((), ("2025-06-18",))
