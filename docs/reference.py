@@ -214,6 +214,8 @@ def field_parameter(module: str, node: ast.AnnAssign) -> str:
     default = ast.unparse(node.value)
     if isinstance(node.value, ast.Call):
         keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.value.keywords}
+        if not {"default", "default_factory"} & keywords.keys():
+            return f"{name}: {annotation}"
         default = keywords.get("default") or f"{keywords['default_factory']}()"
     elif isinstance(node.value, ast.Name):
         default = source.written(module, node.value)

@@ -35,6 +35,7 @@ from mcp_host.version import __version__
 if TYPE_CHECKING:
     from mcp_host.client.changes import Change
     from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest
+    from mcp_host.client.roots import RootsRequest
     from mcp_host.sampling.terminal import ask_in_terminal
     from mcp_host.transports.http import StreamableHttp
     from mcp_host.transports.memory import InProcess
@@ -53,6 +54,7 @@ __all__ = [
     "OnLog",
     "OnProgress",
     "OuterCall",
+    "RootsRequest",
     "Sampling",
     "SamplingLimits",
     "SamplingRequest",
@@ -72,6 +74,7 @@ _ON_DEMAND = {
     "Elicitation": "mcp_host.client.elicitation",
     "FormRequest": "mcp_host.client.elicitation",
     "InProcess": "mcp_host.transports.memory",
+    "RootsRequest": "mcp_host.client.roots",
     "StreamableHttp": "mcp_host.transports.http",
     "UrlRequest": "mcp_host.client.elicitation",
     "ask_in_terminal": "mcp_host.sampling.terminal",

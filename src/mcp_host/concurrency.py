@@ -8,7 +8,7 @@ import math
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
@@ -114,18 +114,23 @@ class Crew:
                 with CancelScope(shield=True):
                     await crew._ended()
 
-    def start(self, job: Callable[[], Awaitable[None]]) -> CancelScope:
-        """Run *job*, which lets no exception out but cancellation; return the scope that it runs in."""
+    def start(self, job: Callable[[], Awaitable[None]], context: Context | None = None) -> CancelScope:
+        """Run *job*, which lets no exception out but cancellation; return the scope that it runs in.
+
+        It gets a copy of *context*, or else of the one in which the crew was gathered.
+        """
         scope = self._scope()
+        if context is None:
+            context = self._context
         if self._cancelled:
             scope.cancel()
         if self._loop is None:
-            self._tasks.start_soon(_within, scope, job)
+            context.run(self._tasks.start_soon, _within, scope, job)  # trio copies the context that it is called in
         else:
             # Not in the context of a callback, which has to say to anyio where it is: a thread of the job's may not.
             # And not by the application's task factory: an eager one would begin before anybody has the scope.
             work = self._work(scope, job)
-            self._at_work[scope] = asyncio.Task(work, loop=self._loop, context=self._context.copy())
+            self._at_work[scope] = asyncio.Task(work, loop=self._loop, context=context.copy())
         return scope
 
     def cancel(self) -> None:

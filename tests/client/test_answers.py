@@ -44,7 +44,7 @@ async def test_a_sampling_request_is_answered_while_the_call_waits() -> None:
 
 
 async def test_the_handler_learns_which_server_and_which_call_asked() -> None:
-    seen: list[object] = []
+    seen: list[tuple[str, OuterCall | None]] = []
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
         seen.append((request.server, request.outer))
@@ -52,7 +52,12 @@ async def test_the_handler_learns_which_server_and_which_call_asked() -> None:
 
     await asked(Asking("sampling/createMessage", QUESTION), sampling=sampling(with_tools=model))
 
-    assert seen == [("the scripted peer", OuterCall("tools/call", "geo", 2, inferred=True))]
+    [(server, outer)] = seen
+    assert outer is not None
+    assert (server, outer) == (
+        "the scripted peer",
+        OuterCall("tools/call", "geo", 2, call_id=outer.call_id, inferred=True),
+    )
 
 
 async def test_tools_and_parallel_tool_use_travel_in_both_directions() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pytest
 
-from mcp_host.client.roots import RootLike, Roots
+from mcp_host import OuterCall
+from mcp_host.client.roots import RootLike, Roots, RootsHandler, RootsRequest
 from mcp_host.errors import InputRefused
 from mcp_host.types import ListRootsResult, Root
 
@@ -26,7 +28,7 @@ NAMED = Root(uri="file:///srv/data", name="Data")
     ids=["root", "path", "windows path", "text path", "uri"],
 )
 async def test_a_root_is_a_root_a_path_or_a_file_uri(root: RootLike, wire: dict[str, str]) -> None:
-    assert (await Roots([root]).answer()).to_wire() == {"roots": [wire]}
+    assert (await Roots([root]).answer(server="shop")).to_wire() == {"roots": [wire]}
 
 
 @pytest.mark.parametrize(
@@ -60,9 +62,9 @@ async def test_the_list_is_a_snapshot_until_it_is_replaced() -> None:
     roots = Roots(given)
     given.append("/other")
 
-    before = await roots.answer()
+    before = await roots.answer(server="shop")
     roots.replace(["/new"])
-    after = await roots.answer()
+    after = await roots.answer(server="shop")
 
     assert before == ListRootsResult(roots=[NAMED])
     assert after == ListRootsResult(roots=[Root(uri="file:///new")])
@@ -74,7 +76,7 @@ async def test_a_bad_replacement_leaves_the_old_list() -> None:
     with pytest.raises(ValueError, match="relative"):
         roots.replace(["/good", "bad"])
 
-    assert await roots.answer() == ListRootsResult(roots=[NAMED])
+    assert await roots.answer(server="shop") == ListRootsResult(roots=[NAMED])
 
 
 async def test_a_function_is_asked_each_time() -> None:
@@ -85,8 +87,8 @@ async def test_a_function_is_asked_each_time() -> None:
 
     roots = Roots(current)
 
-    assert await roots.answer() == ListRootsResult(roots=[Root(uri="file:///one")])
-    assert await roots.answer() == ListRootsResult(roots=[Root(uri="file:///two")])
+    assert await roots.answer(server="shop") == ListRootsResult(roots=[Root(uri="file:///one")])
+    assert await roots.answer(server="shop") == ListRootsResult(roots=[Root(uri="file:///two")])
 
 
 async def test_a_function_that_fails_is_logged_and_kept_from_the_server(caplog: pytest.LogCaptureFixture) -> None:
@@ -96,7 +98,7 @@ async def test_a_function_that_fails_is_logged_and_kept_from_the_server(caplog: 
         raise secret
 
     with pytest.raises(InputRefused) as caught:
-        await Roots(fail).answer()
+        await Roots(fail).answer(server="shop")
 
     assert (caught.value.code, str(caught.value)) == (-32603, "this client could not list its roots")
     assert caught.value.__cause__ is secret
@@ -108,4 +110,53 @@ async def test_a_function_that_returns_what_is_no_root_has_failed() -> None:
         return ["relative"]
 
     with pytest.raises(InputRefused, match="this client could not list its roots"):
-        await Roots(wrong).answer()
+        await Roots(wrong).answer(server="shop")
+
+
+class Asked:
+    """Functions that list the roots, each with or without a parameter for the request."""
+
+    def __init__(self) -> None:
+        self.requests: list[RootsRequest | None] = []
+
+    async def plain(self) -> Sequence[RootLike]:
+        self.requests.append(None)
+        return []
+
+    async def told(self, request: RootsRequest) -> Sequence[RootLike]:
+        self.requests.append(request)
+        return []
+
+    async def __call__(self, request: RootsRequest, /) -> Sequence[RootLike]:
+        return await self.told(request)
+
+    async def with_a_default(self, request: RootsRequest | None = None) -> Sequence[RootLike]:
+        return await self.plain() if request is None else await self.told(request)
+
+    async def with_any(self, *requests: RootsRequest) -> Sequence[RootLike]:
+        return await self.told(*requests) if requests else await self.plain()
+
+
+ASKED = RootsRequest("shop", OuterCall("tools/call", "buy", 7, call_id=3, caller="ann"))
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda asked: asked.plain, None),
+        (lambda asked: asked.told, ASKED),
+        (lambda asked: asked, ASKED),
+        (lambda asked: partial(asked.told, ASKED), ASKED),
+        (lambda asked: asked.with_a_default, None),
+        (lambda asked: asked.with_any, None),
+    ],
+    ids=["no parameter", "a parameter", "an object", "a bound parameter", "a default", "any number"],
+)
+async def test_a_function_with_a_parameter_is_told_who_asks_and_during_which_call(
+    function: Callable[[Asked], RootsHandler], told: RootsRequest | None
+) -> None:
+    asked = Asked()
+
+    await Roots(function(asked)).answer(ASKED.outer, server="shop")
+
+    assert asked.requests == [told]

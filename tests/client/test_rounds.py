@@ -133,7 +133,8 @@ async def test_sampling_with_tools_is_answered_with_the_tools_the_model_wants() 
         "tool_use",
         "add",
     )
-    assert seen[0].outer == OuterCall("tools/call", "solve", 2, inferred=False)
+    assert seen[0].outer is not None
+    assert seen[0].outer == OuterCall("tools/call", "solve", 2, call_id=seen[0].outer.call_id)
 
 
 # What our side refuses

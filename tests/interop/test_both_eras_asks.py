@@ -76,7 +76,9 @@ async def test_a_dialogue_of_three_turns_with_tools_leads_to_the_final_text(peer
     assert (first.tools, first.tool_choice, first.max_tokens) == (OFFERED, ToolChoice(mode="auto"), 500)
     assert (first.system_prompt, first.server, mode, warnings) == ("Use the calculator.", "both-eras", "with_tools", [])
     inferred = peer.shakes_hands and isinstance(peer.transport, Stdio)  # nothing else says which call it is for
-    assert first.outer == OuterCall("tools/call", "calculate", first.outer.id, inferred=inferred)
+    assert first.outer == OuterCall(
+        "tools/call", "calculate", first.outer.request_id, call_id=first.outer.call_id, inferred=inferred
+    )
     two = said(
         "assistant",
         ToolUseContent(id=sum_.id, name="add", input={"a": 2, "b": 3}),

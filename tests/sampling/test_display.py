@@ -29,7 +29,7 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
         systemPrompt="Be brief.\nBe right.",
         tools=[{**ADD, "description": "Adds two numbers."}, {**ADD, "name": "multiply"}],
         toolChoice={"mode": "required"},
-        outer=OuterCall("tools/call", "research", 7),
+        outer=OuterCall("tools/call", "research", 7, call_id=1),
     )
 
     assert describe(asked) == (
@@ -67,8 +67,11 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
 @pytest.mark.parametrize(
     ("outer", "shown"),
     [
-        (OuterCall("tools/call", "add", 1, inferred=True), "probably while it works on\n  | tools/call add\n"),
-        (OuterCall("prompts/list", None, 1), "while it works on\n  | prompts/list\n"),
+        (
+            OuterCall("tools/call", "add", 1, call_id=1, inferred=True),
+            "probably while it works on\n  | tools/call add\n",
+        ),
+        (OuterCall("prompts/list", None, 1, call_id=1), "while it works on\n  | prompts/list\n"),
         (None, ""),
     ],
     ids=["inferred", "a call without a name", "unknown"],
@@ -95,7 +98,7 @@ def test_no_control_character_reaches_the_terminal_wherever_it_is_put() -> None:
             )
         ),
         server=NASTY,
-        outer=OuterCall(NASTY, NASTY, NASTY),
+        outer=OuterCall(NASTY, NASTY, NASTY, call_id=NASTY),
         systemPrompt=NASTY,
         tools=[{"name": NASTY, "description": NASTY, "inputSchema": {}}],
     )

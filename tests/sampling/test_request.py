@@ -21,7 +21,7 @@ def tool_uses(answer: CreateMessageResult) -> list[ToolUseContent]:
 
 
 def test_everything_that_was_asked_can_be_reached_by_name() -> None:
-    outer = OuterCall("tools/call", "research", 7)
+    outer = OuterCall("tools/call", "research", 7, call_id=1)
     asked = request(
         systemPrompt="Be brief.",
         temperature=0.5,

@@ -64,7 +64,7 @@ async def test_a_long_loop_with_tools_stays_within_the_default_limits() -> None:
 
 async def test_approver_and_handler_see_the_same_request_in_this_order() -> None:
     seen: list[tuple[str, SamplingRequest]] = []
-    outer = OuterCall("tools/call", "research", 7, inferred=True)
+    outer = OuterCall("tools/call", "research", 7, call_id=1, inferred=True)
 
     async def approve(request: SamplingRequest) -> Allow:
         seen.append(("approver", request))

@@ -14,7 +14,6 @@ from mcp_host.client.session import Session
 from mcp_host.errors import InputRefused
 from mcp_host.limits import Limits
 from mcp_host.protocol.codes import ASKED_TOO_MUCH
-from mcp_host.protocol.eras import NAMED_BY
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Id, Request, Response, Success
 from mcp_host.sampling import OuterCall
 
@@ -143,10 +142,3 @@ class Answers:
 
 def _place(key: Key, origin: PendingExchange | None) -> Place:
     return key, None if origin is None else origin.request.id
-
-
-def outer_call(request: Request, *, inferred: bool) -> OuterCall:
-    """What a handler is told of *request*, the call of ours on whose behalf the server asks."""
-    return OuterCall(
-        request.method, request.params.get(NAMED_BY.get(request.method, "")), request.id, inferred=inferred
-    )

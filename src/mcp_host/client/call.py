@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
+from itertools import count
 
 from mcp_host.client.exchange import OnReport, Patience
-from mcp_host.protocol.jsonrpc import Params
+from mcp_host.protocol.eras import NAMED_BY
+from mcp_host.protocol.jsonrpc import Id, Params
+from mcp_host.sampling import OuterCall
 
 READS = frozenset(
     {
@@ -17,9 +21,9 @@ READS = frozenset(
 """Requests that change nothing, so that making one twice does no harm."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Call:
-    """What is wanted, and how long it may take."""
+    """What is wanted, how long it may take, and for whom it is made."""
 
     method: str
     params: Params
@@ -29,6 +33,24 @@ class Call:
     """Parameters that HTTP headers repeat (`x-mcp-header`)."""
     idempotent: bool = False
     """Whether the server says that running it twice does no harm."""
+    caller: object = field(default=None, repr=False)
+    """What the application knows the caller by: for its own handlers, and for nothing else."""
+    call_id: int = field(default_factory=count(1).__next__)
+    """The same however often the call is sent; counted by the process."""
+    context: Context = field(default_factory=copy_context, repr=False)
+    """The context variables of the caller. Handlers run in copies of it."""
+
+    def outer(self, request_id: Id, *, inferred: bool) -> OuterCall:
+        """What handlers are told of this call, which was sent under *request_id*."""
+        return OuterCall(
+            self.method,
+            self.params.get(NAMED_BY.get(self.method, "")),
+            request_id,
+            call_id=self.call_id,
+            inferred=inferred,
+            caller=self.caller,
+            lifetime=self,
+        )
 
     @property
     def repeatable(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import WeakMethod
@@ -41,9 +41,9 @@ from mcp_host.version import __version__
 
 if TYPE_CHECKING:
     from mcp_host.client.elicitation import Elicitation
-    from mcp_host.client.roots import RootLike, Roots
+    from mcp_host.client.roots import RootLike, Roots, RootsHandler
 
-RootsArgument: TypeAlias = "Sequence[RootLike] | Callable[[], Awaitable[Sequence[RootLike]]] | None"
+RootsArgument: TypeAlias = "Sequence[RootLike] | RootsHandler | None"
 
 
 STUMBLES = frozenset({400, 422, 500})  # what a strict server may say by HTTP to a field that it does not know
@@ -361,7 +361,7 @@ def _not_begun(failed: ConnectionClosed) -> ConnectionClosed:
     return error
 
 
-def _offered(roots: Sequence[RootLike] | Callable[[], Awaitable[Sequence[RootLike]]]) -> Roots:
+def _offered(roots: Sequence[RootLike] | RootsHandler) -> Roots:
     from mcp_host.client.roots import Roots  # which few clients offer
 
     return Roots(roots)

@@ -259,7 +259,7 @@ class Connection:
         dressed = era.dress(params, self._registration.wanted_log_level)
         headers = {**era.headers(call.method, params), **call.headers} if self.link.stream_per_request else {}
         try:
-            reply = await self.link.ask(call.method, dressed, headers, call.patience, call.on_report)
+            reply = await self.link.ask(call.method, dressed, headers, call.patience, call.on_report, call=call)
         except HttpStatusError as exc:
             self._registration.heed_refusal(exc)
             error = refined(call.method, params, exc)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt, quoted
 from mcp_host.handlers import call_handler
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.sampling import OuterCall
 from mcp_host.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
 if TYPE_CHECKING:
@@ -27,10 +28,14 @@ HOST = re.compile(r"[a-z0-9._:-]+")  # a name or an address, and no %-escapes th
 
 @dataclass(frozen=True)
 class _ElicitationRequest:
-    """What both modes have. *server* is the name under which the host knows the server: show it to the user."""
+    """What both modes have. *server* is the name under which the host knows the server: show it to the user.
+
+    *outer* is the call that the question belongs to, where that is known.
+    """
 
     server: str
     params: ElicitRequestFormParams | ElicitRequestURLParams
+    outer: OuterCall | None = None
 
     @property
     def message(self) -> str:
@@ -174,8 +179,8 @@ class Elicitation:
         offered = {"form": self.form, "url": self.url}
         return {mode: {} for mode, handler in offered.items() if handler is not None}
 
-    async def answer(self, params: dict[str, Any], *, server: str) -> ElicitResult:
-        """Answer one ``elicitation/create``.
+    async def answer(self, params: dict[str, Any], call: OuterCall | None = None, *, server: str) -> ElicitResult:
+        """Answer one ``elicitation/create``. *call* is the call of ours that it belongs to.
 
         Raises:
             InputRefused: -32602 for a mode that was not advertised and for malformed *params*,
@@ -184,9 +189,9 @@ class Elicitation:
         # "Clients MUST treat requests without a mode field as form mode."
         mode = params.get("mode") or "form"
         if mode == "form" and self.form is not None:
-            return await _ask(self.form, FormRequest(server, read_form(params)))
+            return await _ask(self.form, FormRequest(server, read_form(params), call))
         if mode == "url" and self.url is not None:
-            return await _ask(self.url, UrlRequest(server, read_url(params)))
+            return await _ask(self.url, UrlRequest(server, read_url(params), call))
         offered = " and ".join(self.capability())
         raise InputRefused(INVALID_PARAMS, f"this client offers elicitation by {offered}, not {quoted(mode)}")
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import CancelScope, current_time, sleep_forever
 
@@ -15,6 +15,9 @@ from mcp_host.concurrency import Loop, Signal
 from mcp_host.errors import McpError, RequestTimeout
 from mcp_host.handlers import HandlerScope
 from mcp_host.protocol.jsonrpc import Id, Incoming, Notification, Params, Request, Response
+
+if TYPE_CHECKING:
+    from mcp_host.client.call import Call
 
 MAX_REPORTS = 1024  # progress that waits for a slow callback; past it the newest replaces the one before
 
@@ -67,8 +70,11 @@ class PendingExchange:
         deadlines: Deadlines,
         on_report: OnReport | None,
         on_event: OnEvent | None,
+        call: Call | None = None,
     ) -> None:
         self.request = request
+        self.call = call
+        """The application's call that this is a request of, if it is of any."""
         self.on_event = on_event
         """Takes the notifications of a subscription, if this is one."""
         self.outcome: Ending | None = None

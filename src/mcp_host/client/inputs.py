@@ -83,9 +83,9 @@ class SessionInputs:
         if method == "sampling/createMessage" and self._sampling is not None:
             return self._write(await self._sampling.answer(params, call, size=size, within=within))
         if method == "elicitation/create" and self._inputs.elicitation is not None:
-            return self._write(await self._inputs.elicitation.answer(params, server=self._server))
+            return self._write(await self._inputs.elicitation.answer(params, call, server=self._server))
         if method == "roots/list" and self._inputs.roots is not None:
-            return self._write(await self._inputs.roots.answer())
+            return self._write(await self._inputs.roots.answer(call, server=self._server))
         raise InputRefused(METHOD_NOT_FOUND, f"this client does not offer {method}")
 
     def _write(self, answer: Answer) -> dict[str, Any]:

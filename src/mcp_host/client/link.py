@@ -13,6 +13,7 @@ from anyio import CancelScope, Event, current_time
 from anyio.abc import TaskGroup
 
 from mcp_host.client.answers import Answers
+from mcp_host.client.call import Call
 from mcp_host.client.deliveries import Deliveries
 from mcp_host.client.exchange import Deadlines, OnEvent, OnReport, Patience, PendingExchange
 from mcp_host.client.notices import CHANGES
@@ -91,10 +92,12 @@ class Link:
         patience: Patience,
         on_report: OnReport | None = None,
         on_event: OnEvent | None = None,
+        call: Call | None = None,
     ) -> Response:
         """Send one request and return its response; nothing outlives this call but its cancellation.
 
         *on_event* gets what a subscription announces, at once and without an await.
+        *call* is what the request is sent for, if the application made one.
 
         Raises:
             RequestTimeout: The server was silent for too long, or the call took too long in all.
@@ -105,7 +108,7 @@ class Link:
         if on_report is not None:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
         request = Request(id, method, params)
-        exchange = PendingExchange(request, patience, self.route, self._deadlines, on_report, on_event)
+        exchange = PendingExchange(request, patience, self.route, self._deadlines, on_report, on_event, call)
         self.pending[id] = exchange
         try:
             return await self._see_through(exchange, headers)

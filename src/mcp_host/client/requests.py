@@ -79,10 +79,13 @@ class Requests(ABC):
         total_timeout: float | None = None,
         on_progress: OnProgress | None = None,
         meta: Mapping[str, Any] | None = None,
+        caller: object = None,
     ) -> types.CallToolResult:
         """Call a tool, answering anything the server asks along the way.
 
         *on_progress* is awaited for each report, in order, before this returns.
+        *caller* is for whom you call: your handlers find it in `OuterCall.caller`.
+        It may be any object, and is never sent, logged or shown.
         The result is checked against the tool's `outputSchema` when `list_tools`
         has seen it; nothing is ever listed behind your back, unless the server refuses
         the call for want of headers (`HeaderMismatch`), and then once.
@@ -101,7 +104,7 @@ class Requests(ABC):
             params["_meta"] = dict(meta)
         patience = self._patience(timeout, total_timeout)
         wire = await self._call_tool(
-            Call(method="tools/call", params=params, patience=patience, on_report=_report(on_progress))
+            Call(method="tools/call", params=params, patience=patience, on_report=_report(on_progress), caller=caller)
         )
         result = types.CallToolResult.from_wire(wire)
         if self._toolbox.promises(name):
@@ -134,13 +137,16 @@ class Requests(ABC):
         timeout: float | None = None,
         total_timeout: float | None = None,
         on_progress: OnProgress | None = None,
+        caller: object = None,
     ) -> types.ReadResourceResult:
-        """Read the resource at *uri*.
+        """Read the resource at *uri*. *caller* is as for `call_tool`.
 
         Raises:
             ResourceNotFound: The server has none there.
         """
-        wire = await self._request("resources/read", {"uri": _text(uri, "a URI")}, timeout, total_timeout, on_progress)
+        wire = await self._request(
+            "resources/read", {"uri": _text(uri, "a URI")}, timeout, total_timeout, on_progress, caller
+        )
         return types.ReadResourceResult.from_wire(wire)
 
     async def subscribe_resource(self, uri: str, *, timeout: float | None = None) -> None:
@@ -172,13 +178,17 @@ class Requests(ABC):
         timeout: float | None = None,
         total_timeout: float | None = None,
         on_progress: OnProgress | None = None,
+        caller: object = None,
     ) -> types.GetPromptResult:
-        """Get a prompt's messages. Arguments are strings (the schema's `GetPromptRequestParams`)."""
+        """Get a prompt's messages. Arguments are strings (the schema's `GetPromptRequestParams`).
+
+        *caller* is as for `call_tool`.
+        """
         params: Params = {"name": _text(name, "a prompt's name")}
         if arguments is not None:
             given = _mapping(arguments, "a prompt's arguments")
             params["arguments"] = {key: _text(value, "a prompt's argument") for key, value in given.items()}
-        wire = await self._request("prompts/get", params, timeout, total_timeout, on_progress)
+        wire = await self._request("prompts/get", params, timeout, total_timeout, on_progress, caller)
         return types.GetPromptResult.from_wire(wire)
 
     async def complete(
@@ -258,9 +268,12 @@ class Requests(ABC):
         timeout: float | None,
         total_timeout: float | None = None,
         on_progress: OnProgress | None = None,
+        caller: object = None,
     ) -> Params:
         patience = self._patience(timeout, total_timeout)
-        return await self._make(Call(method=method, params=params, patience=patience, on_report=_report(on_progress)))
+        return await self._make(
+            Call(method=method, params=params, patience=patience, on_report=_report(on_progress), caller=caller)
+        )
 
     async def _make(self, call: Call) -> Params:
         connection = await self._live(call.patience)

@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, signature
 from pathlib import PurePath
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from mcp_host.handlers import call_handler
+from mcp_host.sampling import OuterCall
 from mcp_host.types import ListRootsResult, Root
 
 RootLike: TypeAlias = Root | PurePath | str
-RootsHandler: TypeAlias = Callable[[], Awaitable[Sequence[RootLike]]]
+Listed: TypeAlias = Awaitable[Sequence[RootLike]]
+
+POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True)
+class RootsRequest:
+    """A server asks for the roots. *server* is the name under which the host knows it.
+
+    *outer* is the call that the question belongs to, where that is known.
+    """
+
+    server: str
+    outer: OuterCall | None = None
+
+
+RootsHandler: TypeAlias = Callable[[], Listed] | Callable[[RootsRequest], Listed]
 
 
 class Roots:
     """The list of roots, which can be replaced at any time.
 
     Each root is a `Root`, an absolute path, or a ``file://`` URI. Instead of a list
-    *roots* may be an async function, called whenever a server asks.
+    *roots* may be an async function, called whenever a server asks. One that has a
+    parameter without a default gets the `RootsRequest`.
 
     Raises:
         ValueError: A root is a relative path, another kind of URI, or climbs through "..".
     """
 
     def __init__(self, roots: Sequence[RootLike] | RootsHandler) -> None:
-        self._source: tuple[Root, ...] | RootsHandler = roots if callable(roots) else _snapshot(roots)
+        self._source: tuple[Root, ...] | Callable[[RootsRequest], Listed]
+        self._source = _function(roots) if callable(roots) else _snapshot(roots)
 
     def capability(self) -> dict[str, Any]:
         """What to advertise under ``roots``."""
@@ -39,23 +60,32 @@ class Roots:
         """
         self._source = _snapshot(roots)
 
-    async def answer(self) -> ListRootsResult:
-        """The roots as they are now.
+    async def answer(self, call: OuterCall | None = None, *, server: str) -> ListRootsResult:
+        """The roots as they are now. *call* is the call of ours during which *server* asks.
 
         Raises:
             InputRefused: The function that lists them failed (-32603, spec 2025-11-25, client/roots: Error Handling).
         """
-        return ListRootsResult(roots=list(await self._current()))
-
-    async def _current(self) -> tuple[Root, ...]:
         source = self._source
         if isinstance(source, tuple):
-            return source
+            return ListRootsResult(roots=list(source))
 
         async def listed() -> tuple[Root, ...]:
-            return _snapshot(await source())
+            return _snapshot(await source(RootsRequest(server, call)))
 
-        return await call_handler(listed, subject="roots", failed="this client could not list its roots")
+        roots = await call_handler(listed, subject="roots", failed="this client could not list its roots")
+        return ListRootsResult(roots=list(roots))
+
+
+def _function(handler: RootsHandler) -> Callable[[RootsRequest], Listed]:
+    """*handler*, whether or not it has a parameter for the request."""
+    function: Callable[..., Listed] = handler
+    if any(
+        parameter.kind in POSITIONAL and parameter.default is Parameter.empty
+        for parameter in signature(function).parameters.values()
+    ):
+        return function
+    return lambda _: function()
 
 
 def _snapshot(roots: Sequence[RootLike]) -> tuple[Root, ...]:

@@ -10,14 +10,14 @@ from typing import Any
 
 from anyio import create_task_group, sleep
 
-from mcp_host.client.answers import FAILED, outer_call
+from mcp_host.client.answers import FAILED
 from mcp_host.client.call import Call
 from mcp_host.client.inputs import SessionInputs
 from mcp_host.concurrency import first
 from mcp_host.errors import InputNotGiven, InputRefused, RoundsExceeded, quoted
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import InputRequest, InputRequired
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Id, Params, Request
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Id, Params
 from mcp_host.sampling import OuterCall
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Rounds:
 
     async def _answer_all(self, wanted: InputRequired, id: Id) -> dict[str, Any]:
         """Every answer, in the order of the questions. The first that cannot be given ends the others."""
-        call = outer_call(Request(id, self._call.method, self._call.params), inferred=False)
+        call = self._call.outer(id, inferred=False)
         answers: dict[str, Any] = dict.fromkeys(wanted.requests)
         failures: list[InputNotGiven] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mcp_host.client.answers import Answer, Answers, outer_call
+from mcp_host.client.answers import Answer, Answers
 from mcp_host.client.deliveries import Deliveries
 from mcp_host.client.exchange import PendingExchange
 from mcp_host.client.session import Session
@@ -44,12 +44,18 @@ class Service:
             self._begin(request, session, origin)
 
     def _begin(self, request: Request, session: Session, origin: PendingExchange | None) -> None:
-        waiting = [origin] if origin is not None else list(self._link.pending.values())
+        waiting = (
+            [origin] if origin is not None else [each for each in self._link.pending.values() if not each.answered]
+        )
         outer = waiting[0] if len(waiting) == 1 else None
-        call = None if outer is None else outer_call(outer.request, inferred=origin is None)
+        # Over HTTP a call's own stream names it; what comes on another "SHOULD be unrelated" to any call.
+        named = origin is not None or not self._link.stream_per_request
+        made = outer.call if outer is not None and named else None
+        call = None if made is None else made.outer(waiting[0].request.id, inferred=origin is None)
+        context = None if made is None else made.context
         answer = Answer((session.epoch, request.id), origin, outer, waiting)
         self._answers.begin(answer)
-        answer.scope = self._application.start(partial(self._answer, answer, request, session, call))
+        answer.scope = self._application.start(partial(self._answer, answer, request, session, call), context)
 
     def _repeated(self, request: Request, session: Session) -> None:
         """The same id again: over HTTP a replay after resumption, elsewhere a mistake of the server's."""

@@ -30,18 +30,34 @@ REJECTION = "User rejected sampling request"
 UNKNOWN_MODEL = "unknown"  # the schema requires a model's name, and a handler may have none to tell
 
 
+class Lifetime:
+    """Nothing but an object that can be referred to weakly."""
+
+
 @dataclass(frozen=True, slots=True)
 class OuterCall:
     """The call of ours that a server was working on when it asked.
 
-    *name* is the tool, prompt or URI of the call, where it has one. *inferred*
-    means that the server did not say so: it was the only call in flight.
+    *name* is the tool, prompt or URI of the call, where it has one. *request_id* is the
+    JSON-RPC id of the request that the server asks for. A call may need several requests
+    (2026-07-28: one for each round of questions); *call_id* is the same for all of them, and
+    for no other call of this process. *inferred* means that the server did not name the call:
+    it came over a pipe, where this was the only call in flight.
+
+    *caller* is what the application passed as ``call_tool(..., caller=...)``. It is never
+    sent or logged, no repr shows it, and two of these are equal whatever it is.
+
+    *lifetime* is an object that lives as long as the call. What is decided for the call as a
+    whole is kept by a weak reference to it. `dataclasses.replace` hands it on.
     """
 
     method: str
     name: str | None
-    id: Id
-    inferred: bool = False
+    request_id: Id
+    call_id: int | str = field(kw_only=True)
+    inferred: bool = field(default=False, kw_only=True)
+    caller: object = field(default=None, kw_only=True, repr=False, compare=False)
+    lifetime: object = field(default_factory=Lifetime, kw_only=True, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,272 @@
+"""Who asked: the caller's own object and context variables reach the handlers of its call, and nothing else."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import traceback
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, NoReturn
+
+import anyio
+import pytest
+
+from mcp_host import Client, Elicitation, FormRequest, OuterCall, SamplingRequest
+from mcp_host.client.roots import RootLike, RootsRequest
+from mcp_host.errors import InputNotGiven
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import CreateMessageResult, ElicitResult
+from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
+from tests.client.support import EMPTY, QUESTION, TOOLS, sampling
+
+USER: ContextVar[str] = ContextVar("USER", default="none")
+QUESTIONS = (SAMPLE, FORM, ROOTS)
+OFFERED: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
+RESULTS: dict[str, dict[str, Any]] = {
+    "tools/call": EMPTY,
+    "prompts/get": {"messages": []},
+    "resources/read": {"contents": []},
+}
+REQUESTS: list[tuple[str, str, Callable[..., Awaitable[object]]]] = [
+    ("tools/call", "x", lambda client, **options: client.call_tool("x", **options)),
+    ("prompts/get", "x", lambda client, **options: client.get_prompt("x", **options)),
+    ("resources/read", "a:b", lambda client, **options: client.read_resource("a:b", **options)),
+]
+
+
+class Caller:
+    """An object of the application's, of which this library may do nothing but hand it on."""
+
+    def _touched(self, *_: object) -> NoReturn:
+        raise AssertionError("looked at")
+
+    __repr__ = __str__ = __eq__ = __bool__ = __reduce__ = _touched
+    __hash__ = _touched
+
+
+class Handlers:
+    """Every kind of handler. Each notes the call that it was told of, and the user in its context."""
+
+    def __init__(self) -> None:
+        self.outers: list[OuterCall | None] = []
+        self.users: list[str] = []
+        self.requests: list[object] = []
+        self.options: dict[str, Any] = {
+            "sampling": sampling(with_tools=self._model),
+            "elicitation": Elicitation(form=self._form),
+            "roots": self._roots,
+        }
+
+    def _note(self, request: SamplingRequest | FormRequest | RootsRequest) -> None:
+        self.requests.append(request)
+        self.outers.append(request.outer)
+        self.users.append(USER.get())
+        USER.set("another, in a copy of its own")
+
+    async def _model(self, request: SamplingRequest) -> CreateMessageResult:
+        self._note(request)
+        return request.reply("Paris", model="m")
+
+    async def _form(self, request: FormRequest) -> ElicitResult:
+        self._note(request)
+        return request.decline()
+
+    async def _roots(self, request: RootsRequest) -> Sequence[RootLike]:
+        self._note(request)
+        return ["/srv"]
+
+
+def asking_in_turn(rounds: int = 1) -> ScriptedPeer:
+    """Of the handshake, over a pipe: within each call it asks all three questions, so many times."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=OFFERED)
+        while True:
+            call = await peer.receive()
+            for _ in range(rounds):
+                for question in QUESTIONS:
+                    await peer.ask(**question)
+            await peer.reply(call, RESULTS[call["method"]])
+
+    return ScriptedPeer(script, name="the peer")
+
+
+def asking_in_rounds(method: str = "tools/call", rounds: int = 1) -> ScriptedPeer:
+    """Stateless: each call is answered by all three questions, so many times."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=OFFERED)
+        fresh = {"ttlMs": 0, "cacheScope": "private"} if method == "resources/read" else {}
+        while True:
+            for _ in range(rounds):
+                await peer.reply(await peer.receive(), wants(None, a=SAMPLE, b=FORM, c=ROOTS))
+            await peer.reply(await peer.receive(), {"resultType": "complete", **RESULTS[method], **fresh})
+
+    return ScriptedPeer(script, name="the peer")
+
+
+@pytest.mark.parametrize(("method", "name", "ask"), REQUESTS, ids=[method for method, *_ in REQUESTS])
+async def test_over_a_pipe_each_handler_learns_who_made_the_only_call_in_flight(
+    method: str, name: str, ask: Callable[..., Awaitable[object]]
+) -> None:
+    user, seen = Caller(), Handlers()
+    with anyio.fail_after(5):
+        async with Client(asking_in_turn(), era="legacy", **seen.options) as client:
+            await ask(client, caller=user)
+
+    assert [outer and outer.caller is user for outer in seen.outers] == [True] * 3
+    first = seen.outers[0]
+    assert first is not None
+    assert seen.outers == [OuterCall(method, name, 2, call_id=first.call_id, inferred=True)] * 3
+
+
+@pytest.mark.parametrize(("method", "name", "ask"), REQUESTS, ids=[method for method, *_ in REQUESTS])
+async def test_since_2026_each_handler_learns_who_made_the_call_and_every_round_is_of_one_call(
+    method: str, name: str, ask: Callable[..., Awaitable[object]]
+) -> None:
+    user, seen = Caller(), Handlers()
+    with anyio.fail_after(5):
+        async with Client(asking_in_rounds(method, rounds=2), **seen.options) as client:
+            await ask(client, caller=user)
+
+    assert [outer and outer.caller is user for outer in seen.outers] == [True] * 6
+    first = seen.outers[0]
+    assert first is not None
+    assert seen.outers == [
+        *[OuterCall(method, name, 2, call_id=first.call_id)] * 3,
+        *[OuterCall(method, name, 3, call_id=first.call_id)] * 3,
+    ]
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["2025-11-25", "2026-07-28"])
+async def test_each_call_has_an_id_that_no_other_has_and_nobody_is_its_caller_unless_you_say_so(modern: bool) -> None:
+    seen = Handlers()
+    peer = asking_in_rounds() if modern else asking_in_turn()
+    with anyio.fail_after(5):
+        async with Client(peer, era="auto" if modern else "legacy", **seen.options) as client:
+            await client.call_tool("x")
+            await client.call_tool("x")
+
+    assert [outer and outer.caller for outer in seen.outers] == [None] * 6
+    ids = [outer.call_id for outer in seen.outers if outer is not None]
+    assert ids == [ids[0]] * 3 + [ids[3]] * 3
+    assert ids[0] != ids[3]
+
+
+async def test_with_two_calls_in_flight_over_a_pipe_no_caller_is_guessed() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        calls = [await peer.receive("tools/call"), await peer.receive("tools/call")]
+        for question in QUESTIONS:
+            await peer.ask(**question)
+        for call in calls:
+            await peer.reply(call, EMPTY)
+
+    async def call(user: str) -> None:
+        USER.set(user)
+        await client.call_tool("x", caller=user)
+
+    seen = Handlers()
+    with anyio.fail_after(5):
+        USER.set("the one who connects")
+        async with Client(ScriptedPeer(script), era="legacy", **seen.options) as client:
+            USER.set("changed later")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call, "ann")
+                tasks.start_soon(call, "bob")
+
+    assert seen.outers == [None] * 3
+    assert seen.users == ["the one who connects"] * 3
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["2025-11-25", "2026-07-28"])
+async def test_a_handler_runs_in_a_copy_of_the_context_that_called(modern: bool) -> None:
+    async def call(user: str) -> None:
+        USER.set(user)
+        await client.call_tool("x")
+        after.append(USER.get())
+
+    seen, after = Handlers(), list[str]()
+    peer = asking_in_rounds() if modern else asking_in_turn()
+    with anyio.fail_after(5):
+        async with Client(peer, era="auto" if modern else "legacy", **seen.options) as client:
+            for user in ("ann", "bob"):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(call, user)
+
+    assert seen.users == ["ann"] * 3 + ["bob"] * 3
+    assert after == ["ann", "bob"]
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["2025-11-25", "2026-07-28"])
+async def test_the_caller_is_in_nothing_that_is_sent_shown_or_logged(
+    modern: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(request: FormRequest) -> ElicitResult:
+        shown.append(repr(request))
+        raise RuntimeError("no form")
+
+    name = "ann"[::-1] * 2  # so that no line of this file has it
+    shown: list[str] = []
+    caplog.set_level(logging.DEBUG)
+    seen = Handlers()
+    peer = asking_in_rounds() if modern else asking_in_turn()
+    with anyio.fail_after(5):
+        async with Client(
+            peer, era="auto" if modern else "legacy", **{**seen.options, "elicitation": Elicitation(form=fail)}
+        ) as client:
+            try:
+                await client.call_tool("x", caller=name)
+            except InputNotGiven as exc:
+                shown += traceback.format_exception(exc)
+
+    assert [outer and outer.caller for outer in seen.outers] == [name] * len(seen.requests)
+    assert seen.outers
+    shown += [*map(repr, seen.requests), *map(repr, seen.outers), caplog.text, repr(peer.heard)]
+    assert [text for text in shown if name in text] == []
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["2025-11-25", "2026-07-28"])
+async def test_nothing_keeps_the_caller_once_its_call_is_over(modern: bool) -> None:
+    async def call() -> weakref.ref[Caller]:
+        user = Caller()
+        await client.call_tool("x", caller=user)
+        return weakref.ref(user)
+
+    seen = Handlers()
+    peer = asking_in_rounds() if modern else asking_in_turn()
+    with anyio.fail_after(5):
+        async with Client(peer, era="auto" if modern else "legacy", **seen.options) as client:
+            gone = await call()
+            seen.outers.clear()
+            seen.requests.clear()
+            gc.collect()
+
+            assert gone() is None
+
+
+async def test_a_question_between_calls_belongs_to_no_caller() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+        await peer.ask("sampling/createMessage", QUESTION)
+        asked.set()
+
+    asked, seen = anyio.Event(), Handlers()
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", **seen.options) as client:
+            await client.call_tool("x", caller="ann")
+            await asked.wait()
+
+    assert seen.outers == [None]
+
+
+async def test_a_call_that_needs_no_input_is_made_as_before() -> None:
+    peer = answering(DONE)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.call_tool("x", {"n": 1}, caller=Caller())
+
+    assert peer.heard[-1]["params"]["arguments"] == {"n": 1}
