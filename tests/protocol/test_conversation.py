@@ -162,6 +162,92 @@ def test_a_broken_rule_is_named_with_its_message(messages: Conversation, problem
 
 
 @pytest.mark.parametrize(
+    ("flattened", "merged"),
+    [
+        pytest.param(
+            [user(text()), assistant(use("1")), assistant(use("2")), user(result("1")), user(result("2"))],
+            [user(text()), assistant(use("1"), use("2")), user(result("1"), result("2"))],
+            id="two parallel calls",
+        ),
+        pytest.param(
+            [assistant(text(), use("1")), assistant(use("2")), user(result("2")), user(result("1")), user(text())],
+            [assistant(text(), use("1"), use("2")), user(result("2"), result("1")), user(text())],
+            id="a text before the calls, and one after the results",
+        ),
+        pytest.param(
+            [assistant(text()), assistant(use("1")), assistant(use("2")), user(result("1"), result("2"))],
+            [assistant(text()), assistant(use("1"), use("2")), user(result("1"), result("2"))],
+            id="results in one message already, and a text of its own",
+        ),
+        pytest.param(
+            [assistant(use("1"), use("2")), user(result("1")), user(result("2"))],
+            [assistant(use("1"), use("2")), user(result("1"), result("2"))],
+            id="calls in one message already",
+        ),
+        pytest.param(
+            [
+                *[assistant(use("1")), user(result("1")), assistant(use("2")), assistant(use("3"))],
+                *[user(result("2")), user(result("3")), assistant(use("4")), user(result("4"))],
+            ],
+            [
+                *[assistant(use("1")), user(result("1")), assistant(use("2"), use("3"))],
+                *[user(result("2"), result("3")), assistant(use("4")), user(result("4"))],
+            ],
+            id="between rounds that need no merging",
+        ),
+    ],
+)
+def test_parallel_calls_with_one_block_to_a_message_are_merged_into_one_turn_each(
+    flattened: Conversation, merged: Conversation
+) -> None:
+    assert conversation.checked(flattened) == merged
+
+
+def test_merged_messages_keep_what_each_of_them_carried() -> None:
+    first = SamplingMessage(role="assistant", content=use("1"), meta={"a": 1, "b": 1})
+    second = SamplingMessage(role="assistant", content=use("2"), meta={"b": 2})
+
+    turns = conversation.checked([first, second, user(result("1")), user(result("2"))])
+
+    assert turns[0] == SamplingMessage(role="assistant", content=[use("1"), use("2")], meta={"a": 1, "b": 2})
+    assert "meta" not in turns[1].model_fields_set
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        pytest.param(
+            [assistant(use("1")), assistant(use("2")), user(result("1"))],
+            "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
+            id="a missing result",
+        ),
+        pytest.param(
+            [assistant(use("1")), assistant(text()), user(result("1"))],
+            "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
+            id="a text between the call and its result",
+        ),
+        pytest.param(
+            [assistant(use("1")), assistant(use("2"), text()), user(result("1")), user(result("2"))],
+            "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
+            id="a text among the calls",
+        ),
+        pytest.param(
+            [assistant(use("1"), use("2")), user(result("1")), user(text()), user(result("2"))],
+            "messages[1]: tool_use '2' of messages[0] has no tool_result here",
+            id="a text between the results",
+        ),
+    ],
+)
+def test_what_merging_cannot_mend_is_refused_by_the_place_where_the_server_wrote_it(
+    messages: Conversation, problem: str
+) -> None:
+    with pytest.raises(ProtocolError) as refusal:
+        conversation.checked(messages)
+
+    assert str(refusal.value) == problem
+
+
+@pytest.mark.parametrize(
     ("tools", "choice"),
     [
         pytest.param([], None, id="none"),
@@ -180,8 +266,19 @@ def test_tools_that_can_be_told_apart_pass(tools: list[Tool], choice: ToolChoice
         ([tool("a"), tool("b\u202e")], None, "tools[1]: 'b\\u202e' is no name: it is empty or cannot be printed"),
         ([tool("a"), tool("b"), tool("a")], None, "tools[2]: tools[0] has the name 'a' already"),
         ([], ToolChoice(mode="required"), "toolChoice: a tool is required, and the request offers none"),
+        (
+            [tool("a")],
+            ToolChoice.from_wire({"type": "tool", "name": "b"}),
+            "toolChoice: the tool 'b' is required, and the request does not offer it",
+        ),
     ],
-    ids=["an empty name", "a name that cannot be printed", "a doubled name", "required, but none offered"],
+    ids=[
+        "an empty name",
+        "a name that cannot be printed",
+        "a doubled name",
+        "required, but none offered",
+        "required by name, but not offered",
+    ],
 )
 def test_tools_that_no_answer_could_name_are_refused(
     tools: list[Tool], choice: ToolChoice | None, problem: str
@@ -198,13 +295,13 @@ few = settings(max_examples=25, deadline=None)  # a dozen mutations share the wo
 
 
 @st.composite
-def conversations(draw: st.DrawFn, *, least_rounds: int = 0) -> Conversation:
+def conversations(draw: st.DrawFn, *, least_rounds: int = 0, said_with_calls: bool = True) -> Conversation:
     rounds = [True] * least_rounds + draw(st.lists(st.booleans(), max_size=5, min_size=0 if least_rounds else 1))
     messages: Conversation = []
     for number, with_tools in enumerate(draw(st.permutations(rounds))):
         if with_tools:
             ids = [f"call_{number}_{i}" for i in range(draw(st.integers(1, 3)))]
-            said = draw(st.lists(st.builds(text, st.text(max_size=5)), max_size=2))
+            said = draw(st.lists(st.builds(text, st.text(max_size=5)), max_size=2 if said_with_calls else 0))
             blocks: list[SamplingMessageContentBlock] = [*said, *map(use, ids)]
             messages.append(assistant(*draw(st.permutations(blocks))))
             messages.append(user(*map(result, draw(st.permutations(ids)))))
@@ -217,8 +314,23 @@ def conversations(draw: st.DrawFn, *, least_rounds: int = 0) -> Conversation:
 
 @settings(deadline=None)
 @given(conversations())
-def test_every_legal_conversation_passes(messages: Conversation) -> None:
-    conversation.check(messages)
+def test_every_legal_conversation_passes_and_is_not_changed(messages: Conversation) -> None:
+    assert conversation.checked(messages) is messages
+
+
+def flattened(messages: Conversation) -> Conversation:
+    """With one block to a message, as a server of SEP-1577's first draft writes it."""
+    return [SamplingMessage(role=message.role, content=block) for message in messages for block in message.content]
+
+
+@settings(deadline=None)
+@given(conversations(said_with_calls=False))
+def test_every_conversation_with_one_block_to_a_message_is_read_as_the_legal_one(messages: Conversation) -> None:
+    turns = [message for message in messages if message.tool_uses or isinstance(message.content[0], ToolResultContent)]
+    read = conversation.checked(flattened(messages))
+
+    assert [turn for turn in read if turn in turns] == turns
+    assert flattened(read) == flattened(messages)
 
 
 def pick(data: st.DataObject, messages: Conversation, kind: type[ToolUseContent | ToolResultContent]) -> int:
@@ -334,3 +446,5 @@ def test_every_single_fault_is_refused(mutation: Mutation, data: st.DataObject) 
 
     with pytest.raises(ProtocolError, match=r"^messages"):
         conversation.check(broken)
+    with pytest.raises(ProtocolError, match=r"^messages"):
+        conversation.checked(broken)

@@ -151,3 +151,17 @@ def test_only_the_last_messages_and_the_first_tools_are_shown() -> None:
     assert "tools, run by the server (20; auto)" in shown
     assert "  | tool_15\n  | ... and 4 more\n(4 earlier messages)\nuser\n  | message 4\n" in shown
     assert shown.endswith("message 9")
+
+
+def test_a_tool_that_is_required_by_name_is_shown() -> None:
+    tools = [ADD, {**ADD, "name": "multiply"}]
+
+    shown = describe(request(tools=tools, toolChoice={"type": "tool", "name": "multiply"}))
+
+    assert shown.split("\n")[2:7] == [
+        "tools, run by the server (2; required)",
+        "  | add",
+        "  | multiply",
+        "the model has to call",
+        "  | multiply",
+    ]

@@ -14,6 +14,7 @@ from tests.sampling.asking import ADD, MULTIPLY, assistant, request, result, tex
 PLAIN = request()
 TOOLS = request(tools=[ADD, MULTIPLY])
 REQUIRED = request(tools=[ADD], toolChoice={"mode": "required"})
+NAMED = request(tools=[ADD, MULTIPLY], toolChoice={"type": "tool", "name": "add"})
 FORBIDDEN = request(tools=[ADD], toolChoice={"mode": "none"})
 LATER = request(assistant(use("1")), user(result("1", text())), tools=[ADD])
 
@@ -41,6 +42,8 @@ def answer(
         pytest.param(TOOLS, answer(call(), stop_reason="toolUse"), id="a call"),
         pytest.param(TOOLS, answer(WORDS, call("1"), call("2", "multiply"), stop_reason="toolUse"), id="two calls"),
         pytest.param(REQUIRED, answer(call(), stop_reason="toolUse"), id="a call that was required"),
+        pytest.param(NAMED, answer(call(), stop_reason="toolUse"), id="a call that was required by name"),
+        pytest.param(NAMED, answer(WORDS, stop_reason="maxTokens"), id="cut short before the named call"),
         pytest.param(REQUIRED, answer(WORDS, stop_reason="maxTokens"), id="cut short before the required call"),
         pytest.param(REQUIRED, answer(WORDS, stop_reason="refusal"), id="a model that refused to call"),
         pytest.param(FORBIDDEN, answer(WORDS, stop_reason="endTurn"), id="text where tools are forbidden"),
@@ -121,6 +124,18 @@ def test_a_handler_that_calls_tools_need_not_say_why_it_stopped() -> None:
             answer(WORDS, stop_reason="endTurn"),
             "it calls no tool, but toolChoice requires one",
             id="completed without the required call",
+        ),
+        pytest.param(
+            NAMED,
+            answer(call("1"), call("2", "multiply")),
+            "it calls 'multiply', but toolChoice requires 'add' and nothing else",
+            id="another than the tool required by name",
+        ),
+        pytest.param(
+            NAMED,
+            answer(WORDS, stop_reason="endTurn"),
+            "it calls no tool, but toolChoice requires one",
+            id="completed without the tool required by name",
         ),
         pytest.param(
             REQUIRED, answer(WORDS), "it calls no tool, but toolChoice requires one", id="the same, without a reason"

@@ -79,6 +79,14 @@ def test_a_request_says_whether_its_answer_may_and_must_use_tools(
     assert (asked.may_use_tools, asked.must_use_tools) == (may, must)
 
 
+def test_a_request_says_which_single_tool_its_answer_must_call() -> None:
+    named = request(tools=[ADD, MULTIPLY], toolChoice={"type": "tool", "name": "add"})
+
+    assert (named.may_use_tools, named.must_use_tools, named.required_tool) == (True, True, "add")
+    assert request(tools=[ADD], toolChoice={"mode": "required"}).required_tool is None
+    assert request().required_tool is None
+
+
 def test_a_reply_is_text_with_a_natural_end() -> None:
     assert request().reply("It is 3.").to_wire() == {
         "role": "assistant",

@@ -83,6 +83,21 @@ async def test_approver_and_handler_see_the_same_request_in_this_order() -> None
     assert (request.server, request.outer, request.mode, request.max_tokens) == ("calculator", outer, "with_tools", 10)
 
 
+async def test_parallel_calls_that_a_server_spreads_over_several_messages_reach_the_model_as_one_turn_each() -> None:
+    model = ScriptedModel("both done")
+    flattened = [assistant(use("1")), assistant(use("2")), user(result("1")), user(result("2")), user(text("And now?"))]
+
+    await session(model).answer(wire(user(text()), *flattened, tools=[ADD]))
+
+    [request] = model.requests
+    assert [message.to_wire() for message in request.messages] == [
+        {"role": "user", "content": text()},
+        assistant(use("1"), use("2")),
+        user(result("1"), result("2")),
+        {"role": "user", "content": text("And now?")},
+    ]
+
+
 @needs_spec
 @pytest.mark.parametrize("name", [name for name in example_names() if name.startswith("CreateMessageRequestParams/")])
 async def test_the_specifications_own_examples_are_answered(name: str) -> None:

@@ -26,8 +26,31 @@ TEXT = {"type": "text", "text": "hi"}
             {"toolChoice": {"mode": "auto", "disable_parallel_tool_use": True}},
         ),
         ({"disable_parallel_tool_use": True}, {"disable_parallel_tool_use": True}),
+        ({"toolChoice": {"type": "auto"}}, {"toolChoice": {"mode": "auto"}}),
+        ({"toolChoice": {"type": "required"}}, {"toolChoice": {"mode": "required"}}),
+        ({"tool_choice": {"type": "none"}}, {"toolChoice": {"mode": "none"}}),
+        ({"toolChoice": {"type": "tool", "name": "add"}}, {"toolChoice": {"mode": "required", "name": "add"}}),
+        ({"toolChoice": {"mode": "tool", "name": "add"}}, {"toolChoice": {"mode": "required", "name": "add"}}),
+        ({"toolChoice": {"mode": "none", "type": "required"}}, {"toolChoice": {"mode": "none", "type": "required"}}),
+        ({"toolChoice": {"mode": None, "type": "required"}}, {"toolChoice": {"mode": "required"}}),
+        ({"maxTokens": 1000.0}, {"maxTokens": 1000}),
     ],
-    ids=["snake", "both", "both, one null", "null", "parallel inside", "parallel beside"],
+    ids=[
+        "snake",
+        "both",
+        "both, one null",
+        "null",
+        "parallel inside",
+        "parallel beside",
+        "type auto",
+        "type required",
+        "snake, type none",
+        "type tool",
+        "mode tool",
+        "mode and type",
+        "mode null and type",
+        "a whole float",
+    ],
 )
 def test_a_draft_request_is_read_and_written_as_settled(draft: dict[str, Any], settled: dict[str, Any]) -> None:
     assert CreateMessageRequestParams.from_wire({**REQUEST, **draft}).to_wire() == {**REQUEST, **settled}
@@ -37,6 +60,46 @@ def test_a_tool_choice_is_the_same_in_either_spelling() -> None:
     params = CreateMessageRequestParams.from_wire({**REQUEST, "tool_choice": {"mode": "required"}})
 
     assert params == CreateMessageRequestParams(messages=[], max_tokens=5, tool_choice=ToolChoice(mode="required"))
+
+
+@pytest.mark.parametrize(
+    ("choice", "tool"),
+    [
+        (ToolChoice(mode="required"), None),
+        (ToolChoice.from_wire({"type": "tool", "name": "add"}), "add"),
+        (ToolChoice.from_wire({"mode": "required", "name": "add"}), "add"),
+        (ToolChoice.from_wire({"mode": "auto", "name": "add"}), None),
+        (ToolChoice.from_wire({"mode": "required", "name": 5}), None),
+    ],
+    ids=["none", "a draft's", "as we write it", "not required", "no name"],
+)
+def test_a_tool_choice_says_which_single_tool_is_required(choice: ToolChoice, tool: str | None) -> None:
+    assert choice.tool == tool
+
+
+@pytest.mark.parametrize(
+    ("choice", "problem"),
+    [
+        ({"type": "any"}, "toolChoice: type is 'any', and must be auto, required, none or tool"),
+        ({"type": ["auto"]}, "toolChoice: type is ['auto'], and must be auto, required, none or tool"),
+        ({"type": "tool"}, "toolChoice: a single tool is required, and the name is missing"),
+        ({"type": "tool", "name": 5}, "toolChoice: a single tool is required, and the name is missing"),
+        ({"mode": "tool"}, "toolChoice: a single tool is required, and the name is missing"),
+    ],
+)
+def test_a_tool_choice_that_says_nothing_known_is_refused_and_not_taken_for_auto(
+    choice: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ProtocolError) as refusal:
+        CreateMessageRequestParams.from_wire({**REQUEST, "toolChoice": choice})
+
+    assert str(refusal.value) == f"malformed CreateMessageRequestParams: {problem}"
+
+
+@pytest.mark.parametrize("tokens", [1000.5, "1000", True, float("inf")])
+def test_a_number_of_tokens_that_is_not_whole_is_refused(tokens: object) -> None:
+    with pytest.raises(ProtocolError, match="malformed CreateMessageRequestParams: maxTokens: Input should be"):
+        CreateMessageRequestParams.from_wire({**REQUEST, "maxTokens": tokens})
 
 
 def test_a_malformed_tool_choice_is_refused_in_either_spelling() -> None:
@@ -89,19 +152,49 @@ def test_one_tool_at_a_time_can_be_asked_for_in_two_places(fields: dict[str, Any
                 "isError": True,
             },
         ),
+        (
+            {"content": {"type": "text", "words": 2}},
+            {
+                "content": [{"type": "text", "text": '{"type":"text","words":2}'}],
+                "structuredContent": {"type": "text", "words": 2},
+            },
+        ),
+        (
+            {"content": {"type": "resource", "id": 7}},
+            {
+                "content": [{"type": "text", "text": '{"type":"resource","id":7}'}],
+                "structuredContent": {"type": "resource", "id": 7},
+            },
+        ),
+        ({"content": "18 degrees"}, {"content": [{"type": "text", "text": "18 degrees"}]}),
+        ({}, {"content": []}),
+        ({"content": None, "isError": True}, {"content": [], "isError": True}),
         ({"content": TEXT}, {"content": [TEXT]}),
         ({"content": [TEXT]}, {"content": [TEXT]}),
         ({"content": []}, {"content": []}),
     ],
-    ids=["object", "empty object", "both", "object with a type", "error", "lone block", "settled", "settled, empty"],
+    ids=[
+        "object",
+        "empty object",
+        "both",
+        "object with a type",
+        "error",
+        "object typed text",
+        "object typed resource",
+        "bare text",
+        "no content",
+        "null",
+        "lone block",
+        "settled",
+        "settled, empty",
+    ],
 )
 def test_a_draft_tool_result_is_read_and_written_as_settled(draft: dict[str, Any], settled: dict[str, Any]) -> None:
     assert ToolResultContent.from_wire({**RESULT, **draft}).to_wire() == {**RESULT, **settled}
 
 
-@pytest.mark.parametrize("content", ["hi", None, 5, {"type": "text"}], ids=["text", "null", "number", "half a block"])
+@pytest.mark.parametrize("content", [5, [{"type": "text"}]], ids=["number", "half a block in a list"])
 def test_a_tool_result_of_no_known_shape_is_refused(content: object) -> None:
-    """No draft had a bare string, and a block without its text is a mistake, not data."""
     with pytest.raises(ProtocolError, match="malformed ToolResultContent: content"):
         ToolResultContent.from_wire({**RESULT, "content": content})
 

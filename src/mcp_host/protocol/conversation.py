@@ -13,6 +13,9 @@ a broken conversation costs no tokens and its author learns which message is wro
     tools           each with a name of its own, and some where one is required
 
 Roles need not alternate: the specification does not ask for it.
+
+SEP-1577's first draft had one block to a message, and servers that were written against it
+spread parallel calls over several. `checked` reads those as the turns they stand for.
 """
 
 from __future__ import annotations
@@ -20,7 +23,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mcp_host.errors import ProtocolError, quoted
-from mcp_host.types import SamplingMessage, Tool, ToolChoice, ToolResultContent
+from mcp_host.types import SamplingMessage, Tool, ToolChoice, ToolResultContent, ToolUseContent
+
+
+def checked(messages: list[SamplingMessage]) -> list[SamplingMessage]:
+    """The conversation, if it keeps the rules: *messages* themselves, or with parallel calls merged into one turn.
+
+    A legal conversation has nothing to merge and is never changed.
+
+    Raises:
+        ProtocolError: As `check()`, of the messages as the server wrote them.
+    """
+    try:
+        check(messages)
+    except ProtocolError:
+        merged = _merged(messages)
+        if len(merged) == len(messages):
+            raise
+        if _is_broken(merged):
+            raise
+        return merged
+    return messages
+
+
+def _is_broken(messages: list[SamplingMessage]) -> bool:
+    try:
+        check(messages)
+    except ProtocolError:
+        return True
+    return False
 
 
 def check(messages: Sequence[SamplingMessage]) -> None:
@@ -53,6 +84,37 @@ def check(messages: Sequence[SamplingMessage]) -> None:
         )
 
 
+def _merged(messages: list[SamplingMessage]) -> list[SamplingMessage]:
+    """Each run of tool uses as one message, and each run of tool results; whatever else there is stays as it is."""
+    turns: list[list[SamplingMessage]] = []
+    for message in messages:
+        if turns and _continues(message, turns[-1][-1]):
+            turns[-1].append(message)
+        else:
+            turns.append([message])
+    return [_joined(turn) for turn in turns]
+
+
+def _continues(message: SamplingMessage, before: SamplingMessage) -> bool:
+    kind = ToolUseContent if message.role == "assistant" else ToolResultContent
+    kinds = set(map(type, message.content))
+    return kinds == {kind} and message.role == before.role and kind in map(type, before.content)
+
+
+def _joined(turn: list[SamplingMessage]) -> SamplingMessage:
+    if len(turn) == 1:
+        return turn[0]
+    carried: dict[str, object] = {}
+    meta: dict[str, object] = {}
+    for message in turn:
+        carried.update(message.model_extra or {})
+        meta.update(message.meta or {})
+    if meta:
+        carried["meta"] = meta
+    content = [block for message in turn for block in message.content]
+    return turn[0].model_copy(update={**carried, "content": content})
+
+
 def tool_use_ids(message: SamplingMessage) -> list[str]:
     """The ids of a message's tool uses, in order."""
     return [use.id for use in message.tool_uses]
@@ -72,6 +134,10 @@ def check_tools(tools: Sequence[Tool], choice: ToolChoice | None) -> None:
             raise ProtocolError(f"tools[{index}]: tools[{first[tool.name]}] has the name {quoted(tool.name)} already")
     if not tools and choice is not None and choice.mode == "required":
         raise ProtocolError("toolChoice: a tool is required, and the request offers none")
+    if choice is not None and choice.tool is not None and choice.tool not in first:
+        raise ProtocolError(
+            f"toolChoice: the tool {quoted(choice.tool)} is required, and the request does not offer it"
+        )
 
 
 def _misplaced(message: SamplingMessage, uses: list[str], results: list[str]) -> str | None:

@@ -66,6 +66,9 @@ def _tools(request: SamplingRequest, width: int) -> Iterator[str]:
         choice = request.tool_choice.mode if request.tool_choice is not None else None
         yield f"tools, run by the server ({len(tools)}; {choice or 'auto'})"
         yield from _shown((_tool(tool, width) for tool in tools), most=TOOLS_SHOWN)
+    if request.required_tool is not None:
+        yield "the model has to call"
+        yield from _shown(_wrapped(_name(request.required_tool), width))
 
 
 def _tool(tool: Tool, width: int) -> str:

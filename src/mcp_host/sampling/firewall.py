@@ -59,6 +59,9 @@ def _wrong_calls(uses: list[ToolUseContent], request: SamplingRequest, limits: S
     offered = {tool.name for tool in request.tools}
     if unknown := [use for use in uses if use.name not in offered]:
         return f"it calls {_names(unknown)}, which the request does not offer"
+    named = request.required_tool
+    if named is not None and (others := [use for use in uses if use.name != named]):
+        return f"it calls {_names(others)}, but toolChoice requires {quoted(named)} and nothing else"
     # The server sends the answer back as part of the conversation, where ids must not repeat.
     taken = {taken for message in request.messages for taken in tool_use_ids(message)}
     for use in uses:

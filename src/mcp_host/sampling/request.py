@@ -147,6 +147,14 @@ class SamplingRequest:
         """Whether "Model MUST use at least one tool before completing"."""
         return self.tool_choice is not None and self.tool_choice.mode == "required"
 
+    @property
+    def required_tool(self) -> str | None:
+        """The one tool that an answer must call, and call nothing else, where the server named it.
+
+        No revision has words for it. Servers of early SDKs ask it by ``{"type": "tool", "name": …}``.
+        """
+        return None if self.tool_choice is None else self.tool_choice.tool
+
     def reply(self, text: str, *, model: str = UNKNOWN_MODEL, stop_reason: str = END_TURN) -> CreateMessageResult:
         """Answer with text. *model* is the name of the model that wrote it."""
         return CreateMessageResult(content=TextContent(text=text), model=model, stop_reason=stop_reason)

@@ -211,7 +211,9 @@ def read_params(
     light = is_light(size, limits)
     check_counts(wire, limits, light=light)
     params = CreateMessageRequestParams.from_wire(wire)
-    conversation.check(params.messages)
+    messages = conversation.checked(params.messages)
+    if messages is not params.messages:
+        params = params.model_copy(update={"messages": messages})
     if mode == "basic":
         _refuse_tool_blocks(params.messages)
     conversation.check_tools(params.tools or [], params.tool_choice)

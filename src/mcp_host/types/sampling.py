@@ -6,20 +6,36 @@ that were written against them; what differs there is understood on reading and 
     ================================================  ==============================================
     in a draft                                        read as
     ================================================  ==============================================
+    one block to a message                            parallel calls, and their results, in one turn;
+                                                      see `mcp_host.protocol.conversation`
     ``tool_choice``                                   ``toolChoice``, which wins if both are there
+    ``{"type": "required"}`` as tool choice           ``mode``, which wins if both are there
+    ``{"type": "tool", "name": "add"}``               ``required``, and `ToolChoice.tool`
     ``disable_parallel_tool_use``, in the tool        an extension field, kept; see
     choice or beside it                               ``CreateMessageRequestParams``
-    a ``tool_result`` whose ``content`` is an object  ``structuredContent``, and its JSON as text
+    a ``tool_result`` whose ``content`` is an object  ``structuredContent``, and its JSON as text,
+                                                      unless it is a whole content block
+    … a text; … null or absent                        one text block; an empty list
     ``stopReason`` of ``refusal`` or ``other``        themselves: the field is an open string
     ================================================  ==============================================
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer, model_validator
-from pydantic_core import to_json
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    WrapSerializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError, to_json
 
+from mcp_host.errors import quoted
 from mcp_host.types.base import (
     FIRST_ERROR_ONLY,
     NOT_AN_OBJECT,
@@ -39,6 +55,30 @@ END_TURN = "endTurn"
 STOP_SEQUENCE = "stopSequence"
 MAX_TOKENS = "maxTokens"
 TOOL_USE = "toolUse"
+
+
+@cache
+def _block_reader() -> TypeAdapter[ContentBlock]:
+    return TypeAdapter(ContentBlock)
+
+
+def _is_block(content: JSONObject) -> bool:
+    """Whether it is a content block, and no data that has a ``type`` of its own."""
+    if content.get("type") not in KNOWN_TYPES:
+        return False
+    try:
+        _block_reader().validate_python(content, by_alias=True, by_name=False)
+    except ValidationError:
+        return False
+    return True
+
+
+def _whole(number: object) -> object:
+    """JSON has one kind of number: to some writers 1000 is 1000.0."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+Integer: TypeAlias = Annotated[int, BeforeValidator(_whole)]
 
 
 class ToolUseContent(Model, since="2025-11-25"):
@@ -72,13 +112,20 @@ class ToolResultContent(Model, since="2025-11-25"):
     @model_validator(mode="before")
     @classmethod
     def _read_draft(cls, value: object) -> object:
-        """SEP-1577 had ``content: object`` until October 2025."""
-        if not isinstance(value, dict) or not isinstance(content := value.get("content"), dict):
+        """SEP-1577 had ``content: object`` until October 2025; servers in use send texts, and none at all."""
+        if not isinstance(value, dict):
             return value
-        if content.get("type") in KNOWN_TYPES:
-            return {**value, "content": [content]}
-        text = {"type": "text", "text": to_json(content).decode()}
-        return {"structuredContent": content, **value, "content": [text]}
+        match value.get("content"):
+            case None:
+                return {**value, "content": []}
+            case str(text):
+                return {**value, "content": [{"type": "text", "text": text}]}
+            case dict(content) if _is_block(content):
+                return {**value, "content": [content]}
+            case dict(content):
+                text = to_json(content).decode()
+                return {"structuredContent": content, **value, "content": [{"type": "text", "text": text}]}
+        return value
 
 
 SamplingMessageContentBlock: TypeAlias = Annotated[
@@ -159,12 +206,40 @@ class ToolChoice(Model, since="2025-11-25"):
 
     mode: Literal["auto", "required", "none"] | None = None
 
+    @property
+    def tool(self) -> str | None:
+        """The one tool that the model must use, where the server named it: a draft's extension of ``required``."""
+        name = (self.model_extra or {}).get("name")
+        return name if self.mode == "required" and isinstance(name, str) else None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_draft(cls, value: object) -> object:
+        """Early SDKs have ``type`` for ``mode``, and one more of it: ``{"type": "tool", "name": "add"}``."""
+        if not isinstance(value, dict):
+            return value
+        if value.get("mode") is None and value.get("type") is not None:
+            kind = value["type"]
+            if kind not in ("auto", "required", "none", "tool"):
+                raise _no_choice(f"type is {quoted(kind)}, and must be auto, required, none or tool")
+            rest = {key: field for key, field in value.items() if key != "type"}
+            value = {**rest, "mode": kind}
+        if value.get("mode") != "tool":
+            return value
+        if not isinstance(value.get("name"), str):
+            raise _no_choice("a single tool is required, and the name is missing")
+        return {**value, "mode": "required"}
+
+
+def _no_choice(problem: str) -> PydanticCustomError:
+    return PydanticCustomError("tool_choice", "{problem}", {"problem": problem})
+
 
 class CreateMessageRequestParams(TaskAugmentedRequestParams):
     """A server asks the host's model for a completion."""
 
     messages: Array[SamplingMessage]
-    max_tokens: int
+    max_tokens: Integer
     model_preferences: ModelPreferences | None = None
     system_prompt: str | None = None
     include_context: Literal["none", "thisServer", "allServers"] | None = None
