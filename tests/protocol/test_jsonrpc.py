@@ -145,8 +145,12 @@ def test_an_unreadable_answer_still_names_its_request(raw: bytes) -> None:
         (b'{"params":{"id":9}, "method":"m"}', None),
         (b'{"jsonrpc":"2.0","id":"a b","result":1', "a b"),
         (b"garbage", None),
+        (b'{"id":' + b" " * 248 + b"7,", 7),
+        (b'{"id":' + b" " * 249 + b"7,", None),
+        (b'0,"id":7' + b" " * 247 + b"}", 7),
+        (b'0,"id":7' + b" " * 248 + b"}", None),
     ],
-    ids=["nested-only", "inside-params", "text", "none"],
+    ids=["nested-only", "inside-params", "text", "none", "within 256", "past 256", "256 to the end", "257 to the end"],
 )
 def test_only_an_id_in_plain_sight_is_recovered(raw: bytes, id: object) -> None:
     assert recover_id(raw, raw) == id
@@ -199,6 +203,13 @@ def test_marks_are_counted_outside_of_strings_only(value: object, ascii: bool) -
 
     assert not crowded(raw, marks(value))
     assert crowded(raw, marks(value) - 1)
+
+
+def test_what_is_not_json_is_shown_by_its_beginning() -> None:
+    (message,) = decode(b"log line " + b"x" * 100)
+
+    assert isinstance(message, Malformed)
+    assert message.reason == f"not JSON (expected value at line 1 column 1): log line {'x' * 71}… (100 characters)"
 
 
 def test_a_crowded_message_fails_its_request_and_is_not_parsed() -> None:

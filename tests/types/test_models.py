@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 from pydantic import ValidationError
@@ -47,6 +48,19 @@ from mcp_host.types import (
 )
 from mcp_host.types.base import Model
 
+
+def classes() -> list[type[Model]]:
+    """Every type, by its name."""
+
+    def below(cls: type[Model]) -> set[type[Model]]:
+        return {cls}.union(*(below(sub) for sub in cls.__subclasses__()))
+
+    for name in mcp_host.types.__all__:
+        getattr(mcp_host.types, name)  # the rarer ones are imported when they are asked for
+    ours = [cls for cls in below(Model) if cls.__module__.startswith("mcp_host.types.")]
+    return sorted(ours, key=lambda cls: cls.__name__)
+
+
 # --- writing ----------------------------------------------------------------------
 
 
@@ -59,6 +73,12 @@ def test_constants_are_written_though_nobody_gave_them() -> None:
         "method": "tools/call",
         "params": {"name": "add", "arguments": {"a_b": 1}},
     }
+
+
+@pytest.mark.parametrize("cls", [cls for cls in classes() if cls._constants], ids=lambda cls: cls.__name__)
+def test_a_constant_is_written_as_it_is_read(cls: type[Model]) -> None:
+    for name, constant in cls._constants.items():
+        assert constant in get_args(cls.model_fields[name].annotation)
 
 
 def test_what_was_not_given_is_not_written_and_an_explicit_none_is_null() -> None:
@@ -215,6 +235,19 @@ def test_what_is_malformed_is_refused_in_one_sentence(kind: type[Model], value: 
     assert caught.value.__suppress_context__
 
 
+@pytest.mark.parametrize(
+    "second",
+    [{"name": "b"}, {"name": "b", "input_schema": {}}, 7],
+    ids=["incomplete", "in Python's spelling", "a number"],
+)
+def test_a_list_with_a_malformed_item_is_refused(second: object) -> None:
+    first = {"name": "a", "inputSchema": {}}
+
+    assert Tool.list_from_wire([first, first]) == [Tool(name="a", input_schema={})] * 2
+    with pytest.raises(ProtocolError, match="malformed Tool in a list"):
+        Tool.list_from_wire([first, second])
+
+
 def test_a_refusal_repeats_little_of_what_a_stranger_wrote() -> None:
     with pytest.raises(ProtocolError) as caught:
         ElicitResult.from_wire({"action": "accept", "content": {"k\x1b" * 10_000: {}}})
@@ -338,12 +371,11 @@ def test_a_name_that_nobody_promised_is_no_attribute() -> None:
 
 
 def test_every_class_is_exported_under_its_own_name() -> None:
-    def below(cls: type[Model]) -> set[type[Model]]:
-        return {cls}.union(*(below(sub) for sub in cls.__subclasses__()))
+    assert {cls.__name__ for cls in classes()} - set(mcp_host.types.__all__) == set()
 
-    ours = {cls.__name__ for cls in below(Model) if cls.__module__.startswith("mcp_host.types.")}
 
-    assert ours - set(mcp_host.types.__all__) == set()
+def test_the_revisions_are_five() -> None:
+    assert mcp_host.types.REVISIONS == ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
 
 def test_importing_the_types_leaves_the_rarer_ones_alone() -> None:

@@ -1,0 +1,71 @@
+"""What the parts of a check against a schema cost, in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mcp_host.errors import TooManySteps, UncheckableSchema
+from mcp_host.protocol.steps import Memory, Run, counted
+
+
+def counting(steps: int = 10**9) -> Run:
+    return Run(Memory(), steps)
+
+
+@pytest.mark.parametrize(
+    ("work", "cost"),
+    [
+        (lambda run: run.spend(7), 7),
+        (lambda run: run.copy(31), 1),
+        (lambda run: run.copy(30), 0),
+        (lambda run: [run.copy(15), run.copy(15)], 1),
+        (lambda run: run.copy(99), 3),
+        (lambda run: run.canonical("x" * 97), 1),
+        (lambda run: run.canonical("x" * 98), 2),  # two more letters are quotes
+        (lambda run: run.found("a", "b" * 1000), 1 + 1000 * 51 // 400),
+    ],
+    ids=["steps", "32 values", "31 values", "16 values twice", "100 values", "99 letters", "100 letters", "a pattern"],
+)
+def test_work_costs_as_much_as_it_takes(work: Callable[[Run], object], cost: int) -> None:
+    run = counting()
+    work(run)
+
+    assert run.spent == cost
+
+
+def test_work_may_take_all_of_its_steps_and_not_one_more() -> None:
+    run = counting(steps=10)
+    run.spend(10)
+
+    with pytest.raises(TooManySteps, match="it takes more than 10 steps"):
+        run.spend(1)
+
+
+def test_a_value_is_equal_to_another_whose_members_stand_in_another_order() -> None:
+    assert counting().canonical({"a": 1, "b": [2]}) == counting().canonical({"b": [2], "a": 1})
+    assert counting().canonical([1, 2]) != counting().canonical([2, 1])
+
+
+def fail(error: Exception) -> Callable[[], None]:
+    def work() -> None:
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (TooManySteps("it takes more than 5 steps"), "it takes more than 5 steps"),
+        (RecursionError(), "it nests too deeply"),
+        (ZeroDivisionError("by a schema"), "ZeroDivisionError: by a schema"),
+    ],
+    ids=["steps", "depth", "a library's error"],
+)
+def test_whatever_goes_wrong_is_the_schemas_fault(error: Exception, said: str) -> None:
+    with pytest.raises(UncheckableSchema) as caught:
+        counted(fail(error), Memory(), 10)
+
+    assert str(caught.value) == said
