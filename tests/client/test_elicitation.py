@@ -63,7 +63,7 @@ URLS = url_handler(UrlRequest.accept)
 @pytest.mark.parametrize(
     ("elicitation", "capability"),
     [
-        (Elicitation(form=FORMS), {"form": {}}),
+        (Elicitation(form=FORMS), {}),
         (Elicitation(url=URLS), {"url": {}}),
         (Elicitation(form=FORMS, url=URLS), {"form": {}, "url": {}}),
     ],

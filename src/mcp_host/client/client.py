@@ -13,24 +13,21 @@ from weakref import WeakMethod
 from anyio import CancelScope, Lock, move_on_after
 from anyio.lowlevel import EventLoopToken, current_token
 
+from mcp_host.client.attempts import Attempt, Attempts
 from mcp_host.client.cache import Cache
 from mcp_host.client.connection import Connection
 from mcp_host.client.exchange import Patience
 from mcp_host.client.inputs import Inputs
 from mcp_host.client.notices import Notices, OnChange, OnLog
-from mcp_host.client.opening import Misjudged
 from mcp_host.client.registration import Registration
 from mcp_host.client.requests import Requests
 from mcp_host.client.revival import Revival
-from mcp_host.client.verdicts import EraName, Verdicts
+from mcp_host.client.verdicts import Verdicts
 from mcp_host.concurrency import Held, call_soon, detector
 from mcp_host.errors import (
     CallerError,
-    ConnectFailed,
     ConnectionClosed,
-    HttpStatusError,
     McpError,
-    ServerError,
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol.negotiation import Plan
@@ -44,9 +41,6 @@ if TYPE_CHECKING:
     from mcp_host.client.roots import RootLike, Roots, RootsHandler
 
 RootsArgument: TypeAlias = "Sequence[RootLike] | RootsHandler | None"
-
-
-STUMBLES = frozenset({400, 422, 500})  # what a strict server may say by HTTP to a field that it does not know
 
 
 class Client(Requests):
@@ -182,51 +176,32 @@ class Client(Requests):
     async def _replace(self, closings: int) -> None:
         """Open a connection in the place of the last."""
         await self._let_go()
-        self._connection = await self._open_with_or_without_tools(closings)
+        self._connection = await self._open(closings)
         if not self._connection.link.alive:
             self._lost()  # so soon that nobody could have heard of it
 
-    async def _open_with_or_without_tools(self, closings: int) -> Connection:
-        """Open a connection; once more without `sampling.tools` where these may be what the server stumbled over."""
-        try:
-            return await self._open(closings)
-        except McpError as failure:
-            if not self._may_be_the_tools(failure):
-                raise
-            self._registration.tools_welcome = False
-            try:
-                opened = await self._open(closings)
-            except McpError:
-                self._registration.tools_welcome = True
-                raise failure from None  # then they were not the reason
-        self._registration.warn(
-            f"{self._transport.name} failed the handshake that advertised sampling.tools"
-            " and passed it without: it gets plain sampling only"
-        )
-        return opened
-
-    def _may_be_the_tools(self, failure: McpError) -> bool:
-        """Strict servers refuse a capability that they do not know, or die of it."""
-        if not self._registration.offers_tools or self._held is None or self._held.leaving:
-            return False  # the latter two: it was us who ended it
-        if isinstance(failure, HttpStatusError):
-            return failure.status in STUMBLES
-        if isinstance(failure, ConnectFailed):  # a process that has ended: a network that broke says nothing of tools
-            return failure.exit_code is not None and failure.may_have_run  # else it was gone before it heard of any
-        return isinstance(failure, ServerError)
-
     async def _open(self, closings: int) -> Connection:
-        """Open a connection; once more where what was assumed of the server's era did not hold."""
-        registration = self._registration
-        try:
-            return await self._open_once(closings, registration.verdicts.of(registration.server))
-        except Misjudged as wrong:
-            try:
-                return await self._open_once(closings, wrong.instead)
-            except Misjudged as again:
-                raise again.failure from None
+        """Open a connection, by one attempt after another.
 
-    async def _open_once(self, closings: int, assumed: EraName | None) -> Connection:
+        Raises:
+            McpError: Why the first of them failed that did not assume the wrong era of the server.
+        """
+        registration = self._registration
+        known = registration.verdicts.of(registration.server)
+        attempts = Attempts(registration.offers, known, registration.limits.connect_timeout)
+        attempt: Attempt | None = attempts.current
+        while attempt is not None:
+            try:
+                connection = await self._open_once(closings, attempt)
+            except McpError as failure:
+                attempt = attempts.next(failure)
+            else:
+                registration.settle(attempt.offers, self._transport.name)
+                return connection
+        assert attempts.failure is not None, "which there is where no attempt follows"
+        raise attempts.failure
+
+    async def _open_once(self, closings: int, attempt: Attempt) -> Connection:
         """Open a connection, unless the client has been closed since there were *closings*."""
         self._check_wanted(closings)
         registration = self._registration
@@ -244,7 +219,7 @@ class Client(Requests):
             if (heed := lost()) is not None:
                 heed()
 
-        self._held = Held(Connection.open(self._transport, registration, notices, assumed, on_lost))
+        self._held = Held(Connection.open(self._transport, registration, notices, attempt, on_lost))
         connection = await self._held.enter()
         self._check_wanted(closings)
         return connection

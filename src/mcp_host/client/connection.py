@@ -9,18 +9,18 @@ from functools import partial
 from anyio import create_task_group, move_on_after, sleep
 from anyio.abc import TaskGroup
 
+from mcp_host.client.attempts import Attempt, never_came_up
 from mcp_host.client.call import Call
 from mcp_host.client.exchange import OnEvent, Patience
 from mcp_host.client.joint import Joint
 from mcp_host.client.link import Link
 from mcp_host.client.notices import Notices
-from mcp_host.client.opening import Opening, never_came_up
+from mcp_host.client.opening import Opening
 from mcp_host.client.registration import Registration
 from mcp_host.client.rounds import Rounds
 from mcp_host.client.server_errors import refined, server_error
 from mcp_host.client.session import Session
 from mcp_host.client.subscriptions import Subscriptions
-from mcp_host.client.verdicts import EraName
 from mcp_host.concurrency import Crew
 from mcp_host.errors import (
     CallerError,
@@ -51,14 +51,15 @@ class Connection:
         link: Link,
         tasks: TaskGroup,
         notify: OnEvent,
-        assumed: EraName | None,
+        attempt: Attempt,
     ) -> None:
         self.link = link
         self.useful = False
         """Whether the server has given the application anything that it asked for."""
         self._name = name
         self._registration = registration
-        self._opening = Opening(name, link, registration, assumed)
+        self._limit = attempt.limit
+        self._opening = Opening(name, link, registration, attempt)
         self._renewal = Joint(tasks.start_soon)
         self._subscriptions = Subscriptions(link, registration, notify, tasks, name)
 
@@ -69,7 +70,7 @@ class Connection:
         transport: Transport,
         registration: Registration,
         notices: Notices,
-        assumed: EraName | None,
+        attempt: Attempt,
         on_lost: Callable[[], None],
     ) -> AsyncIterator[Connection]:
         """Reach the server and begin; leave nothing behind at the end, however it comes.
@@ -101,7 +102,7 @@ class Connection:
             if notices.wanted:
                 application.start(notices.run)
             try:
-                connection = cls(transport.name, registration, link, plumbing, notify, assumed)
+                connection = cls(transport.name, registration, link, plumbing, notify, attempt)
                 await connection._begin(channel)
                 yield connection
             finally:
@@ -111,7 +112,7 @@ class Connection:
                 application.cancel()  # and with it the plumbing, which is inside
 
     async def _begin(self, channel: Channel) -> None:
-        with move_on_after(self.limits.connect_timeout) as scope:
+        with move_on_after(self._limit) as scope:
             try:
                 self.link.begin(await self._opening.begin())
                 await self._establish()

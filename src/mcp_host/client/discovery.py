@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mcp_host.client.attempts import Offers
 from mcp_host.client.exchange import Patience
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
@@ -22,6 +23,7 @@ class Discovery:
     name: str
     link: Link
     registration: Registration
+    offers: Offers
 
     async def ask(self, version: str, patience: Patience) -> ProbeReply:
         """What comes back for `server/discover` in *version*: a response, or the error in its stead."""
@@ -69,7 +71,6 @@ class Discovery:
         capabilities = capabilities if isinstance(capabilities, dict) else {}
         instructions = said.get("instructions")
         info = self._server_info(said)
-        tools = self.registration.tools_welcome
         return Session(
             epoch=1,
             era=era,
@@ -77,13 +78,12 @@ class Discovery:
             server_capabilities=self._server_capabilities(capabilities),
             capabilities=capabilities,
             instructions=instructions if isinstance(instructions, str) else None,
-            inputs=self.registration.inputs.session(era, info.name, sampling_tools=tools),
+            inputs=self.registration.inputs.session(era, info.name, self.offers),
         )
 
     def _era(self, version: str) -> Modern:
-        registration = self.registration
-        capabilities = registration.inputs.capabilities(sampling_tools=registration.tools_welcome)
-        return Modern.introducing(version, registration.client_info.to_wire(), capabilities)
+        capabilities = self.registration.inputs.capabilities(self.offers)
+        return Modern.introducing(version, self.registration.client_info.to_wire(), capabilities)
 
     def _server_info(self, said: Params) -> Implementation:
         """ "Servers SHOULD include" their name; for the others, ours for them has to do."""

@@ -175,9 +175,17 @@ class Elicitation:
             raise ValueError("Elicitation needs a handler: form, url or both")
 
     def capability(self) -> dict[str, Any]:
-        """What to advertise under ``elicitation``: ``{"form": {}}``, ``{"url": {}}`` or both."""
+        """What to advertise under ``elicitation``: ``{}`` for forms alone, ``{"url": {}}``, or ``{"form": {}, "url": {}}``.
+
+        "An empty capabilities object is equivalent to declaring support for `form` mode only"
+        (2025-11-25, client/elicitation), and servers of earlier revisions know nothing else.
+        """
+        return {mode: {} for mode in self._modes} if self.url is not None else {}
+
+    @property
+    def _modes(self) -> list[str]:
         offered = {"form": self.form, "url": self.url}
-        return {mode: {} for mode, handler in offered.items() if handler is not None}
+        return [mode for mode, handler in offered.items() if handler is not None]
 
     async def answer(self, params: dict[str, Any], call: OuterCall | None = None, *, server: str) -> ElicitResult:
         """Answer one ``elicitation/create``. *call* is the call of ours that it belongs to.
@@ -192,7 +200,7 @@ class Elicitation:
             return await _ask(self.form, FormRequest(server, read_form(params), call))
         if mode == "url" and self.url is not None:
             return await _ask(self.url, UrlRequest(server, read_url(params), call))
-        offered = " and ".join(self.capability())
+        offered = " and ".join(self._modes)
         raise InputRefused(INVALID_PARAMS, f"this client offers elicitation by {offered}, not {quoted(mode)}")
 
 

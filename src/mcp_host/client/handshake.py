@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from anyio import move_on_after
 
+from mcp_host.client.attempts import Offers
 from mcp_host.client.exchange import Patience
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
 from mcp_host.client.server_errors import server_error
 from mcp_host.client.session import Session
 from mcp_host.errors import HttpStatusError, McpError
-from mcp_host.protocol.eras import INITIALIZED
+from mcp_host.protocol.eras import INITIALIZED, Legacy
 from mcp_host.protocol.jsonrpc import Response, Success
 from mcp_host.protocol.negotiation import accept, counter_offer
 from mcp_host.types import InitializeResult
@@ -27,6 +28,7 @@ class Handshake:
     name: str
     link: Link
     registration: Registration
+    offers: Offers
 
     async def shake(self, epoch: int) -> Session:
         """Initialize and confirm.
@@ -44,10 +46,10 @@ class Handshake:
         return await self._initialize(epoch, self.registration.plan.handshake[0])
 
     async def _initialize(self, epoch: int, version: str) -> Session:
-        plan, tools = self.registration.plan, self.registration.tools_welcome
+        plan, offers = self.registration.plan, self.offers.within(Legacy(version))
         params = {
             "protocolVersion": version,
-            "capabilities": self.registration.inputs.capabilities(sampling_tools=tools),
+            "capabilities": self.registration.inputs.capabilities(offers),
             "clientInfo": self.registration.client_info.to_wire(),
         }
         limit = self.registration.limits.connect_timeout
@@ -70,7 +72,7 @@ class Handshake:
             server_capabilities=result.capabilities,
             capabilities=reply.result["capabilities"],
             instructions=result.instructions,
-            inputs=self.registration.inputs.session(era, result.server_info.name, sampling_tools=tools),
+            inputs=self.registration.inputs.session(era, result.server_info.name, offers),
         )
 
     async def confirm(self, session: Session) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope
 
+from mcp_host.client.attempts import Offers
 from mcp_host.errors import InputRefused, excerpt
-from mcp_host.protocol.eras import Answer, Era
+from mcp_host.protocol.eras import Answer, Era, Legacy, Modern
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.sampling import OuterCall, Sampling, SamplingMode, SamplingSession
 
@@ -28,26 +30,33 @@ class Inputs:
         self.elicitation = elicitation
         self.roots = roots
 
-    def capabilities(self, *, sampling_tools: bool = True) -> dict[str, Any]:
-        """The client capabilities to advertise: exactly what has a handler."""
+    def offers(self, era: Legacy | type[Modern]) -> list[Offers]:
+        """What of it to advertise where *era* is the newest that may be spoken, and then what instead, the most first."""
+        tools = self.sampling is not None and "tools" in self.sampling.capability()
+        modes = self.elicitation is not None and bool(self.elicitation.capability())
+        most = Offers(sampling_tools=tools, elicitation_modes=modes).within(era)
+        least = Offers(sampling_tools=False, elicitation_modes=False)
+        return list(dict.fromkeys([most, replace(most, sampling_tools=False), least]))
+
+    def capabilities(self, offers: Offers) -> dict[str, Any]:
+        """The client capabilities to advertise: exactly what has a handler, as far as *offers* goes."""
         capabilities: dict[str, Any] = {}
         if self.sampling is not None:
             offered = self.sampling.capability()
-            capabilities["sampling"] = offered if sampling_tools else {k: v for k, v in offered.items() if k != "tools"}
-        if self.elicitation is not None:
-            capabilities["elicitation"] = self.elicitation.capability()
+            capabilities["sampling"] = {k: v for k, v in offered.items() if k != "tools" or offers.sampling_tools}
+        if self.elicitation is not None and (offers.elicitation_modes or self.elicitation.form is not None):
+            capabilities["elicitation"] = self.elicitation.capability() if offers.elicitation_modes else {}
         if self.roots is not None:
             capabilities["roots"] = self.roots.capability()
         return capabilities
 
-    @property
-    def offers_sampling_tools(self) -> bool:
-        return self.sampling is not None and "tools" in self.sampling.capability()
+    def session(self, era: Era, server: str, offers: Offers) -> SessionInputs:
+        """Choose, once for a session, which handlers answer it.
 
-    def session(self, era: Era, server: str, *, sampling_tools: bool) -> SessionInputs:
-        """Choose, once for a session, which handlers answer it."""
-        knows_tools = sampling_tools and era.samples_with_tools
-        sampling = None if self.sampling is None else self.sampling.session(server=server, knows_tools=knows_tools)
+        Tools that were offered are taken in any revision: servers of SEP-1577's drafts speak older ones.
+        """
+        tools = offers.sampling_tools
+        sampling = None if self.sampling is None else self.sampling.session(server=server, knows_tools=tools)
         return SessionInputs(self, era, server, sampling)
 
 
@@ -81,16 +90,17 @@ class SessionInputs:
             InputRefused: There is no handler, or somebody or some rule refused.
         """
         if method == "sampling/createMessage" and self._sampling is not None:
-            return self._write(await self._sampling.answer(params, call, size=size, within=within))
+            answer = await self._sampling.answer(params, call, size=size, within=within)
+            return self._write(answer, with_tools="tools" in params)
         if method == "elicitation/create" and self._inputs.elicitation is not None:
             return self._write(await self._inputs.elicitation.answer(params, call, server=self._server))
         if method == "roots/list" and self._inputs.roots is not None:
             return self._write(await self._inputs.roots.answer(call, server=self._server))
         raise InputRefused(METHOD_NOT_FOUND, f"this client does not offer {method}")
 
-    def _write(self, answer: Answer) -> dict[str, Any]:
+    def _write(self, answer: Answer, *, with_tools: bool = False) -> dict[str, Any]:
         try:
-            return self._era.write(answer)
+            return self._era.write(answer, with_tools=with_tools)
         except InputRefused as exc:
             logger.error("an answer was withheld from %s: %s", excerpt(self._server), exc.__cause__)
             raise

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 
-from anyio import Event, create_task_group, move_on_after
+from anyio import Event, create_task_group, current_time, move_on_after, sleep
 
+from mcp_host.client.attempts import SILENT_SHARE, Attempt, NoAnswer, WrongEra
 from mcp_host.client.discovery import Discovery
 from mcp_host.client.exchange import Patience
 from mcp_host.client.handshake import Handshake
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
 from mcp_host.client.session import Session
-from mcp_host.client.verdicts import EraName
 from mcp_host.errors import (
-    ConnectFailed,
     ConnectionClosed,
     HttpStatusError,
     McpError,
@@ -31,39 +30,32 @@ PROBE_SILENCE = 2.0  # seconds from the server's first sign of life: it "may nev
 START = 10.0  # seconds for that sign; a package that has to be fetched says so on stderr long before
 
 
-class Misjudged(ConnectFailed):
-    """What was assumed of the server does not hold. A new connection that assumes *instead* may do better."""
-
-    def __init__(self, failure: McpError, instead: EraName | None) -> None:
-        super().__init__(str(failure))
-        self.failure = never_came_up(failure)
-        self.instead = instead
-
-
 class Opening:
-    """The opening of one connection to one server, of whose era *assumed* is believed."""
+    """The opening of one connection to one server, as *attempt* has it."""
 
-    def __init__(self, name: str, link: Link, registration: Registration, assumed: EraName | None) -> None:
-        self.handshake = Handshake(name, link, registration)
-        self._discovery = Discovery(name, link, registration)
+    def __init__(self, name: str, link: Link, registration: Registration, attempt: Attempt) -> None:
+        self.handshake = Handshake(name, link, registration, attempt.offers)
+        self._discovery = Discovery(name, link, registration, attempt.offers)
         self._name = name
         self._link = link
         self._registration = registration
         self._plan = registration.plan
-        self._assumed = assumed
-        self._limit = registration.limits.connect_timeout
+        self._attempt = attempt
+        self._limit = attempt.limit
+        self._end = current_time() + attempt.limit
 
     async def begin(self) -> Session:
         """Settle the first session.
 
         Raises:
-            Misjudged: The server is gone, or was taken for what it is not.
+            WrongEra: The server is gone, or was taken for what it is not.
+            NoAnswer: It runs and does not answer, and the attempt is not the final one.
             NoCommonVersion: It speaks nothing that the client may speak.
             ServerError, ConnectionClosed, ProtocolError: As it says itself.
         """
         if not self._plan.modern:
             return await self._shake_hands()
-        if self._assumed == "legacy" and self._plan.handshake:
+        if self._attempt.assumed == "legacy" and self._plan.handshake:
             return await self._shake_hands_as_assumed()
         if (known := self._discovery.recall()) is not None:
             return known
@@ -77,12 +69,44 @@ class Opening:
                 self._registration.forget()  # the next connection will find out
             if _says_nothing_of_the_era(exc):
                 raise
-            raise Misjudged(exc, instead=None) from exc
+            raise WrongEra(exc, instead=None) from exc
 
     async def _shake_hands(self) -> Session:
-        session = await self.handshake.shake(epoch=1)
+        session = await (self.handshake.initialize(epoch=1) if self._attempt.final else self._initialize_in_time())
+        await self.handshake.confirm(session)
         self._registration.remember("legacy")
         return session
+
+    async def _initialize_in_time(self) -> Session:
+        """The first half of the handshake. A server that runs gets a share of the time: less can be offered yet.
+
+        Raises:
+            NoAnswer: It has said nothing to it.
+        """
+        result: Session | McpError | None = None
+
+        async def initialize() -> None:
+            nonlocal result
+            try:
+                result = await self.handshake.initialize(epoch=1)
+            except McpError as exc:
+                result = exc
+            tasks.cancel_scope.cancel()
+
+        seconds = self._limit * SILENT_SHARE
+        async with create_task_group() as tasks:
+            tasks.start_soon(initialize)
+            await self._link.awake()
+            await sleep(seconds)
+            tasks.cancel_scope.cancel()
+        if isinstance(result, Session):
+            return result
+        raise result or NoAnswer(f"{self._name} did not answer initialize within {seconds:g} s", self._left)
+
+    @property
+    def _left(self) -> float:
+        """How many seconds of the attempt are left."""
+        return self._end - current_time()
 
     async def _find_out(self) -> Session:
         """Probe. Once that has met with silence, shake hands beside it: the first that says something decides."""
@@ -90,7 +114,7 @@ class Opening:
         async with create_task_group() as tasks:
             tasks.start_soon(self._probe, race)
             await self._wait_for(race)
-            if race.judgment is None and self._plan.handshake and self._assumed != "modern":
+            if race.judgment is None and self._plan.handshake and self._attempt.assumed != "modern":
                 race.shaking = True
                 tasks.start_soon(self._shake_hands_meanwhile, race)
             decision = await race.decided()
@@ -131,16 +155,18 @@ class Opening:
                     f"{self._name} does not speak {self._plan}: to server/discover it said: {because}"
                 )
             case ConnectionClosed() if self._plan.handshake and not self._link.stream_per_request:
-                raise Misjudged(decision, instead="legacy") from decision  # some exit over what they do not know
+                raise WrongEra(decision, instead="legacy") from decision  # some exit over what they do not know
         raise decision
 
     async def _shake_hands_after_the_probe(self) -> Session:
         try:
             return await self._shake_hands()
         except ConnectionClosed as ended:
-            if self._link.stream_per_request:
-                raise
-            raise Misjudged(ended, instead="legacy") from ended  # some say what is wrong before they exit over it
+            if not self._link.stream_per_request:
+                raise WrongEra(ended, instead="legacy") from ended  # some say what is wrong before they exit over it
+            if not ended.may_have_run:
+                raise  # the server cannot be reached
+        return await self._shake_hands()  # it has closed the connection that was kept after the probe: nothing has run
 
 
 class _Race:
@@ -170,19 +196,10 @@ class _Race:
         return decision
 
 
-def never_came_up(error: McpError) -> McpError:
-    """*error* as it is called before the connection is there."""
-    if not isinstance(error, ConnectionClosed) or isinstance(error, ConnectFailed):
-        return error
-    failed = ConnectFailed(str(error), may_have_run=error.may_have_run, exit_code=error.exit_code, stderr=error.stderr)
-    failed.__cause__ = error
-    return failed
-
-
 def _says_nothing_of_the_era(exc: McpError) -> bool:
     """Whether a handshake failed for a reason that any server of any era may have."""
     match exc:
-        case Unauthorized():
+        case Unauthorized() | NoAnswer():
             return True
         case HttpStatusError(status=status):
             return status >= 500

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from mcp_host.client.attempts import Offers
 from mcp_host.client.cache import Cache
 from mcp_host.client.inputs import Inputs
 from mcp_host.client.verdicts import EraName, Verdicts
 from mcp_host.errors import HttpStatusError, Unauthorized
 from mcp_host.limits import Limits
-from mcp_host.protocol.eras import DISCOVER
+from mcp_host.protocol.eras import DISCOVER, Legacy, Modern
 from mcp_host.protocol.negotiation import Plan
 from mcp_host.types import Implementation
 
@@ -40,17 +42,26 @@ class Registration:
     log_level: str | None = None
     warnings: list[str] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
-    tools_welcome: bool = True
-    """Whether the server can bear to be told of `sampling.tools`. Some are too strict to."""
+    offers: Sequence[Offers] = ()
+    """What to advertise to the server, and then what instead if it is too strict for that."""
 
-    @property
-    def offers_tools(self) -> bool:
-        return self.tools_welcome and self.inputs.offers_sampling_tools
+    def __post_init__(self) -> None:
+        self.offers = self.inputs.offers(Legacy(self.plan.handshake[0]) if self.plan.handshake else Modern)
 
     @property
     def wanted_log_level(self) -> str | None:
         """What each request asks for, in an era in which each has to."""
         return self.log_level or (DEFAULT_LOG_LEVEL if self.hears_logs else None)
+
+    def settle(self, offers: Offers, name: str) -> None:
+        """The server called *name* can bear to be told of *offers*, and perhaps of nothing more."""
+        if offers == self.offers[0]:
+            return
+        refused = self.offers[0].without(offers)
+        self.offers = self.offers[self.offers.index(offers) :]
+        self.warn(
+            f"{name} failed the handshake that advertised {refused}, and passed it without: so it gets no {refused}"
+        )
 
     def remember(self, era: EraName) -> None:
         """The server has turned out to be of that era, where the client was free to find that out."""

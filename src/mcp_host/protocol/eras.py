@@ -78,6 +78,8 @@ LOG_LEVEL = f"{META}logLevel"
 SUBSCRIPTION_ID = f"{META}subscriptionId"
 SERVER_INFO = f"{META}serverInfo"
 
+TOOLS_SINCE = "2025-11-25"  # SEP-1577: sampling with tools
+
 LONGEST_FRESH = 86_400.0  # seconds; a day is as good as for ever to a client, and no number of a server's is trusted
 
 
@@ -130,6 +132,11 @@ class Legacy:
     @property
     def samples_with_tools(self) -> bool:
         """Whether a sampling request may offer tools (SEP-1577)."""
+        return self.version >= TOOLS_SINCE
+
+    @property
+    def elicits_in_modes(self) -> bool:
+        """Whether a client says in which modes it can be asked (SEP-1036); before, there was one."""
         return self.version >= "2025-11-25"
 
     def dress(self, params: Params, log_level: str | None) -> Params:
@@ -156,15 +163,18 @@ class Legacy:
                 return ".".join(path)
         return None
 
-    def write(self, answer: Answer) -> dict[str, Any]:
+    def write(self, answer: Answer, *, with_tools: bool = False) -> dict[str, Any]:
         """Our answer to the server as this revision spells it.
+
+        *with_tools* says that the request offered tools: then the server knows how their use is spelled,
+        be its revision older, for it is of a draft.
 
         Raises:
             InputRefused: The answer holds something that this revision has no words for.
         """
         if isinstance(answer, CreateMessageResult) and not self.samples_with_tools:
             answer = _one_block(answer)
-        return _written(answer, self.version)
+        return _written(answer, TOOLS_SINCE if with_tools else self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +194,7 @@ class Modern:
     server_requests = frozenset[str]()  # "The client MUST NOT send JSON-RPC responses"
     removed = REMOVED
     samples_with_tools = True
+    elicits_in_modes = True
 
     @classmethod
     def introducing(cls, version: str, client_info: Params, capabilities: Mapping[str, Any]) -> Self:
@@ -222,7 +233,7 @@ class Modern:
     def missing(self, method: str, capabilities: Mapping[str, Any]) -> str | None:
         return None  # what a server did not advertise it may serve all the same; it says so if not
 
-    def write(self, answer: Answer) -> dict[str, Any]:
+    def write(self, answer: Answer, *, with_tools: bool = False) -> dict[str, Any]:
         return _written(answer, self.version)
 
 

@@ -45,8 +45,8 @@ class Sampling:
 
     *with_tools* is a handler for requests that may offer tools; registering it is
     the only way to advertise ``sampling.tools``. *basic* is one for plain requests.
-    Which of the two answers a connection is chosen once: *with_tools* where the
-    protocol revision knows tools, else *basic*, else *with_tools* for plain requests only.
+    Which of the two answers a connection is chosen once: *with_tools* where
+    ``sampling.tools`` was advertised, else *basic*, else *with_tools* for plain requests only.
 
     *approve* decides on each request before it reaches a handler: `always`,
     `ask_in_terminal`, or an async function that returns `Allow` or `Deny`.
@@ -86,7 +86,7 @@ class Sampling:
         """Choose the handler of one connection, for as long as it lasts.
 
         *server* is the name to show for it. *knows_tools* says whether
-        ``sampling.tools`` was advertised to it, in a revision that has it.
+        ``sampling.tools`` was advertised to it.
         """
         handler, mode = self._choose(knows_tools)
         share = self._places.share(at_once=self._limits.at_once_per_server, waiting=self._limits.waiting)

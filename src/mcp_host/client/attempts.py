@@ -1,0 +1,124 @@
+"""What a client tries, in which order, until a connection to its server stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mcp_host.client.verdicts import EraName
+from mcp_host.errors import ConnectFailed, ConnectionClosed, ConnectTimeout, HttpStatusError, McpError, ServerError
+from mcp_host.protocol.eras import Legacy, Modern
+
+CAPABILITY_REJECTED_STATUSES = frozenset({400, 422, 500})  # what a strict server may say by HTTP to an unknown field
+SILENT_SHARE = 0.5  # of `connect_timeout`, for an answer that does not come; the rest is for asking with less
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What is advertised of the client capabilities that strict servers do not know: both came with 2025-11-25."""
+
+    sampling_tools: bool
+    elicitation_modes: bool
+
+    def __str__(self) -> str:
+        offered = {"sampling.tools": self.sampling_tools, "elicitation.url": self.elicitation_modes}
+        return " and ".join(name for name, is_offered in offered.items() if is_offered)
+
+    def within(self, era: Legacy | type[Modern]) -> Offers:
+        """What *era* has words for."""
+        return Offers(self.sampling_tools and era.samples_with_tools, self.elicitation_modes and era.elicits_in_modes)
+
+    def without(self, others: Offers) -> Offers:
+        """What is offered here and not in *others*."""
+        return Offers(
+            self.sampling_tools and not others.sampling_tools, self.elicitation_modes and not others.elicitation_modes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way to open a connection."""
+
+    assumed: EraName | None
+    """Which era the server is believed to speak; None to find out."""
+    offers: Offers
+    limit: float
+    """Seconds until it has to succeed."""
+    final: bool
+    """Whether no other attempt offers less: then silence is waited out."""
+    corrected: bool = False
+    """Whether another era was assumed at first, which turned out wrong."""
+
+
+class WrongEra(ConnectFailed):
+    """What was assumed of the server's era does not hold. An attempt that assumes *instead* may do better."""
+
+    def __init__(self, failure: McpError, instead: EraName | None) -> None:
+        super().__init__(str(failure))
+        self.failure = never_came_up(failure)
+        self.instead = instead
+
+
+class NoAnswer(ConnectTimeout):
+    """The server runs, and does not answer `initialize`: perhaps over a capability that it does not know.
+
+    *left* is how many seconds there are for another attempt.
+    """
+
+    def __init__(self, message: str, left: float) -> None:
+        super().__init__(message)
+        self.left = left
+
+
+class Attempts:
+    """The attempts at one connection, within *limit* seconds each, or all where the server is silent.
+
+    *offers* are what to advertise, the most first; *assumed* is the era that the server is believed to speak.
+    """
+
+    def __init__(self, offers: Sequence[Offers], assumed: EraName | None, limit: float) -> None:
+        self.failure: McpError | None = None
+        """Why the first offer failed. It stands if no other succeeds: then what was offered was not the reason."""
+        self._offers = list(offers)
+        self._assumed = assumed
+        self._limit = limit
+        self.current = self._attempt()
+
+    def _attempt(self) -> Attempt:
+        return Attempt(self._assumed, self._offers[0], self._limit, final=len(self._offers) == 1)
+
+    def next(self, failure: McpError) -> Attempt | None:
+        """The attempt to make after *failure* of the current one, if there is one that may do better."""
+        if isinstance(failure, WrongEra):
+            if not self.current.corrected:
+                self.current = replace(self.current, assumed=failure.instead, corrected=True)
+                return self.current
+            failure = failure.failure
+        self.failure = self.failure or failure
+        self._offers = self._offers[1:] if may_be_the_offers(failure) else []
+        if isinstance(failure, NoAnswer):
+            self._offers, self._limit = self._offers[-1:], failure.left  # there is time for only one more
+        if not self._offers:
+            return None
+        self.current = self._attempt()
+        return self.current
+
+
+def never_came_up(error: McpError) -> McpError:
+    """*error* as it is called before the connection is there."""
+    if not isinstance(error, ConnectionClosed) or isinstance(error, ConnectFailed):
+        return error
+    failed = ConnectFailed(str(error), may_have_run=error.may_have_run, exit_code=error.exit_code, stderr=error.stderr)
+    failed.__cause__ = error
+    return failed
+
+
+def may_be_the_offers(failure: McpError) -> bool:
+    """Whether connecting may have failed over a capability: strict servers refuse one, die of it or fall silent."""
+    match failure:
+        case HttpStatusError(status=status):
+            return status in CAPABILITY_REJECTED_STATUSES
+        case ConnectFailed(exit_code=exit_code, may_have_run=may_have_run):
+            # A process that has ended, after it heard of any. A network that broke says nothing of capabilities.
+            return exit_code is not None and may_have_run
+    return isinstance(failure, ServerError | NoAnswer)

@@ -1,0 +1,294 @@
+"""Which capabilities are advertised, and what is tried with a server that cannot bear one of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_host import Client, Elicitation, FormRequest, SamplingRequest, Stdio, StreamableHttp, UrlRequest
+from mcp_host.errors import ConnectionClosed, ConnectTimeout, ServerError
+from mcp_host.limits import Limits
+from mcp_host.testing import ScriptedPeer
+from mcp_host.transports.memory import Inbox, InProcess, Outbox
+from mcp_host.types import CreateMessageResult, ElicitResult, TextContent, ToolUseContent
+from tests.client.support import ADD, INFO, QUESTION, sampling
+from tests.transports.children import python
+from tests.transports.http_peers import Heard, Wire, serving
+
+WELCOME = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO}
+BOTH: dict[str, Any] = {"sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}}
+
+
+async def fill_in(request: FormRequest) -> ElicitResult:
+    return request.accept()
+
+
+async def visit(request: UrlRequest) -> ElicitResult:
+    return request.accept()
+
+
+FORM = Elicitation(form=fill_in)
+URL = Elicitation(url=visit)
+EITHER = Elicitation(form=fill_in, url=visit)
+
+
+def offered(peer: ScriptedPeer) -> list[Any]:
+    """What each handshake advertised."""
+    return [message["params"]["capabilities"] for message in peer.heard if message.get("method") == "initialize"]
+
+
+def bears(capabilities: dict[str, Any], allowed: dict[str, Any]) -> bool:
+    """Whether a server that knows but the *allowed* capabilities reads these."""
+    return all(set(inner) <= set(allowed.get(name, inner)) for name, inner in capabilities.items())
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
+async def test_a_revision_older_than_sampling_tools_is_offered_none(version: str) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(version=version)
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, era=version, sampling=sampling(), elicitation=EITHER) as client:
+            assert client.sampling_mode == "basic"
+
+    assert offered(peer) == [{"sampling": {}, "elicitation": {}}]
+
+
+async def test_an_older_revision_that_the_server_names_is_offered_no_tools_either() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.refuse(await peer.receive("initialize"), -32602, "unsupported", {"supported": ["2025-06-18"]})
+        await peer.shake_hands(version="2025-06-18")
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, era="legacy", sampling=sampling(), elicitation=URL) as client:
+            assert client.sampling_mode == "basic"
+
+    assert offered(peer) == [{"sampling": {"tools": {}}, "elicitation": {"url": {}}}, {"sampling": {}}]
+
+
+async def test_tools_that_were_offered_are_taken_in_an_older_revision() -> None:
+    """Servers of SEP-1577's drafts speak an older one, and answer in it what they were offered."""
+    heard: list[Any] = []
+
+    async def draft(inbox: Inbox, outbox: Outbox) -> None:
+        async def hear() -> dict[str, Any]:
+            heard.append(json.loads(await inbox.receive()))
+            return dict(heard[-1])
+
+        async def say(**message: Any) -> None:
+            await outbox.send(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+        await say(id=(await hear())["id"], result=WELCOME | {"protocolVersion": "2025-06-18"})
+        await hear()
+        for id, params in ("uses", QUESTION | {"tools": [ADD]}), ("says", QUESTION | {"tools": [ADD]}):
+            await say(id=id, method="sampling/createMessage", params=params)
+            await hear()
+        done.set()
+        await anyio.sleep_forever()
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        if not said:
+            said.append(True)
+            uses = [ToolUseContent(id=str(n), name="add", input={"n": n}) for n in (1, 2)]
+            return CreateMessageResult(content=uses, model="m", stop_reason="toolUse")
+        return CreateMessageResult(content=[TextContent(text="Paris."), TextContent(text="In France.")], model="m")
+
+    done, said = anyio.Event(), list[bool]()
+    with anyio.fail_after(5):
+        async with Client(InProcess(draft), era="legacy", sampling=sampling(with_tools=model)) as client:
+            assert (client.protocol_version, client.sampling_mode) == ("2025-06-18", "with_tools")
+            await done.wait()
+
+    uses, says = (message["result"]["content"] for message in heard[2:])
+    assert uses == [{"type": "tool_use", "id": str(n), "name": "add", "input": {"n": n}} for n in (1, 2)]
+    assert says == {"type": "text", "text": "Paris.\n\nIn France."}
+
+
+async def test_forms_alone_are_advertised_as_every_revision_knows_them() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands()
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, era="legacy", elicitation=FORM):
+            pass
+
+    assert offered(peer) == [{"elicitation": {}}]
+
+
+@pytest.mark.parametrize(
+    ("known", "offers", "warning"),
+    [
+        (
+            {"sampling": {}},
+            [BOTH, {**BOTH, "sampling": {}}],
+            "strict failed the handshake that advertised sampling.tools, and passed it without:"
+            " so it gets no sampling.tools",
+        ),
+        (
+            {"sampling": {}, "elicitation": {}},
+            [BOTH, {**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}],
+            "strict failed the handshake that advertised sampling.tools and elicitation.url, and passed it without:"
+            " so it gets no sampling.tools and elicitation.url",
+        ),
+    ],
+    ids=["tools", "both"],
+)
+async def test_a_strict_server_is_offered_less_until_it_can_bear_it(
+    known: dict[str, Any], offers: list[Any], warning: str
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        request = await peer.receive("initialize")
+        if bears(request["params"]["capabilities"], known):
+            await peer.reply(request, WELCOME)
+        else:
+            await peer.refuse(request, -32602, "unrecognized_keys")
+
+    peer = ScriptedPeer(script, name="strict")
+    client = Client(peer, era="legacy", sampling=sampling(), elicitation=EITHER)
+    with anyio.fail_after(5):
+        for _ in range(2):  # the second time it is known
+            async with client:
+                assert client.sampling_mode == "basic"
+
+    assert offered(peer) == [*offers, offers[-1]]
+    assert client.warnings == [warning]
+
+
+async def test_a_server_too_strict_for_the_modes_of_elicitation_is_tried_once_more_without_them() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        request = await peer.receive("initialize")
+        if request["params"]["capabilities"].get("elicitation"):
+            await peer.refuse(request, -32602, "unrecognized_keys: url")
+        else:
+            await peer.reply(request, WELCOME)
+
+    either, url = ScriptedPeer(script), ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(either, era="legacy", elicitation=EITHER), Client(url, era="legacy", elicitation=URL):
+            pass
+
+    assert offered(either) == [{"elicitation": {"form": {}, "url": {}}}, {"elicitation": {}}]
+    assert offered(url) == [{"elicitation": {"url": {}}}, {}]  # an empty object would mean forms
+
+
+async def test_a_server_that_falls_silent_over_a_capability_is_asked_once_more_without_any() -> None:
+    """It has half of the time to answer; then there is time for one more attempt, which offers least."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        request = await peer.receive("initialize")
+        if bears(request["params"]["capabilities"], {"sampling": {}, "elicitation": {}}):
+            await peer.reply(request, WELCOME)
+
+    peer = ScriptedPeer(script, name="silent")
+    client = Client(peer, era="legacy", sampling=sampling(), elicitation=EITHER, limits=Limits(connect_timeout=SHORT))
+    with anyio.fail_after(5 * SHORT):
+        async with client:
+            assert client.sampling_mode == "basic"
+
+    assert offered(peer) == [BOTH, {"sampling": {}, "elicitation": {}}]
+    (warning,) = client.warnings
+    assert "sampling.tools and elicitation.url" in warning
+
+
+SHORT = 2.0  # seconds, of which a server that answers at once needs none
+
+
+async def test_a_process_that_falls_silent_over_a_capability_is_ended_and_started_without() -> None:
+    strict = """
+        request = read()
+        while request["params"]["capabilities"]["sampling"]:
+            request = read()
+        reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}})
+        read()
+        read()
+    """
+    limits = Limits(connect_timeout=6.0)  # also for starting it twice
+    with anyio.fail_after(20):
+        async with Client(
+            Stdio(python(strict, hands=False)), era="legacy", sampling=sampling(), limits=limits
+        ) as client:
+            assert client.sampling_mode == "basic"
+
+
+async def test_a_server_that_answers_no_handshake_at_all_takes_no_longer_than_allowed() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.receive("initialize")
+
+    peer = ScriptedPeer(script, name="mute")
+    limits = Limits(connect_timeout=0.2)
+    begun = anyio.current_time()
+    with anyio.fail_after(5), pytest.raises(ConnectTimeout, match=r"mute did not answer initialize within 0\.1 s"):
+        await Client(peer, era="legacy", sampling=sampling(), limits=limits).connect()
+
+    assert anyio.current_time() - begun >= 0.2
+    assert offered(peer) == [{"sampling": {"tools": {}}}, {"sampling": {}}]
+
+
+# The connection that is kept after the probe
+
+
+@pytest.mark.parametrize("when", ["before the handshake", "on the handshake", "on the handshake, with a reset"])
+async def test_a_connection_that_the_server_closes_after_the_probe_does_not_end_the_connecting(when: str) -> None:
+    async def script(wire: Wire) -> None:
+        request = await wire.hear()
+        if request.method != "POST":
+            await wire.reply(405)
+        elif request.rpc["method"] == "server/discover":
+            await wire.reply(404)
+            await close(wire)
+        else:
+            await serve(wire, request)
+
+    async def close(wire: Wire) -> None:
+        if when != "before the handshake":
+            await wire.hear()
+        await (wire.reset() if when.endswith("reset") else wire.end())
+
+    async def serve(wire: Wire, request: Heard) -> None:
+        if request.rpc["method"] == "initialize":
+            body = {"jsonrpc": "2.0", "id": request.rpc["id"], "result": WELCOME}
+            await wire.reply(
+                200, {"content-type": "application/json", "connection": "close"}, json.dumps(body).encode()
+            )
+        else:
+            await wire.reply(202, {"connection": "close"})
+        await wire.end()
+
+    with anyio.fail_after(10):
+        async with serving(script) as server, Client(StreamableHttp(server.url)) as client:
+            assert client.protocol_version == "2025-11-25"
+            assert client.warnings == []
+
+
+async def test_a_server_that_breaks_every_connection_is_asked_twice_and_reported() -> None:
+    async def script(wire: Wire) -> None:
+        while (await wire.hear()).rpc["method"] == "server/discover":
+            await wire.reply(404)
+        heard.append("initialize")
+        await wire.end()
+
+    heard: list[str] = []
+    with anyio.fail_after(10):
+        async with serving(script) as server:
+            with pytest.raises(ConnectionClosed):
+                await Client(StreamableHttp(server.url)).connect()
+
+    assert heard == ["initialize", "initialize"]
+
+
+async def test_the_error_of_the_first_offer_stands_when_no_offer_is_taken() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        request = await peer.receive("initialize")
+        await peer.refuse(request, -32000, f"no {len(offered(peer))}")
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5), pytest.raises(ServerError, match="no 1"):
+        await Client(peer, era="legacy", sampling=sampling(), elicitation=EITHER).connect()
+
+    assert offered(peer) == [BOTH, {**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}]
