@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_host import Client, Sampling, Stdio, StreamableHttp, ToolCall, always
+from mcp_host import Allow, Client, Sampling, Stdio, StreamableHttp, ToolCall, always
 from mcp_host.sampling import SamplingRequest
 from mcp_host.testing import Context, ScriptedModel, Server
 from mcp_host.transports.base import Transport
@@ -134,6 +134,35 @@ async def test_a_loop_of_64_turns_completes_with_the_defaults(how: str, era: str
 
     assert result.is_error is not True
     assert turns == list(range(1, 128, 2))
+
+
+@everywhere
+@in_both_eras
+async def test_a_loop_of_twelve_turns_is_approved_once_if_that_is_for_the_whole_call(
+    how: str, era: str, version: str
+) -> None:
+    """The next call of the same tool asks again."""
+    asked: list[int] = []
+
+    async def approve(request: SamplingRequest) -> Allow:
+        asked.append(len(request.messages))
+        return Allow("call")
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        if len(request.messages) < 23:
+            return request.call("add", a=1, b=1)
+        return request.reply("done", model="m")
+
+    with anyio.fail_after(30):
+        async with (
+            reached(how) as transport,
+            Client(transport, era=era, sampling=Sampling(with_tools=model, approve=approve)) as client,
+        ):
+            assert client.protocol_version == version
+            for _ in range(2):
+                assert (await client.call_tool("count_down", {"turns": 12})).is_error is not True
+
+    assert asked == [1, 1]
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def test_human_approval(key: bytes, last: str, backend: str) -> None:
         command("human_approval", backend), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     ) as process:
         os.close(theirs)
-        asked = read_until(ours, b"[y/N] ")
+        asked = read_until(ours, b"[y/a/s/N] ")
         os.write(ours, key + b"\n")
         answered = read_until(ours, last.encode())
         process.wait(PATIENCE)

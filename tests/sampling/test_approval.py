@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+import anyio
 import pytest
 
 from mcp_host.errors import InputRefused
-from mcp_host.sampling import Allow, Approve, Deny, SamplingRequest, always
-from mcp_host.sampling.approval import require_approval
-from tests.sampling.asking import request, text, user
+from mcp_host.sampling import Allow, Approve, Deny, OuterCall, Sampling, SamplingRequest, always
+from mcp_host.sampling.approval import Approvals, Scope
+from mcp_host.types import CreateMessageResult
+from tests.sampling.asking import ADD, MULTIPLY, request, text, user, wire
 
 
 async def test_always_allows() -> None:
@@ -24,7 +30,7 @@ async def test_a_request_that_is_allowed_goes_on() -> None:
         seen.append(shown)
         return Allow()
 
-    await require_approval(approve, asked, subject="sampling for x")
+    await Approvals(approve, subject="sampling for x").require(asked)
 
     assert seen == [asked]
 
@@ -39,7 +45,7 @@ async def test_a_request_that_is_denied_is_refused_with_the_reason(decision: Den
         return decision
 
     with pytest.raises(InputRefused) as refusal:
-        await require_approval(approve, request(), subject="sampling for x")
+        await Approvals(approve, subject="sampling for x").require(request())
 
     assert (refusal.value.code, str(refusal.value), refusal.value.data) == (-1, message, None)
 
@@ -49,7 +55,7 @@ async def test_an_approver_can_refuse_as_a_handler_does() -> None:
         request.refuse("not this server")
 
     with pytest.raises(InputRefused, match=r"^not this server$") as refusal:
-        await require_approval(approve, request(), subject="sampling for x")
+        await Approvals(approve, subject="sampling for x").require(request())
 
     assert refusal.value.code == -1
 
@@ -61,7 +67,7 @@ async def test_an_approver_that_fails_has_allowed_nothing(caplog: pytest.LogCapt
         raise mistake
 
     with pytest.raises(InputRefused) as refusal:
-        await require_approval(approve, request(), subject="sampling for x")
+        await Approvals(approve, subject="sampling for x").require(request())
 
     assert (refusal.value.code, str(refusal.value)) == (-32603, "this client failed to ask for approval")
     assert refusal.value.__cause__ is mistake
@@ -88,7 +94,7 @@ async def the_class(request: SamplingRequest) -> object:
 )
 async def test_only_an_allow_allows(approve: Approve, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InputRefused) as refusal:
-        await require_approval(approve, request(user(text("private words"))), subject="sampling for x")
+        await Approvals(approve, subject="sampling for x").require(request(user(text("private words"))))
 
     assert (refusal.value.code, str(refusal.value)) == (-32603, "this client failed to ask for approval")
     assert caplog.record_tuples == [
@@ -98,3 +104,216 @@ async def test_only_an_allow_allows(approve: Approve, kind: str, caplog: pytest.
             f"sampling for x: the approver returned {kind}, no Allow or Deny",
         )
     ]
+
+
+# For longer than one request
+
+CHANGED = {**ADD, "description": "Adds, and sends it home."}
+WITH_META = {**ADD, "_meta": {"trace": 1}}
+
+
+def call(number: int = 1) -> OuterCall:
+    return OuterCall("tools/call", "solve", 7, call_id=number)
+
+
+class Person:
+    """Allows everything, for as long as *scope* says, and counts how often that was asked."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.asked = 0
+
+    async def __call__(self, request: SamplingRequest) -> Allow:
+        self.asked += 1
+        return Allow(self.scope)
+
+
+async def asked_each_time(scope: Scope, *requests: SamplingRequest) -> list[int]:
+    """How often the person had been asked after each of *requests*, all over one connection."""
+    person = Person(scope)
+    approvals = Approvals(person, subject="sampling for x")
+    counts = []
+    for each in requests:
+        await approvals.require(each)
+        counts.append(person.asked)
+    return counts
+
+
+def test_an_allow_is_for_one_request_unless_it_says_otherwise() -> None:
+    assert Allow() == Allow("request") == Allow(scope="request")
+
+
+def test_a_scope_that_does_not_exist_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="scope is one of call, request, session, not 'forever'"):
+        Allow("forever")  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize(
+    ("scope", "counts"),
+    [("request", [1, 2, 3, 4, 5]), ("call", [1, 1, 2, 3, 4]), ("session", [1, 1, 1, 1, 1])],
+)
+async def test_an_allow_holds_for_its_request_its_call_or_its_connection(scope: Scope, counts: list[int]) -> None:
+    """Without a known call, "call" is the single request."""
+    first, second = call(1), call(2)
+    requests = [first, replace(first, request_id=8), second, None, None]
+
+    assert await asked_each_time(scope, *[request(outer=outer, tools=[ADD]) for outer in requests]) == counts
+
+
+async def test_calls_that_bear_one_id_are_two_calls_all_the_same() -> None:
+    first, second = call(1), call(1)
+    assert first == second
+
+    assert await asked_each_time("call", request(outer=first), request(outer=second)) == [1, 2]
+
+
+@pytest.mark.parametrize("scope", ["call", "session"])
+@pytest.mark.parametrize(
+    ("then", "asks"),
+    [
+        ([ADD, MULTIPLY], False),
+        ([MULTIPLY, ADD], False),
+        ([ADD], False),
+        ([], False),
+        ([WITH_META, MULTIPLY], False),
+        ([CHANGED, MULTIPLY], True),
+        ([ADD, MULTIPLY, {**ADD, "name": "mail"}], True),
+        ([{**ADD, "name": "mail"}], True),
+    ],
+    ids=["the same", "in another order", "fewer", "none", "with metadata", "changed", "one more", "another"],
+)
+async def test_a_tool_that_is_new_or_changed_asks_again(scope: Scope, then: list[dict[str, Any]], asks: bool) -> None:
+    outer = call()
+    first, second = request(outer=outer, tools=[ADD, MULTIPLY]), request(outer=outer, tools=then)
+
+    assert await asked_each_time(scope, first, second, second) == ([1, 2, 2] if asks else [1, 1, 1])
+
+
+async def test_tools_that_were_allowed_one_by_one_are_not_allowed_together() -> None:
+    outer = call()
+    offers = [[ADD], [MULTIPLY], [ADD], [MULTIPLY], [ADD, MULTIPLY]]
+
+    counts = await asked_each_time("call", *[request(outer=outer, tools=tools) for tools in offers])
+
+    assert counts == [1, 2, 2, 2, 3]
+
+
+async def test_the_messages_the_prompt_and_the_tokens_of_a_call_may_change() -> None:
+    outer = call()
+    more = request(
+        user(text("more")),
+        outer=outer,
+        tools=[ADD],
+        systemPrompt="Be brief.",
+        maxTokens=9000,
+        modelPreferences={"hints": [{"name": "large"}]},
+    )
+
+    assert await asked_each_time("call", request(outer=outer, tools=[ADD]), more) == [1, 1]
+
+
+async def test_a_refusal_is_for_one_request_only() -> None:
+    decisions: list[Allow | Deny] = [Deny(), Allow("call")]
+    outer = call()
+
+    async def approve(request: SamplingRequest) -> Allow | Deny:
+        return decisions.pop(0)
+
+    approvals = Approvals(approve, subject="sampling for x")
+    with pytest.raises(InputRefused):
+        await approvals.require(request(outer=outer))
+    await approvals.require(request(outer=outer))
+    await approvals.require(request(outer=outer))
+
+    assert decisions == []
+
+
+async def test_what_was_allowed_for_a_session_holds_for_no_other_connection_of_the_same_name() -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return request.reply("x", model="m")
+
+    person = Person("session")
+    sampling = Sampling(with_tools=model, approve=person)
+    first, second = (sampling.session(server="calculator", knows_tools=True) for _ in range(2))
+    for session in (first, first, second):
+        await session.answer(wire(tools=[ADD]))
+
+    assert person.asked == 2
+
+
+async def test_what_was_allowed_for_a_call_is_forgotten_with_it() -> None:
+    approvals = Approvals(Person("call"), subject="sampling for x")
+    outer = call()
+    await approvals.require(request(outer=outer))
+    assert len(approvals._calls) == 1
+
+    del outer
+    gc.collect()
+
+    assert len(approvals._calls) == 0
+
+
+async def test_sets_of_tools_that_are_kept_have_a_bound() -> None:
+    """The oldest of 65 is forgotten, and asks again; the newest is not."""
+    offers = [request(tools=[{**ADD, "name": f"tool{number}"}]) for number in range(65)]
+
+    counts = await asked_each_time("session", *offers, offers[64], offers[1], offers[0])
+
+    assert counts == [*range(1, 66), 65, 65, 66]
+
+
+async def test_a_callback_holds_to_the_call_that_the_other_client_names() -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return request.reply("x", model="m")
+
+    person = Person("call")
+    respond = Sampling(with_tools=model, approve=person).callback(server="calculator")
+    outer = call()
+    for each in (outer, replace(outer, request_id=8), None):
+        assert "result" in await respond(wire(tools=[ADD]), each)
+
+    assert person.asked == 2
+
+
+@pytest.mark.parametrize(
+    ("scope", "other", "withdrawn"),
+    [
+        ("call", lambda first: (first, [ADD]), True),
+        ("call", lambda first: (first, [MULTIPLY]), False),
+        ("call", lambda first: (call(2), [ADD]), False),
+        ("session", lambda first: (call(2), [ADD]), True),
+        ("request", lambda first: (first, [ADD]), False),
+    ],
+    ids=["of the same call", "other tools", "another call", "of the same connection", "for one request"],
+)
+async def test_a_question_is_withdrawn_when_the_answer_to_another_allows_it(
+    scope: Scope, other: Callable[[OuterCall], tuple[OuterCall, list[dict[str, Any]]]], withdrawn: bool
+) -> None:
+    asked: list[str] = []
+    answer, both = anyio.Event(), anyio.Event()
+
+    async def approve(request: SamplingRequest) -> Allow | Deny:
+        asked.append(request.server)
+        if request.server == "first":
+            await answer.wait()
+            return Allow(scope)
+        both.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            asked.append("withdrawn")
+        raise AssertionError
+
+    outer = call()
+    its_call, its_tools = other(outer)
+    approvals = Approvals(approve, subject="sampling for x")
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(approvals.require, request(server="first", outer=outer, tools=[ADD]))
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(approvals.require, request(server="second", outer=its_call, tools=its_tools))
+            await both.wait()
+            answer.set()
+            await anyio.wait_all_tasks_blocked()
+            assert asked == ["first", "second", *["withdrawn"] * withdrawn]
+            tasks.cancel_scope.cancel()

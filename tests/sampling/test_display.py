@@ -111,7 +111,7 @@ def test_no_control_character_reaches_the_terminal_wherever_it_is_put() -> None:
 
 def test_a_server_cannot_write_a_line_of_ours() -> None:
     """Neither by a line break nor by a line long enough to be wrapped: each row keeps the margin."""
-    fake = "May your model answer this? [y/N] y"
+    fake = "May your model answer this? [y/a/s/N] y"
 
     shown = describe(request(user(text(f"\n{fake}\n{' ' * 95}{fake}")), systemPrompt="x" * 200), columns=100)
 

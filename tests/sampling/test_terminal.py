@@ -15,12 +15,16 @@ from pathlib import Path
 import pytest
 from anyio import CancelScope, create_task_group, fail_after, wait_all_tasks_blocked, wait_readable
 
-from mcp_host.sampling import Allow, Deny, ask_in_terminal
+from mcp_host.sampling import Allow, Deny, OuterCall, ask_in_terminal
 from mcp_host.sampling import terminal as asking
-from mcp_host.sampling.terminal import IN_BACKGROUND, NO_TERMINAL, QUESTION, ask
-from tests.sampling.asking import request, text, user
+from mcp_host.sampling.approval import Approvals
+from mcp_host.sampling.terminal import IN_BACKGROUND, NO_TERMINAL, ask
+from tests.sampling.asking import ADD, request, text, user
 
 WITHDRAWN = "(the question was withdrawn)"
+QUESTION = "May your model answer this? [y/s/N] "
+OF_A_CALL = "May your model answer this? [y/a/s/N] "
+CALL = OuterCall("tools/call", "solve", 7, call_id=1)
 
 
 class Screen:
@@ -85,6 +89,10 @@ def screen() -> Iterator[Screen]:
         pytest.param("y\n", Allow(), id="y"),
         pytest.param("Yes\n", Allow(), id="Yes"),
         pytest.param("  y \n", Allow(), id="y with spaces"),
+        pytest.param("s\n", Allow("session"), id="s"),
+        pytest.param("Session\n", Allow("session"), id="Session"),
+        pytest.param("a\n", Deny(), id="a, which was not offered"),
+        pytest.param("all\n", Deny(), id="all, which was not offered"),
         pytest.param("n\n", Deny(), id="n"),
         pytest.param("\n", Deny(), id="Enter"),
         pytest.param("yep\n", Deny(), id="another word"),
@@ -105,7 +113,68 @@ async def test_only_a_yes_allows(keys: str, decision: Allow | Deny, screen: Scre
             screen.press(keys)
 
     assert answers == [decision]
-    assert shown == "\r\nA server asks for up to 100 tokens of your model\r\n  | calculator\r\nuser\r\n  | hello\r\n"
+    assert shown == (
+        "\r\nA server asks for up to 100 tokens of your model\r\n  | calculator\r\nuser\r\n  | hello\r\n"
+        "y: yes, this once\r\n"
+        "s: yes, and all on this connection\r\n"
+        "Other tools are asked about again.\r\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "decision"),
+    [
+        ("y\n", Allow()),
+        ("a\n", Allow("call")),
+        ("ALL\n", Allow("call")),
+        ("s\n", Allow("session")),
+        ("n\n", Deny()),
+        ("\n", Deny()),
+        ("call\n", Deny()),
+    ],
+    ids=["y", "a", "ALL", "s", "n", "Enter", "another word"],
+)
+async def test_where_the_call_is_known_all_of_it_can_be_allowed_at_once(
+    keys: str, decision: Allow | Deny, screen: Screen
+) -> None:
+    answers: list[Allow | Deny] = []
+
+    async def question() -> None:
+        answers.append(await ask(request(outer=CALL), screen.path))
+
+    screen.resize(40)
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            tasks.start_soon(question)
+            shown = await screen.shows(OF_A_CALL)
+            screen.press(keys)
+
+    assert answers == [decision]
+    assert shown.endswith(
+        "y: yes, this once\r\n"
+        "a: yes, and all else of this call\r\n"
+        "s: yes, and all on this connection\r\n"
+        "Other tools are asked about again.\r\n"
+    )
+    assert max(map(len, [*shown.split("\r\n")[2:], OF_A_CALL])) <= 40
+
+
+async def test_a_loop_of_twelve_turns_is_asked_about_once(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so are two questions at the same time: the second is withdrawn before it is on the screen."""
+    monkeypatch.setattr(asking, "terminal_path", lambda: screen.path)
+    approvals = Approvals(ask_in_terminal, subject="sampling for x")
+    asked = request(outer=CALL, tools=[ADD])
+
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(approvals.require, asked)
+            await screen.shows(OF_A_CALL)
+            screen.press("a\n")
+        for _ in range(10):
+            await approvals.require(asked)
+
+    assert screen.rest() == "a\r\n"
 
 
 async def test_the_question_is_as_wide_as_the_terminal(screen: Screen) -> None:
@@ -117,7 +186,7 @@ async def test_the_question_is_as_wide_as_the_terminal(screen: Screen) -> None:
             shown = await screen.shows(QUESTION)
             screen.press("n\n")
 
-    assert shown.endswith(f"  | {'x' * 46}\r\n  | {'x' * 14}\r\n")
+    assert f"  | {'x' * 46}\r\n  | {'x' * 14}\r\ny: yes" in shown
 
 
 async def test_keys_pressed_before_the_question_do_not_answer_it(screen: Screen) -> None:
@@ -229,6 +298,27 @@ async def test_a_terminal_that_goes_away_denies(screen: Screen) -> None:
     assert answers == [Deny()]
 
 
+async def test_a_question_that_is_withdrawn_as_its_terminal_goes_away_is_withdrawn_quietly(
+    screen: Screen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The terminal cannot be told any more, which is no answer and no failure of the question."""
+    answers: list[Allow | Deny] = []
+
+    async def question() -> None:
+        answers.append(await ask(request(), screen.path))
+
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            tasks.start_soon(question)
+            await screen.shows(QUESTION)
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+            screen.unplug()
+
+    assert answers == []
+    assert caplog.record_tuples == []
+
+
 async def test_without_a_terminal_the_answer_is_no(tmp_path: Path) -> None:
     assert await ask(request(), str(tmp_path / "nothing")) == Deny("this client has no terminal to ask its user in")
 
@@ -304,7 +394,7 @@ async def test_a_host_with_redirected_streams_asks_in_the_terminal_that_controls
         screen.press("y\n")
         output, errors = process.communicate(timeout=20)
 
-    assert (output, errors) == ("Allow()\n", "")
+    assert (output, errors) == ("Allow(scope='request')\n", "")
 
 
 def test_a_host_without_a_terminal_denies() -> None:

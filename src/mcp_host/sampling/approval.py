@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
+from weakref import WeakKeyDictionary
+
+from anyio import CancelScope
 
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import call_handler
@@ -19,9 +23,37 @@ logger = logging.getLogger(__name__)
 FAILED = "this client failed to ask for approval"  # what a server is told, and nothing of the reason
 
 
+MOST_GRANTS = 64  # sets of tools allowed for one call or one connection; past it the oldest is forgotten
+
+Scope: TypeAlias = Literal["request", "call", "session"]
+SCOPES = frozenset(get_args(Scope))
+
+Tools: TypeAlias = frozenset[str]
+"""The fingerprints of the tools that a request offers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """The request may go to the model, as it is."""
+    """The request may go to the model, as it is.
+
+    *scope* is how long that holds: for this "request" alone, for the whole "call" that it belongs
+    to (`SamplingRequest.outer`), or for this connection to the server (its "session"). Further
+    requests are then allowed without asking, as long as they offer the same tools or fewer. A tool
+    that is new, or says something else of itself (`Tool.fingerprint`), asks again. Messages, prompt,
+    tokens and model preferences may differ: `SamplingLimits` bound them.
+
+    Where the call is not known, "call" holds for the request alone. A connection that is opened
+    anew, and a session that begins anew after it was lost, ask again.
+
+    Raises:
+        ValueError: *scope* is something else.
+    """
+
+    scope: Scope = "request"
+
+    def __post_init__(self) -> None:
+        if self.scope not in SCOPES:
+            raise ValueError(f"scope is one of {', '.join(sorted(SCOPES))}, not {self.scope!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +76,76 @@ async def always(request: SamplingRequest, /) -> Allow:
     return Allow()
 
 
-async def require_approval(approve: Approve, request: SamplingRequest, *, subject: str) -> None:
-    """Return if *approve* allows the request. What goes wrong is logged under *subject*.
+class Approvals:
+    """Has *approve* decide on the requests of one connection, unless an earlier decision holds.
 
-    Raises:
-        InputRefused: It denies the request, failed, or returned neither `Allow` nor `Deny`.
+    What goes wrong is logged under *subject*.
     """
-    decision: object = await call_handler(partial(approve, request), subject=subject, failed=FAILED)
-    match decision:
-        case Allow():
+
+    def __init__(self, approve: Approve, *, subject: str) -> None:
+        self._approve = approve
+        self._subject = subject
+        self._session = _Grants()
+        self._calls: WeakKeyDictionary[object, _Grants] = WeakKeyDictionary()  # by what lives as long as each call
+        self._asking: dict[CancelScope, SamplingRequest] = {}
+
+    async def require(self, request: SamplingRequest) -> None:
+        """Return if the request is allowed. A question is withdrawn when the answer to another one allows it.
+
+        Raises:
+            InputRefused: The approver denies the request, failed, or returned neither `Allow` nor `Deny`.
+        """
+        if self._is_granted(request):
             return
-        case Deny(reason=reason):
-            raise InputRefused(USER_REJECTED, reason)
-        case _:  # True, say, which must not pass for a yes that nobody gave
-            kind = type(decision).__name__
-            logger.error("%s: the approver returned %s, no Allow or Deny", subject, kind)
-            raise InputRefused(INTERNAL_ERROR, FAILED)
+        decision: object = None
+        with CancelScope() as scope:
+            self._asking[scope] = request
+            try:
+                decision = await call_handler(partial(self._approve, request), subject=self._subject, failed=FAILED)
+            finally:
+                del self._asking[scope]
+        if scope.cancelled_caught:
+            return
+        match decision:
+            case Allow():
+                self._grant(decision.scope, request)
+            case Deny(reason=reason):
+                raise InputRefused(USER_REJECTED, reason)
+            case _:  # True, say, which must not pass for a yes that nobody gave
+                kind = type(decision).__name__
+                logger.error("%s: the approver returned %s, no Allow or Deny", self._subject, kind)
+                raise InputRefused(INTERNAL_ERROR, FAILED)
+
+    def _is_granted(self, request: SamplingRequest) -> bool:
+        call = None if request.outer is None else self._calls.get(request.outer.lifetime)
+        grants = [each for each in (self._session, call) if each]
+        if not grants:
+            return False
+        tools = _tools(request)
+        return any(each.cover(tools) for each in grants)
+
+    def _grant(self, scope: Scope, request: SamplingRequest) -> None:
+        if scope == "session":
+            grants = self._session
+        elif scope == "call" and request.outer is not None:
+            grants = self._calls.setdefault(request.outer.lifetime, _Grants())
+        else:
+            return
+        grants.append(_tools(request))
+        for asking, other in self._asking.items():
+            if self._is_granted(other):
+                asking.cancel()
+
+
+class _Grants(deque[Tools]):
+    """Each set of tools that was allowed together: to combine two of them was not."""
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=MOST_GRANTS)
+
+    def cover(self, tools: Tools) -> bool:
+        return any(tools <= allowed for allowed in self)
+
+
+def _tools(request: SamplingRequest) -> Tools:
+    return frozenset([tool.fingerprint for tool in request.tools])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from anyio import CancelScope
 
@@ -16,7 +16,7 @@ from mcp_host.handlers import call_handler
 from mcp_host.protocol import conversation
 from mcp_host.protocol.codes import TOO_MANY_WAITING, TOOK_TOO_LONG
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from mcp_host.sampling.approval import Approve, always, require_approval
+from mcp_host.sampling.approval import Approvals, Approve, always
 from mcp_host.sampling.firewall import check_answer
 from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp, is_light
 from mcp_host.sampling.places import NoPlace, Places, Share
@@ -36,8 +36,16 @@ ILLEGAL_ANSWER = "this client's model gave an answer that the request does not a
 
 TOOL_FIELDS = ("tools", "toolChoice", "tool_choice")  # the last is how drafts of SEP-1577 spelled it
 
-SamplingCallback: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Takes the params of a ``sampling/createMessage``; returns what `SamplingSession.respond` does."""
+
+class SamplingCallback(Protocol):
+    """Takes the params of a ``sampling/createMessage``; returns what `SamplingSession.respond` does.
+
+    *call* is the call that the request belongs to, where the other client knows it. What is allowed
+    for the whole call holds for as long as you pass the same object, or what
+    ``dataclasses.replace(call, request_id=...)`` makes of it.
+    """
+
+    def __call__(self, params: dict[str, Any], call: OuterCall | None = None) -> Awaitable[dict[str, Any]]: ...
 
 
 class Sampling:
@@ -125,7 +133,7 @@ class SamplingSession:
         self._mode = mode
         self._server = server
         self._subject = f"sampling for {excerpt(server)}"  # which log lines begin with
-        self._approve = approve
+        self._approvals = None if approve is always else Approvals(approve, subject=self._subject)
         self._limits = limits
         self._share = share
         self._time = time
@@ -183,8 +191,8 @@ class SamplingSession:
             limit = self._limits.waiting
             raise InputRefused(TOO_MANY_WAITING, f"this client's limit waiting is {limit} requests") from None
         try:
-            if self._approve is not always:  # which nobody has to ask
-                await require_approval(self._approve, request, subject=self._subject)
+            if self._approvals is not None:
+                await self._approvals.require(request)
             return await self._ask_model(request)
         finally:
             self._share.leave()

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from anyio import wait_readable, wait_writable
 
-from mcp_host.sampling.approval import Allow, Deny
+from mcp_host.sampling.approval import Allow, Deny, Scope
 from mcp_host.sampling.display import describe
 from mcp_host.sampling.places import Places
 from mcp_host.sampling.request import SamplingRequest
@@ -18,11 +18,14 @@ from mcp_host.sampling.request import SamplingRequest
 logger = logging.getLogger(__name__)
 
 ENTER = (b"\n", b"\r")  # the second where the host has put the terminal into raw mode
-YES = frozenset({b"y", b"yes"})
+SCOPES: dict[bytes, Scope] = {
+    **dict.fromkeys((b"y", b"yes"), "request"),
+    **dict.fromkeys((b"a", b"all"), "call"),
+    **dict.fromkeys((b"s", b"session"), "session"),
+}
 LONGEST_ANSWER = 1024  # bytes; somebody who pastes a page has not said yes
 NO_TERMINAL = "this client has no terminal to ask its user in"
 IN_BACKGROUND = "this client runs in the background, where it cannot ask its user"
-QUESTION = "May your model answer this? [y/N] "
 WITHDRAWN = b"\n(the question was withdrawn)\n"
 
 # One question at a time, whichever server and whichever Sampling it comes from:
@@ -31,7 +34,11 @@ _one_at_a_time = Places(1)
 
 
 async def ask_in_terminal(request: SamplingRequest, /) -> Allow | Deny:
-    """Show the request in the terminal and ask whether the model may answer it: "y" allows, all else denies.
+    """Show the request in the terminal and ask whether the model may answer it.
+
+    "y" allows it, "a" all that the same call asks for (offered where the call is known), "s" all
+    that is asked for on this connection; the last two with the same tools or fewer, see `Allow`.
+    All else denies.
 
     It asks in the terminal of the standard streams, else in the one that controls
     the process, as ssh and sudo do. Where there is none (a service, CI), and where
@@ -90,7 +97,7 @@ async def _ask(request: SamplingRequest, fd: int) -> Allow | Deny:
         return Deny(IN_BACKGROUND)
     await _write(fd, f"\n{describe(request, columns=os.get_terminal_size(fd).columns or 80)}\n")
     termios.tcflush(fd, termios.TCIFLUSH)
-    await _write(fd, QUESTION)
+    await _write(fd, question(request))
     answer: bytes | None = None
     try:
         answer = await _read_line(fd)
@@ -98,7 +105,19 @@ async def _ask(request: SamplingRequest, fd: int) -> Allow | Deny:
         if answer is None:
             with suppress(OSError):  # the terminal may be what is gone
                 os.write(fd, WITHDRAWN)
-    return Allow() if answer.strip().lower() in YES else Deny()
+    scope = SCOPES.get(answer.strip().lower())
+    if scope is None or (scope == "call" and request.outer is None):
+        return Deny()
+    return Allow(scope)
+
+
+def question(request: SamplingRequest) -> str:
+    """What can be answered, in lines that fit the narrowest terminal."""
+    offered = ["y: yes, this once", "s: yes, and all on this connection"]
+    if request.outer is not None:
+        offered.insert(1, "a: yes, and all else of this call")
+    keys = "/".join([line[0] for line in offered])
+    return "\n".join([*offered, "Other tools are asked about again.", f"May your model answer this? [{keys}/N] "])
 
 
 def _in_background(fd: int) -> bool:
