@@ -22,7 +22,7 @@ async def model(request: SamplingRequest) -> CreateMessageResult:
     numbers = [block.text for block in latest if isinstance(block, ToolResultContent)]
     print(f"its tools say {' and '.join(numbers)}")
     if len(numbers) == 2:
-        return request.call("add", a=float(numbers[0]), b=float(numbers[1]))
+        return request.call("add", {"a": float(numbers[0]), "b": float(numbers[1])})
     return request.reply(f"There are {float(numbers[0]):g} legs.")
 
 

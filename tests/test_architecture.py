@@ -129,6 +129,12 @@ def test_a_front_door_has_what_it_lists(name: str) -> None:
         assert getattr(module, export) is not None
 
 
+def test_the_types_of_all_that_an_application_registers_are_at_the_front_door() -> None:
+    callables = {"Approve", "FormHandler", "Handler", "OnChange", "OnElicitationComplete", "OnLog", "OnProgress"}
+
+    assert callables | {"RootLike", "RootsHandler", "UrlHandler"} <= set(mcp_host.__all__)
+
+
 def test_what_is_not_at_the_front_door_says_so() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Manager'"):
         mcp_host.Manager  # noqa: B018  # the access is the test

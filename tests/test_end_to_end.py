@@ -78,7 +78,7 @@ async def test_the_server_gets_its_problem_solved_by_our_model_with_its_own_tool
 
     def combine(request: SamplingRequest) -> CreateMessageResult:
         first, second = map(float, last_results(request))
-        return request.call("add", a=first, b=second)
+        return request.call("add", {"a": first, "b": second})
 
     def conclude(request: SamplingRequest) -> CreateMessageResult:
         (total,) = last_results(request)
@@ -120,7 +120,7 @@ async def test_a_loop_of_64_turns_completes_with_the_defaults(how: str, era: str
     async def model(request: SamplingRequest) -> CreateMessageResult:
         turns.append(len(request.messages))
         if len(turns) < 64:
-            return request.call("add", a=len(turns), b=1)
+            return request.call("add", {"a": len(turns), "b": 1})
         return request.reply("done", model="m")
 
     turns: list[int] = []
@@ -150,7 +150,7 @@ async def test_a_loop_of_twelve_turns_is_approved_once_if_that_is_for_the_whole_
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
         if len(request.messages) < 23:
-            return request.call("add", a=1, b=1)
+            return request.call("add", {"a": 1, "b": 1})
         return request.reply("done", model="m")
 
     with anyio.fail_after(30):

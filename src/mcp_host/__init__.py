@@ -21,7 +21,9 @@ from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.sampling import (
     Allow,
+    Approve,
     Deny,
+    Handler,
     OuterCall,
     Sampling,
     SamplingLimits,
@@ -34,26 +36,39 @@ from mcp_host.version import __version__
 
 if TYPE_CHECKING:
     from mcp_host.client.changes import Change
-    from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest
-    from mcp_host.client.roots import RootsRequest
+    from mcp_host.client.elicitation import (
+        Elicitation,
+        FormHandler,
+        FormRequest,
+        OnElicitationComplete,
+        UrlHandler,
+        UrlRequest,
+    )
+    from mcp_host.client.roots import RootLike, RootsHandler, RootsRequest
     from mcp_host.sampling.terminal import ask_in_terminal
     from mcp_host.transports.http import StreamableHttp
     from mcp_host.transports.memory import InProcess
 
 __all__ = [
     "Allow",
+    "Approve",
     "Change",
     "Client",
     "Deny",
     "Elicitation",
+    "FormHandler",
     "FormRequest",
+    "Handler",
     "InProcess",
     "Limits",
     "McpError",
     "OnChange",
+    "OnElicitationComplete",
     "OnLog",
     "OnProgress",
     "OuterCall",
+    "RootLike",
+    "RootsHandler",
     "RootsRequest",
     "Sampling",
     "SamplingLimits",
@@ -61,6 +76,7 @@ __all__ = [
     "Stdio",
     "StreamableHttp",
     "ToolCall",
+    "UrlHandler",
     "UrlRequest",
     "Verdicts",
     "__version__",
@@ -72,10 +88,15 @@ __all__ = [
 _ON_DEMAND = {
     "Change": "mcp_host.client.changes",
     "Elicitation": "mcp_host.client.elicitation",
+    "FormHandler": "mcp_host.client.elicitation",
     "FormRequest": "mcp_host.client.elicitation",
     "InProcess": "mcp_host.transports.memory",
+    "OnElicitationComplete": "mcp_host.client.elicitation",
+    "RootLike": "mcp_host.client.roots",
+    "RootsHandler": "mcp_host.client.roots",
     "RootsRequest": "mcp_host.client.roots",
     "StreamableHttp": "mcp_host.transports.http",
+    "UrlHandler": "mcp_host.client.elicitation",
     "UrlRequest": "mcp_host.client.elicitation",
     "ask_in_terminal": "mcp_host.sampling.terminal",
 }

@@ -118,7 +118,7 @@ async def test_sampling_with_tools_is_answered_with_the_tools_the_model_wants() 
 
     async def use_the_tool(request: SamplingRequest) -> CreateMessageResult:
         seen.append(request)
-        return request.call(request.tools[0].name, a=1)
+        return request.call(request.tools[0].name, {"a": 1})
 
     asks = {"method": "sampling/createMessage", "params": QUESTION | {"tools": [ADD]}}
     peer = answering(wants(None, k=asks), DONE)

@@ -103,7 +103,7 @@ class Model:
         match request.messages[-1].content:
             case [ToolResultContent(content=[TextContent(text=result)])]:
                 return request.reply(result)
-        return request.call("add", a=1, b=1)
+        return request.call("add", {"a": 1, "b": 1})
 
 
 class Dialogue:

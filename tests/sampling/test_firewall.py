@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import math
+
 import pytest
 
-from mcp_host.errors import SamplingError
+from mcp_host.errors import InputRefused, SamplingError
 from mcp_host.protocol import conversation
 from mcp_host.sampling import SamplingLimits, SamplingRequest
 from mcp_host.sampling.firewall import check_answer
-from mcp_host.types import CreateMessageResult, SamplingMessage, TextContent, ToolResultContent, ToolUseContent
+from mcp_host.types import (
+    CreateMessageResult,
+    ImageContent,
+    SamplingMessage,
+    TextContent,
+    ToolResultContent,
+    ToolUseContent,
+)
 from tests.sampling.asking import ADD, MULTIPLY, assistant, request, result, text, use, user
 
 PLAIN = request()
@@ -26,7 +36,7 @@ def call(id: str = "2", name: str = "add") -> ToolUseContent:
 
 
 def answer(
-    *content: TextContent | ToolUseContent | ToolResultContent, stop_reason: str | None = None
+    *content: TextContent | ImageContent | ToolUseContent | ToolResultContent, stop_reason: str | None = None
 ) -> CreateMessageResult:
     return CreateMessageResult(content=list(content), model="m", stop_reason=stop_reason)
 
@@ -54,26 +64,146 @@ def test_a_legal_answer_goes_out_as_it_is(asked: SamplingRequest, given: CreateM
     assert check_answer(given, asked, SamplingLimits()) is given
 
 
-def test_a_handler_that_calls_tools_need_not_say_why_it_stopped() -> None:
-    checked = check_answer(answer(call()), TOOLS, SamplingLimits())
+@pytest.mark.parametrize("reason", [None, "endTurn"], ids=["without a reason", "as if it had ended"])
+def test_an_answer_that_calls_tools_stopped_for_them(reason: str | None) -> None:
+    checked = check_answer(answer(WORDS, call(), stop_reason=reason), TOOLS, SamplingLimits())
 
-    assert checked == answer(call(), stop_reason="toolUse")
+    assert checked == answer(WORDS, call(), stop_reason="toolUse")
     assert checked.to_wire()["stopReason"] == "toolUse"
+
+
+def test_a_text_is_an_answer() -> None:
+    assert check_answer("words", PLAIN, SamplingLimits()) == PLAIN.reply("words")
+
+
+@pytest.mark.parametrize("reason", [None, "endTurn", "maxTokens", "refusal"])
+def test_an_answer_with_no_content_is_an_empty_text(reason: str | None) -> None:
+    checked = check_answer(answer(stop_reason=reason), PLAIN, SamplingLimits())
+
+    assert checked == answer(TextContent(text=""), stop_reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        pytest.param(answer(WORDS, call("1"), call("2"), stop_reason="maxTokens"), [WORDS], id="beside a text"),
+        pytest.param(answer(call("1"), call("2"), stop_reason="maxTokens"), [TextContent(text="")], id="alone"),
+    ],
+)
+@pytest.mark.parametrize("asked", [TOOLS, REQUIRED], ids=["free", "required"])
+def test_tool_calls_that_max_tokens_cut_off_are_dropped_with_a_warning(
+    asked: SamplingRequest, given: CreateMessageResult, sent: list[TextContent], caplog: pytest.LogCaptureFixture
+) -> None:
+    checked = check_answer(given, asked, SamplingLimits())
+
+    assert checked == answer(*sent, stop_reason="maxTokens")
+    assert caplog.record_tuples == [
+        (
+            "mcp_host.sampling.firewall",
+            logging.WARNING,
+            "sampling for calculator: maxTokens cut the answer off; its calls of 'add', 'add' are dropped",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "limits", "problem"),
+    [
+        pytest.param(
+            TOOLS,
+            answer(ToolUseContent(id="1", name="add", input={"a": "x" * 10})),
+            SamplingLimits(text=20),
+            "this client's limit text is 20, and a request with this answer in it would have 23",
+            id="question and arguments",
+        ),
+        pytest.param(
+            PLAIN,
+            answer(TextContent(text="x" * 21)),
+            SamplingLimits(text=20),
+            "this client's limit text is 20, and a request with this answer in it would have 21",
+            id="a long text",
+        ),
+        pytest.param(
+            PLAIN,
+            answer(ImageContent(data="AAAA" * 7, mime_type="image/png")),
+            SamplingLimits(binary=20),
+            "this client's limit binary is 20, and a request with this answer in it would have 21",
+            id="an image",
+        ),
+        pytest.param(
+            LATER,
+            answer(call("2")),
+            SamplingLimits(messages=3),
+            "this client's limit messages is 3, and a request with this answer in it would have 4",
+            id="messages",
+        ),
+        pytest.param(
+            LATER,
+            answer(WORDS, call("2"), call("3")),
+            SamplingLimits(blocks=7),
+            "this client's limit blocks is 7, and a request with this answer in it would have 8",
+            id="blocks",
+        ),
+        pytest.param(
+            PLAIN,
+            answer(WORDS, WORDS),
+            SamplingLimits(blocks=1),
+            "this client's limit blocks is 1, and a request with this answer in it would have 2",
+            id="blocks of a plain answer",
+        ),
+    ],
+)
+@pytest.mark.parametrize("size", [2, math.inf], ids=["known", "unknown"])
+def test_an_answer_that_the_limits_would_refuse_in_the_next_request_is_refused_at_once(
+    asked: SamplingRequest, given: CreateMessageResult, limits: SamplingLimits, problem: str, size: float
+) -> None:
+    with pytest.raises(InputRefused) as refusal:
+        check_answer(given, asked, limits, size)
+
+    assert (refusal.value.code, str(refusal.value)) == (-32603, problem)
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "limits"),
+    [
+        pytest.param(
+            TOOLS,
+            answer(ToolUseContent(id="1", name="add", input={"a": "x" * 10}), stop_reason="toolUse"),
+            SamplingLimits(text=23),
+            id="question and arguments",
+        ),
+        pytest.param(LATER, answer(call("2"), stop_reason="toolUse"), SamplingLimits(messages=4), id="messages"),
+        pytest.param(LATER, answer(call("2"), stop_reason="toolUse"), SamplingLimits(blocks=5), id="blocks"),
+        pytest.param(
+            request(user(text("x" * 20))),
+            answer(TextContent(text="y" * 20)),
+            SamplingLimits(text=20),
+            id="the last word",
+        ),
+        pytest.param(LATER, answer(WORDS), SamplingLimits(messages=2, blocks=3), id="the last message"),
+    ],
+)
+def test_an_answer_that_the_limits_would_just_take_in_the_next_request_goes_out(
+    asked: SamplingRequest, given: CreateMessageResult, limits: SamplingLimits
+) -> None:
+    assert check_answer(given, asked, limits) is given
+
+
+def test_arguments_that_no_json_can_hold_are_illegal() -> None:
+    with pytest.raises(SamplingError, match=r"^it holds something that cannot be written as JSON$"):
+        check_answer(answer(ToolUseContent(id="1", name="add", input={"a": "\ud800"})), TOOLS, SamplingLimits())
 
 
 @pytest.mark.parametrize(
     ("asked", "given", "problem"),
     [
-        pytest.param(PLAIN, "text", "a str is no CreateMessageResult", id="another type"),
-        pytest.param(PLAIN, None, "a NoneType is no CreateMessageResult", id="nothing"),
+        pytest.param(PLAIN, b"text", "a bytes is no CreateMessageResult, nor a str", id="another type"),
+        pytest.param(PLAIN, None, "a NoneType is no CreateMessageResult, nor a str", id="nothing"),
         pytest.param(
             PLAIN,
             CreateMessageResult(content=WORDS, model="m", role="user"),
             "its role is not assistant",
             id="the user's role",
-        ),
-        pytest.param(
-            PLAIN, answer(), "it has no content; a model with nothing to say is one empty TextContent", id="no content"
         ),
         pytest.param(
             TOOLS,
@@ -109,8 +239,8 @@ def test_a_handler_that_calls_tools_need_not_say_why_it_stopped() -> None:
         ),
         pytest.param(
             TOOLS,
-            answer(call(), stop_reason="endTurn"),
-            "it calls tools, but its stop reason is 'endTurn'",
+            answer(call(), stop_reason="stopSequence"),
+            "it calls tools, but its stop reason is 'stopSequence'",
             id="calls with another stop reason",
         ),
         pytest.param(

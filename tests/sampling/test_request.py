@@ -103,21 +103,27 @@ def test_a_reply_says_which_model_wrote_it_and_why_it_stopped() -> None:
 
 
 def test_a_call_asks_the_server_to_run_its_tool() -> None:
-    answer = request(tools=[ADD]).call("add", a=1, b=2)
+    answer = request(tools=[ADD]).call("add", {"a": 1, "b": 2}, model="m-1")
 
     [call] = tool_uses(answer)
     assert answer.to_wire() == {
         "role": "assistant",
         "content": {"type": "tool_use", "id": call.id, "name": "add", "input": {"a": 1, "b": 2}},
-        "model": "unknown",
+        "model": "m-1",
         "stopReason": "toolUse",
     }
 
 
-def test_no_argument_of_a_tool_clashes_with_a_name_of_ours() -> None:
-    answer = request(tools=[ADD]).call("add", self=1, tool=2, model=3, name=4)
+def test_a_call_needs_no_arguments_and_no_model() -> None:
+    answer = request(tools=[ADD]).call("add")
 
-    assert tool_uses(answer)[0].input == {"self": 1, "tool": 2, "model": 3, "name": 4}
+    assert (tool_uses(answer)[0].input, answer.model) == ({}, "unknown")
+
+
+def test_an_argument_may_have_any_name() -> None:
+    arguments = {"self": 1, "tool": 2, "model": 3, "arguments": 4}
+
+    assert tool_uses(request(tools=[ADD]).call("add", arguments))[0].input == arguments
 
 
 def test_several_tools_are_called_in_order_each_under_an_id_of_its_own() -> None:

@@ -307,13 +307,25 @@ async def test_an_illegal_answer_never_leaves(caplog: pytest.LogCaptureFixture) 
     ]
 
 
-async def test_a_handler_that_is_not_async_fails_like_any_other() -> None:
-    def model(request: SamplingRequest) -> CreateMessageResult:
-        return request.reply("too simple")
+async def test_an_answer_that_the_limits_would_refuse_as_history_is_not_sent_and_names_the_limit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ScriptedModel(ToolCall("add", {"a": "x" * 100}))
 
-    refusal = await refused(session(model), wire())  # type: ignore[arg-type]  # the mistake under test
+    refusal = await refused(session(model, limits=SamplingLimits(text=100)), wire(tools=[ADD]))
 
-    assert said(refusal) == (-32603, "this client's model failed")
+    problem = "this client's limit text is 100, and a request with this answer in it would have 113"
+    assert said(refusal) == (-32603, problem)
+    assert [record.getMessage() for record in caplog.records] == [f"sampling for calculator: {problem}"]
+
+
+async def test_a_handler_may_return_a_text() -> None:
+    async def model(request: SamplingRequest) -> str:
+        return "It is 3."
+
+    answer = await session(model).answer(wire())
+
+    assert answer == CreateMessageResult(content=TextContent(text="It is 3."), model="unknown", stop_reason="endTurn")
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
@@ -47,6 +47,7 @@ from mcp_host.types import (
     UntitledSingleSelectEnumSchema,
 )
 from mcp_host.types.base import Model
+from mcp_host.types.sampling import ToolOutput
 
 
 def classes() -> list[type[Model]]:
@@ -389,3 +390,56 @@ def test_reading_never_runs_a_constructor() -> None:
     """A custom ``__init__`` would be called for each model on the wire, nested ones included."""
     assert Model.__pydantic_custom_init__ is False
     assert TextResourceContents.__pydantic_custom_init__ is False
+
+
+# What a tool returned, as the model is told
+
+
+USE = ToolUseContent(id="call_1", name="add", input={})
+
+
+@pytest.mark.parametrize(
+    ("result", "wire"),
+    [
+        pytest.param("3", {"content": [{"type": "text", "text": "3"}]}, id="a text"),
+        pytest.param(TextContent(text="3"), {"content": [{"type": "text", "text": "3"}]}, id="a block"),
+        pytest.param([TextContent(text="3")], {"content": [{"type": "text", "text": "3"}]}, id="blocks"),
+        pytest.param([], {"content": []}, id="nothing"),
+        pytest.param(
+            {"sum": 3},
+            {"content": [{"type": "text", "text": '{"sum":3}'}], "structuredContent": {"sum": 3}},
+            id="an object",
+        ),
+        pytest.param(
+            {"type": "text", "text": "data"},
+            {
+                "content": [{"type": "text", "text": '{"type":"text","text":"data"}'}],
+                "structuredContent": {"type": "text", "text": "data"},
+            },
+            id="an object that looks like a block",
+        ),
+        pytest.param(
+            CallToolResult(content=[TextContent(text="3")], structured_content=3, is_error=False, meta={"a": 1}),
+            {"content": [{"type": "text", "text": "3"}], "structuredContent": 3, "isError": False},
+            id="a result",
+        ),
+        pytest.param(
+            CallToolResult(content=[TextContent(text="no")], is_error=True),
+            {"content": [{"type": "text", "text": "no"}], "isError": True},
+            id="a result of a tool that failed",
+        ),
+        pytest.param(
+            CallToolResult(content=[UnknownContent.from_wire({"type": "video", "data": "AA=="})]),
+            {"content": [{"type": "text", "text": "[video, which this version does not know]"}]},
+            id="a result with a block that no model could be shown",
+        ),
+    ],
+)
+def test_a_tool_result_is_made_of_what_the_tool_returned(result: ToolOutput, wire: dict[str, Any]) -> None:
+    assert ToolResultContent.of(USE, result).to_wire() == {"type": "tool_result", "toolUseId": "call_1", **wire}
+
+
+def test_a_tool_result_may_be_an_error() -> None:
+    block = ToolResultContent.of(USE, "no such file", is_error=True)
+
+    assert block == ToolResultContent(tool_use_id="call_1", content=[TextContent(text="no such file")], is_error=True)

@@ -11,11 +11,10 @@ from typing import NoReturn
 
 from pydantic_core import from_json
 
-from mcp_host.cli.models import MODELS
+from mcp_host.cli.models import MODELS, Model
 from mcp_host.cli.outcomes import MEANINGS
 from mcp_host.limits import Limits
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.sampling import Handler
 from mcp_host.version import __version__
 
 NAME = "mcp-host"
@@ -97,7 +96,7 @@ class Options:
     timeout: float | None = None
     era: str = "auto"
     json: bool = False
-    model: Handler | None = None
+    model: Model | None = None
     tool: str = ""
     arguments: Mapping[str, object] = field(default_factory=dict)
 
@@ -254,7 +253,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _model(text: str) -> Handler:
+def _model(text: str) -> Model:
     if text not in MODELS:
         raise argparse.ArgumentTypeError(f"there is no model {text!r}; {CHOICES}")
     return MODELS[text]

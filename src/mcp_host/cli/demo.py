@@ -13,11 +13,12 @@ from anyio import IncompleteRead, move_on_after, open_process
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from mcp_host.cli.models import Model
 from mcp_host.cli.narration import HANDSHAKE, STATELESS, Manner, Narrated, tell_call, tell_opening, tell_result
 from mcp_host.cli.page import Page
 from mcp_host.client.client import Client
 from mcp_host.errors import ConnectFailed
-from mcp_host.sampling import Handler, Sampling, always
+from mcp_host.sampling import Sampling, always
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
 
@@ -33,7 +34,7 @@ def server_script() -> Path:
     return installed if installed.exists() else Path(__file__).parents[3] / "examples" / SERVER
 
 
-async def run(model: Handler, page: Page) -> None:
+async def run(model: Model, page: Page) -> None:
     """Run the whole dialogue over both transports, each in an era of its own, and tell it on *page*."""
     script = server_script()
     page.line("1. Over stdio, with a handshake: the server is a child process of ours", "bold")
@@ -76,7 +77,7 @@ async def _first_line(process: Process) -> str:
     raise ConnectFailed(f"{SERVER} --http did not start within {STARTING:g} s")
 
 
-async def _dialogue(transport: Transport, era: str, manner: Manner, model: Handler, page: Page) -> None:
+async def _dialogue(transport: Transport, era: str, manner: Manner, model: Model, page: Page) -> None:
     sampling = Sampling(with_tools=Narrated(model, page, manner), approve=always)
     async with Client(transport, sampling=sampling, era=era) as client:
         tell_opening(page, client, sampling, manner)

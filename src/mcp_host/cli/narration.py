@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from mcp_host.cli.models import Model
 from mcp_host.cli.page import Page, compact
 from mcp_host.client.client import Client
-from mcp_host.sampling import Handler, Sampling, SamplingRequest
+from mcp_host.sampling import Sampling, SamplingRequest
 from mcp_host.types import (
     AudioContent,
     CallToolResult,
@@ -51,7 +52,7 @@ STATELESS = Manner(
 class Narrated:
     """A sampling handler for one conversation, that tells what it is asked and what *model* answers."""
 
-    def __init__(self, model: Handler, page: Page, manner: Manner) -> None:
+    def __init__(self, model: Model, page: Page, manner: Manner) -> None:
         self._model = model
         self._page = page
         self._manner = manner

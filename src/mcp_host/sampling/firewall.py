@@ -2,38 +2,72 @@
 
 from __future__ import annotations
 
-from mcp_host.errors import QUOTED, SamplingError, excerpt, quoted
+import logging
+import math
+
+from mcp_host.errors import QUOTED, InputRefused, ProtocolError, SamplingError, excerpt, quoted
 from mcp_host.protocol.conversation import tool_use_ids
-from mcp_host.sampling.limits import SamplingLimits
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
+from mcp_host.sampling.limits import SamplingLimits, check_history
 from mcp_host.sampling.request import SamplingRequest
-from mcp_host.types import CreateMessageResult, ToolResultContent, ToolUseContent
-from mcp_host.types.sampling import END_TURN, TOOL_USE
+from mcp_host.types import CreateMessageResult, TextContent, ToolResultContent, ToolUseContent
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, TOOL_USE
+
+logger = logging.getLogger(__name__)
 
 COMPLETED = frozenset({END_TURN, None})  # any other stop reason says what kept the model from finishing
 
 
-def check_answer(answer: object, request: SamplingRequest, limits: SamplingLimits) -> CreateMessageResult:
-    """The answer, if a server may have it. A missing stop reason ``toolUse`` is filled in.
+def check_answer(
+    answer: object, request: SamplingRequest, limits: SamplingLimits, size: float = math.inf
+) -> CreateMessageResult:
+    """The answer, if a server may have it, and as it may: see `_mended`. *size* is as for `is_light`.
 
     Raises:
         SamplingError: One sentence for the host's log on what is wrong with it.
+        InputRefused: The server could not send it back within *limits*, which it is told.
     """
+    if isinstance(answer, str):
+        answer = request.reply(answer)
     if not isinstance(answer, CreateMessageResult):
-        raise SamplingError(f"a {type(answer).__name__} is no CreateMessageResult")
+        raise SamplingError(f"a {type(answer).__name__} is no CreateMessageResult, nor a str")
+    answer = _mended(answer, request)
     problem = _problem(answer, request, limits)
     if problem is not None:
         raise SamplingError(problem)
-    if answer.stop_reason is None and answer.tool_uses:
-        return answer.model_copy(update={"stop_reason": TOOL_USE})
+    try:
+        check_history(request.params, answer, limits, size)
+    except ProtocolError as exc:
+        logger.error("sampling for %s: %s", excerpt(request.server), exc)
+        raise InputRefused(INTERNAL_ERROR, str(exc)) from exc
     return answer
+
+
+def _mended(answer: CreateMessageResult, request: SamplingRequest) -> CreateMessageResult:
+    """The answer without what models and handlers get wrong in a way that leaves no doubt.
+
+    A model that calls tools has stopped for them. One that ran out of tokens in the middle of its
+    calls has called nothing that could be run. One with nothing to say says an empty text.
+    """
+    content, stop_reason = answer.content, answer.stop_reason
+    if uses := answer.tool_uses:
+        if stop_reason in COMPLETED:
+            stop_reason = TOOL_USE
+        elif stop_reason == MAX_TOKENS:
+            dropped = "sampling for %s: maxTokens cut the answer off; its calls of %s are dropped"
+            logger.warning(dropped, excerpt(request.server), _names(uses))
+            content = [block for block in content if not isinstance(block, ToolUseContent)]
+    if not content:
+        content = [TextContent(text="")]
+    if content is answer.content and stop_reason == answer.stop_reason:
+        return answer
+    return answer.model_copy(update={"content": content, "stop_reason": stop_reason})
 
 
 def _problem(answer: CreateMessageResult, request: SamplingRequest, limits: SamplingLimits) -> str | None:
     uses = answer.tool_uses
     if answer.role != "assistant":
         return "its role is not assistant"
-    if not answer.content:
-        return "it has no content; a model with nothing to say is one empty TextContent"
     if ToolResultContent in map(type, answer.content):
         return "it holds a tool_result; only the server has those"
     if not uses:

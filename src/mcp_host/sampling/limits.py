@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple, assert_never
 
 from pydantic_core import to_json
 
-from mcp_host.errors import ProtocolError
+from mcp_host.errors import ProtocolError, SamplingError
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
     CreateMessageRequestParams,
+    CreateMessageResult,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
@@ -28,6 +29,7 @@ MiB = 1024 * KiB
 
 MOST_TOKENS = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC 8259, section 6)
 LONGER = 5  # times as long as it came may be what is written anew: 1e15 becomes 1000000000000000.0
+NEXT = "a request with this answer in it would have"
 # At 0 any other bound would refuse everything.
 MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting", "seconds"})
 
@@ -37,7 +39,8 @@ class SamplingLimits:
     """The bounds of sampling: counts, sizes in bytes, times in seconds.
 
     A request past a bound on its size or counts is refused with -32602 and a message
-    that names the bound, before anybody is asked and any token is spent.
+    that names the bound, before anybody is asked and any token is spent. An answer with
+    which the server's next request would be past one is refused with -32603 and the same words.
     """
 
     tools: int = 64
@@ -130,15 +133,38 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, *, l
             _hold("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
     if light:
         return
-    text = sum(map(_utf8, [params.system_prompt or "", *(params.stop_sequences or ())])) + _json_size(params.metadata)
-    binary = 0
-    for message in params.messages:
-        for block in message.content:
-            weight = _weigh(block)
-            text += weight.text
-            binary += weight.binary
-    _hold("text", text, limits.text)
-    _hold("binary", binary, limits.binary)
+    weight = _weigh_request(params)
+    _hold("text", weight.text, limits.text)
+    _hold("binary", weight.binary, limits.binary)
+
+
+def check_history(
+    params: CreateMessageRequestParams, answer: CreateMessageResult, limits: SamplingLimits, size: float
+) -> None:
+    """Make sure that the server can send *answer* back, as a part of its next request. *size* is as for `is_light`.
+
+    An answer that calls tools comes back with the whole conversation and the results. Any other
+    may be the last word, so that it has to fit alone.
+
+    Raises:
+        ProtocolError: The next request would have more than *limits* allows.
+        SamplingError: The answer cannot be sent at all.
+    """
+    try:
+        text, binary = _total(map(_weigh, answer.content))
+    except ProtocolError as exc:
+        raise SamplingError("it holds something that cannot be written as JSON") from exc
+    blocks = len(answer.content)
+    if uses := len(answer.tool_uses):
+        blocks += uses + sum([1 + _inside(block) for message in params.messages for block in message.content])
+        _hold("messages", len(params.messages) + 2, limits.messages, found_in=NEXT)
+        before = size * LONGER
+        if text + before > limits.text or binary + before > limits.binary:
+            weight = _weigh_request(params)
+            text, binary = text + weight.text, binary + weight.binary
+    _hold("blocks", blocks, limits.blocks, found_in=NEXT)
+    _hold("text", text, limits.text, found_in=NEXT)
+    _hold("binary", binary, limits.binary, found_in=NEXT)
 
 
 def clamp(params: CreateMessageRequestParams, limits: SamplingLimits) -> CreateMessageRequestParams:
@@ -148,9 +174,9 @@ def clamp(params: CreateMessageRequestParams, limits: SamplingLimits) -> CreateM
     return params.model_copy(update={"max_tokens": limits.max_tokens})
 
 
-def _hold(name: str, found: int, limit: int, *, where: str = "") -> None:
+def _hold(name: str, found: int, limit: int, *, where: str = "", found_in: str = "the request has") -> None:
     if found > limit:
-        raise ProtocolError(f"{where}this client's limit {name} is {limit}, and the request has {found}")
+        raise ProtocolError(f"{where}this client's limit {name} is {limit}, and {found_in} {found}")
 
 
 def _list(value: object) -> Sequence[object]:
@@ -163,9 +189,27 @@ def _count_blocks(message: object) -> int:
     return len(blocks) + sum(len(_list(block.get("content"))) for block in blocks if isinstance(block, dict))
 
 
+def _inside(block: SamplingMessageContentBlock) -> int:
+    return len(block.content) if isinstance(block, ToolResultContent) else 0
+
+
 class _Weight(NamedTuple):
     text: int = 0
     binary: int = 0
+
+
+def _total(weights: Iterable[_Weight]) -> _Weight:
+    text = binary = 0
+    for weight in weights:
+        text += weight.text
+        binary += weight.binary
+    return _Weight(text, binary)
+
+
+def _weigh_request(params: CreateMessageRequestParams) -> _Weight:
+    texts = [params.system_prompt or "", *(params.stop_sequences or ())]
+    beside = _Weight(text=sum(map(_utf8, texts)) + _json_size(params.metadata))
+    return _total([beside, *[_weigh(block) for message in params.messages for block in message.content]])
 
 
 def _weigh(block: SamplingMessageContentBlock | ContentBlock) -> _Weight:
@@ -177,11 +221,7 @@ def _weigh(block: SamplingMessageContentBlock | ContentBlock) -> _Weight:
         case ToolUseContent(input=arguments):
             return _Weight(text=_json_size(arguments))
         case ToolResultContent(content=blocks, structured_content=structured):
-            inside = [_weigh(part) for part in blocks]
-            return _Weight(
-                text=sum(part.text for part in inside) + _json_size(structured),
-                binary=sum(part.binary for part in inside),
-            )
+            return _total([_Weight(text=_json_size(structured)), *map(_weigh, blocks)])
         case EmbeddedResource(resource=resource):
             if isinstance(resource, BlobResourceContents):
                 return _Weight(binary=_decoded(resource.blob))

@@ -159,13 +159,15 @@ class SamplingRequest:
         """Answer with text. *model* is the name of the model that wrote it."""
         return CreateMessageResult(content=TextContent(text=text), model=model, stop_reason=stop_reason)
 
-    def call(self, tool: str, /, **arguments: object) -> CreateMessageResult:
-        """Ask the server to run one of its tools.
+    def call(
+        self, tool: str, arguments: Mapping[str, object] | None = None, *, model: str = UNKNOWN_MODEL
+    ) -> CreateMessageResult:
+        """Ask the server to run one of its tools. *model* is the name of the model that wants it.
 
         Raises:
             ValueError: The server did not offer that tool.
         """
-        return self.calls(ToolCall(tool, arguments))
+        return self.calls(ToolCall(tool, arguments or {}), model=model)
 
     def calls(self, *calls: ToolCall, model: str = UNKNOWN_MODEL) -> CreateMessageResult:
         """Ask the server to run several of its tools, each under a fresh id.
@@ -193,5 +195,7 @@ class SamplingRequest:
         return ToolUseContent(id=f"call_{secrets.token_hex(8)}", name=call.name, input=dict(call.arguments))
 
 
-Handler: TypeAlias = Callable[[SamplingRequest], Awaitable[CreateMessageResult]]
-"""Calls a model. Whatever it raises stays here, except `InputRefused`, which the server is told."""
+Handler: TypeAlias = Callable[[SamplingRequest], Awaitable[CreateMessageResult | str]]
+"""Calls a model, and returns its answer or just the text of it.
+
+Whatever it raises stays here, except `InputRefused`, which the server is told."""

@@ -164,7 +164,7 @@ class SamplingSession:
         """
         request = self._read(params, call, size)
         with self._time.held(within):
-            return await self._in_turn(request)
+            return await self._in_turn(request, size)
         logger.warning("%s took longer than %s s", self._subject, self._limits.seconds)
         raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {self._limits.seconds} seconds")
 
@@ -184,7 +184,7 @@ class SamplingSession:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         return SamplingRequest(params=params, server=self._server, outer=call, mode=self._mode)
 
-    async def _in_turn(self, request: SamplingRequest) -> CreateMessageResult:
+    async def _in_turn(self, request: SamplingRequest, size: float) -> CreateMessageResult:
         try:
             await self._share.enter()
         except NoPlace:
@@ -193,14 +193,14 @@ class SamplingSession:
         try:
             if self._approvals is not None:
                 await self._approvals.require(request)
-            return await self._ask_model(request)
+            return await self._ask_model(request, size)
         finally:
             self._share.leave()
 
-    async def _ask_model(self, request: SamplingRequest) -> CreateMessageResult:
+    async def _ask_model(self, request: SamplingRequest, size: float) -> CreateMessageResult:
         answer = await call_handler(partial(self._handler, request), subject=self._subject, failed=MODEL_FAILED)
         try:
-            return check_answer(answer, request, self._limits)
+            return check_answer(answer, request, self._limits, size)
         except SamplingError as exc:
             logger.error("%s: the handler's answer is not legal: %s", self._subject, exc)
             raise InputRefused(INTERNAL_ERROR, ILLEGAL_ANSWER) from exc

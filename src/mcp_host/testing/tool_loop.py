@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from anyio import create_task_group
 
@@ -16,7 +16,6 @@ from mcp_host.types import (
     TextContent,
     ToolResultContent,
     ToolUseContent,
-    UnknownContent,
 )
 
 Prompt: TypeAlias = str | SamplingMessage | Sequence[SamplingMessage]
@@ -56,7 +55,7 @@ async def run_tools(
     results: dict[int, ToolResultContent] = {}
 
     async def run(index: int, use: ToolUseContent) -> None:
-        results[index] = _answer(use, await _run(use, tools.get(use.name), context))
+        results[index] = ToolResultContent.of(use, await _run(use, tools.get(use.name), context))
 
     try:
         async with create_task_group() as tasks:
@@ -76,11 +75,3 @@ async def _run(use: ToolUseContent, tool: FunctionTool | None, context: Injected
         return text_result(f"Invalid arguments: {exc}", is_error=True)
     except NotDeclared as exc:
         return text_result(str(exc), is_error=True)
-
-
-def _answer(use: ToolUseContent, result: CallToolResult) -> ToolResultContent:
-    set_fields: dict[str, Any] = {
-        name: getattr(result, name) for name in ("structured_content", "is_error") if name in result.model_fields_set
-    }
-    content = [block for block in result.content if not isinstance(block, UnknownContent)]
-    return ToolResultContent(tool_use_id=use.id, content=content, **set_fields)

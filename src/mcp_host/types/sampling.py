@@ -20,9 +20,9 @@ that were written against them; what differs there is understood on reading and 
     ================================================  ==============================================
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -47,14 +47,33 @@ from mcp_host.types.base import (
     Number,
     ShapeSince,
 )
-from mcp_host.types.content import KNOWN_TYPES, AudioContent, ContentBlock, ImageContent, Role, TextContent, words
+from mcp_host.types.content import (
+    KNOWN_TYPES,
+    AudioContent,
+    ContentBlock,
+    ImageContent,
+    ReceivedContent,
+    Role,
+    TextContent,
+    UnknownContent,
+    in_words,
+    words,
+)
 from mcp_host.types.messages import InputCall, TaskAugmentedRequestParams
-from mcp_host.types.tools import Tool
+from mcp_host.types.tools import CallToolResult, Tool
 
 END_TURN = "endTurn"
 STOP_SEQUENCE = "stopSequence"
 MAX_TOKENS = "maxTokens"
 TOOL_USE = "toolUse"
+
+
+ToolOutput: TypeAlias = CallToolResult | str | Mapping[str, Any] | ContentBlock | Sequence[ContentBlock]
+"""What a tool may have returned, for `ToolResultContent.of`."""
+
+
+def _told(block: ReceivedContent) -> ContentBlock:
+    return TextContent(text=in_words(block)) if isinstance(block, UnknownContent) else block
 
 
 @cache
@@ -103,6 +122,31 @@ class ToolResultContent(Model, since="2025-11-25"):
     structured_content: Annotated[object, NOT_AN_OBJECT] = None
     is_error: bool | None = None
     meta: Meta = None
+
+    @classmethod
+    def of(cls, tool_use: ToolUseContent, result: ToolOutput, *, is_error: bool | None = None) -> Self:
+        """The block that answers *tool_use* with what the tool returned.
+
+        A `CallToolResult` keeps its structured content and whether it is an error. An object
+        is structured content, and its JSON as text. A block that this version does not know
+        becomes a line of text that names its type.
+        """
+        fields: dict[str, Any] = {} if is_error is None else {"is_error": is_error}
+        match result:
+            case CallToolResult():
+                given = {"structured_content", "is_error"} & result.model_fields_set
+                fields = {name: getattr(result, name) for name in given} | fields
+                content = [_told(block) for block in result.content]
+            case str(text):
+                content = [TextContent(text=text)]
+            case Mapping():
+                fields["structured_content"] = dict(result)
+                content = [TextContent(text=to_json(result).decode())]
+            case Model():
+                content = [result]
+            case blocks:
+                content = list(blocks)
+        return cls(tool_use_id=tool_use.id, content=content, **fields)
 
     @property
     def text(self) -> str:
