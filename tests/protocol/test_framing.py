@@ -61,6 +61,37 @@ def test_an_endless_line_costs_no_more_memory_than_the_limit() -> None:
     assert list(buffer.feed(b"end\n")) == [Oversize(b"x" * 256, b"x" * (253) + b"end", 9_990_003)]
 
 
+@pytest.mark.parametrize("size", [1_000, 65_536, 1_048_576], ids=["1 kB", "64 KiB", "1 MiB"])
+def test_a_line_that_becomes_too_long_is_never_copied_whole(size: int) -> None:
+    """What is held of it is the limit, and what a buffer that grows keeps in reserve: an eighth."""
+    limit = 8 * 1_048_576
+    chunk = b"x" * size
+    buffer = LineBuffer(limit)
+    found: list[Raw | Oversize] = []
+    tracemalloc.start()
+    try:
+        while not found:
+            found += buffer.feed(chunk)
+        held, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most / limit < 1.2
+    assert held < 10_000, "from here on only its ends are kept"
+    assert found == [Oversize(b"x" * 256, b"", (limit // size + 1) * size)]
+    assert list(buffer.feed(b"end\n")) == [Oversize(b"x" * 256, b"x" * 253 + b"end", (limit // size + 1) * size + 3)]
+
+
+@pytest.mark.parametrize("cut", [1, 100, 255, 256, 257, 999])
+def test_both_ends_of_a_long_line_are_kept_wherever_it_is_cut(cut: int) -> None:
+    line = bytes(n % 26 + 97 for n in range(1300))
+    buffer = LineBuffer(1000)
+
+    found = [*buffer.feed(line[:cut]), *buffer.feed(line[cut:1100]), *buffer.feed(line[1100:] + b"\n")]
+
+    assert found == [Oversize(line[:256], b"", 1100), Oversize(line[:256], line[-256:], 1300)]
+
+
 def test_a_line_that_comes_in_drops_takes_no_more_room_than_its_size() -> None:
     drops = [bytes([n % 9 + 48, 48]) for n in range(100_000)]
     buffer = LineBuffer(10**6)

@@ -55,10 +55,10 @@ class LineBuffer:
         if self._size <= self._limit:
             self._line += part
             return
-        if fitted:
-            part = bytes(self._line) + part
+        if fitted:  # only its ends are copied: what is dropped may be as long as the limit
+            self._head = bytes(self._line[:EDGE]) + part[: max(EDGE - len(self._line), 0)]
+            self._tail = bytes(self._line[-EDGE:])
             self._line = bytearray()
-            self._head = part[:EDGE]
             yield Oversize(self._head, b"", self._size)
         self._tail = (self._tail + part[-EDGE:])[-EDGE:]
 
