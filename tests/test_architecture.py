@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "types": {"errors"},
     "protocol": {"errors", "types"},
     "handlers": {"errors", "protocol"},
-    "transports": {"concurrency", "errors", "limits", "protocol", "version"},
+    "transports": {"concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {"concurrency", "errors", "handlers", "protocol", "types"},
     "client": {
         *("concurrency", "errors", "handlers", "limits", "protocol", "sampling", "transports", "types", "version"),

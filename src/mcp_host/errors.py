@@ -120,7 +120,15 @@ class ConnectTimeout(McpTimeout):
 
 
 class RequestTimeout(McpTimeout):
-    """One call took longer than its caller allowed; the server was told that it is cancelled."""
+    """One call took longer than its caller allowed; the server was told that it is cancelled.
+
+    *may_have_run* is false only when the request certainly never left: it still waited for
+    its turn, and the server knows nothing of it.
+    """
+
+    def __init__(self, message: str, *, may_have_run: bool = True) -> None:
+        super().__init__(message)
+        self.may_have_run = may_have_run
 
 
 class ServerError(McpError):

@@ -144,8 +144,8 @@ MANNERS: dict[str, Answer] = {
 
 @asynccontextmanager
 async def connected(script: Script, **options: Any) -> AsyncIterator[tuple[Client, Peer]]:
-    """A client of such a server, and the server; *headers* and *client* are those of the transport."""
-    carried = {name: options.pop(name) for name in ("headers", "client") if name in options}
+    """A client of such a server, and the server; *headers*, *client* and *max_connections* are those of the transport."""
+    carried = {name: options.pop(name) for name in ("headers", "client", "max_connections") if name in options}
     async with (
         serving(script) as peer,
         Client(StreamableHttp(peer.url, **carried), **{"era": "legacy", **options}) as client,

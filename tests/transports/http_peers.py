@@ -86,6 +86,9 @@ class RecordedExchange:
     def over(self) -> bool:
         return self.answered
 
+    def unsent(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def bounded(self) -> AbstractContextManager[None]:
         return nullcontext()
 

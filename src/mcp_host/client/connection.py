@@ -32,6 +32,7 @@ from mcp_host.errors import (
     NotAdvertised,
     SessionLost,
 )
+from mcp_host.handlers import HandlerScope
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import Complete, Outcome
 from mcp_host.protocol.jsonrpc import Failure, Id, Notification, Params, Success
@@ -279,7 +280,8 @@ class Connection:
 
     async def _renew(self, epoch: int) -> None:
         """Shake hands once more, and ask again for what the application had asked for."""
-        with move_on_after(self.limits.connect_timeout) as scope:
+        # Calls of the last session may never end, so nothing here waits for them.
+        with HandlerScope(), move_on_after(self.limits.connect_timeout) as scope:
             session = await self._opening.handshake.initialize(epoch)
             self.link.begin(session)  # before the server hears so: what it asks then belongs to this session
             await self._opening.handshake.confirm(session)

@@ -123,6 +123,14 @@ class PendingExchange:
             self._wake = None
 
     @contextmanager
+    def unsent(self) -> Iterator[None]:
+        self.withdrawn = True  # unless it comes to its end
+        self.deadline = self._end
+        yield
+        self.withdrawn = False
+        self.heard()
+
+    @contextmanager
     def bounded(self) -> Iterator[None]:
         try:
             with CancelScope() as self._scope:

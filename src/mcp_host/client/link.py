@@ -137,11 +137,13 @@ class Link:
             case Success() | Failure() as response:
                 return response
             case McpError() as error:
+                if exchange.withdrawn and isinstance(error, ConnectionClosed):
+                    error.may_have_run = False
                 raise error
         if failure is not None:
             exchange.outcome = failure  # it has ended; there is nothing left to cancel
             raise failure
-        raise RequestTimeout(f"{exchange.request.method}: {exchange.overdue()}")
+        raise RequestTimeout(f"{exchange.request.method}: {exchange.overdue()}", may_have_run=not exchange.withdrawn)
 
     async def tell(self, method: str, params: Params, headers: Headers) -> None:
         """Send a notification."""

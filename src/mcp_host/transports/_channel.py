@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import httpx
-from anyio import Event, create_task_group, move_on_after
+from anyio import Event, Semaphore, WouldBlock, create_task_group, move_on_after
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, ProtocolError, ServerError, excerpt
+from mcp_host.handlers import in_handler
 from mcp_host.limits import Limits
-from mcp_host.protocol.eras import INITIALIZED
+from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, LISTEN
 from mcp_host.protocol.headers import MCP_METHOD
 from mcp_host.protocol.jsonrpc import (
     Failure,
@@ -42,16 +44,24 @@ PROBE_TIME = 2.0  # seconds for finding out whether a server speaks the transpor
 NO_RESPONSE = frozenset({202, 204})  # accepted, no content
 OLD_TRANSPORT = frozenset({400, 404, 405})  # what such a server says to a POST of initialize
 
+UNBOUNDED = frozenset({INITIALIZE, DISCOVER, LISTEN})  # what a connection begins with, and what stays open
+
 
 @asynccontextmanager
 async def opened(
-    url: httpx.URL, name: str, headers: Headers, borrowed: httpx.AsyncClient | None, limits: Limits
+    url: httpx.URL,
+    name: str,
+    headers: Headers,
+    borrowed: httpx.AsyncClient | None,
+    max_connections: int | None,
+    limits: Limits,
 ) -> AsyncIterator[HttpChannel]:
     """A channel to *url*, by the *borrowed* client or one of our own. Nothing is sent until the first request is."""
     async with _borrowed_or_own(url, borrowed, limits) as client, create_task_group() as drains:
         drain = Drain(drains)
         origin = Origin(client, url, name, drain)
-        channel = HttpChannel(origin, {**headers, **ALWAYS}, limits.max_message, continuous=borrowed is None)
+        slots = Semaphore(sys.maxsize if max_connections is None else max_connections)
+        channel = HttpChannel(origin, {**headers, **ALWAYS}, limits.max_message, slots, continuous=borrowed is None)
         try:
             yield channel
         finally:
@@ -96,11 +106,14 @@ class HttpChannel:
     stream_per_request = True
     last_words = ""
 
-    def __init__(self, origin: Origin, headers: Headers, max_message: int, *, continuous: bool) -> None:
+    def __init__(
+        self, origin: Origin, headers: Headers, max_message: int, slots: Semaphore, *, continuous: bool
+    ) -> None:
         self.continuous = continuous  # nobody knows for whom a borrowed client speaks next
         self._origin = origin
         self._headers = headers
         self._max_message = max_message
+        self._slots = slots
         self._session: LegacySession | None = None
         self._begun = Event()
         self._listening = False
@@ -109,7 +122,7 @@ class HttpChannel:
         await checkpoint()  # who takes a connection runs
 
     async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
-        """POST *request* and read until *exchange* is answered.
+        """POST *request* and read until *exchange* is answered. Past the bound on connections it waits for its turn.
 
         Raises:
             HttpStatusError: A status that is no success (`Unauthorized` for 401 and 403).
@@ -117,7 +130,23 @@ class HttpChannel:
             ConnectionClosed: The connection broke, and with it this request alone.
             ProtocolError: A success without the response in it.
         """
-        opening = request.method == "initialize"
+        if request.method in UNBOUNDED or in_handler():  # a call may be waiting for this one, and keep its slot
+            await self._request(request, headers, exchange)
+            return
+        try:
+            self._slots.acquire_nowait()
+        except WouldBlock:
+            with exchange.unsent():
+                await self._slots.acquire()
+        try:
+            reply = await self._request(request, headers, exchange)
+        except BaseException:
+            self._slots.release()
+            raise
+        reply.when_free(self._slots.release)
+
+    async def _request(self, request: Request, headers: Headers, exchange: Exchange) -> Reply:
+        opening = request.method == INITIALIZE
         session = None if opening or MCP_METHOD in headers else self._session  # a stateless request belongs to none
         async with await self._post(request, headers, session) as reply:
             await self._check(reply, request, session)
@@ -125,6 +154,7 @@ class HttpChannel:
                 session = self._begin(reply)
             read = self._read_stream if reply.kind == EVENT_STREAM else self._read_body
             await read(reply, exchange, session)
+        return reply
 
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
         """POST a message that has no response, and wait until the server has accepted it.
@@ -227,7 +257,7 @@ class HttpChannel:
         error = await refusal(reply)
         if session is not None and session.id is not None and forgets_session(error):
             raise session.lose(error, may_have_run=False)
-        if isinstance(message, Request) and message.method == "initialize" and error.status in OLD_TRANSPORT:
+        if isinstance(message, Request) and message.method == INITIALIZE and error.status in OLD_TRANSPORT:
             raise await self._explained(error)
         raise error
 

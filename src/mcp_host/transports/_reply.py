@@ -65,6 +65,8 @@ class Reply:
         self._name = name
         self._leave = leave
         self._ended = False
+        self._draining = False
+        self._on_free: Callable[[], None] | None = None
         if response.is_stream_consumed:  # by a hook or an Auth of the caller's client, which leaves it decoded
             stream: httpx.AsyncByteStream = httpx.ByteStream(response.content)
             self._coding = ""
@@ -108,8 +110,17 @@ class Reply:
             await self.close()
         elif self.status == 204 or self.headers.get("content-length") == "0":
             await self.drain()  # its end is there already
-        elif not self._leave(self):
-            await self.close()
+        else:
+            self._draining = self._leave(self)
+            if not self._draining:
+                await self.close()
+
+    def when_free(self, call: Callable[[], None]) -> None:
+        """Call *call* as soon as the connection carries this response no more: at once, or when the unread rest is read."""
+        if self._draining:
+            self._on_free = call
+        else:
+            call()
 
     async def read(self) -> bytes:
         """The next piece of the body, decompressed; empty at the end.
@@ -175,6 +186,9 @@ class Reply:
             pass  # nobody waits for this body any more
         finally:
             await self.close()
+            self._draining = False
+            if self._on_free is not None:
+                self._on_free()
 
     async def close(self) -> None:
         """Let go of the response. Unless its end has been read, the connection is closed.

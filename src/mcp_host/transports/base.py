@@ -81,6 +81,10 @@ class Exchange(Protocol):
         """Whether it is answered, or its time is up."""
         ...
 
+    def unsent(self) -> AbstractContextManager[object]:
+        """What waits inside does so before any of the request is sent: the server's silence begins after it."""
+        ...
+
     def bounded(self) -> AbstractContextManager[object]:
         """What waits inside ends when the exchange does: for whatever else a channel waits for on its behalf.
 

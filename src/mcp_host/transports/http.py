@@ -28,17 +28,24 @@ class StreamableHttp:
     *headers* go with every request, and never to another origin. *client* is
     used as it is, with its proxies, certificates, authentication and its connect,
     write and pool timeouts; its read timeout and redirects are replaced by ours,
-    and it is never closed. It needs connections for every call at once and one
-    more. Without one, proxies and certificates come from the environment.
+    and it is never closed. Without one, proxies and certificates come from the
+    environment.
+
+    At most *max_connections* calls are in flight at a time; None is no bound. More wait
+    for their turn, in order, and can be cancelled or time out meanwhile. Nothing else waits:
+    streams that stay open, replies, cancellations, and calls made by a handler or callback.
+    The `httpx.Limits` of a *client* hold besides, so it needs more connections than that
+    (httpx's default is 100, too, and a request that gets none within the pool timeout fails).
 
     Raises:
-        ValueError: The URL is not http(s), or a header cannot be sent, or is one
-            that the transport writes itself.
+        ValueError: The URL is not http(s), a header cannot be sent, or is one
+            that the transport writes itself, or *max_connections* is below 1.
     """
 
     url: str
     headers: Mapping[str, str] | None = field(default=None, kw_only=True)
     client: httpx.AsyncClient | None = field(default=None, kw_only=True)
+    max_connections: int | None = field(default=100, kw_only=True)
     _parsed: httpx.URL = field(init=False)
     _name: str = field(init=False)
 
@@ -46,6 +53,8 @@ class StreamableHttp:
         from mcp_host.transports._headers import checked
         from mcp_host.transports._origin import parse, shown
 
+        if self.max_connections is not None and not self.max_connections >= 1:
+            raise ValueError(f"max_connections must be at least 1, or None for no bound, not {self.max_connections}")
         object.__setattr__(self, "_parsed", parse(self.url))
         object.__setattr__(self, "_name", shown(self._parsed))
         object.__setattr__(self, "headers", checked(self.headers or {}))
@@ -73,5 +82,6 @@ class StreamableHttp:
         """Open a channel. Nothing is sent until the first request is."""
         from mcp_host.transports._channel import opened
 
-        async with opened(self._parsed, self._name, self.headers or {}, self.client, limits) as channel:
+        headers, bound = self.headers or {}, self.max_connections
+        async with opened(self._parsed, self._name, headers, self.client, bound, limits) as channel:
             yield channel

@@ -34,8 +34,8 @@ class Place(NamedTuple):
 class Pool(httpx.AsyncBaseTransport):
     """A transport for httpx that costs a fraction of httpx's own, and does without proxies and HTTP/2.
 
-    There is no bound on the requests in flight: streams stay open for hours, and
-    one more never waits for them. *tls* gives the context for https, when it is needed.
+    It has no bound on the requests in flight: streams stay open for hours, and one
+    more never waits for them. `HttpChannel` has one for calls. *tls* gives the context for https, when it is needed.
     """
 
     def __init__(
