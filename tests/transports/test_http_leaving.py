@@ -185,7 +185,7 @@ async def test_requests_follow_each_other_on_kept_connections_after_bodies_strea
     assert peer.connections <= 2
 
 
-async def test_more_streams_than_any_pool_holds_stay_open_at_once() -> None:
+async def test_without_a_bound_more_streams_than_any_pool_holds_stay_open_at_once() -> None:
     waiting = 0
     all_there = anyio.Event()
 
@@ -198,7 +198,11 @@ async def test_more_streams_than_any_pool_holds_stay_open_at_once() -> None:
         await all_there.wait()
         await wire.events(event(DONE_JSON))
 
-    async with serving(script) as peer, opened(peer.url) as channel, anyio.create_task_group() as tasks:
+    async with (
+        serving(script) as peer,
+        opened(peer.url, max_connections=None) as channel,
+        anyio.create_task_group() as tasks,
+    ):
         for _ in range(150):
             tasks.start_soon(ask, channel)
 

@@ -144,13 +144,6 @@ async def test_no_more_calls_are_made_at_once_than_there_may_be_connections(conn
     assert 10 <= peer.connections <= 12
 
 
-async def test_no_bound_holds_back_no_call() -> None:
-    server = Waves(120)
-    with anyio.fail_after(20):
-        async with connected(mcp(call=server), max_connections=None) as (client, _):
-            assert await in_flight(client, 120) == 120
-
-
 async def test_calls_that_wait_are_made_in_the_order_of_asking() -> None:
     server = Holding()
     with anyio.fail_after(10):
