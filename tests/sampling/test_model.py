@@ -38,7 +38,9 @@ async def test_a_turn_can_be_made_from_the_request() -> None:
 
     model = ScriptedModel(lambda request: f"{request.max_tokens} tokens", later)
 
-    assert (await model(ASKED)).content == [TextContent(text="100 tokens")]
+    assert await model(ASKED) == CreateMessageResult(
+        content=TextContent(text="100 tokens"), model="scripted", stop_reason="endTurn"
+    )
     assert called(await model(ASKED)) == [("add", {})]
 
 

@@ -338,6 +338,16 @@ async def test_a_server_that_forgets_its_sessions_forgets_its_functions() -> Non
     assert again["error"] == {"code": -32602, "message": "requestState is none of this server's"}
 
 
+async def test_a_server_that_forgets_its_sessions_ends_the_requests_under_way_without_an_answer() -> None:
+    bench = Bench()
+    with fail_after(20):
+        async with modern(bench.server) as peer, peer.stream(dressed(call(1, "wait"), progressToken="t")) as stream:
+            await stream.message()
+            await bench.server.forget_sessions()
+            assert await stream.rest() == []
+            await bench.ended.wait()
+
+
 @pytest.mark.parametrize("json_response", [False, True])
 async def test_a_subscription_is_a_stream_until_the_server_ends_it(json_response: bool) -> None:
     bench = Bench()
