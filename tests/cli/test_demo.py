@@ -7,14 +7,12 @@ import re
 import subprocess
 import sys
 import tomllib
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from mcp_host.cli import demo, main
-from mcp_host.cli.demo import SERVER, server_script
-from mcp_host.cli.narration import HANDSHAKE, STATELESS, Manner
+from mcp_host.cli.demo import server_script
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  # seconds for three processes that import everything, on a busy machine
@@ -79,9 +77,20 @@ server -> host: the tool's result
 """
 
 
-def told(manner: Manner, revision: str) -> str:
-    """The dialogue as it goes in one era."""
-    return DIALOGUE.format(revision=revision, **asdict(manner))
+HANDSHAKE = DIALOGUE.format(
+    opening="host -> server: initialize",
+    welcome="server -> host: the handshake's answer",
+    revision="2025-11-25",
+    question="server -> host: sampling/createMessage, a question for our model",
+    answer="host -> server: our model's answer",
+)
+STATELESS = DIALOGUE.format(
+    opening="host -> server: server/discover",
+    welcome="server -> host: what it says of itself",
+    revision="2026-07-28",
+    question="server -> host: a result that asks for sampling/createMessage, a question for our model",
+    answer="host -> server: tools/call once more, with our model's answer",
+)
 
 
 def plain(page: str) -> str:
@@ -102,10 +111,10 @@ def test_the_demo_shows_every_step_over_stdio_and_then_over_http(tmp_path: Path)
     over_stdio, over_http = done.stdout.split("2. Over HTTP, without one: the same server, as a service\n")
     beginning, _, dialogue = over_stdio.removesuffix("\n").partition("\n\n")
     assert beginning.splitlines()[0] == "1. Over stdio, with a handshake: the server is a child process of ours"
-    assert plain(dialogue) == told(HANDSHAKE, "2025-11-25")
+    assert plain(dialogue) == HANDSHAKE
     beginning, _, dialogue = over_http.partition("\n\n")
     assert re.fullmatch(r"   http://127\.0\.0\.1:\d+/mcp", beginning.splitlines()[-1])
-    assert plain(dialogue) == told(STATELESS, "2026-07-28")
+    assert plain(dialogue) == STATELESS
 
 
 def test_without_uvicorn_the_demo_says_what_its_second_half_needs(
@@ -126,7 +135,7 @@ def test_without_uvicorn_the_demo_says_what_its_second_half_needs(
 def test_a_server_that_does_not_start_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    script = tmp_path / SERVER
+    script = tmp_path / "calculator_server.py"
     script.write_text(
         f"import runpy, sys\nif '--http' in sys.argv: sys.exit(1)\n"
         f"runpy.run_path({str(server_script())!r}, run_name='__main__')\n"
@@ -135,7 +144,7 @@ def test_a_server_that_does_not_start_is_an_error(
 
     assert main(["demo"]) == 3
 
-    assert capsys.readouterr().err == f"mcp-host: {SERVER} --http ended before it served\n"
+    assert capsys.readouterr().err == "mcp-host: calculator_server.py --http ended before it served\n"
 
 
 def test_a_server_that_never_listens_is_given_up(
@@ -145,15 +154,15 @@ def test_a_server_that_never_listens_is_given_up(
 
     assert main(["demo"]) == 3
 
-    assert capsys.readouterr().err == f"mcp-host: {SERVER} --http did not start within 0 s\n"
+    assert capsys.readouterr().err == "mcp-host: calculator_server.py --http did not start within 0 s\n"
 
 
 def test_an_installed_package_brings_the_example_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["force-include"] == {f"examples/{SERVER}": f"mcp_host/cli/{SERVER}"}
-    assert server_script() == ROOT / "examples" / SERVER
+    assert wheel["force-include"] == {"examples/calculator_server.py": "mcp_host/cli/calculator_server.py"}
+    assert server_script() == ROOT / "examples" / "calculator_server.py"
 
-    installed = tmp_path / SERVER
+    installed = tmp_path / "calculator_server.py"
     installed.touch()
     monkeypatch.setattr(demo, "__file__", str(tmp_path / "demo.py"))
     assert server_script() == installed
