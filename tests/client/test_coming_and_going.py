@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +325,16 @@ async def test_only_what_a_strict_server_might_say_by_http_is_tried_again(
 def test_limits_that_allow_nothing_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"Limits.{next(iter(wrong))} must be at least"):
         Limits(**wrong)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
+def test_a_limit_can_be_as_small_as_leaves_something_and_no_smaller(name: str) -> None:
+    """One message or item at least; no seconds at all mean that there is no waiting."""
+    least = 1 if name.startswith("max_") else 0
+
+    assert getattr(Limits(**{name: least}), name) == least
+    with pytest.raises(ValueError, match=f"^Limits.{name} must be at least {least}, not {least - 1}$"):
+        Limits(**{name: least - 1})
 
 
 async def test_a_client_whose_server_ended_can_be_connected_again(era: Era) -> None:

@@ -143,6 +143,13 @@ def test_a_text_too_long_to_be_looked_at_says_how_long_it_is() -> None:
     assert shown.endswith("  | ... of 5003 characters")
 
 
+def test_where_all_messages_are_shown_there_are_no_earlier_ones() -> None:
+    said = [user(text(f"message {n}")) for n in range(7)]
+
+    assert "earlier" not in describe(request(*said[:6]))
+    assert describe(request(*said)).split("\n")[2:4] == ["(1 earlier message)", "user"]
+
+
 def test_only_the_last_messages_and_the_first_tools_are_shown() -> None:
     tools = [{**ADD, "name": f"tool_{n}"} for n in range(20)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from dataclasses import fields
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -111,7 +112,11 @@ def test_what_no_provider_could_be_sent_is_refused() -> None:
 
 
 def test_a_lone_surrogate_is_counted_and_left_to_the_handler() -> None:
-    check(wire(user(text("\ud800"))), SamplingLimits(text=3))
+    lone = wire(user(text("\ud800")))  # which would be three bytes, if UTF-8 had it
+
+    check(lone, SamplingLimits(text=3))
+    with pytest.raises(ProtocolError, match=r"^this client's limit text is 2, and the request has 3$"):
+        check(lone, SamplingLimits(text=2))
 
 
 @pytest.mark.parametrize(
@@ -143,17 +148,25 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "least"),
-    [("at_once", 0, 1), ("messages", 0, 1), ("max_tokens", 0, 1), ("tools", -1, 0), ("seconds", -0.1, 0)],
-)
-def test_a_limit_that_nothing_could_keep_is_a_mistake(name: str, value: float, least: int) -> None:
-    with pytest.raises(ValueError, match=f"^SamplingLimits.{name} must be at least {least}, not {value}$"):
-        SamplingLimits(**{name: value})  # type: ignore[arg-type]  # a float among the ints, for seconds
+SMALLEST: dict[str, int] = {
+    **dict.fromkeys(("tools", "tool_calls", "binary", "waiting", "seconds"), 0),
+    **dict.fromkeys(("tool_name", "tool_definition", "messages", "blocks", "text", "max_tokens"), 1),
+    **dict.fromkeys(("at_once_per_server", "at_once"), 1),
+}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(SamplingLimits)])
+def test_a_limit_can_be_as_small_as_leaves_something_and_no_smaller(name: str) -> None:
+    least = SMALLEST[name]
+
+    assert getattr(SamplingLimits(**{name: least}), name) == least
+    with pytest.raises(ValueError, match=f"^SamplingLimits.{name} must be at least {least}, not {least - 1}$"):
+        SamplingLimits(**{name: least - 1})
 
 
 def test_a_limit_can_be_none_at_all() -> None:
-    assert SamplingLimits(tools=0, waiting=0, seconds=math.inf).seconds == math.inf
+    assert SamplingLimits(seconds=math.inf, max_tokens=None) == SamplingLimits(seconds=math.inf)
+    assert SamplingLimits(seconds=math.inf).seconds == math.inf
 
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)  # half a character is no JSON text

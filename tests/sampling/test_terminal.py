@@ -18,9 +18,11 @@ from anyio import CancelScope, create_task_group, fail_after, wait_all_tasks_blo
 from mcp_host.sampling import Allow, Deny, OuterCall, ask_in_terminal
 from mcp_host.sampling import terminal as asking
 from mcp_host.sampling.approval import Approvals
-from mcp_host.sampling.terminal import IN_BACKGROUND, NO_TERMINAL, ask
+from mcp_host.sampling.terminal import ask
 from tests.sampling.asking import ADD, request, text, user
 
+NO_TERMINAL = "this client has no terminal to ask its user in"
+IN_BACKGROUND = "this client runs in the background, where it cannot ask its user"
 WITHDRAWN = "(the question was withdrawn)"
 QUESTION = "May your model answer this? [y/s/N] "
 OF_A_CALL = "May your model answer this? [y/a/s/N] "
@@ -320,7 +322,7 @@ async def test_a_question_that_is_withdrawn_as_its_terminal_goes_away_is_withdra
 
 
 async def test_without_a_terminal_the_answer_is_no(tmp_path: Path) -> None:
-    assert await ask(request(), str(tmp_path / "nothing")) == Deny("this client has no terminal to ask its user in")
+    assert await ask(request(), str(tmp_path / "nothing")) == Deny(NO_TERMINAL)
 
 
 async def test_what_is_no_terminal_is_not_asked_in(tmp_path: Path) -> None:

@@ -21,9 +21,12 @@ READS = frozenset(
 """Requests that change nothing, so that making one twice does no harm."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
+@dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Call:
-    """What is wanted, how long it may take, and for whom it is made."""
+    """What is wanted, how long it may take, and for whom it is made.
+
+    Replaced, and never changed. To freeze it would more than double what it takes to make one.
+    """
 
     method: str
     params: Params

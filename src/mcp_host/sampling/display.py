@@ -79,7 +79,7 @@ def _tool(tool: Tool, width: int) -> str:
 def _dialogue(request: SamplingRequest, width: int) -> Iterator[str]:
     hidden = len(request.messages) - MESSAGES_SHOWN
     if hidden > 0:
-        yield f"({hidden} earlier messages)"
+        yield f"({hidden} earlier message{'s' * (hidden > 1)})"
     for message in request.messages[-MESSAGES_SHOWN:]:
         yield message.role
         yield from _shown(_message(message, width))
