@@ -84,7 +84,7 @@ def limits() -> str:
 
 
 FIXED = """\
-What `client/` and `transports/` hold a server to besides.
+What `client/`, `protocol/` and `transports/` hold a server to besides.
 These are no options; they are here so that nobody has to look for them.
 """
 
@@ -108,11 +108,12 @@ def fixed_rows() -> Iterator[str]:
     """Every number in capitals that has a comment of its own."""
     for file in sorted((source.SOURCE / "mcp_host").rglob("*.py")):
         place = file.relative_to(source.SOURCE / "mcp_host")
-        if place.parts[0] not in ("client", "transports"):
+        if place.parts[0] not in ("client", "protocol", "transports"):
             continue
         for line in file.read_text(encoding="utf-8").splitlines():
-            if found := re.fullmatch(r"([A-Z][A-Z_]+) = ([\d.]+|\d+ \* \w+)  # (.*)", line):
-                yield f"| `{place.as_posix()}` | `{found[1]}` | {found[2]} | {found[3]} |"
+            if found := re.fullmatch(r"([A-Z][A-Z_]+) = ([\d_.]+|\d+ ?\*\*? ?\w+)  # (.*)", line):
+                if place.parts[0] != "protocol" or found[1].startswith("MAX_"):  # its other numbers are no bounds
+                    yield f"| `{place.as_posix()}` | `{found[1]}` | {found[2]} | {found[3]} |"
 
 
 def entry(named: Named) -> Iterator[str]:

@@ -21,11 +21,13 @@ NAMED = Root(uri="file:///srv/data", name="Data")
     [
         (NAMED, {"uri": "file:///srv/data", "name": "Data"}),
         (PurePosixPath("/srv/my data"), {"uri": "file:///srv/my%20data"}),
-        (PureWindowsPath("C:\\work"), {"uri": "file:///C:/work"}),
+        (PurePosixPath("/srv/a:b\udcff"), {"uri": "file:///srv/a%3Ab%FF"}),
+        (PureWindowsPath("C:\\my work"), {"uri": "file:///C:/my%20work"}),
+        (PureWindowsPath("\\\\host\\share\\work"), {"uri": "file://host/share/work"}),
         ("/srv/é", {"uri": "file:///srv/%C3%A9"}),
         ("file://host/share", {"uri": "file://host/share"}),
     ],
-    ids=["root", "path", "windows path", "text path", "uri"],
+    ids=["root", "path", "path of bytes", "windows path", "windows share", "text path", "uri"],
 )
 async def test_a_root_is_a_root_a_path_or_a_file_uri(root: RootLike, wire: dict[str, str]) -> None:
     assert (await Roots([root]).answer(server="shop")).to_wire() == {"roots": [wire]}

@@ -23,17 +23,28 @@ def nested(levels: int, inside: bytes = b"") -> bytes:
     return b"[" * levels + inside + b"]" * levels
 
 
+@fault("J13")
+async def test_a_reply_may_nest_640_levels_deep() -> None:
+    """Three of them are those of the message, its result and the structured content."""
+    async with connected() as client:
+        result = await hear(client, STRUCTURED % nested(637))
+
+        assert result.structured_content == {"x": json.loads(nested(637))}
+        assert await unharmed(client)
+
+
 @fault("J12", "J13")
-@pytest.mark.parametrize("levels", [1_500, 100_000, 2_000_000])
+@pytest.mark.parametrize("levels", [638, 1_500, 100_000, 2_000_000])
 async def test_a_reply_that_nests_too_deeply_fails_its_call_at_once(levels: int) -> None:
     error = await error_of(STRUCTURED % nested(levels))
 
     assert isinstance(error, ProtocolError)
+    assert levels > 300_000 or "it nests too deeply (640 levels at most)" in str(error)  # else it is large, too
     assert len(str(error)) < 500
 
 
 @fault("J13")
-@pytest.mark.parametrize("levels", [150, 800])
+@pytest.mark.parametrize("levels", [150, 630, 800])
 @pytest.mark.parametrize(
     "message",
     [
@@ -49,7 +60,7 @@ async def test_a_reply_that_nests_too_deeply_fails_its_call_at_once(levels: int)
     ],
     ids=["block", "content", "error", "change", "cancelled", "progress", "id", "request", "bare"],
 )
-async def test_what_nests_less_deeply_than_that_breaks_nothing_wherever_it_stands(message: bytes, levels: int) -> None:
+async def test_what_nests_breaks_nothing_wherever_it_stands(message: bytes, levels: int) -> None:
     async def on_change(change: object) -> None:
         changes.append(change)
 

@@ -158,7 +158,7 @@ async def test_a_value_that_nests_as_deep_as_its_schema_allows_is_no_recursion_e
         assert await refused(client, deep) == "its schema cannot be checked: it nests too deeply"
 
 
-@pytest.mark.parametrize("levels", [100, 300])
+@pytest.mark.parametrize("levels", [100, 300, 317])
 @fault("T05")
 async def test_a_deep_schema_costs_the_results_of_its_own_tool_only(levels: int) -> None:
     async with listed(nested(levels)) as client:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -14,10 +16,12 @@ from mcp_host.protocol.jsonrpc import (
     Malformed,
     Message,
     Notification,
+    Params,
     Request,
     Success,
     crowded,
     decode,
+    depth,
     encode,
     failed,
     oversize,
@@ -183,6 +187,17 @@ def test_what_json_cannot_say_is_the_callers_error(value: object) -> None:
         encode(Request(1, "m", {"a": value}))
 
 
+@pytest.mark.parametrize(
+    "message", [lambda deep: Request(1, "m", deep), lambda deep: Success(1, deep)], ids=["request", "answer"]
+)
+def test_a_message_of_ours_may_nest_255_levels_deep_and_no_deeper(message: Callable[[Params], Message]) -> None:
+    fits, too_deep = (message({"x": json.loads(b"[" * levels + b"]" * levels)}) for levels in (253, 254))
+
+    assert decode(encode(fits)) == (fits,)
+    with pytest.raises(CallerError, match=r"not expressible in JSON: .* depth exceeded"):
+        encode(too_deep)
+
+
 def test_the_word_nan_in_a_text_is_no_number() -> None:
     assert b'"NaN and Infinity"' in encode(Notification("m", {"a": "NaN and Infinity"}))
 
@@ -210,6 +225,60 @@ def test_what_is_not_json_is_shown_by_its_beginning() -> None:
 
     assert isinstance(message, Malformed)
     assert message.reason == f"not JSON (expected value at line 1 column 1): log line {'x' * 71}… (100 characters)"
+
+
+def levels(value: object) -> int:
+    """How many arrays and objects of a value stand in each other, at most."""
+    match value:
+        case list():
+            return 1 + max(map(levels, value), default=0)
+        case dict():
+            return 1 + max(map(levels, value.values()), default=0)
+    return 0
+
+
+@given(json_values, st.booleans())
+def test_levels_are_counted_outside_of_strings_only(value: object, ascii: bool) -> None:
+    raw = json.dumps(value, ensure_ascii=ascii).encode(errors="replace")
+
+    assert depth(raw) == levels(value)
+
+
+@pytest.mark.parametrize("deep", [b"[" * 638 + b"]" * 638, b'{"a":' * 638 + b"1" + b"}" * 638], ids=["array", "object"])
+@pytest.mark.parametrize(
+    "beside", [b'"[{"', rb'"\\"', rb'"\"["', b"[[],{}]"], ids=["text", "escape", "quote", "arrays"]
+)
+def test_a_message_may_nest_640_levels_deep_and_no_deeper(deep: bytes, beside: bytes) -> None:
+    def answer(deep: bytes) -> bytes:
+        return b'{"jsonrpc":"2.0","id":5,"result":{"x":%b,"y":%b}}' % (deep, beside)
+
+    (read,) = decode(answer(deep))
+    (refused,) = decode(answer(b"[%b]" % deep))
+
+    assert read == Success(5, {"x": json.loads(deep), "y": json.loads(beside)})
+    assert isinstance(refused, Malformed)
+    assert refused.id == 5
+    assert refused.reason.startswith("not JSON (it nests too deeply (640 levels at most)): ")
+
+
+def test_of_a_key_that_stands_twice_both_values_are_measured() -> None:
+    """Else it would depend on the interpreter whether the message is read."""
+    (message,) = decode(b'{"jsonrpc":"2.0","id":5,"result":{"x":%b,"x":1}}' % (b"[" * 700 + b"]" * 700))
+
+    assert isinstance(message, Malformed)
+
+
+def test_a_message_read_on_a_stack_that_is_nearly_full_is_read_or_refused() -> None:
+    """Python 3.11 counts the levels of a message among the frames of the stack; later ones count them apart."""
+    raw = b'{"jsonrpc":"2.0","id":5,"result":{"x":%b}}' % (b"[" * 638 + b"]" * 638)
+
+    def called_from(frames: int) -> object:
+        return called_from(frames - 1) if frames else decode(raw)[0]
+
+    message = called_from(500)
+
+    assert isinstance(message, Success if sys.version_info >= (3, 12) else Malformed)
+    assert message.id == 5
 
 
 def test_a_crowded_message_fails_its_request_and_is_not_parsed() -> None:

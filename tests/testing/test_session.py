@@ -191,8 +191,9 @@ async def test_a_tool_that_swallows_its_cancellation_is_not_answered_either() ->
     async def stubborn(ctx: Context) -> str:
         try:
             await ctx.ask("ping", {})
-        finally:
-            return "all the same"  # noqa: B012  # what a stubborn tool does
+        except BaseException:
+            return "all the same"
+        return "never"
 
     with fail_after(5):
         async with talk(server) as raw:

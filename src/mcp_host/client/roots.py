@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from pathlib import PurePath
 from typing import Any, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from mcp_host.handlers import call_handler
 from mcp_host.sampling import OuterCall
@@ -98,7 +99,7 @@ def _root(root: RootLike) -> Root:
     if isinstance(root, str):
         root = Root(uri=root) if "://" in root else PurePath(root)
     if isinstance(root, PurePath):
-        root = Root(uri=root.as_uri())  # a ValueError for what is relative
+        root = Root(uri=_uri(root))
     url = urlsplit(root.uri)
     if url.scheme != "file" or not root.uri.lower().startswith("file://"):
         raise ValueError(f'a root "MUST be a file:// URI", not {root.uri!r}')
@@ -106,3 +107,13 @@ def _root(root: RootLike) -> Root:
         # "Clients MUST [...] validate all root URIs to prevent path traversal" (2025-11-25, client/roots)
         raise ValueError(f"a root must not climb through '..': {root.uri!r}")
     return root
+
+
+def _uri(path: PurePath) -> str:
+    """The ``file://`` URI of a path, of another system's too: for these Python 3.14 deprecates `PurePath.as_uri`."""
+    if not path.is_absolute():
+        raise ValueError(f"a root must not be a relative path: {str(path)!r}")
+    whole, drive = path.as_posix(), path.drive
+    if drive.endswith(":"):
+        return f"file:///{drive}{quote(os.fsencode(whole.removeprefix(drive)))}"
+    return ("file:" if drive else "file://") + quote(os.fsencode(whole))  # a drive of the network begins with its host

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, NoReturn, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -23,7 +24,8 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
 MAX_BATCH = 10_000  # messages: all of them are taken in one turn of the event loop
-MAX_MARKS = 2**20  # in one message; see `crowded`
+MAX_MARKS = 2**20  # opening brackets, colons and commas in one message, those in its texts not counted
+MAX_DEPTH = 640  # arrays and objects in each other: each takes one of the 1,000 frames of a stack in Python 3.11
 
 Id: TypeAlias = int | str
 Params: TypeAlias = dict[str, Any]  # JSON, before anyone has looked at it
@@ -205,13 +207,29 @@ def _parse(raw: Raw) -> Any:
     except ValueError as exc:
         if "recursion limit" not in str(exc):
             raise
-    try:  # that reader stops at 200 levels, which one schema in a long list may reach; Python's own goes further
+    # That reader stops at 200 levels, which one schema in a long list may reach. Python's own goes further: how far
+    # depends on the interpreter and on the stack it is called from, so what it has read is measured.
+    too_deep = f"it nests too deeply ({MAX_DEPTH} levels at most)"
+    try:
         body = json.loads(raw, parse_constant=_refuse)
+        if depth(raw) > MAX_DEPTH:
+            raise ValueError(too_deep)
         if re.search(_SURROGATE, raw):
             json.dumps(body, ensure_ascii=False).encode()  # raises for one without its other half, as that reader does
     except RecursionError:
-        raise ValueError("it nests too deeply") from None
+        raise ValueError(too_deep) from None
     return body
+
+
+_BRACKETS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_BRACKETS_OR_QUOTES = bytes(set(range(256)) - {*_BRACKETS, ord('"')})
+
+
+def depth(raw: Raw) -> int:
+    """How many arrays and objects stand in each other, at most, in JSON."""
+    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_BRACKETS_OR_QUOTES)
+    brackets = b"".join(plain.split(b'"')[::2])  # every other piece is outside of strings
+    return max(accumulate(map(_BRACKETS.__getitem__, brackets)), default=0)
 
 
 def _refuse(constant: str) -> NoReturn:
