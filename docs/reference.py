@@ -110,10 +110,10 @@ def fixed_rows() -> Iterator[str]:
         place = file.relative_to(source.SOURCE / "mcp_host")
         if place.parts[0] not in ("client", "protocol", "transports"):
             continue
+        name = "MAX_[A-Z_]+" if place.parts[0] == "protocol" else "[A-Z][A-Z_]+"  # other numbers there are no bounds
         for line in file.read_text(encoding="utf-8").splitlines():
-            if found := re.fullmatch(r"([A-Z][A-Z_]+) = ([\d_.]+|\d+ ?\*\*? ?\w+)  # (.*)", line):
-                if place.parts[0] != "protocol" or found[1].startswith("MAX_"):  # its other numbers are no bounds
-                    yield f"| `{place.as_posix()}` | `{found[1]}` | {found[2]} | {found[3]} |"
+            if found := re.fullmatch(rf"({name}) = ([\d_.]+|\d+ ?\*\*? ?\w+)  # (.*)", line):
+                yield f"| `{place.as_posix()}` | `{found[1]}` | {found[2]} | {found[3]} |"
 
 
 def entry(named: Named) -> Iterator[str]:
