@@ -12,14 +12,18 @@ class Limits:
     """The bounds of one client's connection. Sampling has its own: `SamplingLimits`."""
 
     connect_timeout: float = 30.0
-    """Spawning or reaching the server, and the handshake, together."""
+    """Spawning or reaching the server, and the handshake, together. Stops like `timeout`."""
 
-    timeout: float = 120.0
-    """How long a server may be silent about one call. Progress starts it anew; it
-    stands still while our side answers something that the server asked."""
+    timeout: float = 3600.0
+    """One call from beginning to end, whatever the server reports meanwhile. Stops while our side
+    answers what the server asks within the call, for *input_timeout* in all."""
 
-    total_timeout: float = 3600.0
-    """One call from beginning to end, whatever the server reports meanwhile."""
+    idle_timeout: float = 120.0
+    """How long a server may be silent about one call. Progress that was asked for restarts it; it stops like `timeout`."""
+
+    input_timeout: float = 3600.0
+    """How long, in all, your handlers, forms and logins may stop the clocks of one call. After that
+    the clocks run again, so that no server can stretch a call by asking."""
 
     close_timeout: float = 10.0
     """Closing; what is left then is killed."""

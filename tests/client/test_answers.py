@@ -281,7 +281,7 @@ async def test_the_silence_of_a_server_that_waits_for_us_is_not_held_against_it(
     peer = Asking("sampling/createMessage", QUESTION)
     with anyio.fail_after(5):
         async with Client(peer, era="legacy", sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("geo", timeout=0.15)
+            await client.call_tool("geo", idle_timeout=0.15)
 
     assert peer.answer == {"result": PARIS}
 

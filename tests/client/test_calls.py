@@ -170,8 +170,8 @@ async def test_a_silent_server_ends_the_call_and_hears_so(era: Era) -> None:
 
     with anyio.fail_after(5):
         async with Client(peer) as client:
-            with pytest.raises(RequestTimeout, match="tools/call: the server was silent for 0 s"):
-                await client.call_tool("stuck", timeout=0)
+            with pytest.raises(RequestTimeout, match=r"tools/call: the server was silent for 0 s \(idle_timeout\)$"):
+                await client.call_tool("stuck", idle_timeout=0)
             await anyio.wait_all_tasks_blocked()
 
     assert peer.heard[-1] == {
@@ -182,7 +182,7 @@ async def test_a_silent_server_ends_the_call_and_hears_so(era: Era) -> None:
     assert isinstance(RequestTimeout(""), TimeoutError)
 
 
-async def test_the_total_timeout_holds_whatever_the_server_reports(era: Era) -> None:
+async def test_the_timeout_of_a_call_holds_whatever_the_server_reports(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         call = await peer.receive("tools/call")
@@ -196,8 +196,8 @@ async def test_the_total_timeout_holds_whatever_the_server_reports(era: Era) -> 
 
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(RequestTimeout, match="longer than its total timeout"):
-                await client.call_tool("busy", timeout=math.inf, total_timeout=0.1, on_progress=on_progress)
+            with pytest.raises(RequestTimeout, match=r"tools/call: took longer than 0.1 s \(timeout\)$"):
+                await client.call_tool("busy", idle_timeout=math.inf, timeout=0.1, on_progress=on_progress)
 
 
 async def test_a_cancelled_caller_is_announced_and_the_connection_lives(era: Era) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from mcp_host import Client
 from mcp_host.client.call import Call
-from mcp_host.client.exchange import Patience
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.client.toolbox import Toolbox
 from mcp_host.errors import HeaderMismatch, HttpStatusError, ServerError
 from mcp_host.protocol.jsonrpc import Params
@@ -136,7 +136,9 @@ def tool(name: str = "query", hints: dict[str, bool] | None = None, /, **propert
 
 def call(name: str = "query", **arguments: object) -> Call:
     return Call(
-        method="tools/call", params={"name": name, "arguments": arguments}, patience=Patience(math.inf, math.inf)
+        method="tools/call",
+        params={"name": name, "arguments": arguments},
+        timeouts=CallTimeouts(timeout=math.inf, idle_timeout=math.inf, clock=lambda: 0),
     )
 
 
@@ -286,7 +288,7 @@ async def test_where_there_are_no_headers_their_mismatch_lists_nothing(era: Era)
     [
         lambda client: client.list_tools(timeout=math.nan),
         lambda client: client.call_tool("query", timeout=math.nan),
-        lambda client: client.call_tool("query", total_timeout=math.nan),
+        lambda client: client.call_tool("query", idle_timeout=math.nan),
     ],
     ids=["list", "call", "total"],
 )

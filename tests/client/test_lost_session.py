@@ -259,7 +259,7 @@ async def test_a_call_waits_for_a_handshake_under_way_no_longer_than_it_may() ->
         async with connected(server, limits=Limits(connect_timeout=3)) as client:
             server.known.clear()
             with pytest.raises(RequestTimeout):
-                await client.call_tool("x", total_timeout=0.1)
+                await client.call_tool("x", timeout=0.1)
 
 
 async def test_a_new_session_that_takes_too_long_is_a_connect_timeout() -> None:

@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from mcp_host import Client
-from mcp_host.client.exchange import Deadlines, Patience, PendingExchange
+from mcp_host.client.exchange import Deadlines, PendingExchange
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.concurrency import Loop
 from mcp_host.errors import ConnectionClosed, RequestTimeout, ServerError
 from mcp_host.protocol.jsonrpc import Request, Success
@@ -54,7 +55,7 @@ async def test_what_a_progress_callback_raises_ends_the_call_and_nothing_else(
 
 
 @pytest.mark.parametrize("closed", [False, True], ids=["connected", "closed meanwhile"])
-async def test_no_callback_is_at_work_or_begins_after_the_calls_total_timeout(era: Era, closed: bool) -> None:
+async def test_no_callback_is_at_work_or_begins_after_the_calls_timeout(era: Era, closed: bool) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         call = await peer.receive("tools/call")
@@ -69,7 +70,7 @@ async def test_no_callback_is_at_work_or_begins_after_the_calls_total_timeout(er
 
     async def call_slow() -> None:
         with pytest.raises(ConnectionClosed if closed else RequestTimeout):
-            await client.call_tool("slow", on_progress=never_end, total_timeout=1.5 if closed else 0.1)
+            await client.call_tool("slow", on_progress=never_end, timeout=1.5 if closed else 0.1)
 
     began = anyio.Event()
     seen: list[float] = []
@@ -88,9 +89,9 @@ async def test_reports_that_came_with_the_answer_are_delivered_though_its_time_w
         seen.append(params["progress"])
 
     seen: list[int] = []
-    patience = Patience.of(10, 10)
+    timeouts = CallTimeouts(timeout=10, idle_timeout=10)
     exchange = PendingExchange(
-        Request(1, "tools/call", {}), patience, lambda message, origin: None, Deadlines({}, Loop.running()), note, None
+        Request(1, "tools/call", {}), timeouts, lambda message, origin: None, Deadlines({}, Loop.running()), note, None
     )
     exchange.report({"progressToken": 1, "progress": 1})
     exchange.settle(Success(1, {}))

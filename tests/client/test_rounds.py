@@ -258,19 +258,21 @@ async def test_our_own_time_is_not_the_servers_silence() -> None:
     peer = answering(wants(None, k=SAMPLE), DONE)
     with anyio.fail_after(5):
         async with Client(peer, sampling=sampling(with_tools=think)) as client:
-            await client.call_tool("x", timeout=0.2)
+            await client.call_tool("x", idle_timeout=0.2)
 
 
-async def test_the_total_timeout_covers_our_own_time_as_well() -> None:
+async def test_a_handler_that_never_returns_ends_with_the_time_for_input_and_the_calls_own() -> None:
     async def think_for_ever(request: SamplingRequest) -> CreateMessageResult:
         await anyio.sleep_forever()
         raise AssertionError
 
     peer = answering(wants(None, k=SAMPLE), DONE)
     with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling(with_tools=think_for_ever)) as client:
-            with pytest.raises(RequestTimeout, match="total timeout"):
-                await client.call_tool("x", total_timeout=0.1)
+        async with Client(
+            peer, sampling=sampling(with_tools=think_for_ever), limits=Limits(input_timeout=0.1)
+        ) as client:
+            with pytest.raises(RequestTimeout, match=r"tools/call: took longer than 0.1 s \(timeout\), .* 0.1 s"):
+                await client.call_tool("x", timeout=0.1)
             assert client.connected
 
 

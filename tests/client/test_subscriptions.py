@@ -252,7 +252,7 @@ async def test_the_clock_of_a_subscription_never_runs_out() -> None:
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):
-        async with Client(peer, on_change=Heard(), limits=Limits(timeout=0.05, total_timeout=0.05)) as client:
+        async with Client(peer, on_change=Heard(), limits=Limits(idle_timeout=0.05, timeout=0.05)) as client:
             with pytest.raises(RequestTimeout):
                 await client.list_tools()
 

@@ -310,7 +310,7 @@ async def test_callbacks_and_handlers_that_never_return_hold_up_neither_calls_no
 
 @fault("F22")
 async def test_the_time_that_a_server_takes_to_start_is_not_a_calls() -> None:
-    limits = Limits(timeout=0.2, total_timeout=0.2, close_timeout=0.3)
+    limits = Limits(idle_timeout=0.2, timeout=0.2, close_timeout=0.3)
 
     async with client_of("time.sleep(0.5); shake_hands()\ntime.sleep(60)", hands=False, limits=limits) as client:
         with pytest.raises(RequestTimeout):

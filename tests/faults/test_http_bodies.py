@@ -293,7 +293,7 @@ async def drip(wire: Wire, heard: Heard) -> None:
         await sleep(0.01)
 
 
-@pytest.mark.parametrize("options", [{"timeout": 0.2}, {"total_timeout": 0.2}], ids=["timeout", "total timeout"])
+@pytest.mark.parametrize("options", [{"idle_timeout": 0.2}, {"timeout": 0.2}], ids=["idle timeout", "timeout"])
 @fault("H28")
 async def test_a_body_that_drips_ends_at_the_calls_deadline(options: dict[str, float]) -> None:
     async with connected(mcp(call=storm(drip))) as (client, peer):

@@ -126,10 +126,10 @@ async def test_who_does_not_want_to_wait_for_a_long_check_need_not(monkeypatch: 
 
 
 @fault("T03")
-async def test_a_check_ends_with_the_total_timeout_of_its_call_and_hands_over_the_result() -> None:
+async def test_a_check_ends_with_the_timeout_of_its_call_and_hands_over_the_result() -> None:
     async with listed(fan_out("anyOf")) as client:
-        with pytest.raises(InvalidToolOutput, match="could not be checked within the total timeout") as caught:
-            await client.call_tool("trap", {"value": 1}, total_timeout=0.5)
+        with pytest.raises(InvalidToolOutput, match="could not be checked within the call's timeout") as caught:
+            await client.call_tool("trap", {"value": 1}, timeout=0.5)
 
     assert caught.value.result.structured_content == 1
 

@@ -26,7 +26,7 @@ LEAN = str(Path(__file__).with_name("lean.py"))
 THOROUGH = bool(os.environ.get("THOROUGH"))
 """Whether every point is tried, as `make faults` does, or a few of them."""
 
-PATIENT = Limits(connect_timeout=10, timeout=5, total_timeout=10, close_timeout=3)
+PATIENT = Limits(connect_timeout=10, idle_timeout=5, timeout=10, close_timeout=3)
 """For faults that show by themselves: reached only where a wait has no end."""
 
 

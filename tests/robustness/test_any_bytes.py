@@ -22,7 +22,7 @@ from tests.robustness.dialogue import THOROUGH
 from tests.transports.http_peers import Wire, serving
 
 MiB = 1024 * 1024
-HASTY = Limits(connect_timeout=0.2, timeout=0.05, total_timeout=0.2, close_timeout=1, max_message=64 * 1024)
+HASTY = Limits(connect_timeout=0.2, idle_timeout=0.05, timeout=0.2, close_timeout=1, max_message=64 * 1024)
 BOUND = 8.0
 
 few = settings(

@@ -33,7 +33,7 @@ from tests.faults.fault import leaving_nothing
 from tests.robustness.dialogue import THOROUGH
 
 BOUND = 10_000.0  # seconds for one script, most of which are put forward
-LIMITS = Limits(connect_timeout=30, timeout=20, total_timeout=100, close_timeout=5)
+LIMITS = Limits(connect_timeout=30, idle_timeout=20, timeout=100, close_timeout=5)
 CALLS = 3
 TURNS = 30  # of the event loop: more than any message takes to have all of its consequences
 ROUND = {"resultType": "input_required", "requestState": "s"}

@@ -16,7 +16,7 @@ BOUND = 12.0  # seconds for a dialogue with a network that fails: three calls th
 STRIDE = 151  # bytes from one place to the next where all are tried: a prime, so that no structure is missed twice
 BYTES = {"to the client": 2400, "to the server": 4000}  # at least as many as pass; see the test of that name
 
-HASTY = replace(PATIENT, connect_timeout=1.5, timeout=0.5)  # where nothing tells that something is wrong, but time
+HASTY = replace(PATIENT, connect_timeout=1.5, idle_timeout=0.5)  # where nothing tells that something is wrong, but time
 
 ERRORS: dict[Manner, tuple[type[McpError], ...]] = {
     "halts": (McpTimeout,),

@@ -61,8 +61,8 @@ CHOICES = f"the models there are: {', '.join(MODELS)}; those of providers come i
 
 DEFAULTS = Limits()
 PATIENCE = (
-    f"how long to wait for a connection ({DEFAULTS.connect_timeout:g} by default),"
-    f" and for a server that is silent about a call ({DEFAULTS.timeout:g})"
+    f"how long a connection may take ({DEFAULTS.connect_timeout:g} by default), and a call ({DEFAULTS.timeout:g},"
+    f" or {DEFAULTS.idle_timeout:g} without a word of the server)"
 )
 
 ERAS = (

@@ -105,7 +105,9 @@ def _sampling(options: Options) -> Sampling | None:
 
 
 def _limits(options: Options) -> Limits:
-    return Limits() if options.timeout is None else Limits(timeout=options.timeout, connect_timeout=options.timeout)
+    if (seconds := options.timeout) is None:
+        return Limits()
+    return Limits(connect_timeout=seconds, timeout=seconds, idle_timeout=seconds)
 
 
 class Progress:

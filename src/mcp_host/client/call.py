@@ -7,7 +7,8 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from itertools import count
 
-from mcp_host.client.exchange import OnReport, Patience
+from mcp_host.client.exchange import OnReport
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.protocol.eras import NAMED_BY
 from mcp_host.protocol.jsonrpc import Id, Params
 from mcp_host.sampling import OuterCall
@@ -30,7 +31,7 @@ class Call:
 
     method: str
     params: Params
-    patience: Patience
+    timeouts: CallTimeouts
     on_report: OnReport | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     """Parameters that HTTP headers repeat (`x-mcp-header`)."""

@@ -16,12 +16,12 @@ from anyio.lowlevel import EventLoopToken, current_token
 from mcp_host.client.attempts import Attempt, Attempts
 from mcp_host.client.cache import Cache
 from mcp_host.client.connection import Connection
-from mcp_host.client.exchange import Patience
 from mcp_host.client.inputs import Inputs
 from mcp_host.client.notices import Notices, OnChange, OnLog
 from mcp_host.client.registration import Registration
 from mcp_host.client.requests import Requests
 from mcp_host.client.revival import Revival
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.client.verdicts import Verdicts
 from mcp_host.concurrency import Held, call_soon, detector
 from mcp_host.errors import (
@@ -241,18 +241,18 @@ class Client(Requests):
 
     # Requests
 
-    def _patience(self, timeout: float | None, total_timeout: float | None = None) -> Patience:
+    def _timeouts(self, timeout: float | None, idle_timeout: float | None) -> CallTimeouts:
         if not self._is_home():
             self._belong_here()
-        return super()._patience(timeout, total_timeout)
+        return super()._timeouts(timeout, idle_timeout)
 
     # A server that has died
 
-    async def _live(self, patience: Patience) -> Connection:
+    async def _live(self, timeouts: CallTimeouts) -> Connection:
         connection = self._connected()
         while self._revival.due(connection):
             try:
-                await self._revival.wait(connection, patience)
+                await self._revival.wait(connection, timeouts)
             except ConnectionClosed as failed:
                 raise _not_begun(failed) from failed
             if self._connection is None:

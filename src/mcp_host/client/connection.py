@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 
 from mcp_host.client.attempts import Attempt, never_came_up
 from mcp_host.client.call import Call
-from mcp_host.client.exchange import OnEvent, Patience
+from mcp_host.client.exchange import OnEvent
 from mcp_host.client.joint import Joint
 from mcp_host.client.link import Link
 from mcp_host.client.notices import Notices
@@ -21,6 +21,7 @@ from mcp_host.client.rounds import Rounds
 from mcp_host.client.server_errors import refined, server_error
 from mcp_host.client.session import Session
 from mcp_host.client.subscriptions import Subscriptions
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.concurrency import Crew
 from mcp_host.errors import (
     CallerError,
@@ -59,7 +60,6 @@ class Connection:
         """Whether the server has given the application anything that it asked for."""
         self._name = name
         self._registration = registration
-        self._limit = attempt.limit
         self._opening = Opening(name, link, registration, attempt)
         self._renewal = Joint(tasks.start_soon)
         self._subscriptions = Subscriptions(link, registration, notify, tasks, name)
@@ -113,10 +113,11 @@ class Connection:
                 application.cancel()  # and with it the plumbing, which is inside
 
     async def _begin(self, channel: Channel) -> None:
-        with move_on_after(self._limit) as scope:
+        timeouts = self._opening.timeouts
+        with timeouts.scope() as scope:
             try:
                 self.link.begin(await self._opening.begin())
-                await self._establish()
+                await self._establish(timeouts)
                 self.link.require()  # it may have ended over what it was asked to re-establish
             except ConnectionClosed as ended:
                 raise never_came_up(ended) from ended.__cause__
@@ -173,26 +174,26 @@ class Connection:
         if method not in era.removed:
             await self.link.tell(method, params, era.headers(method, params))
 
-    async def subscribe(self, uri: str, patience: Patience) -> None:
+    async def subscribe(self, uri: str, timeouts: CallTimeouts) -> None:
         """Be told of changes of the resource at *uri*, now and after every loss."""
         if self.link.require().era.listens:
-            await self._subscriptions.add(uri, patience)
+            await self._subscriptions.add(uri, timeouts)
         else:
-            await self.request(Call(method="resources/subscribe", params={"uri": uri}, patience=patience))
+            await self.request(Call(method="resources/subscribe", params={"uri": uri}, timeouts=timeouts))
             self._registration.subscriptions[uri] = None
 
-    async def unsubscribe(self, uri: str, patience: Patience) -> None:
+    async def unsubscribe(self, uri: str, timeouts: CallTimeouts) -> None:
         """Be told no more."""
         if self.link.require().era.listens:
-            await self._subscriptions.remove(uri, patience)
+            await self._subscriptions.remove(uri, timeouts)
         else:
             self._registration.subscriptions.pop(uri, None)
-            await self.request(Call(method="resources/unsubscribe", params={"uri": uri}, patience=patience))
+            await self.request(Call(method="resources/unsubscribe", params={"uri": uri}, timeouts=timeouts))
 
-    async def set_log_level(self, level: str, patience: Patience) -> None:
+    async def set_log_level(self, level: str, timeouts: CallTimeouts) -> None:
         """Be sent messages of this level and above: from here on, or with every request."""
         if not self.link.require().era.levels_ride:
-            await self.request(Call(method="logging/setLevel", params={"level": level}, patience=patience))
+            await self.request(Call(method="logging/setLevel", params={"level": level}, timeouts=timeouts))
         self._registration.log_level = level
 
     def forget(self, method: str) -> None:
@@ -253,7 +254,7 @@ class Connection:
         return stream_broke and not session.era.resumes_streams and call.repeatable
 
     async def _pause(self, seconds: float, call: Call) -> None:
-        with self.link.while_open(), call.patience.bound(call.method):
+        with self.link.while_open(), call.timeouts.bound(call.method):
             await sleep(seconds)
 
     async def _exchange(self, session: Session, call: Call, params: Params) -> Success:
@@ -261,7 +262,7 @@ class Connection:
         dressed = era.dress(params, self._registration.wanted_log_level)
         headers = {**era.headers(call.method, params), **call.headers} if self.link.stream_per_request else {}
         try:
-            reply = await self.link.ask(call.method, dressed, headers, call.patience, call.on_report, call=call)
+            reply = await self.link.ask(call.method, dressed, headers, call.timeouts, call.on_report, call=call)
         except HttpStatusError as exc:
             self._registration.heed_refusal(exc)
             error = refined(call.method, params, exc)
@@ -276,20 +277,21 @@ class Connection:
 
     async def _renewed(self, call: Call) -> None:
         """Wait for the new session, if there is to be one, but no longer than the call may take."""
-        await self._renewal.wait(call.patience, f"{call.method}: a new session with {self._name}")
+        await self._renewal.wait(call.timeouts, f"{call.method}: a new session with {self._name}")
 
     async def _renew(self, epoch: int) -> None:
         """Shake hands once more, and ask again for what the application had asked for."""
         # Calls of the last session may never end, so nothing here waits for them.
-        with HandlerScope(), move_on_after(self.limits.connect_timeout) as scope:
-            session = await self._opening.handshake.initialize(epoch)
+        timeouts = CallTimeouts.connecting(self.limits.connect_timeout, self.limits.input_timeout, self.link.now)
+        with HandlerScope(), timeouts.scope() as scope:
+            session = await self._opening.handshake.initialize(epoch, timeouts)
             self.link.begin(session)  # before the server hears so: what it asks then belongs to this session
             await self._opening.handshake.confirm(session)
-            await self._establish()
+            await self._establish(timeouts)
         if scope.cancelled_caught:
             raise ConnectTimeout(f"{self._name} did not take up a new session in time")
 
-    async def _establish(self) -> None:
+    async def _establish(self, timeouts: CallTimeouts) -> None:
         """What the application has asked for so far. The server asks for the roots by itself."""
         era = self.link.require().era
         if era.listens:
@@ -301,8 +303,7 @@ class Connection:
         if self._registration.log_level is not None:
             wanted.append(("logging/setLevel", {"level": self._registration.log_level}))
         for method, params in wanted:
-            patience = Patience.of(self.limits.timeout, self.limits.connect_timeout)
             try:
-                await self._ask(self.link.require(), Call(method=method, params=params, patience=patience))
+                await self._ask(self.link.require(), Call(method=method, params=params, timeouts=timeouts))
             except McpError as exc:
                 self.warn(f"{method} could not be re-established: {exc}")

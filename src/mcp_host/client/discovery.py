@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mcp_host.client.attempts import Offers
-from mcp_host.client.exchange import Patience
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
 from mcp_host.client.session import Session
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.errors import HttpStatusError, McpError, ProtocolError, Unauthorized, excerpt
 from mcp_host.protocol.eras import DISCOVER, SERVER_INFO, Complete, Modern
 from mcp_host.protocol.jsonrpc import Failure, Params, Success
@@ -25,11 +25,11 @@ class Discovery:
     registration: Registration
     offers: Offers
 
-    async def ask(self, version: str, patience: Patience) -> ProbeReply:
+    async def ask(self, version: str, timeouts: CallTimeouts) -> ProbeReply:
         """What comes back for `server/discover` in *version*: a response, or the error in its stead."""
         era = self._era(version)
         try:
-            return await self.link.ask(DISCOVER, era.dress({}, None), era.headers(DISCOVER, {}), patience)
+            return await self.link.ask(DISCOVER, era.dress({}, None), era.headers(DISCOVER, {}), timeouts)
         except McpError as exc:
             return exc
 
@@ -41,20 +41,19 @@ class Discovery:
                 return self._session(version, known)
         return None
 
-    async def begin(self, verdict: SpeakModern) -> Session:
+    async def begin(self, verdict: SpeakModern, timeouts: CallTimeouts) -> Session:
         """The session with a server that speaks *verdict*'s version. It is asked again if it did not say more."""
         said = verdict.discovered
         if said is None:
-            said = await self._insist(verdict.version)
+            said = await self._insist(verdict.version, timeouts)
         outcome = self._era(verdict.version).read(DISCOVER, said)
         if isinstance(outcome, Complete):
             self.registration.cache.keep(DISCOVER, {"version": verdict.version}, outcome)
         self.registration.remember("modern")
         return self._session(verdict.version, said)
 
-    async def _insist(self, version: str) -> Params:
-        limit = self.registration.limits.connect_timeout
-        match await self.ask(version, Patience.of(limit, limit)):
+    async def _insist(self, version: str, timeouts: CallTimeouts) -> Params:
+        match await self.ask(version, timeouts):
             case Success(result=result):
                 return result
             case Unauthorized() as exc:

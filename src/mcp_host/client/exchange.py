@@ -6,13 +6,13 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from anyio import CancelScope, current_time, sleep_forever
+from anyio import CancelScope, sleep_forever
 
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.concurrency import Loop, Signal
-from mcp_host.errors import McpError, RequestTimeout
+from mcp_host.errors import McpError
 from mcp_host.handlers import HandlerScope
 from mcp_host.protocol.jsonrpc import Id, Incoming, Notification, Params, Request, Response
 
@@ -27,45 +27,13 @@ Ending: TypeAlias = Response | McpError
 Route: TypeAlias = "Callable[[Incoming, PendingExchange], None]"
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a call may take."""
-
-    silence: float
-    """Seconds without a word of the server about it."""
-
-    end: float
-    """When it has to be over, whatever the server says; on the event loop's clock."""
-
-    @classmethod
-    def of(cls, silence: float, total: float, *, now: float | None = None) -> Patience:
-        """Patience from *now* on, both in seconds; `math.inf` means for ever."""
-        return cls(silence, (current_time() if now is None else now) + total)
-
-    @contextmanager
-    def bound(self, what: str) -> Iterator[None]:
-        """What runs inside ends when the call has to be over, and then raises `RequestTimeout`."""
-        with CancelScope(deadline=self.end) as scope:
-            yield
-        if scope.cancelled_caught:
-            raise RequestTimeout(f"{what}: took longer than its total timeout")
-
-    @contextmanager
-    def without_a_word(self, what: str) -> Iterator[None]:
-        """The same, for what has no exchange of its own to hear of signs of life: its silence counts as well."""
-        with CancelScope(deadline=min(self.end, current_time() + self.silence)) as scope:
-            yield
-        if scope.cancelled_caught:
-            raise RequestTimeout(f"{what}: nothing was heard in time")
-
-
 class PendingExchange:
     """One request between its sending and its answer. Implements `transports.base.Exchange`."""
 
     def __init__(
         self,
         request: Request,
-        patience: Patience,
+        timeouts: CallTimeouts,
         route: Route,
         deadlines: Deadlines,
         on_report: OnReport | None,
@@ -88,12 +56,13 @@ class PendingExchange:
         self._on_report = on_report
         self._reports: deque[Params] = deque()
         self._reporting = False
+        self._waits_its_turn = False
         self._expired = False
         self._wake: Signal | None = None
         self._scope: CancelScope | None = None
         self._inputs = 0
-        self._silence = patience.silence
-        self._end = patience.end
+        self._timeouts = timeouts
+        timeouts.observe(self.heard)
         self.heard()
 
     # What a channel uses
@@ -124,10 +93,10 @@ class PendingExchange:
 
     @contextmanager
     def unsent(self) -> Iterator[None]:
-        self.withdrawn = True  # unless it comes to its end
-        self.deadline = self._end
+        self.withdrawn = self._waits_its_turn = True  # unless it comes to its end
+        self.heard()
         yield
-        self.withdrawn = False
+        self.withdrawn = self._waits_its_turn = False
         self.heard()
 
     @contextmanager
@@ -141,14 +110,14 @@ class PendingExchange:
             self._scope = None
 
     async def progress(self) -> None:
-        """Await the caller's callback for each report so far, in order. The server's clock stands still meanwhile."""
+        """Await the caller's callback for each report so far, in order. The server's silence does not count meanwhile."""
         if not self._reports or self._on_report is None or (self._expired and not self._answered_in_time()):
             return
         self._reporting = True
-        self.deadline = self._end
+        self.heard()
         try:
             # A scope of its own, for the callback may outlive the link and its alarm.
-            with HandlerScope(), CancelScope(deadline=self._end) as scope:
+            with HandlerScope(), self._timeouts.scope() as scope:
                 while self._reports:
                     await self._on_report(self._reports.popleft())
         except McpError as exc:
@@ -161,8 +130,8 @@ class PendingExchange:
             self.expire()
 
     def _answered_in_time(self) -> bool:
-        """Whether there is an answer, and the total timeout has not passed: then its reports are delivered, too."""
-        return self.outcome is not None and self._deadlines.loop.time() < self._end
+        """Whether there is an answer, and the call's timeout has not passed: then its reports are delivered, too."""
+        return self.outcome is not None and self._deadlines.loop.time() < self._timeouts.end
 
     # What the link uses
 
@@ -177,7 +146,7 @@ class PendingExchange:
         if self._on_report is None or self._wake is None:
             self.heard()
         else:
-            self.deadline = self._end  # the callback's turn: see `progress`
+            self.deadline = self._timeouts.end  # the callback's turn: see `progress`
             self._wake.set()
 
     def settle(self, outcome: Ending, *, by: PendingExchange | None = None) -> bool:
@@ -207,25 +176,33 @@ class PendingExchange:
             self._scope.cancel()
 
     def heard(self) -> None:
-        """A sign of life: the server's silence begins anew."""
-        if not self._inputs and not self._reporting:
-            self.deadline = min(self._deadlines.loop.time() + self._silence, self._end)
-            self._deadlines.watch(self.deadline)
+        """A sign of life: the server's silence begins anew. Also called when the call's clocks stop or go on."""
+        is_silent = not (self._reporting or self._waits_its_turn)  # else it is our side that takes its time
+        self.deadline = self._timeouts.idle_end() if is_silent else self._timeouts.end
+        self._deadlines.watch(self.deadline)
 
     def pause(self) -> None:
-        """It is our turn: the server's silence means nothing until `resume`."""
+        """It is our turn: the call's clocks stop until `resume`, or until this is over."""
+        if not self._inputs:
+            self._timeouts.pause()
         self._inputs += 1
-        self.deadline = self._end
 
     def resume(self) -> None:
-        self._inputs -= 1
-        self.heard()
+        if self._inputs:  # else this has been left meanwhile
+            self._inputs -= 1
+            if not self._inputs:
+                self._timeouts.resume()
+
+    def leave(self) -> None:
+        """This is over. The call's clocks go on with its next request, whatever is still being answered."""
+        self._timeouts.unobserve(self.heard)
+        if self._inputs:
+            self._inputs = 0
+            self._timeouts.resume()
 
     def overdue(self) -> str:
-        """In words, which of the two deadlines has passed."""
-        if self._deadlines.loop.time() >= self._end:
-            return "took longer than its total timeout"
-        return f"the server was silent for {self._silence:g} s"
+        """In words, which of the call's clocks has run out."""
+        return self._timeouts.overdue()
 
 
 class Deadlines:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from anyio import move_on_after
 
 from mcp_host.client.attempts import Offers
-from mcp_host.client.exchange import Patience
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
 from mcp_host.client.server_errors import server_error
 from mcp_host.client.session import Session
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.errors import HttpStatusError, McpError
 from mcp_host.protocol.eras import INITIALIZED, Legacy
 from mcp_host.protocol.jsonrpc import Response, Success
@@ -30,38 +30,31 @@ class Handshake:
     registration: Registration
     offers: Offers
 
-    async def shake(self, epoch: int) -> Session:
-        """Initialize and confirm.
+    async def initialize(self, epoch: int, timeouts: CallTimeouts) -> Session:
+        """Only the first half, after which the server may not be asked yet.
 
         Raises:
             ServerError: The server refused.
             ProtocolError: Its answer is none (`NoCommonVersion`: no revision in common).
         """
-        session = await self.initialize(epoch)
-        await self.confirm(session)
-        return session
+        return await self._initialize(epoch, self.registration.plan.handshake[0], timeouts)
 
-    async def initialize(self, epoch: int) -> Session:
-        """Only the first half, after which the server may not be asked yet. Raises: as `shake`."""
-        return await self._initialize(epoch, self.registration.plan.handshake[0])
-
-    async def _initialize(self, epoch: int, version: str) -> Session:
+    async def _initialize(self, epoch: int, version: str, timeouts: CallTimeouts) -> Session:
         plan, offers = self.registration.plan, self.offers.within(Legacy(version))
         params = {
             "protocolVersion": version,
             "capabilities": self.registration.inputs.capabilities(offers),
             "clientInfo": self.registration.client_info.to_wire(),
         }
-        limit = self.registration.limits.connect_timeout
         self.link.expect_handshake()
         reply: Response | HttpStatusError
         try:
-            reply = await self.link.ask("initialize", params, {}, Patience.of(limit, limit))
+            reply = await self.link.ask("initialize", params, {}, timeouts)
         except HttpStatusError as exc:
             reply = exc
         if not isinstance(reply, Success):
             if (other := counter_offer(reply, plan)) and other != version:
-                return await self._initialize(epoch, other)
+                return await self._initialize(epoch, other, timeouts)
             raise reply if isinstance(reply, HttpStatusError) else server_error("initialize", params, reply)
         result = InitializeResult.from_wire(reply.result)
         era = accept(result.protocol_version, plan)

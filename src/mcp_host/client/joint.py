@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from anyio import CancelScope, Event
 
-from mcp_host.client.exchange import Patience
+from mcp_host.client.timeouts import CallTimeouts
 
 Effort: TypeAlias = Callable[[], Coroutine[object, object, None]]
 
@@ -29,7 +29,7 @@ class Joint:
             self._running = running = _Running()
             self._spawn(lambda: self._run(running, effort))
 
-    async def wait(self, patience: Patience, what: str) -> None:
+    async def wait(self, timeouts: CallTimeouts, what: str) -> None:
         """Wait for the effort under way, if there is one; *what* it is for stands in the timeout.
 
         Raises:
@@ -38,7 +38,7 @@ class Joint:
         """
         if (running := self._running) is None:
             return
-        with patience.without_a_word(what):
+        with timeouts.bound(what, idle=True):
             await running.done.wait()
         if running.error is not None:
             raise running.error.with_traceback(None)  # the same for everyone who waited

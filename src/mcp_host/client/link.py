@@ -15,10 +15,11 @@ from anyio.abc import TaskGroup
 from mcp_host.client.answers import Answers
 from mcp_host.client.call import Call
 from mcp_host.client.deliveries import Deliveries
-from mcp_host.client.exchange import Deadlines, OnEvent, OnReport, Patience, PendingExchange
+from mcp_host.client.exchange import Deadlines, OnEvent, OnReport, PendingExchange
 from mcp_host.client.notices import CHANGES
 from mcp_host.client.service import Service
 from mcp_host.client.session import Session
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.concurrency import Crew, Loop
 from mcp_host.errors import ConnectionClosed, McpError, NotConnected, RequestTimeout, ServerError
 from mcp_host.limits import Limits
@@ -89,7 +90,7 @@ class Link:
         method: str,
         params: Params,
         headers: Headers,
-        patience: Patience,
+        timeouts: CallTimeouts,
         on_report: OnReport | None = None,
         on_event: OnEvent | None = None,
         call: Call | None = None,
@@ -108,7 +109,7 @@ class Link:
         if on_report is not None:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
         request = Request(id, method, params)
-        exchange = PendingExchange(request, patience, self.route, self._deadlines, on_report, on_event, call)
+        exchange = PendingExchange(request, timeouts, self.route, self._deadlines, on_report, on_event, call)
         self.pending[id] = exchange
         try:
             return await self._see_through(exchange, headers)
@@ -117,6 +118,7 @@ class Link:
             raise
         finally:
             del self.pending[id]
+            exchange.leave()
             self._answers.call_ended(exchange)
             self._check_idle()
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 
-from anyio import Event, create_task_group, current_time, move_on_after, sleep
+from anyio import Event, create_task_group, move_on_after, sleep
 
 from mcp_host.client.attempts import SILENT_SHARE, Attempt, NoAnswer, WrongEra
 from mcp_host.client.discovery import Discovery
-from mcp_host.client.exchange import Patience
 from mcp_host.client.handshake import Handshake
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
 from mcp_host.client.session import Session
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.errors import (
     ConnectionClosed,
     HttpStatusError,
@@ -35,6 +35,8 @@ class Opening:
 
     def __init__(self, name: str, link: Link, registration: Registration, attempt: Attempt) -> None:
         self.handshake = Handshake(name, link, registration, attempt.offers)
+        self.timeouts = CallTimeouts.connecting(attempt.limit, registration.limits.input_timeout, link.now)
+        """The clock of connecting, which runs from here on. Like a call's, it stops for what our side has to answer."""
         self._discovery = Discovery(name, link, registration, attempt.offers)
         self._name = name
         self._link = link
@@ -42,7 +44,6 @@ class Opening:
         self._plan = registration.plan
         self._attempt = attempt
         self._limit = attempt.limit
-        self._end = current_time() + attempt.limit
 
     async def begin(self) -> Session:
         """Settle the first session.
@@ -72,7 +73,8 @@ class Opening:
             raise WrongEra(exc, instead=None) from exc
 
     async def _shake_hands(self) -> Session:
-        session = await (self.handshake.initialize(epoch=1) if self._attempt.final else self._initialize_in_time())
+        first_half = self.handshake.initialize(1, self.timeouts) if self._attempt.final else self._initialize_in_time()
+        session = await first_half
         await self.handshake.confirm(session)
         self._registration.remember("legacy")
         return session
@@ -88,7 +90,7 @@ class Opening:
         async def initialize() -> None:
             nonlocal result
             try:
-                result = await self.handshake.initialize(epoch=1)
+                result = await self.handshake.initialize(1, self.timeouts)
             except McpError as exc:
                 result = exc
             tasks.cancel_scope.cancel()
@@ -106,7 +108,7 @@ class Opening:
     @property
     def _left(self) -> float:
         """How many seconds of the attempt are left."""
-        return self._end - current_time()
+        return self.timeouts.end - self._link.now()
 
     async def _find_out(self) -> Session:
         """Probe. Once that has met with silence, shake hands beside it: the first that says something decides."""
@@ -122,9 +124,8 @@ class Opening:
         return await self._follow(decision)
 
     async def _probe(self, race: _Race) -> None:
-        limit = Patience.of(self._limit, self._limit)
         try:
-            race.judgment = judge(await self._discovery.ask(self._plan.modern[0], limit), self._plan)
+            race.judgment = judge(await self._discovery.ask(self._plan.modern[0], self.timeouts), self._plan)
         except McpError as exc:
             race.judgment = exc
         race.news.set()
@@ -145,7 +146,7 @@ class Opening:
     async def _follow(self, decision: Session | Judgment | McpError) -> Session:
         match decision:
             case SpeakModern():
-                return await self._discovery.begin(decision)
+                return await self._discovery.begin(decision, self.timeouts)
             case Session():
                 return decision
             case ShakeHands() if self._plan.handshake:

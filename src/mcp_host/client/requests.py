@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
-
-from anyio import CancelScope
-from anyio.lowlevel import checkpoint
 
 from mcp_host import types
 from mcp_host.client.call import Call
 from mcp_host.client.connection import Connection
-from mcp_host.client.exchange import OnReport, Patience
+from mcp_host.client.exchange import OnReport
+from mcp_host.client.items import read_items
 from mcp_host.client.session import Session
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.client.toolbox import Toolbox
 from mcp_host.errors import (
     HeaderMismatch,
@@ -30,16 +29,14 @@ from mcp_host.types.base import Model
 OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None]]
 ModelT = TypeVar("ModelT", bound=Model)
 
-AT_A_TIME = 256  # items of a list that are read before others have their turn
-
 
 class Requests(ABC):
     """The requests of `Client`. Each may be made from any task, any number at a time.
 
-    *timeout* is how long, in seconds, the server may be silent about the call:
-    progress starts it anew, and it stands still while our side answers something
-    that the server asked. *total_timeout*, where there is one, bounds the call as a whole. Both
-    default to the client's `Limits`; `math.inf` means for ever.
+    *timeout* bounds the call, in seconds, whatever the server reports. *idle_timeout* is how
+    long the server may be silent about it; each progress report restarts it. Both stop while
+    your handlers answer what the server asks within the call, for `Limits.input_timeout` in
+    all. Both default to the client's `Limits`; `math.inf` is no bound.
 
     Every request may raise what follows, besides what its own docstring names.
 
@@ -59,7 +56,7 @@ class Requests(ABC):
 
     # Tools
 
-    async def list_tools(self, *, timeout: float | None = None) -> list[types.Tool]:
+    async def list_tools(self, *, timeout: float | None = None, idle_timeout: float | None = None) -> list[types.Tool]:
         """Every tool that the server offers, across all pages.
 
         A malformed tool is left out, with a line in `Client.warnings`, and so is the second of
@@ -68,7 +65,7 @@ class Requests(ABC):
         descriptions and annotations are a stranger's: untrusted, and free to change after somebody
         has approved of them, which `Tool.fingerprint` shows.
         """
-        return await self._list_tools(self._patience(timeout))
+        return await self._list_tools(self._timeouts(timeout, idle_timeout))
 
     async def call_tool(
         self,
@@ -76,7 +73,7 @@ class Requests(ABC):
         arguments: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,
-        total_timeout: float | None = None,
+        idle_timeout: float | None = None,
         on_progress: OnProgress | None = None,
         meta: Mapping[str, Any] | None = None,
         caller: object = None,
@@ -102,32 +99,39 @@ class Requests(ABC):
         params: Params = {"name": _text(name, "a tool's name"), "arguments": _mapping(arguments, "a tool's arguments")}
         if meta is not None:
             params["_meta"] = dict(meta)
-        patience = self._patience(timeout, total_timeout)
+        timeouts = self._timeouts(timeout, idle_timeout)
         wire = await self._call_tool(
-            Call(method="tools/call", params=params, patience=patience, on_report=_report(on_progress), caller=caller)
+            Call(method="tools/call", params=params, timeouts=timeouts, on_report=_report(on_progress), caller=caller)
         )
         result = types.CallToolResult.from_wire(wire)
         if self._toolbox.promises(name):
-            await self._check(name, result, patience)
+            await self._check(name, result, timeouts)
         return result
 
-    async def _check(self, name: str, result: types.CallToolResult, patience: Patience) -> None:
-        with CancelScope(deadline=patience.end) as scope:
+    async def _check(self, name: str, result: types.CallToolResult, timeouts: CallTimeouts) -> None:
+        with timeouts.scope() as scope:
             if problem := await self._toolbox.check_result(name, result):
                 raise problem
         if scope.cancelled_caught:
-            raise InvalidToolOutput(f"the result of {name!r} could not be checked within the total timeout", result)
+            raise InvalidToolOutput(f"the result of {name!r} could not be checked within the call's timeout", result)
 
     # Resources
 
-    async def list_resources(self, *, timeout: float | None = None) -> list[types.Resource]:
+    async def list_resources(
+        self, *, timeout: float | None = None, idle_timeout: float | None = None
+    ) -> list[types.Resource]:
         """Every resource that the server lists, across all pages."""
-        return await self._list("resources/list", "resources", types.Resource, self._patience(timeout))
+        return await self._list("resources/list", "resources", types.Resource, self._timeouts(timeout, idle_timeout))
 
-    async def list_resource_templates(self, *, timeout: float | None = None) -> list[types.ResourceTemplate]:
+    async def list_resource_templates(
+        self, *, timeout: float | None = None, idle_timeout: float | None = None
+    ) -> list[types.ResourceTemplate]:
         """Every resource template that the server lists, across all pages."""
         return await self._list(
-            "resources/templates/list", "resourceTemplates", types.ResourceTemplate, self._patience(timeout)
+            "resources/templates/list",
+            "resourceTemplates",
+            types.ResourceTemplate,
+            self._timeouts(timeout, idle_timeout),
         )
 
     async def read_resource(
@@ -135,7 +139,7 @@ class Requests(ABC):
         uri: str,
         *,
         timeout: float | None = None,
-        total_timeout: float | None = None,
+        idle_timeout: float | None = None,
         on_progress: OnProgress | None = None,
         caller: object = None,
     ) -> types.ReadResourceResult:
@@ -145,30 +149,36 @@ class Requests(ABC):
             ResourceNotFound: The server has none there.
         """
         wire = await self._request(
-            "resources/read", {"uri": _text(uri, "a URI")}, timeout, total_timeout, on_progress, caller
+            "resources/read", {"uri": _text(uri, "a URI")}, timeout, idle_timeout, on_progress, caller
         )
         return types.ReadResourceResult.from_wire(wire)
 
-    async def subscribe_resource(self, uri: str, *, timeout: float | None = None) -> None:
+    async def subscribe_resource(
+        self, uri: str, *, timeout: float | None = None, idle_timeout: float | None = None
+    ) -> None:
         """Ask to be told, through *on_change*, when the resource at *uri* changes.
 
         Survives a lost session, a broken stream and a restarted server, but not `aclose`.
         """
-        patience = self._patience(timeout)
-        connection = await self._live(patience)
-        await connection.subscribe(_text(uri, "a URI"), patience)
+        timeouts = self._timeouts(timeout, idle_timeout)
+        connection = await self._live(timeouts)
+        await connection.subscribe(_text(uri, "a URI"), timeouts)
 
-    async def unsubscribe_resource(self, uri: str, *, timeout: float | None = None) -> None:
+    async def unsubscribe_resource(
+        self, uri: str, *, timeout: float | None = None, idle_timeout: float | None = None
+    ) -> None:
         """End a subscription."""
-        patience = self._patience(timeout)
-        connection = await self._live(patience)
-        await connection.unsubscribe(uri, patience)
+        timeouts = self._timeouts(timeout, idle_timeout)
+        connection = await self._live(timeouts)
+        await connection.unsubscribe(uri, timeouts)
 
     # Prompts and completion
 
-    async def list_prompts(self, *, timeout: float | None = None) -> list[types.Prompt]:
+    async def list_prompts(
+        self, *, timeout: float | None = None, idle_timeout: float | None = None
+    ) -> list[types.Prompt]:
         """Every prompt that the server offers, across all pages."""
-        return await self._list("prompts/list", "prompts", types.Prompt, self._patience(timeout))
+        return await self._list("prompts/list", "prompts", types.Prompt, self._timeouts(timeout, idle_timeout))
 
     async def get_prompt(
         self,
@@ -176,7 +186,7 @@ class Requests(ABC):
         arguments: Mapping[str, str] | None = None,
         *,
         timeout: float | None = None,
-        total_timeout: float | None = None,
+        idle_timeout: float | None = None,
         on_progress: OnProgress | None = None,
         caller: object = None,
     ) -> types.GetPromptResult:
@@ -188,7 +198,7 @@ class Requests(ABC):
         if arguments is not None:
             given = _mapping(arguments, "a prompt's arguments")
             params["arguments"] = {key: _text(value, "a prompt's argument") for key, value in given.items()}
-        wire = await self._request("prompts/get", params, timeout, total_timeout, on_progress, caller)
+        wire = await self._request("prompts/get", params, timeout, idle_timeout, on_progress, caller)
         return types.GetPromptResult.from_wire(wire)
 
     async def complete(
@@ -199,6 +209,7 @@ class Requests(ABC):
         *,
         context: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        idle_timeout: float | None = None,
     ) -> types.CompleteResult:
         """Completions for *value* as the prompt's or template's *argument*.
 
@@ -207,31 +218,33 @@ class Requests(ABC):
         params: Params = {"ref": ref.to_wire(), "argument": {"name": argument, "value": value}}
         if context is not None:
             params["context"] = {"arguments": dict(context)}
-        return types.CompleteResult.from_wire(await self._request("completion/complete", params, timeout))
+        return types.CompleteResult.from_wire(await self._request("completion/complete", params, timeout, idle_timeout))
 
     # The rest
 
-    async def ping(self, *, timeout: float | None = None) -> None:
+    async def ping(self, *, timeout: float | None = None, idle_timeout: float | None = None) -> None:
         """Ask for a sign of life. A server that knows no ping but says so is alive, too.
 
         Raises:
             CallerError: The revision has no ping (2026-07-28).
         """
         try:
-            await self._request("ping", {}, timeout)
+            await self._request("ping", {}, timeout, idle_timeout)
         except ServerError as exc:
             if exc.code != METHOD_NOT_FOUND:
                 raise
 
-    async def set_log_level(self, level: types.LoggingLevel, *, timeout: float | None = None) -> None:
+    async def set_log_level(
+        self, level: types.LoggingLevel, *, timeout: float | None = None, idle_timeout: float | None = None
+    ) -> None:
         """Have the server send log messages of this level and above to *on_log*.
 
         Survives a lost session and a restarted server, but not `aclose`. From revision 2026-07-28
         on each request names the level, "info" where none was set; a request's *meta* may name another.
         """
-        patience = self._patience(timeout)
-        connection = await self._live(patience)
-        await connection.set_log_level(level, patience)
+        timeouts = self._timeouts(timeout, idle_timeout)
+        connection = await self._live(timeouts)
+        await connection.set_log_level(level, timeouts)
 
     # How a request is made
 
@@ -249,34 +262,29 @@ class Requests(ABC):
         return self._connected().link.require()
 
     @abstractmethod
-    async def _live(self, patience: Patience) -> Connection:
+    async def _live(self, timeouts: CallTimeouts) -> Connection:
         """The connection, which `Client` may have to bring back first."""
 
-    def _patience(self, timeout: float | None, total_timeout: float | None = None) -> Patience:
+    def _timeouts(self, timeout: float | None, idle_timeout: float | None) -> CallTimeouts:
         connection = self._connected()
-        limits = connection.limits
-        silence = limits.timeout if timeout is None else timeout
-        total = limits.total_timeout if total_timeout is None else total_timeout
-        if not (silence >= 0 and total >= 0):  # nor is nan
-            raise ValueError("a timeout is a number of seconds from now, and not negative")
-        return Patience.of(silence, total, now=connection.link.now())
+        return CallTimeouts.of(connection.limits, connection.link.now, timeout, idle_timeout)
 
     async def _request(
         self,
         method: str,
         params: Params,
         timeout: float | None,
-        total_timeout: float | None = None,
+        idle_timeout: float | None,
         on_progress: OnProgress | None = None,
         caller: object = None,
     ) -> Params:
-        patience = self._patience(timeout, total_timeout)
+        timeouts = self._timeouts(timeout, idle_timeout)
         return await self._make(
-            Call(method=method, params=params, patience=patience, on_report=_report(on_progress), caller=caller)
+            Call(method=method, params=params, timeouts=timeouts, on_report=_report(on_progress), caller=caller)
         )
 
     async def _make(self, call: Call) -> Params:
-        connection = await self._live(call.patience)
+        connection = await self._live(call.timeouts)
         return await connection.request(call)
 
     async def _call_tool(self, call: Call) -> Params:
@@ -285,7 +293,7 @@ class Requests(ABC):
         "If the server rejects a request with a `HeaderMismatch` error [...] the client SHOULD
         call `tools/list`" (2026-07-28, basic/transports/streamable-http).
         """
-        connection = await self._live(call.patience)
+        connection = await self._live(call.timeouts)
         mirror = connection.mirrors_parameters
         try:
             return await connection.request(self._toolbox.annotated(call, mirror=mirror))
@@ -295,18 +303,18 @@ class Requests(ABC):
             mismatch = exc
         connection.forget("tools/list")
         try:
-            await self._list_tools(call.patience)
+            await self._list_tools(call.timeouts)
         except McpError as exc:
             raise mismatch from exc
         return await connection.request(self._toolbox.annotated(call, mirror=True))
 
-    async def _list_tools(self, patience: Patience) -> list[types.Tool]:
-        connection = await self._live(patience)
-        tools = await self._list("tools/list", "tools", types.Tool, patience)
+    async def _list_tools(self, timeouts: CallTimeouts) -> list[types.Tool]:
+        connection = await self._live(timeouts)
+        tools = await self._list("tools/list", "tools", types.Tool, timeouts)
         return self._toolbox.replace(tools, mirrored=connection.mirrors_parameters)
 
     async def _list(
-        self, method: str, key: str, model: type[ModelT], patience: Patience, *, again: bool = True
+        self, method: str, key: str, model: type[ModelT], timeouts: CallTimeouts, *, again: bool = True
     ) -> list[ModelT]:
         """All pages of a list; what cannot be read in them, and what never ends, is left out, and said so.
 
@@ -317,16 +325,16 @@ class Requests(ABC):
         cursors: set[str] = set()
         params: Params = {}
         kept = False
-        connection = await self._live(patience)
+        connection = await self._live(timeouts)
         for _ in range(connection.limits.max_pages):
             try:
-                page = await self._make(Call(method=method, params=params, patience=patience))
+                page = await self._make(Call(method=method, params=params, timeouts=timeouts))
             except ServerError as exc:
                 if not (again and kept and _may_mean_the_cursor(exc)):
                     raise
                 connection.forget(method)
-                return await self._list(method, key, model, patience, again=False)
-            items += await _items(method, key, model, page, self._warn)
+                return await self._list(method, key, model, timeouts, again=False)
+            items += await read_items(method, key, model, page, self._warn)
             kept = kept or bool(page.get("ttlMs"))  # so this page may be one from the cache
             cursor = page.get("nextCursor")
             if cursor is None:
@@ -338,33 +346,6 @@ class Requests(ABC):
             params = {"cursor": cursor}
         self._warn(f"{method} ends early: more than {connection.limits.max_pages} pages (Limits.max_pages)")
         return items
-
-
-async def _items(method: str, key: str, model: type[ModelT], page: Params, warn: Callable[[str], None]) -> list[ModelT]:
-    """The items of one page. One that is malformed is left out, and does not hide the others."""
-    wire = page.get(key)
-    if not isinstance(wire, list):
-        raise ProtocolError(f"the result of {method} has no list {key!r}")
-    items: list[ModelT] = []
-    for start in range(0, len(wire), AT_A_TIME):
-        if start:
-            await checkpoint()  # a page may have a hundred thousand
-        some = wire[start : start + AT_A_TIME]
-        try:
-            items += model.list_from_wire(some)
-        except ProtocolError:
-            items += _those_that_can_be_read(model, some, start, lambda why: warn(f"left out of {method}, {why}"))
-    return items
-
-
-def _those_that_can_be_read(
-    model: type[ModelT], wire: list[object], start: int, left_out: Callable[[str], None]
-) -> Iterator[ModelT]:
-    for position, item in enumerate(wire, start):
-        try:
-            yield model.from_wire(item)
-        except ProtocolError as exc:
-            left_out(f"position {position}: {exc}")
 
 
 def _may_mean_the_cursor(error: ServerError) -> bool:

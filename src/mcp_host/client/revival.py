@@ -11,8 +11,8 @@ from typing import TypeAlias
 from anyio import sleep
 
 from mcp_host.client.connection import Connection
-from mcp_host.client.exchange import Patience
 from mcp_host.client.joint import Joint
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.concurrency import spawn
 from mcp_host.protocol.pace import restarting
 
@@ -56,7 +56,7 @@ class Revival:
         if self._pace.missed == self._pace.attempts + 1:
             self._warn(f"{self._name} has ended {self._pace.missed} times in a row: it stays down until connect()")
 
-    async def wait(self, dead: Connection, patience: Patience) -> None:
+    async def wait(self, dead: Connection, timeouts: CallTimeouts) -> None:
         """Bring *dead* back, or wait while somebody does.
 
         Raises:
@@ -64,7 +64,7 @@ class Revival:
             McpError: It has failed.
         """
         self._effort.begin(partial(self._start_again, dead))
-        await self._effort.wait(patience, f"starting {self._name} again")
+        await self._effort.wait(timeouts, f"starting {self._name} again")
 
     def see_to(self, current: Callable[[], Connection | None]) -> None:
         """Bring the *current* connection back though nobody calls, for as long as there is hope."""
@@ -76,7 +76,7 @@ class Revival:
         try:
             while (connection := current()) is not None and self.due(connection):
                 with suppress(Exception):  # which the next call gets as well, for it tries again
-                    await self.wait(connection, Patience.of(math.inf, math.inf))
+                    await self.wait(connection, CallTimeouts(timeout=math.inf, idle_timeout=math.inf))
         finally:
             self._seen_to = False
 

@@ -43,15 +43,21 @@ class Rounds:
         Raises:
             RoundsExceeded: The server asks too much.
             InputNotGiven: A handler failed, or somebody or some rule refused.
-            RequestTimeout: The call's total timeout passed meanwhile.
+            RequestTimeout: One of the call's clocks ran out meanwhile.
         """
         self._count(wanted)
         given: Params = {} if wanted.state is None else {"requestState": wanted.state}
-        with self._call.patience.bound(self._call.method):
-            if wanted.requests:
-                given["inputResponses"] = await self._answer_all(wanted, id)
-            else:
+        timeouts = self._call.timeouts
+        if not wanted.requests:
+            with timeouts.bound(self._call.method):
                 await sleep(min(IDLE_PAUSE * 2.0 ** (self._idle - 1), LONGEST_PAUSE))
+            return given
+        timeouts.pause()
+        try:
+            with timeouts.bound(self._call.method, idle=True):
+                given["inputResponses"] = await self._answer_all(wanted, id)
+        finally:
+            timeouts.resume()
         return given
 
     def _count(self, wanted: InputRequired) -> None:

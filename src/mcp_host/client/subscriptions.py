@@ -13,10 +13,11 @@ from typing import Any
 from anyio import CancelScope, Event, Lock, current_time, move_on_after, sleep
 from anyio.abc import TaskGroup
 
-from mcp_host.client.exchange import OnEvent, Patience
+from mcp_host.client.exchange import OnEvent
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
 from mcp_host.client.server_errors import refined, server_error
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.errors import HttpStatusError, McpError, ServerError, quoted
 from mcp_host.protocol.eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import Failure, Notification, Params
@@ -53,26 +54,26 @@ class Subscriptions:
             with move_on_after(ACKNOWLEDGE_WAIT):
                 await self._stream.settled.wait()
 
-    async def add(self, uri: str, patience: Patience) -> None:
+    async def add(self, uri: str, timeouts: CallTimeouts) -> None:
         """Hear of changes of the resource at *uri*.
 
         Raises:
             ServerError: The server refuses, or does not acknowledge this one.
             RequestTimeout: It does neither in time.
         """
-        with patience.without_a_word(LISTEN):
+        with timeouts.bound(LISTEN, idle=True):
             async with self._turn:
                 await self._change({**self._registration.subscriptions, uri: None})
                 if uri not in self._registration.subscriptions:
                     raise ServerError(None, f"{self._name} did not agree to tell of changes of {quoted(uri)}")
 
-    async def remove(self, uri: str, patience: Patience) -> None:
+    async def remove(self, uri: str, timeouts: CallTimeouts) -> None:
         """Hear no more of the resource at *uri*, once this returns.
 
         Raises:
             ServerError, RequestTimeout: The server does not agree to tell of the others alone. Nothing has changed, then.
         """
-        with patience.without_a_word(LISTEN):
+        with timeouts.bound(LISTEN, idle=True):
             async with self._turn:
                 left = {other: None for other in self._registration.subscriptions if other != uri}
                 if len(left) < len(self._registration.subscriptions):
@@ -183,13 +184,10 @@ class _Stream:
         """
         era = self._link.require().era
         params: Params = {"notifications": self._wanted}
-        dressed, headers, patience = (
-            era.dress(params, None),
-            era.headers(LISTEN, params),
-            Patience.of(math.inf, math.inf),
-        )
+        dressed, headers = era.dress(params, None), era.headers(LISTEN, params)
+        timeouts = CallTimeouts(timeout=math.inf, idle_timeout=math.inf)
         try:
-            reply = await self._link.ask(LISTEN, dressed, headers, patience, on_event=self._take)
+            reply = await self._link.ask(LISTEN, dressed, headers, timeouts, on_event=self._take)
         except HttpStatusError as exc:
             self._registration.heed_refusal(exc)
             if not exc.transient:

@@ -1,0 +1,301 @@
+"""The clocks of a call: its bound, the server's silence, and the time that input may stop both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, always
+from mcp_host.client.timeouts import CallTimeouts
+from mcp_host.errors import RequestTimeout
+from mcp_host.limits import Limits
+from mcp_host.testing import Context, ScriptedPeer, Server
+from mcp_host.types import CreateMessageResult, ElicitResult
+from tests.client.support import EMPTY, QUESTION
+
+
+class Clock:
+    """Stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def begun(clock: Clock, *, timeout: float = 60, idle_timeout: float = 20, input_timeout: float = 100) -> CallTimeouts:
+    return CallTimeouts(timeout=timeout, idle_timeout=idle_timeout, input_timeout=input_timeout, clock=clock)
+
+
+def test_a_call_ends_after_its_timeout_and_before_that_when_the_server_is_silent() -> None:
+    clock = Clock()
+    timeouts = begun(clock)
+
+    clock.now += 15
+
+    assert timeouts.end == 1060
+    assert timeouts.idle_end() == 1035
+    clock.now += 30
+    assert timeouts.idle_end() == 1060
+
+
+def test_input_stops_both_clocks() -> None:
+    clock = Clock()
+    timeouts = begun(clock)
+
+    clock.now += 10
+    timeouts.pause()
+    assert (timeouts.end, timeouts.idle_end()) == (1160, 1130)  # should it last for ever
+    clock.now += 50
+    timeouts.resume()
+
+    assert (timeouts.end, timeouts.idle_end()) == (1110, 1080)
+
+
+def test_input_that_overlaps_counts_once() -> None:
+    clock = Clock()
+    timeouts = begun(clock)
+
+    timeouts.pause()
+    clock.now += 10
+    timeouts.pause()
+    clock.now += 10
+    timeouts.resume()
+    clock.now += 10
+    timeouts.resume()
+
+    assert timeouts.end == 1090
+    timeouts.pause()
+    assert timeouts.end == 1090 + 70, "30 of the 100 seconds for input are gone"
+
+
+def test_the_time_for_input_is_one_for_the_whole_call_and_then_the_clocks_run_again() -> None:
+    clock = Clock()
+    timeouts = begun(clock)
+
+    timeouts.pause()
+    clock.now += 70
+    timeouts.resume()
+    timeouts.pause()
+    clock.now += 25
+    assert timeouts.idle_end() == 1000 + 70 + 30 + 20, "five seconds of input are left"
+    clock.now += 10
+    assert timeouts.idle_end() == 1105 + 20, "a sign of life while the clocks run again"
+    assert timeouts.end == 1160
+    timeouts.resume()
+
+    assert timeouts.end == 1160
+    timeouts.pause()
+    assert timeouts.end == 1160
+
+
+@pytest.mark.parametrize(
+    ("timeout", "idle_timeout", "input_timeout", "ends"),
+    [
+        (math.inf, 20, 100, (math.inf, 1120)),
+        (60, math.inf, 100, (1160, 1160)),
+        (60, 20, math.inf, (math.inf, math.inf)),
+        (60, 20, 0, (1060, 1020)),
+        (math.inf, math.inf, math.inf, (math.inf, math.inf)),
+    ],
+)
+def test_each_of_the_three_may_have_no_bound_or_no_length(
+    timeout: float, idle_timeout: float, input_timeout: float, ends: tuple[float, float]
+) -> None:
+    clock = Clock()
+    timeouts = begun(clock, timeout=timeout, idle_timeout=idle_timeout, input_timeout=input_timeout)
+
+    timeouts.pause()
+    paused = timeouts.end, timeouts.idle_end()
+    clock.now += 7
+    timeouts.resume()
+
+    assert paused == ends
+    assert timeouts.end == 1000 + timeout + min(7, input_timeout)
+
+
+@pytest.mark.parametrize(
+    ("passes", "paused", "words"),
+    [
+        (60, 0, "took longer than 60 s (timeout)"),
+        (20, 0, "the server was silent for 20 s (idle_timeout)"),
+        (20, 99, "the server was silent for 20 s (idle_timeout)"),
+        (160, 160, "took longer than 60 s (timeout), after its input had taken 100 s (input_timeout)"),
+        (60, 100, "took longer than 60 s (timeout), after its input had taken 100 s (input_timeout)"),
+        (20, 100, "the server was silent for 20 s (idle_timeout), after its input had taken 100 s (input_timeout)"),
+    ],
+)
+def test_what_ran_out_is_said_with_its_number(passes: float, paused: float, words: str) -> None:
+    clock = Clock()
+    timeouts = begun(clock)
+
+    timeouts.pause()
+    clock.now += paused
+    if passes != paused:
+        timeouts.resume()
+        clock.now += passes
+
+    assert timeouts.overdue() == words
+
+
+async def test_a_scope_follows_the_clocks() -> None:
+    clock = Clock()
+    timeouts = begun(clock)
+
+    with timeouts.scope() as whole, timeouts.scope(idle=True) as silent:
+        seen = [(whole.deadline, silent.deadline)]
+        timeouts.pause()
+        seen.append((whole.deadline, silent.deadline))
+        clock.now += 5
+        timeouts.resume()
+        seen.append((whole.deadline, silent.deadline))
+    timeouts.pause()
+
+    assert seen == [(1060, 1020), (1160, 1120), (1065, 1025)]
+    assert whole.deadline == 1065, "which it does no longer"
+
+
+# In calls
+
+Ask = Callable[[Context], Awaitable[object]]
+FORM = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+
+
+def asking(version: str, *asks: Ask) -> Server:
+    server = Server("asker", versions=[version])
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        for each in asks:
+            await each(ctx)
+        return "done"
+
+    return server
+
+
+async def a_form(ctx: Context) -> ElicitResult:
+    return await ctx.elicit("sure?", FORM)
+
+
+async def a_model(ctx: Context) -> CreateMessageResult:
+    return await ctx.sample("capital?")
+
+
+both_eras = pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+
+
+@both_eras
+@pytest.mark.parametrize(("asks", "clock"), [(a_form, "timeout"), (a_model, "idle_timeout")], ids=["form", "model"])
+async def test_a_form_and_a_model_may_take_longer_than_the_call_they_belong_to(
+    version: str, asks: Ask, clock: str
+) -> None:
+    async def think(request: SamplingRequest) -> CreateMessageResult:
+        await anyio.sleep(0.8)
+        return request.reply("Paris")
+
+    async def fill_in(request: FormRequest) -> ElicitResult:
+        await anyio.sleep(0.8)
+        return request.decline()
+
+    clocks: dict[str, Any] = {clock: 0.6}
+    with anyio.fail_after(10):
+        async with Client(
+            asking(version, asks).in_process(),
+            sampling=Sampling(with_tools=think, approve=always),
+            elicitation=Elicitation(form=fill_in),
+        ) as client:
+            assert (await client.call_tool("ask", **clocks)).text == "done"
+
+
+@both_eras
+async def test_a_server_that_asks_again_and_again_gets_no_more_than_the_time_for_input(version: str) -> None:
+    asked = 0
+
+    async def dawdle(request: FormRequest) -> ElicitResult:
+        nonlocal asked
+        asked += 1
+        await anyio.sleep(0.1)
+        return request.decline()
+
+    limits = Limits(timeout=0.5, input_timeout=0.5)
+    with anyio.fail_after(10):
+        began = anyio.current_time()
+        async with Client(
+            asking(version, *[a_form] * 60).in_process(), elicitation=Elicitation(form=dawdle), limits=limits
+        ) as client:
+            with pytest.raises(RequestTimeout, match=r"0.5 s \(timeout\), after its input had taken 0.5 s"):
+                await client.call_tool("ask")
+        took = anyio.current_time() - began
+
+    assert took >= 1
+    assert 1 < asked <= 10
+
+
+async def test_two_handlers_at_once_for_one_call_stop_its_clocks_once_and_until_the_last_has_ended() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        for number in (1, 2):
+            await peer.send(
+                {"jsonrpc": "2.0", "id": f"q{number}", "method": "sampling/createMessage", "params": QUESTION}
+            )
+        await peer.receive()
+        await peer.receive()
+        await peer.reply(call, EMPTY)
+
+    takes = [1.4, 0.4]  # the second in line takes longer than the first and the timeout
+
+    async def think(request: SamplingRequest) -> CreateMessageResult:
+        await anyio.sleep(takes.pop())
+        return request.reply("Paris")
+
+    with anyio.fail_after(10):
+        async with Client(
+            ScriptedPeer(script),
+            era="legacy",
+            sampling=Sampling(with_tools=think, approve=always),
+            limits=Limits(timeout=0.6),
+        ) as client:
+            await client.call_tool("x")
+
+    assert takes == []
+
+
+async def test_what_a_server_asks_while_it_is_connected_to_stops_the_clock_of_connecting() -> None:
+    """Here over what the last connection was subscribed to; a login will, in the same way."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities={"resources": {"subscribe": True}})
+        subscribe = await peer.receive("resources/subscribe")
+        if first:
+            first.clear()
+            await peer.reply(subscribe, {})
+            await peer.hang_up()
+        else:
+            answers.append(await peer.ask("sampling/createMessage", QUESTION))
+            await peer.reply(subscribe, {})
+
+    async def think(request: SamplingRequest) -> CreateMessageResult:
+        await anyio.sleep(1.2)
+        return request.reply("Paris")
+
+    first, answers = [True], list[dict[str, Any]]()
+    with anyio.fail_after(10):
+        async with Client(
+            ScriptedPeer(script),
+            era="legacy",
+            sampling=Sampling(with_tools=think, approve=always),
+            limits=Limits(connect_timeout=0.8),
+        ) as client:
+            await client.subscribe_resource("a:1")
+            while client.connected:
+                await anyio.wait_all_tasks_blocked()
+            await client.connect()
+            assert client.warnings == []
+
+    assert [answer["result"]["content"]["text"] for answer in answers] == ["Paris"]
