@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import threading
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 
 import anyio
 import pytest
@@ -16,7 +20,7 @@ from mcp_host import (
     SamplingRequest,
 )
 from mcp_host.errors import InputRefused
-from mcp_host.handlers import call_callback, call_handler, in_handler
+from mcp_host.handlers import as_async, call_callback, call_handler, in_handler
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult, ElicitResult, ProgressNotificationParams
 
@@ -160,3 +164,114 @@ async def test_a_task_that_outlives_its_handler_is_in_none() -> None:
             ended.set()
 
     assert seen == [True, False]
+
+
+# Plain functions
+
+
+class AsyncCallable:
+    async def __call__(self, words: str) -> str:
+        return f"{words} in {threading.current_thread().name}"
+
+    async def method(self, words: str) -> str:
+        return await self(words)
+
+
+class PlainCallable:
+    def __call__(self, words: str) -> str:
+        return f"{words} in {threading.current_thread().name}"
+
+    def method(self, words: str) -> str:
+        return self(words)
+
+
+async def async_function(words: str) -> str:
+    return await AsyncCallable()(words)
+
+
+def plain_function(words: str) -> str:
+    return PlainCallable()(words)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        async_function,
+        AsyncCallable(),
+        AsyncCallable().method,
+        functools.partial(async_function),
+        functools.partial(functools.partial(AsyncCallable())),
+    ],
+    ids=["function", "object", "method", "partial", "partial of a partial of an object"],
+)
+async def test_what_is_async_is_called_as_it_is(function: Callable[[str], Awaitable[str]]) -> None:
+    assert as_async(function, argument="it") is function
+    assert await as_async(function, argument="it")("called") == f"called in {threading.current_thread().name}"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        plain_function,
+        PlainCallable(),
+        PlainCallable().method,
+        functools.partial(plain_function),
+        lambda words: plain_function(words),
+    ],
+    ids=["function", "object", "method", "partial", "lambda"],
+)
+async def test_what_is_plain_runs_in_a_thread(function: Callable[[str], str]) -> None:
+    with anyio.fail_after(5):
+        name = (await as_async(function, argument="it")("called")).removeprefix("called in ")
+
+    assert name != threading.current_thread().name
+
+
+async def test_what_returns_an_awaitable_is_called_in_a_thread_and_awaited_in_the_event_loop() -> None:
+    """A lambda or a decorator does not tell that it stands before a coroutine function."""
+    with anyio.fail_after(5):
+        said = await as_async(lambda words: async_function(words), argument="it")("called")
+
+    assert said == f"called in {threading.current_thread().name}"
+
+
+async def test_a_plain_function_sees_the_context_of_whoever_waits_for_it() -> None:
+    who = ContextVar("who", default="nobody")
+    who.set("the caller")
+
+    with anyio.fail_after(5):
+        assert await as_async(who.get, argument="it")() == "the caller"
+
+
+async def test_what_a_plain_function_raises_is_raised() -> None:
+    def fail() -> str:
+        raise LookupError("no model")
+
+    with anyio.fail_after(5), pytest.raises(LookupError, match=r"^no model$"):
+        await as_async(fail, argument="it")()
+
+
+async def test_a_plain_function_that_is_cancelled_is_left_behind() -> None:
+    began, released, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def block() -> None:
+        began.set()
+        released.wait()
+        ended.set()
+
+    async def wait() -> None:
+        await as_async(block, argument="it")()
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.to_thread.run_sync(began.wait)
+            tasks.cancel_scope.cancel()
+        assert not ended.is_set()
+        released.set()
+        await anyio.to_thread.run_sync(ended.wait)
+
+
+async def test_what_cannot_be_called_is_refused_by_the_name_of_its_argument() -> None:
+    with pytest.raises(TypeError, match=r"^with_tools has to be a function, async or plain, not int$"):
+        as_async(3, argument="with_tools")  # type: ignore[call-overload]  # the mistake in question

@@ -6,13 +6,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
-from typing import TypeAlias, TypeVar
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
+from typing import ParamSpec, TypeAlias, TypeGuard, TypeVar, overload
 
-from anyio import get_cancelled_exc_class
+from anyio import get_cancelled_exc_class, to_thread
 
 from mcp_host.errors import InputRefused
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Group: TypeAlias = BaseExceptionGroup[BaseException]
 
@@ -51,6 +54,42 @@ def in_handler() -> bool:
     """
     scope = _current.get()
     return scope is not None and not scope.ended
+
+
+@overload
+def as_async(function: Callable[P, Awaitable[T]], *, argument: str) -> Callable[P, Awaitable[T]]: ...
+@overload
+def as_async(function: Callable[P, Awaitable[T] | T], *, argument: str) -> Callable[P, Awaitable[T]]: ...
+def as_async(function: Callable[P, Awaitable[T] | T], *, argument: str) -> Callable[P, Awaitable[T]]:
+    """*function* itself if it is async, else an async function that calls it in a thread.
+
+    The thread has the context variables of whoever waits. A thread cannot be cancelled: when the
+    wait is, it is left behind, and what it returns or raises is lost. What is returned there and can be
+    awaited is awaited in the event loop: a lambda does not tell that it calls a coroutine function.
+
+    Raises:
+        TypeError: It cannot be called; the text names *argument*.
+    """
+    if not callable(function):
+        raise TypeError(f"{argument} has to be a function, async or plain, not {type(function).__name__}")
+    if _is_async(function):
+        return function
+
+    async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
+        def call() -> list[Awaitable[T] | T]:
+            return [function(*args, **kwargs)]  # a list, for trio takes no coroutine out of a thread
+
+        [returned] = await to_thread.run_sync(call, abandon_on_cancel=True)
+        return await returned if isawaitable(returned) else returned
+
+    return in_thread
+
+
+def _is_async(function: Callable[P, Awaitable[T] | T]) -> TypeGuard[Callable[P, Awaitable[T]]]:
+    inner: object = function
+    while isinstance(inner, partial):
+        inner = inner.func
+    return iscoroutinefunction(inner) or iscoroutinefunction(type(inner).__call__)
 
 
 async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, failed: str) -> T:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
+from anyio import fail_after
 
 from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest, is_web_url, read_elicitations
 from mcp_host.errors import InputRefused
@@ -81,6 +83,40 @@ async def test_a_registration_without_a_handler_is_a_mistake_and_a_good_one_is_f
     elicitation = Elicitation(form=FORMS)
     with pytest.raises(FrozenInstanceError):
         elicitation.form = None  # type: ignore[misc]  # that is the point
+
+
+async def test_handlers_may_be_plain_functions() -> None:
+    threads = []
+
+    def fill_in(request: FormRequest) -> ElicitResult:
+        threads.append(threading.current_thread())
+        return request.accept(name="Ann")
+
+    def visit(request: UrlRequest) -> ElicitResult:
+        threads.append(threading.current_thread())
+        return request.decline()
+
+    elicitation = Elicitation(form=fill_in, url=visit)
+    with fail_after(5):
+        filled = await elicitation.answer(FORM, server="shop")
+        visited = await elicitation.answer(URL, server="shop")
+
+    assert (filled.action, visited.action) == ("accept", "decline")
+    assert len(threads) == 2
+    assert threading.current_thread() not in threads
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"form": 3}, "form"),
+        ({"form": FORMS, "url": "https://a.example"}, "url"),
+        ({"url": URLS, "on_complete": 3}, "on_complete"),
+    ],
+)
+async def test_what_cannot_be_called_is_refused_when_it_is_registered(arguments: dict[str, Any], name: str) -> None:
+    with pytest.raises(TypeError, match=f"^{name} has to be a function, async or plain, not "):
+        Elicitation(**arguments)
 
 
 @pytest.mark.parametrize("mode", [{}, {"mode": "form"}, {"mode": None}], ids=["absent", "form", "null"])

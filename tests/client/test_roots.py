@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pytest
+from anyio import fail_after
 
 from mcp_host import OuterCall
 from mcp_host.client.roots import RootLike, Roots, RootsHandler, RootsRequest
@@ -91,6 +93,38 @@ async def test_a_function_is_asked_each_time() -> None:
 
     assert await roots.answer(server="shop") == ListRootsResult(roots=[Root(uri="file:///one")])
     assert await roots.answer(server="shop") == ListRootsResult(roots=[Root(uri="file:///two")])
+
+
+async def test_a_plain_function_is_asked_in_a_thread() -> None:
+    threads = []
+
+    def current() -> Sequence[RootLike]:
+        threads.append(threading.current_thread())
+        return ["/one"]
+
+    with fail_after(5):
+        listed = await Roots(current).answer(server="shop")
+
+    assert listed == ListRootsResult(roots=[Root(uri="file:///one")])
+    assert threads != [threading.current_thread()]
+
+
+async def test_a_plain_function_may_have_a_parameter_for_the_request() -> None:
+    requests = []
+
+    def current(request: RootsRequest) -> Sequence[RootLike]:
+        requests.append(request)
+        return []
+
+    with fail_after(5):
+        await Roots(current).answer(server="shop")
+
+    assert requests == [RootsRequest("shop")]
+
+
+async def test_what_is_neither_a_list_nor_a_function_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^roots has to be a list of roots or a function, not int$"):
+        Roots(3)  # type: ignore[arg-type]  # the mistake in question
 
 
 async def test_a_function_that_fails_is_logged_and_kept_from_the_server(caplog: pytest.LogCaptureFixture) -> None:

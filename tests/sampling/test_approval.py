@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from mcp_host.errors import InputRefused
-from mcp_host.sampling import Allow, Approve, Deny, OuterCall, Sampling, SamplingRequest, always
-from mcp_host.sampling.approval import Approvals, Scope
+from mcp_host.sampling import Allow, Deny, OuterCall, Sampling, SamplingRequest, always
+from mcp_host.sampling.approval import Approvals, AsyncApprove, Scope
 from mcp_host.types import CreateMessageResult
 from tests.sampling.asking import ADD, MULTIPLY, request, text, user, wire
 
@@ -92,7 +92,7 @@ async def the_class(request: SamplingRequest) -> object:
 @pytest.mark.parametrize(
     ("approve", "kind"), [(yes, "bool"), (nothing, "NoneType"), (the_class, "type")], ids=["True", "None", "Allow"]
 )
-async def test_only_an_allow_allows(approve: Approve, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_an_allow_allows(approve: AsyncApprove, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InputRefused) as refusal:
         await Approvals(approve, subject="sampling for x").require(request(user(text("private words"))))
 

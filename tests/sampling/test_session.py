@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from typing import Any
 
 import pytest
 from anyio import Event, fail_after
@@ -317,6 +319,56 @@ async def test_an_answer_that_the_limits_would_refuse_as_history_is_not_sent_and
     problem = "this client's limit text is 100, and a request with this answer in it would have 113"
     assert said(refusal) == (-32603, problem)
     assert [record.getMessage() for record in caplog.records] == [f"sampling for calculator: {problem}"]
+
+
+async def test_handler_and_approver_may_be_plain_functions() -> None:
+    threads = []
+
+    def approve(request: SamplingRequest) -> Allow:
+        threads.append(threading.current_thread())
+        return Allow()
+
+    def model(request: SamplingRequest) -> str:
+        threads.append(threading.current_thread())
+        return "It is 3."
+
+    asked = Sampling(with_tools=model, approve=approve).session(server="calculator", knows_tools=True)
+    with fail_after(5):
+        answer = await asked.answer(wire())
+
+    assert answer.text == "It is 3."
+    assert len(threads) == 2
+    assert threading.current_thread() not in threads
+
+
+async def test_a_plain_handler_that_takes_too_long_is_left_behind() -> None:
+    began, released = threading.Event(), threading.Event()
+
+    def model(request: SamplingRequest) -> str:
+        began.set()
+        released.wait()
+        return "too late"
+
+    refusal = await refused(session(model, limits=SamplingLimits(seconds=0.05)), wire())
+    released.set()
+
+    assert refusal.code == -32011
+    assert began.is_set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"with_tools": 3, "approve": always}, "with_tools"),
+        ({"basic": "model", "approve": always}, "basic"),
+        ({"basic": basic, "approve": True}, "approve"),
+    ],
+)
+def test_what_cannot_be_called_is_refused_when_it_is_registered(arguments: dict[str, Any], name: str) -> None:
+    kind = type(arguments[name]).__name__
+
+    with pytest.raises(TypeError, match=rf"^{name} has to be a function, async or plain, not {kind}$"):
+        Sampling(**arguments)
 
 
 async def test_a_handler_may_return_a_text() -> None:

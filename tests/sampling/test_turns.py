@@ -11,13 +11,13 @@ from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_ta
 from mcp_host.concurrency import TimeLimit
 from mcp_host.sampling import (
     Allow,
-    Approve,
     Sampling,
     SamplingLimits,
     SamplingRequest,
     SamplingSession,
     always,
 )
+from mcp_host.sampling.approval import AsyncApprove
 from mcp_host.sampling.places import Places
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult
@@ -94,7 +94,7 @@ async def never(request: SamplingRequest) -> Allow:
     ids=["in the handler", "in the approver", "waiting for a place"],
 )
 async def test_an_answer_that_takes_too_long_is_cancelled_and_refused(
-    approve: Approve, places: int, caplog: pytest.LogCaptureFixture
+    approve: AsyncApprove, places: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     turnstile = Turnstile()
     share = Places(1).share(at_once=places, waiting=1)

@@ -29,6 +29,7 @@ from mcp_host.errors import (
     ConnectionClosed,
     McpError,
 )
+from mcp_host.handlers import as_async
 from mcp_host.limits import Limits
 from mcp_host.protocol.negotiation import Plan
 from mcp_host.sampling import Sampling, SamplingMode
@@ -95,7 +96,8 @@ class Client(Requests):
         )
         self._on_log = on_log
         self._on_change = on_change
-        self._on_elicitation_complete = None if elicitation is None else elicitation.on_complete
+        on_complete = None if elicitation is None else elicitation.on_complete
+        self._on_elicitation_complete = None if on_complete is None else as_async(on_complete, argument="on_complete")
         self._revival = Revival(transport.name, transport.restart, self._reopen, self._registration.warn)
         self._closings = 0
         self._loop: EventLoopToken | None = None

@@ -6,13 +6,13 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt, quoted
-from mcp_host.handlers import call_handler
+from mcp_host.handlers import as_async, call_handler
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.sampling import OuterCall
 from mcp_host.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
@@ -150,9 +150,9 @@ class UrlRequest(_ElicitationRequest):
             raise ValueError("an answer to a URL has no content")
 
 
-FormHandler: TypeAlias = Callable[[FormRequest], Awaitable[ElicitResult]]
-UrlHandler: TypeAlias = Callable[[UrlRequest], Awaitable[ElicitResult]]
-OnElicitationComplete: TypeAlias = Callable[[str], Awaitable[None]]
+FormHandler: TypeAlias = Callable[[FormRequest], Awaitable[ElicitResult] | ElicitResult]
+UrlHandler: TypeAlias = Callable[[UrlRequest], Awaitable[ElicitResult] | ElicitResult]
+OnElicitationComplete: TypeAlias = Callable[[str], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,17 +162,29 @@ class Elicitation:
     *on_complete* is awaited with the id of each elicitation that the server says is done
     (URL mode, revision 2025-11-25). Ignore ids that you do not know.
 
+    All three are async functions, or plain ones, which run in a thread. A thread cannot be
+    cancelled: a question that is withdrawn leaves it behind, and its answer is lost.
+
     Raises:
         ValueError: There is no handler: "Clients [...] MUST support at least one mode".
+        TypeError: One cannot be called; the text says which.
     """
 
     form: FormHandler | None = None
     url: UrlHandler | None = None
     on_complete: OnElicitationComplete | None = None
+    _ask_form: Callable[[FormRequest], Awaitable[ElicitResult]] = field(init=False, repr=False, compare=False)
+    _ask_url: Callable[[UrlRequest], Awaitable[ElicitResult]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.form is None and self.url is None:
             raise ValueError("Elicitation needs a handler: form, url or both")
+        if self.form is not None:
+            object.__setattr__(self, "_ask_form", as_async(self.form, argument="form"))
+        if self.url is not None:
+            object.__setattr__(self, "_ask_url", as_async(self.url, argument="url"))
+        if self.on_complete is not None:
+            as_async(self.on_complete, argument="on_complete")
 
     def capability(self) -> dict[str, Any]:
         """What to advertise under ``elicitation``: ``{}`` for forms alone, ``{"url": {}}``, or ``{"form": {}, "url": {}}``.
@@ -197,9 +209,9 @@ class Elicitation:
         # "Clients MUST treat requests without a mode field as form mode."
         mode = params.get("mode") or "form"
         if mode == "form" and self.form is not None:
-            return await _ask(self.form, FormRequest(server, read_form(params), call))
+            return await _ask(self._ask_form, FormRequest(server, read_form(params), call))
         if mode == "url" and self.url is not None:
-            return await _ask(self.url, UrlRequest(server, read_url(params), call))
+            return await _ask(self._ask_url, UrlRequest(server, read_url(params), call))
         offered = " and ".join(self._modes)
         raise InputRefused(INVALID_PARAMS, f"this client offers elicitation by {offered}, not {quoted(mode)}")
 

@@ -17,11 +17,11 @@ from mcp_host.protocol.jsonrpc import Notification
 
 if TYPE_CHECKING:
     from mcp_host.client.changes import Change
-    from mcp_host.client.elicitation import OnElicitationComplete
 
 logger = logging.getLogger(__name__)
 
 OnChange: TypeAlias = "Callable[[Change], Awaitable[None]]"
+OnComplete: TypeAlias = Callable[[str], Awaitable[None]]
 OnLog: TypeAlias = "Callable[[types.LoggingMessageNotificationParams], Awaitable[None]]"
 Prepare: TypeAlias = Callable[[dict[str, Any]], Callable[[], Awaitable[None]]]
 """Reads a notification, and says what is to be called. Raises `ProtocolError` for a malformed one."""
@@ -52,7 +52,7 @@ class Notices:
         *,
         on_log: OnLog | None,
         on_change: OnChange | None,
-        on_elicitation_complete: OnElicitationComplete | None,
+        on_elicitation_complete: OnComplete | None,
     ) -> None:
         self._limit = limit
         self._counters = counters
@@ -101,7 +101,7 @@ class Notices:
 
 
 def _prepared(
-    on_log: OnLog | None, on_change: OnChange | None, on_elicitation_complete: OnElicitationComplete | None
+    on_log: OnLog | None, on_change: OnChange | None, on_elicitation_complete: OnComplete | None
 ) -> dict[str, Prepare]:
     prepared: dict[str, Prepare] = {}
     if on_log is not None:
@@ -123,7 +123,7 @@ def _change_to(callback: OnChange) -> Prepare:
     return lambda wire: partial(callback, read_change(wire))
 
 
-def _completion_to(callback: OnElicitationComplete) -> Prepare:
+def _completion_to(callback: OnComplete) -> Prepare:
     return lambda wire: partial(callback, types.ElicitationCompleteNotification.from_wire(wire).params.elicitation_id)
 
 

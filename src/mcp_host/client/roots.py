@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from pathlib import PurePath
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
-from mcp_host.handlers import call_handler
+from mcp_host.handlers import as_async, call_handler
 from mcp_host.sampling import OuterCall
 from mcp_host.types import ListRootsResult, Root
 
 RootLike: TypeAlias = Root | PurePath | str
-Listed: TypeAlias = Awaitable[Sequence[RootLike]]
+Listed: TypeAlias = Awaitable[Sequence[RootLike]] | Sequence[RootLike]
 
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -38,15 +38,16 @@ class Roots:
     """The list of roots, which can be replaced at any time.
 
     Each root is a `Root`, an absolute path, or a ``file://`` URI. Instead of a list
-    *roots* may be an async function, called whenever a server asks. One that has a
-    parameter without a default gets the `RootsRequest`.
+    *roots* may be a function, called whenever a server asks: async, or plain, and then
+    in a thread. One that has a parameter without a default gets the `RootsRequest`.
 
     Raises:
         ValueError: A root is a relative path, another kind of URI, or climbs through "..".
+        TypeError: *roots* is neither a list nor a function.
     """
 
     def __init__(self, roots: Sequence[RootLike] | RootsHandler) -> None:
-        self._source: tuple[Root, ...] | Callable[[RootsRequest], Listed]
+        self._source: tuple[Root, ...] | Callable[[RootsRequest], Awaitable[Sequence[RootLike]]]
         self._source = _function(roots) if callable(roots) else _snapshot(roots)
 
     def capability(self) -> dict[str, Any]:
@@ -78,12 +79,13 @@ class Roots:
         return ListRootsResult(roots=list(roots))
 
 
-def _function(handler: RootsHandler) -> Callable[[RootsRequest], Listed]:
-    """*handler*, whether or not it has a parameter for the request."""
-    function: Callable[..., Listed] = handler
+def _function(handler: RootsHandler) -> Callable[[RootsRequest], Awaitable[Sequence[RootLike]]]:
+    """*handler* as an async function, whether or not it has a parameter for the request."""
+    either: Callable[..., Listed] = handler
+    function = as_async(either, argument="roots")
     if any(
         parameter.kind in POSITIONAL and parameter.default is Parameter.empty
-        for parameter in signature(function).parameters.values()
+        for parameter in signature(either).parameters.values()
     ):
         return function
     return lambda _: function()
@@ -92,6 +94,8 @@ def _function(handler: RootsHandler) -> Callable[[RootsRequest], Listed]:
 def _snapshot(roots: Sequence[RootLike]) -> tuple[Root, ...]:
     if isinstance(roots, str):
         raise ValueError(f"a list of roots, not the one root {roots!r}")
+    if not isinstance(roots, Iterable):
+        raise TypeError(f"roots has to be a list of roots or a function, not {type(roots).__name__}")
     return tuple([_root(root) for root in roots])
 
 

@@ -63,8 +63,10 @@ class Deny:
     reason: str = REJECTION
 
 
-Approve: TypeAlias = Callable[[SamplingRequest], Awaitable[Allow | Deny]]
-"""Decides on one request. An approver that fails has not allowed anything: the server is told -32603."""
+Approve: TypeAlias = Callable[[SamplingRequest], Awaitable[Allow | Deny] | Allow | Deny]
+"""Decides on one request. A plain function runs in a thread. An approver that fails has not allowed anything: the server is told -32603."""
+
+AsyncApprove: TypeAlias = Callable[[SamplingRequest], Awaitable[Allow | Deny]]
 
 
 async def always(request: SamplingRequest, /) -> Allow:
@@ -82,7 +84,7 @@ class Approvals:
     What goes wrong is logged under *subject*.
     """
 
-    def __init__(self, approve: Approve, *, subject: str) -> None:
+    def __init__(self, approve: AsyncApprove, *, subject: str) -> None:
         self._approve = approve
         self._subject = subject
         self._session = _Grants()

@@ -195,7 +195,9 @@ class SamplingRequest:
         return ToolUseContent(id=f"call_{secrets.token_hex(8)}", name=call.name, input=dict(call.arguments))
 
 
-Handler: TypeAlias = Callable[[SamplingRequest], Awaitable[CreateMessageResult | str]]
-"""Calls a model, and returns its answer or just the text of it.
+Handler: TypeAlias = Callable[[SamplingRequest], Awaitable[CreateMessageResult | str] | CreateMessageResult | str]
+"""Calls a model, and returns its answer or just the text of it. A plain function runs in a thread.
 
 Whatever it raises stays here, except `InputRefused`, which the server is told."""
+
+AsyncHandler: TypeAlias = Callable[[SamplingRequest], Awaitable[CreateMessageResult | str]]

@@ -12,15 +12,15 @@ from anyio import CancelScope
 
 from mcp_host.concurrency import TimeLimit
 from mcp_host.errors import InputRefused, ProtocolError, SamplingError, excerpt
-from mcp_host.handlers import call_handler
+from mcp_host.handlers import as_async, call_handler
 from mcp_host.protocol import conversation
 from mcp_host.protocol.codes import TOO_MANY_WAITING, TOOK_TOO_LONG
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from mcp_host.sampling.approval import Approvals, Approve, always
+from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.firewall import check_answer
 from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp, is_light
 from mcp_host.sampling.places import NoPlace, Places, Share
-from mcp_host.sampling.request import Handler, OuterCall, SamplingMode, SamplingRequest
+from mcp_host.sampling.request import AsyncHandler, Handler, OuterCall, SamplingMode, SamplingRequest
 from mcp_host.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -57,14 +57,17 @@ class Sampling:
     ``sampling.tools`` was advertised, else *basic*, else *with_tools* for plain requests only.
 
     *approve* decides on each request before it reaches a handler: `always`,
-    `ask_in_terminal`, or an async function that returns `Allow` or `Deny`.
+    `ask_in_terminal`, or a function that returns `Allow` or `Deny`.
+
+    Handlers and *approve* are async functions, or plain ones, which run in a thread. A thread
+    cannot be cancelled: a request that ends early leaves it behind, and its result is lost.
 
     One object may serve any number of connections, and `anyio.run` calls one
     after another: its limits hold for all of them together.
 
     Raises:
         ValueError: There is no handler.
-        TypeError: *approve* cannot be called.
+        TypeError: A handler or *approve* cannot be called; the text says which.
     """
 
     def __init__(
@@ -77,11 +80,11 @@ class Sampling:
     ) -> None:
         if with_tools is None and basic is None:
             raise ValueError("Sampling needs a handler: with_tools=..., basic=... or both")
-        if not callable(approve):
-            raise TypeError("approve decides on each request: always, ask_in_terminal, or an async function")
-        self._with_tools = with_tools
-        self._basic = basic
-        self._approve = approve
+        self._with_tools: AsyncHandler | None
+        self._with_tools = None if with_tools is None else as_async(with_tools, argument="with_tools")
+        self._basic: AsyncHandler | None
+        self._basic = None if basic is None else as_async(basic, argument="basic")
+        self._approve: AsyncApprove = as_async(approve, argument="approve")
         self._limits = limits or SamplingLimits()
         self._places = Places(self._limits.at_once)
         self._time = TimeLimit(self._limits.seconds)
@@ -108,7 +111,7 @@ class Sampling:
         """
         return self.session(server=server, knows_tools=knows_tools).respond
 
-    def _choose(self, knows_tools: bool) -> tuple[Handler, SamplingMode]:
+    def _choose(self, knows_tools: bool) -> tuple[AsyncHandler, SamplingMode]:
         if self._with_tools is not None and knows_tools:
             return self._with_tools, "with_tools"
         handler = self._basic or self._with_tools
@@ -121,10 +124,10 @@ class SamplingSession:
 
     def __init__(
         self,
-        handler: Handler,
+        handler: AsyncHandler,
         mode: SamplingMode,
         server: str,
-        approve: Approve,
+        approve: AsyncApprove,
         limits: SamplingLimits,
         share: Share,
         time: TimeLimit,
