@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context, ContextVar
 from typing import Any
 
 import anyio
@@ -156,3 +157,24 @@ async def test_one_job_can_be_cancelled_and_none_starts_after_the_end() -> None:
             crew.start(late)
 
     assert steps == ["begun"]
+
+
+async def test_a_job_gets_a_copy_of_the_context_it_is_given_even_of_an_empty_one() -> None:
+    var: ContextVar[str] = ContextVar("var", default="none")
+    seen: list[str] = []
+
+    async def look() -> None:
+        seen.append(var.get())
+        var.set("of this job alone")
+
+    given = Context()
+    given.run(var.set, "given")
+    var.set("gathered")
+    with anyio.fail_after(5):
+        async with Crew.gathered() as crew:
+            var.set("later")
+            for context in (None, given, given, Context()):
+                crew.start(look, context)
+            await anyio.wait_all_tasks_blocked()
+
+    assert sorted(seen) == ["gathered", "given", "given", "none"]

@@ -13,13 +13,14 @@ from typing import Any, NoReturn
 import anyio
 import pytest
 
-from mcp_host import Client, Elicitation, FormRequest, OuterCall, SamplingRequest
+from mcp_host import Client, Elicitation, FormRequest, OuterCall, SamplingRequest, Stdio, StreamableHttp
 from mcp_host.client.roots import RootLike, RootsRequest
 from mcp_host.errors import InputNotGiven
-from mcp_host.testing import ScriptedPeer
+from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
-from tests.client.support import EMPTY, QUESTION, TOOLS, sampling
+from tests.client.support import EMPTY, TOOLS, sampling
+from tests.transports.children import python
 
 USER: ContextVar[str] = ContextVar("USER", default="none")
 QUESTIONS = (SAMPLE, FORM, ROOTS)
@@ -181,6 +182,43 @@ async def test_with_two_calls_in_flight_over_a_pipe_no_caller_is_guessed() -> No
     assert seen.users == ["the one who connects"] * 3
 
 
+@pytest.mark.parametrize("era", ["legacy", "auto"], ids=["2025-11-25", "2026-07-28"])
+async def test_over_http_each_of_many_calls_in_flight_has_its_own_caller_and_context(era: str) -> None:
+    server = Server("geo")
+
+    @server.tool
+    async def capital(of: str, ctx: Context) -> str:
+        return (await ctx.sample(of, max_tokens=9)).text
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        assert request.outer is not None
+        seen.append((request.outer.caller, USER.get(), request.outer.call_id))
+        if len(seen) == 3:
+            all_asked.set()
+        await all_asked.wait()
+        return request.reply(f"{request.outer.caller} asked for {request.messages[0].content[0].to_wire()['text']}")
+
+    async def call(user: str) -> None:
+        USER.set(user)
+        answers.append((await client.call_tool("capital", {"of": f"the land of {user}"}, caller=user)).text)
+
+    seen: list[tuple[object, str, int | str]] = []
+    answers: list[str] = []
+    all_asked = anyio.Event()
+    with anyio.fail_after(20):
+        async with (
+            server.http() as url,
+            Client(StreamableHttp(url), era=era, sampling=sampling(with_tools=model)) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            for user in ("ann", "bob", "cat"):
+                tasks.start_soon(call, user)
+
+    assert sorted(answers) == [f"{user} asked for the land of {user}" for user in ("ann", "bob", "cat")]
+    assert sorted((caller, user) for caller, user, _ in seen) == [(user, user) for user in ("ann", "bob", "cat")]
+    assert len({call_id for *_, call_id in seen}) == 3
+
+
 @pytest.mark.parametrize("modern", [False, True], ids=["2025-11-25", "2026-07-28"])
 async def test_a_handler_runs_in_a_copy_of_the_context_that_called(modern: bool) -> None:
     async def call(user: str) -> None:
@@ -247,18 +285,23 @@ async def test_nothing_keeps_the_caller_once_its_call_is_over(modern: bool) -> N
             assert gone() is None
 
 
-async def test_a_question_between_calls_belongs_to_no_caller() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
-        await peer.reply(await peer.receive("tools/call"), EMPTY)
-        await peer.ask("sampling/createMessage", QUESTION)
-        asked.set()
-
-    asked, seen = anyio.Event(), Handlers()
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", **seen.options) as client:
+async def test_a_question_that_comes_right_behind_the_answer_of_a_call_is_not_of_that_call() -> None:
+    """In one piece with it, so that the caller has had no time to go on."""
+    body = f"""
+        call = read()
+        messages = [
+            {{"jsonrpc": "2.0", "id": call["id"], "result": {{"content": []}}}},
+            {{"jsonrpc": "2.0", "id": 1, **{SAMPLE!r}}},
+        ]
+        raw("".join(json.dumps(message) + "\\n" for message in messages))
+        heard = [read(), read()]  # what it asked is answered, and another call made, in either order
+        reply(*[message for message in heard if "method" in message], {{"content": []}})
+    """
+    seen = Handlers()
+    with anyio.fail_after(20):
+        async with Client(Stdio(python(body)), era="legacy", **seen.options) as client:
             await client.call_tool("x", caller="ann")
-            await asked.wait()
+            await client.call_tool("y", caller="bob")
 
     assert seen.outers == [None]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from anyio import fail_after
 
+from mcp_host import OuterCall
 from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest, is_web_url, read_elicitations
 from mcp_host.errors import InputRefused
 from mcp_host.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
@@ -288,10 +289,12 @@ async def test_a_url_reaches_its_handler_with_the_host_to_show() -> None:
         return request.accept()
 
     url = "https://bank.example@Evil.example:8443/pay"
-    result = await Elicitation(url=url_handler(answer)).answer({**URL, "url": url}, server="shop")
+    call = OuterCall("tools/call", "pay", 7, call_id=1)
+    result = await Elicitation(url=url_handler(answer)).answer({**URL, "url": url}, call, server="shop")
 
     assert result.to_wire() == {"action": "accept"}
     (request,) = seen
+    assert request.outer is call
     assert (request.server, request.message, request.url, request.host) == ("shop", "Sign in", url, "evil.example")
     assert (request.elicitation_id, request.params.mode) == ("e-1", "url")
 

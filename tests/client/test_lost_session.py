@@ -12,7 +12,7 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client, Sampling, SamplingRequest, StreamableHttp, always
+from mcp_host import Allow, Client, Sampling, SamplingRequest, StreamableHttp, always
 from mcp_host.errors import ConnectTimeout, HttpStatusError, McpError, RequestTimeout, SessionLost
 from mcp_host.limits import Limits
 from mcp_host.testing import Context, Server
@@ -205,6 +205,37 @@ async def test_a_registered_handler_serves_the_new_session_too() -> None:
 
     assert first == second
     assert first.is_error is not True
+
+
+async def test_what_was_allowed_for_a_session_ends_with_it() -> None:
+    server = Server("geo")
+
+    @server.tool
+    async def capital(ctx: Context) -> str:
+        return (await ctx.sample("capital?", max_tokens=9)).text
+
+    async def approve(request: SamplingRequest) -> Allow:
+        asked.append(request)
+        return Allow("session")
+
+    asked: list[SamplingRequest] = []
+    counts = []
+    with anyio.fail_after(20):
+        async with server.http() as url:
+            client = Client(StreamableHttp(url), era="legacy", sampling=Sampling(with_tools=say_paris, approve=approve))
+            async with client:
+                await client.call_tool("capital")
+                await client.call_tool("capital")
+                counts.append(len(asked))
+                await server.forget_sessions()
+                await client.call_tool("capital")
+                await client.call_tool("capital")
+                counts.append(len(asked))
+            async with client:
+                await client.call_tool("capital")
+                counts.append(len(asked))
+
+    assert counts == [1, 2, 3]
 
 
 async def test_a_handler_of_a_lost_session_is_cancelled() -> None:

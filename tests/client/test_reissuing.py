@@ -10,12 +10,14 @@ import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host import Change, Client
+from mcp_host import Change, Client, OuterCall, SamplingRequest
 from mcp_host.client import connection
 from mcp_host.errors import ConnectionClosed, RequestTimeout
 from mcp_host.testing import ScriptedPeer
+from mcp_host.types import CreateMessageResult
+from tests.client.rounds import SAMPLE, wants
 from tests.client.sites import Site
-from tests.client.support import ADD
+from tests.client.support import ADD, sampling
 from tests.transports.http_peers import EVENTS
 
 NEVER = 3600.0
@@ -52,6 +54,34 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(connection, "sleep", sleep)
     return taken
+
+
+async def test_a_call_that_is_made_again_is_the_same_call_to_its_handlers(pauses: list[float]) -> None:
+    outers: list[OuterCall | None] = []
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        outers.append(request.outer)
+        return request.reply("Paris", model="m")
+
+    question = wants("s", k=SAMPLE)
+    results: list[dict[str, Any] | None] = [question, None, question, {"contents": []}]
+
+    def read(message: dict[str, Any]) -> httpx.Response:
+        result = results.pop(0)
+        if result is None:
+            return httpx.Response(200, headers=EVENTS, content=b": soon\n\n")
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    with anyio.fail_after(5):
+        async with Site(resources_read=read).client(sampling=sampling(with_tools=model)) as client:
+            await client.read_resource("a:b", caller="ann")
+
+    assert len(pauses) == 1
+    first, second = outers
+    assert first is not None
+    assert first == OuterCall("resources/read", "a:b", 2, call_id=first.call_id)
+    assert second == OuterCall("resources/read", "a:b", 4, call_id=first.call_id)
+    assert [outer and outer.caller for outer in outers] == ["ann", "ann"]
 
 
 async def test_a_request_whose_stream_breaks_is_made_again_three_times_after_longer_and_longer_pauses(
