@@ -24,16 +24,12 @@ from mcp_host.client.revival import Revival
 from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.client.verdicts import Verdicts
 from mcp_host.concurrency import Held, call_soon, detector
-from mcp_host.errors import (
-    CallerError,
-    ConnectionClosed,
-    McpError,
-)
+from mcp_host.errors import CallerError, ConnectionClosed, McpError, quoted
 from mcp_host.handlers import as_async
 from mcp_host.limits import Limits
 from mcp_host.protocol.negotiation import Plan
 from mcp_host.sampling import Sampling, SamplingMode
-from mcp_host.transports.base import Transport
+from mcp_host.transports.infer import Connectable, infer_transport
 from mcp_host.types import Implementation, ServerCapabilities
 from mcp_host.version import __version__
 
@@ -43,12 +39,21 @@ if TYPE_CHECKING:
 
 RootsArgument: TypeAlias = "Sequence[RootLike] | RootsHandler | None"
 
+NO_SAMPLING = (
+    "sampling is Sampling(with_tools=handler, approve=...), or basic=handler for requests without tools:"
+    " approve decides on each request, such as ask_in_terminal, always, or a function of yours"
+)
+
 
 class Client(Requests):
     """A connection to one MCP server.
 
-    >>> async with Client(Stdio(["weather-server"]), sampling=Sampling(with_tools=model, approve=always)) as client:
+    >>> async with Client(["uvx", "weather-server"], sampling=Sampling(with_tools=model, approve=always)) as client:
     ...     result = await client.call_tool("forecast", {"city": "Oslo"})
+
+    *server* is a URL, a command line as a list, a transport (`StreamableHttp`, `Stdio`, `InProcess`),
+    or a server object to run in this process: a `mcp_host.testing.Server`, a `Server`, `MCPServer` or
+    `FastMCP` of the official SDK, or a `FastMCP` of fastmcp, in each era that the object speaks.
 
     Any task may connect, call and close, in any order. What is registered here
     (*sampling*, *elicitation*, *roots*, the callbacks) is what the server is
@@ -62,11 +67,18 @@ class Client(Requests):
     *era* is "auto"; "modern" or "legacy" allow only the one kind, and a version like
     "2025-06-18" only itself. What is found out is kept in *verdicts*, which may be shared
     and saved. Results that a server calls fresh are not asked for again, unless *cache* is false.
+
+    What connecting has settled, such as `protocol_version`, can still be read when the server has
+    ended. Before the first `connect` and after `aclose` it raises `NotConnected`.
+
+    Raises:
+        TypeError: *server* or *sampling* is something else; the text shows the right spelling.
+        ValueError: *server* is a URL that cannot be one, or *era* is unknown.
     """
 
     def __init__(
         self,
-        transport: Transport,
+        server: Connectable,
         *,
         sampling: Sampling | None = None,
         elicitation: Elicitation | None = None,
@@ -80,7 +92,10 @@ class Client(Requests):
         cache: bool = True,
     ) -> None:
         super().__init__()
-        self._transport = transport
+        if sampling is not None and not isinstance(sampling, Sampling):
+            raise TypeError(NO_SAMPLING)
+        self._era = era
+        self._transport = transport = infer_transport(server)
         self._roots = None if roots is None else _offered(roots)
         limits = limits or Limits()
         self._registration = Registration(
@@ -110,6 +125,13 @@ class Client(Requests):
             text = f"a client of {self._transport.name} was dropped without being closed"
             warnings.warn(text, ResourceWarning, stacklevel=1)  # whoever dropped it is not on the stack
             call_soon(self._loop, self._held.cancel)
+
+    def __repr__(self) -> str:
+        connection = self._connection
+        if connection is None or (session := connection.link.session) is None:
+            return f"<Client of {quoted(self._transport.name)}, {self._era}, not connected>"
+        state = "connected" if connection.link.alive else "disconnected"
+        return f"<Client of {quoted(self._transport.name)}, {session.era.version}, {state}>"
 
     # Coming and going
 

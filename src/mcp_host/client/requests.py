@@ -259,7 +259,10 @@ class Requests(ABC):
 
     @property
     def _session(self) -> Session:
-        return self._connected().link.require()
+        """What connecting has settled. It holds when the server has ended, until the next connection or `aclose`."""
+        session = self._connected().link.session
+        assert session is not None, "a client gets a connection once it has begun"
+        return session
 
     @abstractmethod
     async def _live(self, timeouts: CallTimeouts) -> Connection:

@@ -69,6 +69,7 @@ class InProcess:
                 try:
                     yield channel
                 finally:
+                    to_server.close()  # the server hears that the client has hung up, and may shield its clean-up
                     tasks.cancel_scope.cancel()
 
 

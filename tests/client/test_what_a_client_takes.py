@@ -1,0 +1,172 @@
+"""What `Client(...)` is made of, and what it says of itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Client, SamplingRequest
+from mcp_host.errors import ConnectionClosed, NotConnected
+from mcp_host.testing import ScriptedPeer, Server
+from mcp_host.types import CreateMessageResult, Implementation
+from tests.client.support import TOOLS, Era, sampling
+from tests.transports.children import python
+
+ANSWERS = """
+request = read()
+reply(request, {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}})
+reply(read(), text("hi"))
+read()
+"""
+
+
+def calculator() -> Server:
+    server = Server("calculator")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    return server
+
+
+@pytest.mark.parametrize("sequence", [list, tuple])
+async def test_a_list_is_the_command_of_a_server(sequence: Callable[[list[str]], Any]) -> None:
+    with anyio.fail_after(10):
+        async with Client(sequence(python(ANSWERS, hands=False))) as client:
+            assert (await client.call_tool("x")).text == "hi"
+
+
+async def test_a_command_may_hold_paths(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(python(ANSWERS, hands=False)[-1], encoding="utf-8")
+
+    with anyio.fail_after(10):
+        async with Client([sys.executable, script]) as client:
+            assert (await client.call_tool("x")).text == "hi"
+
+
+async def test_a_text_that_begins_with_http_is_the_url_of_a_server() -> None:
+    with anyio.fail_after(10):
+        async with calculator().http() as url, Client(url) as client:
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_server_object_runs_in_this_process(era: str) -> None:
+    with anyio.fail_after(5):
+        async with Client(calculator(), era=era) as client:
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+
+
+class StdioServerParameters:
+    """Of the official SDK, as far as it matters here."""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("python server.py --token hunter2", r'write Client\(\["python", \.\.\.\]\)'),
+        ("server.py", r'write Client\(\["python", "server\.py"\]\)'),
+        ("build/index.js", r'write Client\(\["node", "build/index\.js"\]\)'),
+        ("uvx", r'write Client\(\["uvx"\]\)'),
+        ("example.com/mcp", r'a URL in full, Client\("https://\.\.\."\)'),
+        ("ws://example.com/mcp", "begins with http:// or https://"),
+        ("", "an empty text is no server"),
+        (Path("server.py"), r'write Client\(\["python", path\]\)'),
+        ({"command": "uvx", "args": ["x"], "env": {"KEY": "hunter2"}}, r'Client\(Stdio\(\[entry\["command"\]'),
+        ({"url": "https://x/mcp", "headers": {"Authorization": "hunter2"}}, r'Client\(StreamableHttp\(entry\["url"\]'),
+        ({"mcpServers": {"x": {"command": "hunter2"}}}, "a Client of each entry"),
+        (StdioServerParameters(), r"Client\(Stdio\(\[p\.command, \*p\.args\], env=p\.env, cwd=p\.cwd\)\)"),
+        (httpx.URL("https://example.com/mcp?key=hunter2"), r"write a URL as Client\(str\(url\)\)"),
+        (Server, "Server is a class"),
+        ([], "a list is no server"),
+        (["python", 3], "a list is no server"),
+        (b"uvx", "a bytes is no server"),
+        (None, "a NoneType is no server"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_anything_else_is_a_type_error_that_shows_the_right_spelling(wrong: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says) as refused:
+        Client(wrong)
+
+    assert 'Client(["uvx", "some-server"])' in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_url_that_cannot_be_one_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="not the URL of an HTTP server"):
+        Client("http://")
+
+
+def test_a_bare_sampling_handler_is_told_what_is_missing() -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        raise AssertionError
+
+    with pytest.raises(TypeError, match=r"Sampling\(with_tools=handler, approve=\.\.\.\)"):
+        Client(["uvx"], sampling=model)  # type: ignore[arg-type]  # which is what is tested
+
+
+async def test_its_repr_says_server_era_and_state(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        await peer.receive("tools/call")
+        await peer.hang_up()
+
+    client = Client(ScriptedPeer(script, name="tides\n"))
+    seen = [repr(client)]
+    with anyio.fail_after(5):
+        async with client:
+            seen.append(repr(client))
+            with pytest.raises(ConnectionClosed):
+                await client.call_tool("x")
+            seen.append(repr(client))
+    seen.append(repr(client))
+
+    assert seen == [
+        "<Client of 'tides\\n', auto, not connected>",
+        f"<Client of 'tides\\n', {era.version}, connected>",
+        f"<Client of 'tides\\n', {era.version}, disconnected>",
+        "<Client of 'tides\\n', auto, not connected>",
+    ]
+
+
+def test_its_repr_holds_no_secret() -> None:
+    for server in ("https://ada:hunter2@example.com/mcp?key=hunter2", ["uvx", "server", "--key=hunter2"]):
+        assert "hunter2" not in repr(Client(server))
+
+
+async def test_what_connecting_has_settled_holds_when_the_server_has_ended(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer, TOOLS, instructions="be kind")
+        await peer.receive("tools/call")
+        await peer.hang_up()
+
+    def known() -> object:
+        return (
+            client.protocol_version,
+            client.server_info,
+            client.server_capabilities.tools is not None,
+            client.instructions,
+            client.sampling_mode,
+        )
+
+    client = Client(ScriptedPeer(script, name="tides"), sampling=sampling())
+    with pytest.raises(NotConnected):
+        known()
+    with anyio.fail_after(5):
+        async with client:
+            with pytest.raises(ConnectionClosed):
+                await client.call_tool("x")
+
+            assert not client.connected
+            assert known() == (era.version, Implementation(name="tides", version="0"), True, "be kind", "with_tools")
+    with pytest.raises(NotConnected):
+        known()
