@@ -196,7 +196,7 @@ async def test_every_older_revision_is_spoken_to_the_end(version: str) -> None:
     sampling = Sampling(with_tools=ScriptedModel("Because."), approve=always)
     with fail_after(20):
         async with Client(server.in_process(), sampling=sampling) as client:
-            assert (client.protocol_version, client.sampling_mode) == (version, "basic")
+            assert (client.protocol_version, client.sampling_mode) == (version, "with_tools")
             assert said(await client.call_tool("ask")) == ["Because."]
 
 
