@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -187,6 +188,45 @@ async def test_a_tool_that_is_new_or_changed_asks_again(scope: Scope, then: list
     first, second = request(outer=outer, tools=[ADD, MULTIPLY]), request(outer=outer, tools=then)
 
     assert await asked_each_time(scope, first, second, second) == ([1, 2, 2] if asks else [1, 1, 1])
+
+
+def with_default(value: object) -> dict[str, Any]:
+    return {"name": "add", "inputSchema": {"type": "object", "properties": {"a": {"default": value}}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (with_default(1), with_default(True)),
+        (with_default(1), with_default(1.0)),
+        (with_default(None), with_default(float("inf"))),
+        (with_default("\ud800"), with_default("\ud801")),
+        (ADD, {**ADD, "meta": {"trace": 1}}),
+        ({**ADD, "annotations": {"readOnlyHint": True}}, {**ADD, "annotations": {"readOnlyHint": False}}),
+    ],
+    ids=["true", "a float", "infinity", "half a character", "a field that is called meta", "a hint"],
+)
+async def test_the_smallest_change_of_a_tool_asks_again(before: dict[str, Any], after: dict[str, Any]) -> None:
+    first, second = request(tools=[before]), request(tools=[after])
+
+    assert await asked_each_time("session", first, first, second) == [1, 1, 2]
+
+
+async def test_to_look_for_changes_takes_no_more_steps_of_python_however_large_the_tools_are() -> None:
+    async def steps(values: int) -> int:
+        approvals = Approvals(Person("session"), subject="sampling for x")
+        asked = request(tools=[with_default([1] * values)])
+        await approvals.require(asked)
+        seen: list[str] = []
+        sys.setprofile(lambda frame, event, arg: seen.append(frame.f_code.co_filename))
+        try:
+            await approvals.require(asked)
+        finally:
+            sys.setprofile(None)
+        return len([file for file in seen if "mcp_host" in file])  # and not of a collection of garbage
+
+    await steps(1)
+    assert await steps(30_000) == await steps(1)
 
 
 async def test_tools_that_were_allowed_one_by_one_are_not_allowed_together() -> None:
