@@ -100,6 +100,37 @@ async def test_tools_in_basic_mode_are_refused_and_not_stripped() -> None:
     assert answer["error"]["code"] == -32602
 
 
+@pytest.mark.parametrize(
+    ("version", "declared", "wish", "is_taken"),
+    [
+        ("2025-06-18", False, "thisServer", True),
+        ("2025-11-25", False, "none", True),
+        ("2025-11-25", False, "thisServer", False),
+        ("2025-11-25", False, "allServers", False),
+        ("2025-11-25", True, "allServers", True),
+    ],
+)
+async def test_a_wish_for_context_that_was_not_declared_is_refused_where_it_can_be_declared(
+    version: str, declared: bool, wish: str, is_taken: bool
+) -> None:
+    seen: list[str | None] = []
+
+    async def model(request: SamplingRequest) -> str:
+        seen.append(request.include_context)
+        return "Paris"
+
+    answer = await asked(
+        Asking("sampling/createMessage", QUESTION | {"includeContext": wish}, version=version),
+        sampling=sampling(with_tools=model, context=declared),
+    )
+
+    if is_taken:
+        assert (answer["result"]["content"], seen) == ({"type": "text", "text": "Paris"}, [wish])
+    else:
+        reason = "includeContext: this client did not declare sampling.context"
+        assert (answer, seen) == ({"error": {"code": -32602, "message": reason}}, [])
+
+
 async def test_a_handlers_own_error_stays_ours(caplog: pytest.LogCaptureFixture) -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         raise RuntimeError("secret sk-123")

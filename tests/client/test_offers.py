@@ -14,7 +14,7 @@ from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.memory import Inbox, InProcess, Outbox
 from mcp_host.types import CreateMessageResult, ElicitResult, TextContent, ToolUseContent
-from tests.client.support import ADD, INFO, QUESTION, sampling
+from tests.client.support import ADD, INFO, QUESTION, sampling, say_paris
 from tests.transports.children import python
 from tests.transports.http_peers import Heard, Wire, serving
 
@@ -107,6 +107,42 @@ async def test_tools_that_were_offered_are_taken_in_an_older_revision() -> None:
     uses, says = (message["result"]["content"] for message in heard[2:])
     assert uses == [{"type": "tool_use", "id": str(n), "name": "add", "input": {"n": n}} for n in (1, 2)]
     assert says == {"type": "text", "text": "Paris.\n\nIn France."}
+
+
+@pytest.mark.parametrize(
+    ("era", "offers"),
+    [("legacy", {"sampling": {"tools": {}, "context": {}}}), ("2025-06-18", {"sampling": {}})],
+)
+async def test_context_is_advertised_where_it_was_registered_and_the_revision_has_it(
+    era: str, offers: dict[str, Any]
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(version="2025-06-18" if era == "2025-06-18" else "2025-11-25")
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, era=era, sampling=sampling(basic=say_paris, with_tools=say_paris, context=True)):
+            pass
+
+    assert offered(peer) == [offers]
+
+
+async def test_a_server_too_strict_for_context_is_tried_once_more_without_it() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        while True:
+            request = await peer.receive("initialize")
+            if "context" not in request["params"]["capabilities"]["sampling"]:
+                break
+            await peer.refuse(request, -32602, "unknown capability")
+        await peer.reply(request, WELCOME)
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, era="legacy", sampling=sampling(basic=say_paris, context=True)) as client:
+            [warning] = client.warnings
+
+    assert offered(peer) == [{"sampling": {"context": {}}}, {"sampling": {}}]
+    assert "so it gets no sampling.context" in warning
 
 
 async def test_forms_alone_are_advertised_as_every_revision_knows_them() -> None:

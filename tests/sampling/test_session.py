@@ -164,6 +164,20 @@ def test_tools_are_advertised_exactly_when_their_handler_is_registered() -> None
     assert Sampling(basic=basic, approve=always).capability() == {}
 
 
+def test_context_is_advertised_where_the_host_says_so() -> None:
+    assert Sampling(with_tools=with_tools, approve=always, context=True).capability() == {"tools": {}, "context": {}}
+    assert Sampling(basic=basic, approve=always, context=True).capability() == {"context": {}}
+
+
+@pytest.mark.parametrize("declared", [False, True])
+async def test_a_callback_takes_a_wish_for_context_exactly_when_it_was_declared(declared: bool) -> None:
+    respond = Sampling(basic=basic, approve=always, context=declared).callback(server="calculator")
+
+    answer = await respond(wire(includeContext="thisServer"))
+
+    assert ("result" in answer) is declared
+
+
 def test_sampling_without_a_handler_is_a_mistake() -> None:
     with pytest.raises(ValueError, match=r"^Sampling needs a handler: with_tools=..., basic=... or both$"):
         Sampling(approve=always)

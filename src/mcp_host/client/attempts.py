@@ -15,23 +15,34 @@ SILENT_SHARE = 0.5  # of `connect_timeout`, for an answer that does not come; th
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What is advertised of the client capabilities that strict servers do not know: both came with 2025-11-25."""
+    """What is advertised of the client capabilities that strict servers do not know: all came with 2025-11-25."""
 
-    sampling_tools: bool
-    elicitation_modes: bool
+    sampling_tools: bool = False
+    sampling_context: bool = False
+    elicitation_modes: bool = False
 
     def __str__(self) -> str:
-        offered = {"sampling.tools": self.sampling_tools, "elicitation.url": self.elicitation_modes}
+        offered = {
+            "sampling.tools": self.sampling_tools,
+            "sampling.context": self.sampling_context,
+            "elicitation.url": self.elicitation_modes,
+        }
         return " and ".join(name for name, is_offered in offered.items() if is_offered)
 
     def within(self, era: Legacy | type[Modern]) -> Offers:
         """What *era* has words for."""
-        return Offers(self.sampling_tools and era.samples_with_tools, self.elicitation_modes and era.elicits_in_modes)
+        return Offers(
+            sampling_tools=self.sampling_tools and era.samples_with_tools,
+            sampling_context=self.sampling_context and era.fences_context,
+            elicitation_modes=self.elicitation_modes and era.elicits_in_modes,
+        )
 
     def without(self, others: Offers) -> Offers:
         """What is offered here and not in *others*."""
         return Offers(
-            self.sampling_tools and not others.sampling_tools, self.elicitation_modes and not others.elicitation_modes
+            sampling_tools=self.sampling_tools and not others.sampling_tools,
+            sampling_context=self.sampling_context and not others.sampling_context,
+            elicitation_modes=self.elicitation_modes and not others.elicitation_modes,
         )
 
 

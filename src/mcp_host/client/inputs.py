@@ -32,18 +32,20 @@ class Inputs:
 
     def offers(self, era: Legacy | type[Modern]) -> list[Offers]:
         """What of it to advertise where *era* is the newest that may be spoken, and then what instead, the most first."""
-        tools = self.sampling is not None and "tools" in self.sampling.capability()
+        sampling = {} if self.sampling is None else self.sampling.capability()
         modes = self.elicitation is not None and bool(self.elicitation.capability())
-        most = Offers(sampling_tools=tools, elicitation_modes=modes).within(era)
-        least = Offers(sampling_tools=False, elicitation_modes=False)
-        return list(dict.fromkeys([most, replace(most, sampling_tools=False), least]))
+        most = Offers(
+            sampling_tools="tools" in sampling, sampling_context="context" in sampling, elicitation_modes=modes
+        ).within(era)
+        plain = replace(most, sampling_tools=False, sampling_context=False)
+        return list(dict.fromkeys([most, plain, Offers()]))
 
     def capabilities(self, offers: Offers) -> dict[str, Any]:
         """The client capabilities to advertise: exactly what has a handler, as far as *offers* goes."""
         capabilities: dict[str, Any] = {}
         if self.sampling is not None:
-            offered = self.sampling.capability()
-            capabilities["sampling"] = {k: v for k, v in offered.items() if k != "tools" or offers.sampling_tools}
+            is_offered = {"tools": offers.sampling_tools, "context": offers.sampling_context}
+            capabilities["sampling"] = {k: v for k, v in self.sampling.capability().items() if is_offered[k]}
         if self.elicitation is not None and (offers.elicitation_modes or self.elicitation.form is not None):
             capabilities["elicitation"] = self.elicitation.capability() if offers.elicitation_modes else {}
         if self.roots is not None:
@@ -55,8 +57,12 @@ class Inputs:
 
         Tools that were offered are taken in any revision: servers of SEP-1577's drafts speak older ones.
         """
-        tools = offers.sampling_tools
-        sampling = None if self.sampling is None else self.sampling.session(server=server, knows_tools=tools)
+        sampling = None
+        if self.sampling is not None:
+            refuses_context = era.fences_context and not offers.sampling_context
+            sampling = self.sampling.session(
+                server=server, knows_tools=offers.sampling_tools, refuses_context=refuses_context
+            )
         return SessionInputs(self, era, server, sampling)
 
 

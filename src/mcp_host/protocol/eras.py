@@ -135,6 +135,11 @@ class Legacy:
         return self.version >= TOOLS_SINCE
 
     @property
+    def fences_context(self) -> bool:
+        """Whether a sampling request may ask for context only of a client that declared it (SEP-1577)."""
+        return self.version >= TOOLS_SINCE
+
+    @property
     def elicits_in_modes(self) -> bool:
         """Whether a client says in which modes it can be asked (SEP-1036); before, there was one."""
         return self.version >= "2025-11-25"
@@ -194,6 +199,7 @@ class Modern:
     server_requests = frozenset[str]()  # "The client MUST NOT send JSON-RPC responses"
     removed = REMOVED
     samples_with_tools = True
+    fences_context = True
     elicits_in_modes = True
 
     @classmethod

@@ -77,9 +77,7 @@ class SamplingRequest:
     no trace of them.
 
     Everything in *params* is a stranger's text, the system prompt included:
-    "The client MAY modify or omit this prompt". Nothing here asks for any
-    context to be added, whatever `include_context` says: no client of this
-    library declares ``sampling.context``.
+    "The client MAY modify or omit this prompt".
     """
 
     params: CreateMessageRequestParams
@@ -129,7 +127,10 @@ class SamplingRequest:
 
     @property
     def include_context(self) -> Literal["none", "thisServer", "allServers"] | None:
-        """What the server would like to be added. Nothing has to be: see above."""
+        """What the server would like to be added. A handler need not: "The client MAY ignore this request".
+
+        From revision 2025-11-25 on it is there only if the host declared it (`Sampling`, *context*).
+        """
         return self.params.include_context
 
     @property

@@ -56,6 +56,11 @@ class Sampling:
     Which of the two answers a connection is chosen once: *with_tools* where
     ``sampling.tools`` was advertised, else *basic*, else *with_tools* for plain requests only.
 
+    With *context* the host declares ``sampling.context``: its handlers add what
+    `SamplingRequest.include_context` asks for, as far as they like. Nothing is added for
+    them. Without it, a request for context is refused from revision 2025-11-25 on, and
+    before, where there is nothing to declare, the wish may be ignored.
+
     *approve* decides on each request before it reaches a handler: `always`,
     `ask_in_terminal`, or a function that returns `Allow` or `Deny`.
 
@@ -76,6 +81,7 @@ class Sampling:
         with_tools: Handler | None = None,
         basic: Handler | None = None,
         approve: Approve,
+        context: bool = False,
         limits: SamplingLimits | None = None,
     ) -> None:
         if with_tools is None and basic is None:
@@ -85,23 +91,35 @@ class Sampling:
         self._basic: AsyncHandler | None
         self._basic = None if basic is None else as_async(basic, argument="basic")
         self._approve: AsyncApprove = as_async(approve, argument="approve")
+        self._context = context
         self._limits = limits or SamplingLimits()
         self._places = Places(self._limits.at_once)
         self._time = TimeLimit(self._limits.seconds)
 
     def capability(self) -> dict[str, Any]:
-        """What to advertise as the client capability ``sampling``: ``{"tools": {}}`` with tools, else ``{}``."""
-        return {} if self._with_tools is None else {"tools": {}}
+        """What to advertise as the client capability ``sampling``: ``tools``, ``context``, both or ``{}``."""
+        offered = {"tools": self._with_tools is not None, "context": self._context}
+        return {name: {} for name, is_offered in offered.items() if is_offered}
 
-    def session(self, *, server: str, knows_tools: bool) -> SamplingSession:
+    def session(self, *, server: str, knows_tools: bool, refuses_context: bool = False) -> SamplingSession:
         """Choose the handler of one connection, for as long as it lasts.
 
         *server* is the name to show for it. *knows_tools* says whether
-        ``sampling.tools`` was advertised to it.
+        ``sampling.tools`` was advertised to it. *refuses_context* says whether ``sampling.context``
+        was not, in a revision that has it.
         """
         handler, mode = self._choose(knows_tools)
         share = self._places.share(at_once=self._limits.at_once_per_server, waiting=self._limits.waiting)
-        return SamplingSession(handler, mode, server, self._approve, self._limits, share, self._time)
+        return SamplingSession(
+            handler,
+            mode,
+            server,
+            self._approve,
+            self._limits,
+            share,
+            self._time,
+            refuses_context=refuses_context,
+        )
 
     def callback(self, *, server: str, knows_tools: bool = True) -> SamplingCallback:
         """A sampling callback for a host with another client: wire parameters in, wire result or error out.
@@ -109,7 +127,7 @@ class Sampling:
         Give each connection a callback of its own. The client has to advertise
         `capability()`, and to say with *knows_tools* whether it did so with ``tools``.
         """
-        return self.session(server=server, knows_tools=knows_tools).respond
+        return self.session(server=server, knows_tools=knows_tools, refuses_context=not self._context).respond
 
     def _choose(self, knows_tools: bool) -> tuple[AsyncHandler, SamplingMode]:
         if self._with_tools is not None and knows_tools:
@@ -131,6 +149,8 @@ class SamplingSession:
         limits: SamplingLimits,
         share: Share,
         time: TimeLimit,
+        *,
+        refuses_context: bool = False,
     ) -> None:
         self._handler = handler
         self._mode = mode
@@ -138,6 +158,7 @@ class SamplingSession:
         self._subject = f"sampling for {excerpt(server)}"  # which log lines begin with
         self._approvals = None if approve is always else Approvals(approve, subject=self._subject)
         self._limits = limits
+        self._refuses_context = refuses_context
         self._share = share
         self._time = time
 
@@ -183,6 +204,8 @@ class SamplingSession:
     def _read(self, wire: dict[str, Any], call: OuterCall | None, size: float) -> SamplingRequest:
         try:
             params = read_params(wire, self._mode, self._limits, size)
+            if self._refuses_context:
+                _refuse_context(params)
         except ProtocolError as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         return SamplingRequest(params=params, server=self._server, outer=call, mode=self._mode)
@@ -239,6 +262,12 @@ def _refuse_tools(wire: dict[str, Any]) -> None:
     for name in TOOL_FIELDS:
         if wire.get(name) is not None:  # null stands for absent: some servers write every field
             raise ProtocolError(f"{name}: this client did not declare sampling.tools")
+
+
+def _refuse_context(params: CreateMessageRequestParams) -> None:
+    """ "Servers SHOULD only use these values if the client declares ClientCapabilities.sampling.context" (the schema)."""
+    if params.include_context not in (None, "none"):
+        raise ProtocolError("includeContext: this client did not declare sampling.context")
 
 
 def _refuse_tool_blocks(messages: list[SamplingMessage]) -> None:
