@@ -30,6 +30,7 @@ from mcp_host.protocol import pace
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Request
 from mcp_host.testing import ScriptedPeer
+from mcp_host.transports import _channel
 from mcp_host.transports.base import Exchange, Headers
 from mcp_host.transports.memory import MemoryChannel
 from mcp_host.types import CreateMessageResult
@@ -223,9 +224,13 @@ def refuse_connection(message: dict[str, Any]) -> httpx.Response:
 WANTS_ROOTS = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}, "requestState": "s"}
 
 
-async def test_a_call_whose_beginning_has_run_may_have_run_though_its_retry_was_never_sent() -> None:
+async def test_a_call_whose_beginning_has_run_may_have_run_though_its_retry_was_never_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_channel, "RETRY_DELAYS", (0.0,))
+
     with anyio.fail_after(5):
-        async with site(result(WANTS_ROOTS), refuse_connection) as client:
+        async with site(result(WANTS_ROOTS), refuse_connection, refuse_connection) as client:
             with pytest.raises(ConnectFailed) as raised:
                 await client.call_tool("x")
 
@@ -244,13 +249,14 @@ async def test_headers_that_are_refused_in_the_middle_of_a_call_do_not_begin_it_
 async def test_a_request_that_was_made_again_may_have_run_though_its_last_try_was_never_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "AGAIN", (0.0,))
+    monkeypatch.setattr(connection, "RETRY_DELAYS", (0.0,))
+    monkeypatch.setattr(_channel, "RETRY_DELAYS", (0.0,))
 
     def break_off(message: dict[str, Any]) -> httpx.Response:
         raise httpx.ReadError("reset")
 
     with anyio.fail_after(5):
-        async with site(break_off, refuse_connection) as client:
+        async with site(break_off, refuse_connection, refuse_connection) as client:
             with pytest.raises(ConnectFailed) as raised:
                 await client.read_resource("a:1")
 
@@ -262,7 +268,7 @@ def breaking_off(message: dict[str, Any]) -> httpx.Response:
 
 
 async def test_the_pause_before_a_request_is_made_again_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "AGAIN", (60.0,))
+    monkeypatch.setattr(connection, "RETRY_DELAYS", (60.0,))
 
     with anyio.fail_after(5):
         async with site(breaking_off) as client:
@@ -271,7 +277,7 @@ async def test_the_pause_before_a_request_is_made_again_counts(monkeypatch: pyte
 
 
 async def test_closing_ends_the_pause_before_a_request_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "AGAIN", (60.0,))
+    monkeypatch.setattr(connection, "RETRY_DELAYS", (60.0,))
     broken = anyio.Event()
 
     def break_off(message: dict[str, Any]) -> httpx.Response:

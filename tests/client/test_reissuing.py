@@ -112,7 +112,7 @@ async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first(time
 
 
 async def test_the_wait_before_a_request_is_made_again_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "AGAIN", (NEVER,))
+    monkeypatch.setattr(connection, "RETRY_DELAYS", (NEVER,))
     site = breaking(1)
 
     with anyio.fail_after(5):

@@ -347,7 +347,7 @@ async def test_what_was_cached_is_dropped_when_the_server_asks_for_credentials()
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request whose stream broke is made again without the wait."""
-    monkeypatch.setattr(connection, "AGAIN", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(connection, "RETRY_DELAYS", (0.0, 0.0, 0.0))
 
 
 async def answer_or_break(wire: Wire, breaking: list[str]) -> None:

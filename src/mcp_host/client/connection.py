@@ -37,10 +37,10 @@ from mcp_host.handlers import HandlerScope
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import Complete, Outcome
 from mcp_host.protocol.jsonrpc import Failure, Id, Notification, Params, Success
+from mcp_host.protocol.pace import RETRY_DELAYS
 from mcp_host.transports.base import Channel, Transport, quoting
 
 LETTING_GO = 1.0  # seconds for cancelled callers to leave their streams before these are torn down
-AGAIN = (0.1, 0.5, 2.0)  # seconds before a request whose stream broke is made again, each time; then it fails
 
 
 class Connection:
@@ -232,11 +232,11 @@ class Connection:
         return outcome.value
 
     async def _send(self, session: Session, call: Call, params: Params) -> Success:
-        """One exchange; once more for each pause in `AGAIN` if its stream breaks and that does no harm.
+        """One exchange; once more after each of `RETRY_DELAYS` if its stream breaks and that does no harm.
 
         "A broken response stream loses the in-flight request" (2026-07-28, changelog).
         """
-        pauses = iter(AGAIN)
+        pauses = iter(RETRY_DELAYS)
         lost = False
         while True:
             try:

@@ -12,13 +12,12 @@ from anyio.abc import TaskGroup
 from mcp_host.client.answers import FAILED
 from mcp_host.errors import CallerError, ConnectionClosed, HttpStatusError, McpError, SessionLost
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Notification, Success
+from mcp_host.protocol.pace import RETRY_DELAYS
 from mcp_host.transports.base import Channel, Headers
 
 logger = logging.getLogger(__name__)
 
 ANSWER_DEADLINE = 30.0  # seconds for delivering an answer or a cancellation: short of any sensible call timeout
-
-AGAIN = (0.1, 0.5, 2.0)  # seconds before an answer that was lost on its way by HTTP is sent again, each time
 
 
 class Deliveries:
@@ -79,7 +78,7 @@ class Deliveries:
     async def _send(self, message: Notification | Success | Failure, headers: Headers) -> None:
         """Send *message*; an answer again if it may have been lost on its way, for a server takes it but once."""
         is_answer = isinstance(message, Success | Failure)
-        for pause in AGAIN if is_answer and self._channel.stream_per_request else ():
+        for pause in RETRY_DELAYS if is_answer and self._channel.stream_per_request else ():
             try:
                 return await self._channel.send(message, headers)
             except McpError as exc:

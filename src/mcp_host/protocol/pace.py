@@ -1,4 +1,4 @@
-"""When to try again what broke off, and when to give it up: pure counting."""
+"""When to try again what broke off or was not sent, and when to give it up: pure counting."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ DEFAULT_RETRY = 1.0  # seconds, for a server that names no `retry`; two official
 RETRY_FLOOR = 0.1  # `retry: 0` in a loop cost a peer 12,000 GETs in five seconds
 RETRY_CAP = 3600.0  # "The client MUST respect the retry field"; no call lasts longer than this
 GROWTH = 1.5
+RETRY_DELAYS = (0.1, 0.5, 2.0)  # seconds before one message is sent again, each time; then it fails
 STEADY = 30.0  # seconds after which a stream that ended has been a good one: proxies cut idle ones every minute
 
 

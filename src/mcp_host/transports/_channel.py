@@ -7,11 +7,19 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import httpx
-from anyio import Event, Semaphore, WouldBlock, create_task_group, move_on_after
+from anyio import Event, Semaphore, WouldBlock, create_task_group, move_on_after, sleep
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, ProtocolError, ServerError, excerpt
+from mcp_host.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    HttpStatusError,
+    McpError,
+    ProtocolError,
+    ServerError,
+    excerpt,
+)
 from mcp_host.handlers import in_handler
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, LISTEN
@@ -28,6 +36,7 @@ from mcp_host.protocol.jsonrpc import (
     encode,
     failed,
 )
+from mcp_host.protocol.pace import RETRY_DELAYS
 from mcp_host.protocol.sse import Cursor
 from mcp_host.protocol.sse import Event as ServerEvent
 from mcp_host.transports._client import Borrowed, Client, own_client
@@ -43,6 +52,7 @@ STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before t
 PROBE_TIME = 2.0  # seconds for finding out whether a server speaks the transport of 2024
 NO_RESPONSE = frozenset({202, 204})  # accepted, no content
 OLD_TRANSPORT = frozenset({400, 404, 405})  # what such a server says to a POST of initialize
+UNREACHABLE = (httpx.ConnectError, httpx.ProxyError)  # found out at once; what timed out has been waited for already
 
 UNBOUNDED = frozenset({INITIALIZE, DISCOVER, LISTEN})  # what a connection begins with, and what stays open
 
@@ -117,6 +127,7 @@ class HttpChannel:
         self._session: LegacySession | None = None
         self._begun = Event()
         self._listening = False
+        self._reached = False
 
     async def awake(self) -> None:
         await checkpoint()  # who takes a connection runs
@@ -148,7 +159,7 @@ class HttpChannel:
     async def _request(self, request: Request, headers: Headers, exchange: Exchange) -> Reply:
         opening = request.method == INITIALIZE
         session = None if opening or MCP_METHOD in headers else self._session  # a stateless request belongs to none
-        async with await self._post(request, headers, session) as reply:
+        async with await self._sent(request, headers, session, exchange) as reply:
             await self._check(reply, request, session)
             if opening:
                 session = self._begin(reply)
@@ -191,6 +202,25 @@ class HttpChannel:
             self._session.end()
             await self._session.terminate()
 
+    async def _sent(
+        self, request: Request, headers: Headers, session: LegacySession | None, exchange: Exchange
+    ) -> Reply:
+        """POST *request*, and try again after each of `RETRY_DELAYS` where none of it could be sent.
+
+        A server that has answered before is away for a moment, most likely; what was never
+        reached is a wrong URL. A subscription has a pace of its own.
+        """
+        for delay in RETRY_DELAYS if self._reached and request.method != LISTEN else ():
+            try:
+                return await self._post(request, headers, session)
+            except ConnectFailed as exc:
+                if not isinstance(exc.__cause__, UNREACHABLE):
+                    raise
+            exchange.withdrawn = True
+            await sleep(delay)
+            exchange.withdrawn = False
+        return await self._post(request, headers, session)
+
     async def _post(self, message: Message, headers: Headers, session: LegacySession | None) -> Reply:
         body = encode(message)
         if session is None:
@@ -198,7 +228,9 @@ class HttpChannel:
         else:
             session.touch(message, headers)
             always = session.headers
-        return await self._origin.send("POST", {**always, **POSTED, **headers}, body)
+        reply = await self._origin.send("POST", {**always, **POSTED, **headers}, body)
+        self._reached = True
+        return reply
 
     def _begin(self, reply: Reply) -> LegacySession:
         """A session begins with the headers of the reply to `initialize`, not before and not elsewhere."""

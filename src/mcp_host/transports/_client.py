@@ -55,7 +55,13 @@ class Borrowed:
             auth = auth or _basic(url)
             url = url.copy_with(userinfo=b"")
         request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
-        return await self._client.send(request, stream=True, auth=auth, follow_redirects=False)
+        try:
+            return await self._client.send(request, stream=True, auth=auth, follow_redirects=False)
+        except httpx.RequestError as exc:
+            if _is_about(exc, request):
+                raise
+            # What a hook or an Auth asked elsewhere failed, before ours was sent or after it was carried out.
+            raise httpx.TransportError(str(exc)) from exc
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -112,6 +118,14 @@ class Direct:
         if self._cookies is not None:
             self._cookies.set_cookie_header(request)
         return request.headers
+
+
+def _is_about(error: httpx.RequestError, request: httpx.Request) -> bool:
+    """Whether it is this request that failed: httpx writes down which, where it sends one."""
+    try:
+        return error.request is request
+    except RuntimeError:  # raised by other code, which has sent nothing
+        return False
 
 
 def own_client(url: httpx.URL, limits: Limits) -> Client:

@@ -1,0 +1,234 @@
+"""Requests that never left: a server that is away for a moment gets them when it is back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from anyio.abc import TaskGroup, TaskStatus
+
+from mcp_host import Client, Sampling, SamplingRequest, StreamableHttp, always
+from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
+from mcp_host.types import CreateMessageResult
+from tests.faults.http_server import TIDES, drop, failing, mcp, says, subject, tides
+from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
+from tests.transports.http_peers import Peer, Script, serving
+from tests.transports.legacy_peers import in_turn
+
+DISCOVERED = (
+    b'{"jsonrpc":"2.0","id":@id,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],'
+    b'"capabilities":{"tools":{}}}}'
+)
+ASKS = (
+    b'{"jsonrpc":"2.0","id":@id,"result":{"resultType":"input_required","requestState":"s","inputRequests":'
+    b'{"q":{"method":"sampling/createMessage","params":{"maxTokens":9,'
+    b'"messages":[{"role":"user","content":{"type":"text","text":"And now?"}}]}}}}}'
+)
+
+
+class Restartable:
+    """A server at one address, which can go away and come back."""
+
+    def __init__(self, script: Script, tasks: TaskGroup) -> None:
+        self.lives: list[Peer] = []
+        """What each time between two starts was like."""
+        self._script = script
+        self._tasks = tasks
+        self._port = 0
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+
+    @property
+    def url(self) -> str:
+        return self.lives[0].url
+
+    async def start(self) -> None:
+        self.lives.append(await self._tasks.start(self._serve))
+        self._port = int(self.url.removesuffix("/mcp").rpartition(":")[2])
+
+    async def stop(self) -> None:
+        self._scope.cancel()
+        await self._ended.wait()
+        await anyio.wait_all_tasks_blocked()  # until the sockets are closed, which asyncio does in its own time
+
+    def heard(self) -> list[list[str]]:
+        return [[subject(each) for each in life.heard] for life in self.lives]
+
+    async def _serve(self, *, task_status: TaskStatus[Peer]) -> None:
+        self._scope, self._ended = anyio.CancelScope(), anyio.Event()
+        with self._scope:
+            async with serving(self._script, port=self._port) as peer:
+                task_status.started(peer)
+                await anyio.sleep_forever()
+        self._ended.set()
+
+
+@asynccontextmanager
+async def restartable(**answers: Any) -> AsyncIterator[Restartable]:
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            server = Restartable(mcp(discover=says(DISCOVERED), **answers), tasks)
+            await server.start()
+            yield server
+            tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> Pauses:
+    """The pauses before a request is tried again, which take no time here."""
+    pauses = Pauses()
+    monkeypatch.setattr("mcp_host.transports._channel.sleep", pauses)
+    return pauses
+
+
+class Pauses(list[float]):
+    """Each pause; in the second of them, *meanwhile* happens."""
+
+    meanwhile: Callable[[], Awaitable[None]] = staticmethod(anyio.lowlevel.checkpoint)
+
+    async def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+        if len(self) == 2:
+            await self.meanwhile()
+
+
+@pytest.mark.parametrize("client", [nullcontext, httpx.AsyncClient], ids=["own", "the caller's"])
+async def test_an_answer_that_is_ready_while_the_server_is_away_reaches_it_when_it_is_back(
+    client: Callable[[], AbstractAsyncContextManager[httpx.AsyncClient | None]], pauses: Pauses
+) -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        await server.stop()
+        return request.reply("Paris")
+
+    sampling = Sampling(with_tools=model, approve=always)
+    async with restartable(call=in_turn(says(ASKS), says())) as server, client() as http:
+        pauses.meanwhile = server.start
+        async with Client(StreamableHttp(server.url, client=http), era="modern", sampling=sampling) as host:
+            assert (await host.call_tool("tides")).content == TIDES
+
+    assert pauses == [0.1, 0.5]
+    assert server.heard() == [["discover", "call"], ["call"]]
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_any_call_of_a_server_that_was_there_before_is_made_when_it_is_back(era: Any, pauses: Pauses) -> None:
+    async with restartable() as server:
+        pauses.meanwhile = server.start
+        async with Client(StreamableHttp(server.url), era=era) as client:
+            await server.stop()
+            await tides(client)
+            await tides(client)
+
+    assert pauses == [0.1, 0.5]
+    assert [about for about in server.heard()[1] if about != "delete"] == ["call", "call"]
+
+
+async def test_a_server_that_stays_away_is_given_up_and_nothing_has_run(pauses: Pauses) -> None:
+    async with restartable() as server, Client(StreamableHttp(server.url), era="modern") as client:
+        await server.stop()
+        error = await failing(client)
+
+    assert type(error) is ConnectFailed
+    assert error.may_have_run is False
+    assert pauses == [0.1, 0.5, 2.0]
+
+
+async def test_a_server_that_stays_away_in_the_middle_of_a_call_may_have_run_its_beginning(pauses: Pauses) -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        await server.stop()
+        return request.reply("Paris")
+
+    sampling = Sampling(with_tools=model, approve=always)
+    async with (
+        restartable(call=says(ASKS)) as server,
+        Client(StreamableHttp(server.url), era="modern", sampling=sampling) as client,
+    ):
+        error = await failing(client)
+
+    assert isinstance(error, ConnectFailed)
+    assert error.may_have_run is True
+    assert pauses == [0.1, 0.5, 2.0]
+
+
+async def test_what_was_never_there_fails_at_once(pauses: Pauses) -> None:
+    async with restartable() as server:
+        await server.stop()
+        with pytest.raises(ConnectFailed):
+            await Client(StreamableHttp(server.url), era="modern").connect()
+
+    assert pauses == []
+
+
+async def test_what_may_have_been_read_is_not_sent_again(pauses: Pauses) -> None:
+    async with restartable(call=drop) as server, Client(StreamableHttp(server.url), era="modern") as client:
+        error = await failing(client)
+
+    assert isinstance(error, ConnectionClosed)
+    assert error.may_have_run is True
+    assert (pauses, server.heard()) == ([], [["discover", "call"]])
+
+
+async def test_a_deadline_that_passes_in_a_pause_ends_the_call_and_nothing_has_run(pauses: Pauses) -> None:
+    pauses.meanwhile = anyio.sleep_forever
+    async with restartable() as server, Client(StreamableHttp(server.url), era="legacy") as client:
+        await server.stop()
+        with pytest.raises(RequestTimeout) as caught:
+            await client.call_tool("tides", timeout=0.05)
+
+    assert caught.value.may_have_run is False
+
+
+@pytest.mark.parametrize("failure", [httpx.ConnectTimeout, httpx.PoolTimeout])
+async def test_who_has_waited_for_a_connection_in_vain_does_not_wait_again(
+    failure: type[httpx.TimeoutException], pauses: Pauses
+) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if b"tools/call" in request.content:
+            raise failure("too late")
+        return httpx.Response(
+            200, headers={"content-type": "application/json"}, content=DISCOVERED.replace(b"@id", b"1")
+        )
+
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http,
+        Client(StreamableHttp("http://server.test/mcp", client=http), era="modern") as client,
+    ):
+        error = await failing(client)
+
+    assert type(error) is ConnectFailed
+    assert error.may_have_run is False
+    assert pauses == []
+
+
+async def test_another_request_of_the_callers_client_that_fails_says_nothing_of_ours(pauses: Pauses) -> None:
+    """A hook that asks elsewhere, after the server has run the call."""
+    calls: list[bytes] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "metrics.test":
+            raise httpx.ConnectError("refused")
+        if b"tools/call" in request.content:
+            calls.append(request.content)
+        return httpx.Response(
+            200, headers={"content-type": "application/json"}, content=DISCOVERED.replace(b"@id", b"1")
+        )
+
+    async def report(response: httpx.Response) -> None:
+        if b"tools/call" in response.request.content:
+            async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as other:
+                await other.get("http://metrics.test/")
+
+    hooks = {"response": [report]}
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(answer), event_hooks=hooks) as http,
+        Client(StreamableHttp("http://server.test/mcp", client=http), era="modern") as client,
+    ):
+        error = await failing(client)
+
+    assert type(error) is ConnectionClosed
+    assert error.may_have_run is True
+    assert (len(calls), pauses) == (1, [])
