@@ -277,7 +277,7 @@ class InputNotGiven(McpError):
 
     *key* is the server's name for the input, *method* what it asked for, such as
     ``sampling/createMessage``. ``__cause__`` is why: what your handler raised, or the
-    `InputRefused` of a rule or a user. The server is told nothing (2026-07-28,
+    `InputRefused` of a rule or a user; the text says so, too. The server is told nothing (2026-07-28,
     client/sampling: Error Handling).
     """
 

@@ -46,18 +46,17 @@ class Limits:
     max_pages: int = 1000
     """Pages of one list; a server that never ends its list ends here."""
 
-    max_rounds: int = 100
-    """Rounds of input within one call (revision 2026-07-28): each turn of a server's tool loop is one."""
-
-    max_idle_rounds: int = 3
-    """Rounds in a row in which a server asks for nothing and only wants to be called again."""
+    max_inputs: int = 500
+    """What a server may ask of us within one call: sampling, elicitation and roots, each question counted.
+    Each turn of a server's tool loop is one. Past it the call ends with `RoundsExceeded`. In the revisions
+    before 2026-07-28 the server is told -32013 instead, a request counts for every call that waits
+    meanwhile, and between calls a server may ask as much in an hour."""
 
     max_inputs_per_round: int = 64
-    """Inputs that one result may ask for."""
+    """Questions that one result may hold (revision 2026-07-28)."""
 
-    max_inputs: int = 500
-    """Inputs that one call may ask for in all its rounds. In the revisions before 2026-07-28 a request
-    of the server's counts for every call that waits meanwhile; when all have had so many, it is told -32013."""
+    max_idle_rounds: int = 3
+    """Results in a row in which a server asks for nothing and only wants to be called again (revision 2026-07-28)."""
 
     max_cache: int = 16 * MiB
     """Results kept for as long as the server calls them fresh (revision 2026-07-28); the oldest make room."""

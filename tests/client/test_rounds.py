@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from mcp_host import Client, Deny, Elicitation, FormRequest, OuterCall, Sampling, SamplingRequest, always
 from mcp_host.client import rounds
 from mcp_host.errors import (
+    CallerError,
     ConnectionClosed,
     InputNotGiven,
     InputRefused,
@@ -167,7 +169,11 @@ async def deny(request: SamplingRequest) -> Deny:
 
 
 async def fail(request: SamplingRequest) -> CreateMessageResult:
-    raise RuntimeError("secret of the host")
+    raise RuntimeError("the secret of the host")
+
+
+async def fail_without_a_word(request: SamplingRequest) -> CreateMessageResult:
+    raise KeyError
 
 
 async def plainly(request: SamplingRequest) -> CreateMessageResult:
@@ -178,7 +184,18 @@ async def plainly(request: SamplingRequest) -> CreateMessageResult:
     ("registered", "asked", "why", "cause"),
     [
         (Sampling(with_tools=plainly, approve=deny), SAMPLE, "not today", InputRefused),
-        (Sampling(with_tools=fail, approve=always), SAMPLE, "failed", RuntimeError),
+        (
+            Sampling(with_tools=fail, approve=always),
+            SAMPLE,
+            r"wants 'sampling/createMessage' under 'bad': .* model failed: RuntimeError: the secret of the host$",
+            RuntimeError,
+        ),
+        (
+            Sampling(with_tools=fail_without_a_word, approve=always),
+            SAMPLE,
+            "this client's model failed: KeyError$",
+            KeyError,
+        ),
         (
             Sampling(basic=plainly, approve=always),
             {"method": "sampling/createMessage", "params": QUESTION | {"tools": [ADD]}},
@@ -195,7 +212,16 @@ async def plainly(request: SamplingRequest) -> CreateMessageResult:
         (None, FORM, "does not offer elicitation/create", InputRefused),
         (None, {"method": "tools/call", "params": {}}, "does not offer tools/call", InputRefused),
     ],
-    ids=["denied", "failed", "tools in basic mode", "limit", "no handler", "no form", "no input at all"],
+    ids=[
+        "denied",
+        "failed",
+        "failed without a word",
+        "tools in basic mode",
+        "limit",
+        "no handler",
+        "no form",
+        "no input at all",
+    ],
 )
 async def test_what_is_refused_ends_the_call_and_nothing_is_sent(
     registered: Sampling | None, asked: dict[str, Any], why: str, cause: type[Exception]
@@ -210,20 +236,20 @@ async def test_what_is_refused_ends_the_call_and_nothing_is_sent(
 
     error = raised.value
     assert (error.key, error.method, type(error.__cause__)) == ("bad", asked["method"], cause)
-    assert "secret of the host" not in str(error)
     assert [message["method"] for message in peer.heard] == ["server/discover", "tools/call"]
 
 
 # Limits
 
 
-ROUNDS = Limits(max_rounds=2, max_idle_rounds=2, max_inputs_per_round=3, max_inputs=4)
+LOOSE = {"type": "object", "properties": {"ok": {}}}
+ROUNDS = Limits(max_idle_rounds=2, max_inputs_per_round=3, max_inputs=4)
 
 
 @pytest.mark.parametrize(
     ("result", "limit", "requests"),
     [
-        (wants("s", k=ROOTS), "max_rounds", 3),
+        (wants("s", k=ROOTS), "max_inputs", 5),
         (wants("s"), "max_idle_rounds", 3),
         (wants("s", a=ROOTS, b=ROOTS, c=ROOTS, d=ROOTS), "max_inputs_per_round", 1),
         (wants("s", a=ROOTS, b=ROOTS, c=ROOTS), "max_inputs", 2),
@@ -422,3 +448,22 @@ async def test_progress_of_every_round_comes_in_order_before_the_result() -> Non
             await client.call_tool("x", on_progress=note)
 
     assert steps == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("\ud800", "surrogates"), (math.nan, "not JSON compliant")], ids=["half a character", "no number"]
+)
+async def test_an_answer_that_is_no_json_is_an_input_that_was_not_given(text: str | float, why: str) -> None:
+    async def garble(request: FormRequest) -> ElicitResult:
+        return ElicitResult(action="accept", content={"ok": text})
+
+    form = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": LOOSE}}
+    peer = answering(wants("s", good=ROOTS, bad=form), DONE)
+    with anyio.fail_after(5):
+        async with Client(peer, elicitation=Elicitation(form=garble), roots=[]) as client:
+            with pytest.raises(InputNotGiven, match=rf"under 'bad': .*: CallerError: not expressible.*{why}") as caught:
+                await client.call_tool("x")
+
+    assert (caught.value.key, caught.value.method) == ("bad", "elicitation/create")
+    assert isinstance(caught.value.__cause__, CallerError)
+    assert [message["method"] for message in peer.heard] == ["server/discover", "tools/call"]

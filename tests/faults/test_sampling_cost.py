@@ -148,7 +148,8 @@ async def test_a_call_that_samples_for_ever_comes_to_its_end() -> None:
 
 
 @fault("S13")
-async def test_a_server_that_samples_for_ever_without_being_called_comes_to_its_end_until_it_is_called() -> None:
+async def test_a_server_that_samples_for_ever_without_being_called_comes_to_its_end_for_an_hour() -> None:
+    """A call has as many of its own meanwhile."""
     model, told = Model(), Event()
     said: list[object] = []
 
@@ -160,7 +161,8 @@ async def test_a_server_that_samples_for_ever_without_being_called_comes_to_its_
         await told.wait()
         assert (await client.call_tool("once", ask())).text == "true"
 
-    assert said == [[41, {"code": -32013, "message": "this client's limit max_inputs is 40 for one call"}]]
+    words = "this client's limit max_inputs is 40 in 3600 seconds without a call"
+    assert said == [[41, {"code": -32013, "message": words}]]
     assert len(model.asked) == 41
 
 

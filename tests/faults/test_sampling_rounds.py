@@ -84,7 +84,7 @@ def trouble(call):
 @pytest.mark.parametrize(
     ("trouble", "limit", "asked"),
     [
-        ("wants(call, state=str(calls))", "max_rounds", 5),
+        ("wants(call, state=str(calls))", "max_inputs", 10),
         ("wants(call, count=0, state=str(calls))", "max_idle_rounds", 0),
         ("wants(call, count=0, state='the same')", "max_idle_rounds", 0),
         ("wants(call, count=300)", "max_inputs_per_round", 0),
@@ -98,7 +98,7 @@ async def test_a_server_that_never_has_enough_input_ends_its_call(
 ) -> None:
     monkeypatch.setattr(rounds, "IDLE_PAUSE", 0.0)
     model = Model()
-    bounds = {"max_rounds": 5, "max_idle_rounds": 3, "max_inputs_per_round": 64, "max_inputs": 10}
+    bounds = {"max_idle_rounds": 3, "max_inputs_per_round": 64, "max_inputs": 10}
     async with modern(f"trouble = lambda call: {trouble}\n{SERVE}", model, **bounds) as client:
         with pytest.raises(RoundsExceeded) as caught:
             await client.call_tool("trouble")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import TypeAlias
 
 from anyio import CancelScope
@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 FAILED = "this client failed to answer"  # what a server is told, and nothing of the reason
 
+UNPROMPTED_PERIOD = 3600.0  # seconds in which a server may ask as much between calls as within one: `max_inputs`
+
 REMEMBERED = 1024  # answered ids kept to recognise a replay; resumption replays recent events only
 
 Key: TypeAlias = tuple[int, Id]  # (session epoch, request id)
@@ -30,13 +32,10 @@ Place: TypeAlias = tuple[Key, Id | None]  # and the call on whose stream it came
 class Answer:
     """One request of the server's, being answered."""
 
-    def __init__(
-        self, key: Key, origin: PendingExchange | None, outer: PendingExchange | None, waiting: list[PendingExchange]
-    ) -> None:
+    def __init__(self, key: Key, origin: PendingExchange | None, waiting: list[PendingExchange]) -> None:
         self.key = key
         self.origin = origin
         """The call of ours on whose stream it came, where that is known."""
-        self.outer = outer
         self.scope: CancelScope
         """What it is answered in."""
         self.unwanted = False
@@ -44,7 +43,8 @@ class Answer:
         self.refusal: InputRefused | None = None
         """Why it is not to be answered."""
         self.waiting = waiting
-        """The calls that cannot go on before this is answered."""
+        """The calls in flight that it may belong to: they cannot go on before it is answered, and it ends with
+        the last of them. Empty for what came between calls."""
         for exchange in waiting:
             exchange.pause()
 
@@ -67,6 +67,13 @@ class Answer:
         for exchange in self.waiting:
             exchange.resume()
 
+    def call_ended(self, exchange: PendingExchange) -> None:
+        """A call is over. With the last that this may belong to, the question is moot."""
+        if exchange in self.waiting:
+            self.waiting.remove(exchange)
+            if not self.waiting:
+                self.scope.cancel()
+
     def drop(self) -> None:
         """Stop answering; nobody waits for it."""
         self.unwanted = True
@@ -76,10 +83,12 @@ class Answer:
 class Answers:
     """All requests in our hands, by session and id. Where a stream may *replay* some, those answered are remembered."""
 
-    def __init__(self, limits: Limits, *, replays: bool) -> None:
+    def __init__(self, limits: Limits, clock: Callable[[], float], *, replays: bool) -> None:
         self._limits = limits
+        self._clock = clock
         self._replays = replays
-        self._asked: Counter[PendingExchange | None] = Counter()  # for each call that waits, and between calls
+        self._asked: Counter[PendingExchange] = Counter()  # for each call that waits
+        self._unprompted: deque[float] = deque()  # when those came that no call waits for, the oldest first
         self._current: dict[Key, Answer] = {}
         self._done: deque[Place] = deque(maxlen=REMEMBERED)
         self._seen: set[Place] = set()
@@ -99,13 +108,24 @@ class Answers:
 
     def begin(self, answer: Answer) -> None:
         self._current[answer.key] = answer
-        least = math.inf
-        for exchange in answer.waiting or (None,):
+        for exchange in answer.waiting:
             self._asked[exchange] += 1
-            least = min(least, self._asked[exchange])
         most = self._limits.max_inputs
-        if least > most:
-            answer.refusal = InputRefused(ASKED_TOO_MUCH, f"this client's limit max_inputs is {most} for one call")
+        if not answer.waiting:
+            if not self._has_room_for_unprompted(most):
+                answer.refusal = _asked_too_much(f"{most} in {UNPROMPTED_PERIOD:g} seconds without a call")
+        elif min(self._asked[exchange] for exchange in answer.waiting) > most:
+            answer.refusal = _asked_too_much(f"{most} for one call")
+
+    def _has_room_for_unprompted(self, most: int) -> bool:
+        """Take note of a request that no call waits for, unless there were as many in the last period."""
+        now = self._clock()
+        while self._unprompted and self._unprompted[0] <= now - UNPROMPTED_PERIOD:
+            self._unprompted.popleft()
+        if len(self._unprompted) >= most:
+            return False
+        self._unprompted.append(now)
+        return True
 
     def end(self, answer: Answer) -> None:
         del self._current[answer.key]
@@ -127,17 +147,20 @@ class Answers:
     def call_ended(self, exchange: PendingExchange) -> None:
         """A call is over: whatever the server asked on its behalf is moot."""
         if self._asked:
-            del self._asked[exchange], self._asked[None]  # a Counter does not mind what it has not
+            del self._asked[exchange]  # a Counter does not mind what it has not
         if self._current:
             for answer in list(self._current.values()):
-                if answer.outer is exchange:
-                    answer.scope.cancel()
+                answer.call_ended(exchange)
 
     def drop_before(self, epoch: float) -> None:
         """The sessions before *epoch* are over: their requests must not be answered into the next one."""
         for answer in list(self._current.values()):
             if answer.key[0] < epoch:
                 answer.drop()
+
+
+def _asked_too_much(bound: str) -> InputRefused:
+    return InputRefused(ASKED_TOO_MUCH, f"this client's limit max_inputs is {bound}")
 
 
 def _place(key: Key, origin: PendingExchange | None) -> Place:

@@ -227,7 +227,10 @@ class Connection:
         while not isinstance(outcome, Complete):
             with self.link.while_open():
                 answers = await rounds.answer(outcome, id)
-            reply = await self._send(session, call, call.params | answers)
+            try:
+                reply = await self._send(session, call, call.params | answers)
+            except CallerError as exc:
+                raise rounds.unwritable(outcome, answers, exc) from exc
             outcome, id = session.era.read(call.method, reply.result), reply.id
         return outcome.value
 

@@ -135,15 +135,19 @@ class PendingExchange:
 
     # What the link uses
 
+    @property
+    def wants_reports(self) -> bool:
+        """Whether it has a progress token: then reports are a sign of life."""
+        return self._on_report is not None
+
     def report(self, params: Params) -> None:
         """The server reported progress."""
         if self.outcome is not None:
             return
-        if self._on_report is not None:
-            if len(self._reports) >= MAX_REPORTS:
-                self._reports.pop()
-            self._reports.append(params)
-        if self._on_report is None or self._wake is None:
+        if len(self._reports) >= MAX_REPORTS:
+            self._reports.pop()
+        self._reports.append(params)
+        if self._wake is None:
             self.heard()
         else:
             self.deadline = self._timeouts.end  # the callback's turn: see `progress`

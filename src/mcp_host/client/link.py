@@ -71,7 +71,7 @@ class Link:
         """The calls of ours that are not over."""
         self._deadlines = Deadlines(self.pending, Loop.running())
         plumbing.start_soon(self._deadlines.run)
-        self._answers = Answers(limits, replays=channel.stream_per_request)
+        self._answers = Answers(limits, self._deadlines.loop.time, replays=channel.stream_per_request)
         self._deliveries = Deliveries(channel, plumbing, limits.max_answers, counters, self._check_idle)
         self._service = Service(self, application, self._answers, self._deliveries)
         self._early: list[Request | Notification] = []
@@ -190,7 +190,7 @@ class Link:
 
     def _report(self, params: Params) -> None:
         exchange = self._find(params.get("progressToken"))
-        if exchange is None or not isinstance(params.get("progress"), int | float):
+        if exchange is None or not exchange.wants_reports or not isinstance(params.get("progress"), int | float):
             self.counters["progress for nothing"] += 1
         else:
             exchange.report(params)

@@ -14,10 +14,17 @@ from mcp_host.client.answers import FAILED
 from mcp_host.client.call import Call
 from mcp_host.client.inputs import SessionInputs
 from mcp_host.concurrency import first
-from mcp_host.errors import InputNotGiven, InputRefused, RoundsExceeded, quoted
+from mcp_host.errors import (
+    CallerError,
+    InputNotGiven,
+    InputRefused,
+    RoundsExceeded,
+    excerpt,
+    quoted,
+)
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import InputRequest, InputRequired
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Id, Params
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Id, Params, Success, encode
 from mcp_host.sampling import OuterCall
 
 logger = logging.getLogger(__name__)
@@ -33,7 +40,6 @@ class Rounds:
         self._call = call
         self._inputs = inputs
         self._limits = limits
-        self._rounds = 0
         self._idle = 0
         self._asked = 0
 
@@ -62,11 +68,8 @@ class Rounds:
 
     def _count(self, wanted: InputRequired) -> None:
         limits, count = self._limits, len(wanted.requests)
-        self._rounds += 1 if count else 0
         self._idle = 0 if count else self._idle + 1
         self._asked += count
-        if self._rounds > limits.max_rounds:
-            raise self._exceeded(f"asked for input in more than {limits.max_rounds} rounds", "max_rounds")
         if self._idle > limits.max_idle_rounds:
             raise self._exceeded(f"gave no result and asked for nothing {self._idle} times in a row", "max_idle_rounds")
         if count > limits.max_inputs_per_round:
@@ -105,11 +108,30 @@ class Rounds:
             return await self._inputs.answer(request.method, request.params, call)
         except InputRefused as exc:
             failed = exc.__cause__ if exc.code == INTERNAL_ERROR else None
-            raise self._not_given(key, request, str(exc)) from (failed or exc)
+            raise self._not_given(key, request, str(exc), failed) from (failed or exc)
         except Exception as exc:  # a bug of ours or of a handler
             logger.exception("answering %s failed", request.method)
-            raise self._not_given(key, request, FAILED) from exc
+            raise self._not_given(key, request, FAILED, exc) from exc
 
-    def _not_given(self, key: str, request: InputRequest, why: str) -> InputNotGiven:
+    def unwritable(self, wanted: InputRequired, given: Params, error: CallerError) -> InputNotGiven:
+        """What *error* means, with which *given* could not be written for what was *wanted*.
+
+        An answer is no JSON: all else has been sent before, or came from the server.
+        """
+        key = next(key for key, answer in given["inputResponses"].items() if not _is_json(answer))
+        return self._not_given(key, wanted.requests[key], FAILED, error)
+
+    def _not_given(self, key: str, request: InputRequest, why: str, cause: BaseException | None) -> InputNotGiven:
         asked = f"{quoted(request.method)} under {quoted(key)}"
-        return InputNotGiven(f"{self._call.method}: the server wants {asked}: {why}", key=key, method=request.method)
+        text = f"{self._call.method}: the server wants {asked}: {why}"
+        if cause is not None:  # which is ours alone: this error goes to the caller, and nothing to the server
+            text += f": {type(cause).__name__}" + (f": {excerpt(str(cause))}" if str(cause) else "")
+        return InputNotGiven(text, key=key, method=request.method)
+
+
+def _is_json(answer: Params) -> bool:
+    try:
+        encode(Success(0, answer))
+    except CallerError:
+        return False
+    return True

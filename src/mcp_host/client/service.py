@@ -53,7 +53,7 @@ class Service:
         made = outer.call if outer is not None and named else None
         call = None if made is None else made.outer(waiting[0].request.id, inferred=origin is None)
         context = None if made is None else made.context
-        answer = Answer((session.epoch, request.id), origin, outer, waiting)
+        answer = Answer((session.epoch, request.id), origin, waiting)
         self._answers.begin(answer)
         answer.scope = self._application.start(partial(self._answer, answer, request, session, call), context)
 

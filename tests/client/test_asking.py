@@ -1,0 +1,189 @@
+"""How much a server may ask, and for how long what it asked is being answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_host import Client, Sampling, SamplingRequest, always
+from mcp_host.client.answers import Answer, Answers
+from mcp_host.errors import RequestTimeout, RoundsExceeded
+from mcp_host.limits import Limits
+from mcp_host.testing import Context, ScriptedPeer, Server
+from mcp_host.types import CreateMessageResult
+from tests.client.support import EMPTY, PARIS, QUESTION, Era, sampling
+
+
+async def test_progress_that_was_not_asked_for_keeps_no_call_alive(era: Era) -> None:
+    """Not even under the id of the request, which some servers take for a token."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        call = await peer.receive("tools/call")
+        while True:
+            for token in (call["id"], str(call["id"])):
+                await peer.tell("notifications/progress", {"progressToken": token, "progress": 1})
+            await anyio.sleep(0.01)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            with pytest.raises(RequestTimeout, match="idle_timeout"):
+                await client.call_tool("x", idle_timeout=0.2)
+            assert client.counters["progress for nothing"] > 0
+
+
+# How much
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_one_number_ends_endless_sampling_in_both_eras(version: str) -> None:
+    server = Server("asker", versions=[version])
+    asked, refused = 0, list[str]()
+
+    @server.tool
+    async def loop(ctx: Context) -> None:
+        while True:
+            try:
+                await ctx.sample("more?")
+            except Exception as exc:
+                refused.append(str(exc))
+                raise
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        nonlocal asked
+        asked += 1
+        return request.reply("more")
+
+    with anyio.fail_after(30):
+        async with Client(server.in_process(), sampling=Sampling(with_tools=model, approve=always)) as client:
+            if version == "2026-07-28":
+                with pytest.raises(RoundsExceeded) as caught:
+                    await client.call_tool("loop")
+                assert caught.value.limit == "max_inputs"
+            else:
+                assert (await client.call_tool("loop")).is_error
+                assert ["max_inputs is 500 for one call" in text for text in refused] == [True]
+
+    assert asked == 500
+
+
+def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_call() -> None:
+    now = 1000.0
+    answers = Answers(Limits(max_inputs=3), lambda: now, replays=False)
+    refusals: list[str | None] = []
+
+    def ask(number: int) -> None:
+        answer = Answer((1, number), None, [])
+        answers.begin(answer)
+        answers.end(answer)
+        refusals.append(None if answer.refusal is None else f"{answer.refusal.code} {answer.refusal}")
+
+    for number in range(5):
+        ask(number)
+        now += 10
+    now = 1000 + 3599.9
+    ask(5)
+    now = 1000 + 3600
+    ask(6)
+    ask(7)
+
+    too_much = "-32013 this client's limit max_inputs is 3 in 3600 seconds without a call"
+    assert refusals == [None, None, None, too_much, too_much, too_much, None, too_much]
+
+
+# For how long
+
+
+class TwoCalls:
+    """A server over one pipe that asks for sampling while two calls are in flight."""
+
+    def __init__(self) -> None:
+        self.asked = anyio.Event()
+        self.heard: list[object] = []
+        self.all = anyio.Event()
+
+    async def __call__(self, peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities={"tools": {}})
+        calls = {call["params"]["name"]: call for call in [await peer.receive("tools/call") for _ in range(2)]}
+        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+        self.asked.set()
+        while True:
+            message = await peer.receive()
+            if "method" in message:
+                named = {call["id"]: name for name, call in calls.items()}
+                self.heard.append(f"{message['method']} {named[message['params']['requestId']]}")
+            else:
+                self.heard.append(message["error"])
+                self.all.set()
+
+
+class Hanging:
+    """A model that never answers, and says when it has been begun and ended."""
+
+    def __init__(self) -> None:
+        self.begun, self.ended = anyio.Event(), anyio.Event()
+
+    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
+        self.begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.ended.set()
+        raise AssertionError
+
+
+async def test_a_handler_ends_with_the_last_of_the_calls_that_it_may_belong_to() -> None:
+    script, model = TwoCalls(), Hanging()
+
+    async def call(name: str, scope: anyio.CancelScope) -> None:
+        with scope:
+            await client.call_tool(name)
+
+    first, second = anyio.CancelScope(), anyio.CancelScope()
+    with anyio.fail_after(5):
+        async with (
+            Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(call, "a", first)
+            tasks.start_soon(call, "b", second)
+            await model.begun.wait()
+            first.cancel()
+            await anyio.wait_all_tasks_blocked()
+            assert not model.ended.is_set()
+            second.cancel()
+            await model.ended.wait()
+            await script.all.wait()
+
+    assert script.heard == [
+        "notifications/cancelled a",
+        "notifications/cancelled b",
+        {"code": -32012, "message": "the call that this belonged to has ended"},
+    ]
+
+
+async def test_what_was_asked_between_calls_does_not_end_with_a_call() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+        answers.append(await peer.receive())
+        answered.set()
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        begun.set()
+        await called.wait()
+        return request.reply("Paris", model="m")
+
+    begun, called, answered = anyio.Event(), anyio.Event(), anyio.Event()
+    answers: list[dict[str, Any]] = []
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+            await begun.wait()
+            await client.call_tool("x")
+            called.set()
+            await answered.wait()
+
+    assert answers == [{"jsonrpc": "2.0", "id": "q", "result": PARIS}]
