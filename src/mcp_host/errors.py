@@ -34,7 +34,7 @@ A value of the wrong Python type raises TypeError or ValueError instead, as anyw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mcp_host.types import CallToolResult, ElicitRequestURLParams
@@ -146,7 +146,7 @@ class ServerError(McpError):
 
 
 class HttpStatusError(ServerError):
-    """The server answered a POST or GET with an HTTP status that is not a success.
+    """The server answered a POST or GET with an HTTP status that is not a success. The text names the URL.
 
     *status* is the HTTP status, *retry_after* the Retry-After header in seconds,
     *body* the beginning of the response's text. *code*, *data* and *rpc_message* are
@@ -177,7 +177,17 @@ class HttpStatusError(ServerError):
 
 
 class Unauthorized(HttpStatusError):
-    """The server wants (401) or refuses (403) credentials."""
+    """The server wants (401) or refuses (403) credentials.
+
+    *challenges* are the values of its WWW-Authenticate headers, as it wrote them: how to log in, and
+    where. They are in no text and no log line.
+    """
+
+    challenges: tuple[str, ...]
+
+    def __init__(self, status: int, message: str, *, challenges: tuple[str, ...] = (), **details: Any) -> None:
+        super().__init__(status, message, **details)
+        self.challenges = challenges
 
 
 class ResourceNotFound(ServerError):

@@ -47,7 +47,40 @@ async def test_a_want_of_credentials_has_an_error_of_its_own(status: int) -> Non
     error = await error_of(answering(status))
 
     assert isinstance(error, Unauthorized)
-    assert error.status == status
+    assert (error.status, error.challenges) == (status, ())
+
+
+async def test_the_challenges_of_a_server_that_wants_credentials_are_kept_and_shown_nowhere() -> None:
+    bearer = 'Bearer realm="tides", resource_metadata="https://server.test/meta", nonce="hunter2"'
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        challenges = [bearer, "Basic", "Bearer " + "x" * 8192]
+        return httpx.Response(401, headers=[("WWW-Authenticate", value) for value in challenges])
+
+    error = await error_of(answer)
+
+    assert isinstance(error, Unauthorized)
+    assert error.challenges == (bearer, "Basic")  # and not one of any size
+    assert "hunter2" not in str(error) + repr(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("http://server.test", "HTTP 404 Not Found from http://server.test (most servers are at http://server.test/mcp)"),
+        ("http://server.test/", "HTTP 404 Not Found from http://server.test/ (most servers are at http://server.test/mcp)"),
+        ("http://ada:hunter2@server.test/api?key=hunter2", "HTTP 404 Not Found from http://server.test/api"),
+    ],
+)  # fmt: skip
+async def test_a_status_error_names_the_url_and_what_it_probably_lacks(url: str, text: str) -> None:
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(answering(404))) as http,
+        opened(url, client=http) as channel,
+    ):
+        with pytest.raises(HttpStatusError) as caught:
+            await ask(channel)
+
+    assert str(caught.value) == text
 
 
 async def test_a_status_error_says_what_the_server_said_and_when_to_come_back() -> None:
@@ -55,7 +88,7 @@ async def test_a_status_error_says_what_the_server_said_and_when_to_come_back() 
 
     assert isinstance(error, HttpStatusError)
     assert (str(error), error.retry_after, error.body) == (
-        "HTTP 503 Service Unavailable: Back soon",
+        "HTTP 503 Service Unavailable from http://server.test/mcp: Back soon",
         30.0,
         "Back soon\n",
     )
@@ -65,7 +98,7 @@ async def test_a_page_of_html_is_kept_but_not_quoted() -> None:
     error = await error_of(answering(502, {"content-type": "text/html"}, b"<h1>Bad Gateway</h1>"))
 
     assert isinstance(error, HttpStatusError)
-    assert (str(error), error.body) == ("HTTP 502 Bad Gateway", "<h1>Bad Gateway</h1>")
+    assert (str(error), error.body) == ("HTTP 502 Bad Gateway from http://server.test/mcp", "<h1>Bad Gateway</h1>")
 
 
 @pytest.mark.parametrize("id", [b"7", b"null", b'"server-error"'])
@@ -76,13 +109,13 @@ async def test_a_json_rpc_error_in_the_body_comes_with_the_status(id: bytes) -> 
     assert (error.status, error.code, error.message, error.data) == (
         400,
         -32602,
-        "HTTP 400 Bad Request: no such tool",
+        "HTTP 400 Bad Request from http://server.test/mcp: no such tool",
         {"name": "tides"},
     )
 
 
 async def test_an_unknown_status_has_no_phrase() -> None:
-    assert str(await error_of(answering(599))) == "HTTP 599"
+    assert str(await error_of(answering(599))) == "HTTP 599 from http://server.test/mcp"
 
 
 async def test_an_endless_error_body_is_read_no_further_than_an_error_is_worth() -> None:
@@ -162,7 +195,7 @@ async def test_any_other_server_is_not(answer_to_get: Callable[[httpx.Request], 
 
     error = await error_of(answer, INITIALIZE)
 
-    assert str(error) == "HTTP 405 Method Not Allowed"
+    assert str(error) == "HTTP 405 Method Not Allowed from http://server.test/mcp"
 
 
 async def test_a_server_that_is_silent_about_its_transport_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,16 +254,16 @@ async def test_user_and_password_of_the_url_outlive_a_redirect_but_none_come_fro
 @pytest.mark.parametrize(
     ("status", "location", "complaint"),
     [
-        (307, "https://server.test/mcp", "HTTP 307 Temporary Redirect: refused to follow a redirect to https://server.test/mcp, another origin"),
-        (307, "http://evil.test/?token=1", "HTTP 307 Temporary Redirect: refused to follow a redirect to http://evil.test/, another origin"),
-        (307, "//evil.test/", "HTTP 307 Temporary Redirect: refused to follow a redirect to http://evil.test/, another origin"),
-        (308, "http://server.test:81/", "HTTP 308 Permanent Redirect: refused to follow a redirect to http://server.test:81/, another origin"),
-        (307, "file:///etc/passwd", "HTTP 307 Temporary Redirect: refused to follow a redirect to file:/etc/passwd, another origin"),
-        (301, "/other", "HTTP 301 Moved Permanently: refused to follow a redirect to http://server.test/other, which would change the method"),
-        (302, "/login", "HTTP 302 Found: refused to follow a redirect to http://server.test/login, which would change the method"),
-        (303, "/other", "HTTP 303 See Other: refused to follow a redirect to http://server.test/other, which would change the method"),
-        (307, "", "HTTP 307 Temporary Redirect: refused to follow a redirect to nowhere"),
-        (307, "/mcp", "HTTP 307 Temporary Redirect: gave up after 5 redirects"),
+        (307, "https://server.test/mcp", "HTTP 307 Temporary Redirect from http://server.test/mcp: refused to follow a redirect to https://server.test/mcp, another origin"),
+        (307, "http://evil.test/?token=1", "HTTP 307 Temporary Redirect from http://server.test/mcp: refused to follow a redirect to http://evil.test/, another origin"),
+        (307, "//evil.test/", "HTTP 307 Temporary Redirect from http://server.test/mcp: refused to follow a redirect to http://evil.test/, another origin"),
+        (308, "http://server.test:81/", "HTTP 308 Permanent Redirect from http://server.test/mcp: refused to follow a redirect to http://server.test:81/, another origin"),
+        (307, "file:///etc/passwd", "HTTP 307 Temporary Redirect from http://server.test/mcp: refused to follow a redirect to file:/etc/passwd, another origin"),
+        (301, "/other", "HTTP 301 Moved Permanently from http://server.test/mcp: refused to follow a redirect to http://server.test/other, which would change the method"),
+        (302, "/login", "HTTP 302 Found from http://server.test/mcp: refused to follow a redirect to http://server.test/login, which would change the method"),
+        (303, "/other", "HTTP 303 See Other from http://server.test/mcp: refused to follow a redirect to http://server.test/other, which would change the method"),
+        (307, "", "HTTP 307 Temporary Redirect from http://server.test/mcp: refused to follow a redirect to nowhere"),
+        (307, "/mcp", "HTTP 307 Temporary Redirect from http://server.test/mcp: gave up after 5 redirects"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("follow", [True, False], ids=["a client that follows", "a client that does not"])

@@ -65,7 +65,7 @@ class Origin:
                 return reply
             async with reply:
                 url = self._redirected(url, reply)
-        raise HttpStatusError(reply.status, f"HTTP {reply.reason}: gave up after {MAX_REDIRECTS} redirects")
+        raise HttpStatusError(reply.status, f"{reply.failure}: gave up after {MAX_REDIRECTS} redirects")
 
     async def _send(self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None) -> Reply:
         if self._client.is_closed:
@@ -90,7 +90,7 @@ class Origin:
         return url.copy_with(raw_path=target.raw_path)  # the user and password stay ours
 
     def _refused(self, reply: Reply, to: str) -> HttpStatusError:
-        return HttpStatusError(reply.status, f"HTTP {reply.reason}: refused to follow a redirect to {excerpt(to)}")
+        return HttpStatusError(reply.status, f"{reply.failure}: refused to follow a redirect to {excerpt(to)}")
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 
 from mcp_host.errors import HttpStatusError, Unauthorized, excerpt
 from mcp_host.protocol.jsonrpc import Failure, decode
@@ -12,6 +13,8 @@ from mcp_host.transports._headers import JSON
 from mcp_host.transports._reply import Reply
 
 MAX_RETRY_AFTER = 86_400.0  # seconds; a longer one says "not today", whatever it says
+MAX_CHALLENGES = 16  # WWW-Authenticate headers that are kept; a server sends one for each way to log in
+MAX_CHALLENGE = 8192  # characters of one of them; they hold a URL and some scopes
 SENTENCE = 1024  # characters in which a server says what it has to say about a session
 
 _FORGOTTEN = re.compile(
@@ -48,16 +51,29 @@ async def refusal(reply: Reply) -> HttpStatusError:
     error = _rpc_error(body) if reply.kind == JSON else None
     quoted = reply.kind in (JSON, "text/plain")  # a page of HTML is no sentence
     detail = error.message if error else excerpt(text.strip()) if quoted else ""
-    kind = Unauthorized if reply.status in (401, 403) else HttpStatusError
+    message = ": ".join(filter(None, [reply.failure + _hint(reply), detail]))
+    kind = partial(Unauthorized, challenges=_challenges(reply)) if reply.status in (401, 403) else HttpStatusError
     return kind(
         reply.status,
-        f"HTTP {reply.reason}: {detail}" if detail else f"HTTP {reply.reason}",
+        message,
         retry_after=retry_after(reply.headers.get("retry-after"), datetime.now(UTC)),
         body=text,
         code=error.code if error else None,
         data=error.data if error else None,
         rpc_message=error.message if error else None,
     )
+
+
+def _hint(reply: Reply) -> str:
+    """What is probably wrong where there is nothing at a URL without a path."""
+    path = reply.name.partition("://")[2].partition("/")[2]
+    return f" (most servers are at {reply.name.rstrip('/')}/mcp)" if reply.status in (404, 405) and not path else ""
+
+
+def _challenges(reply: Reply) -> tuple[str, ...]:
+    """The values of the WWW-Authenticate headers (RFC 9110, section 11.6.1), but for what no login needs in size."""
+    values: list[str] = reply.headers.get_list("www-authenticate")
+    return tuple(value for value in values[:MAX_CHALLENGES] if len(value) <= MAX_CHALLENGE)
 
 
 def forgets_session(error: HttpStatusError) -> bool:

@@ -62,7 +62,7 @@ class Reply:
         self.status = response.status_code
         self.headers = response.headers
         self._response = response
-        self._name = name
+        self.name = name
         self._leave = leave
         self._ended = False
         self._draining = False
@@ -86,6 +86,11 @@ class Reply:
     def reason(self) -> str:
         """The status with its standard phrase: "503 Service Unavailable"."""
         return f"{self.status} {httpx.codes.get_reason_phrase(self.status)}".rstrip()
+
+    @property
+    def failure(self) -> str:
+        """The same for an error message, with the URL: "HTTP 503 Service Unavailable from https://example.com/mcp"."""
+        return f"HTTP {self.reason} from {self.name}"
 
     @property
     def kind(self) -> str:
@@ -159,7 +164,7 @@ class Reply:
             pieces.append(piece)
             size += len(piece)
             if size > limit:
-                raise MessageTooLarge(f"{self._name}: a body is larger than {limit} bytes")
+                raise MessageTooLarge(f"{self.name}: a body is larger than {limit} bytes")
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def beginning(self) -> bytes:
@@ -222,6 +227,6 @@ class Reply:
         except StopAsyncIteration:
             return None
         except FAILURES as exc:
-            raise broken(exc, self._name) from cause(exc)
+            raise broken(exc, self.name) from cause(exc)
         self._ended = False
         return raw
