@@ -110,7 +110,8 @@ async def test_a_request_on_the_connections_own_stream_is_answered(server: AnyTr
     }
     (request,) = model.requests
     # Over HTTP that stream names no call; over a pipe there is but one stream, and one call in flight.
-    assert request.outer is None or (request.outer.inferred and isinstance(server, Stdio))
+    assert (request.outer is not None and request.outer.inferred) is isinstance(server, Stdio)
+    assert (request.outer is None) is not isinstance(server, Stdio)
 
 
 async def test_tools_for_a_basic_handler_are_refused_and_never_stripped(server: AnyTransport) -> None:
