@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anyio.from_thread import start_blocking_portal
@@ -194,17 +195,31 @@ def test_the_tools_document_holds_what_the_server_wrote(capsys: Captured) -> Non
     assert json.loads(capsys.readouterr().out) == {"tools": tools}
 
 
-def test_the_inspection_document_has_the_handshake_and_the_advertised_lists(capsys: Captured) -> None:
-    prompts = [{"name": "p"}]
+LISTS: dict[str, dict[str, Any]] = {
+    "tools": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]},
+    "prompts": {"prompts": [{"name": "p"}]},
+    "resources": {
+        "resources": [{"name": "r", "uri": "a:1"}],
+        "resourceTemplates": [{"name": "u", "uriTemplate": "a:{n}"}],
+    },
+}
 
-    assert main(["inspect", "--json", *scripted({"prompts": {}}, prompts_list={"result": {"prompts": prompts}})]) == 0
 
-    assert json.loads(capsys.readouterr().out) == {
+@pytest.mark.parametrize("kinds", [["tools"], ["prompts"], ["resources"], list(LISTS)], ids="+".join)
+def test_the_inspection_document_has_the_handshake_and_the_advertised_lists(kinds: list[str], capsys: Captured) -> None:
+    capabilities: dict[str, object] = {kind: {} for kind in kinds}
+    answers = {f"{kind}_list": {"result": lists} for kind, lists in LISTS.items()}
+    answers["resources_templates_list"] = answers["resources_list"]
+
+    assert main(["inspect", "--json", *scripted(capabilities, **answers)]) == 0
+
+    handshake = {
         "protocolVersion": "2025-11-25",
         "serverInfo": {"name": "scripted", "version": "0"},
-        "capabilities": {"prompts": {}},
-        "prompts": prompts,
+        "capabilities": capabilities,
     }
+    lists = {name: items for kind in kinds for name, items in LISTS[kind].items()}
+    assert json.loads(capsys.readouterr().out) == handshake | lists
 
 
 def test_a_failed_tool_is_a_document_and_exit_code_1(url: str, capsys: Captured) -> None:
@@ -368,13 +383,22 @@ def test_every_error_has_an_exit_code_that_the_help_explains(capsys: Captured) -
     assert all(f"\n  {code} " in EXIT_CODES for code in codes.values())
 
 
+SERVER_HELP = """
+SERVER is the URL of a server, or stands for a command that starts one: the
+command comes last, after --
+
+"""
+
+
 @pytest.mark.parametrize("verb", ["demo", "tools", "call", "inspect"])
 def test_each_command_has_help_with_an_example(verb: str, capsys: Captured) -> None:
     with pytest.raises(SystemExit) as stopped:
         main([verb, "--help"])
 
     assert stopped.value.code == 0
-    assert f"examples:\n  mcp-host {verb}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"examples:\n  mcp-host {verb}" in out
+    assert (SERVER_HELP in out) == (verb != "demo")
 
 
 def test_a_defect_of_ours_is_told_from_a_failed_tool(
