@@ -316,10 +316,13 @@ async def test_a_handshake_server_is_always_asked() -> None:
         for _ in range(2):
             await peer.reply(await peer.receive("tools/list"), {"tools": [], "ttlMs": 60_000})
 
+    peer = ScriptedPeer(script)
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
+        async with Client(peer, era="legacy") as client:
             await client.list_tools()
             await client.list_tools()
+
+    assert [message["method"] for message in peer.heard[2:]] == ["tools/list", "tools/list"]
 
 
 async def test_a_change_that_is_told_of_makes_the_list_stale_for_who_asks_next() -> None:

@@ -392,9 +392,12 @@ async def test_a_server_that_knows_no_ping_is_alive_all_the_same() -> None:
         await peer.shake_hands()
         await peer.refuse(await peer.receive("ping"), -32601, "what?")
 
+    peer = ScriptedPeer(script)
     with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy") as client:
+        async with Client(peer, era="legacy") as client:
             await client.ping()
+
+    assert peer.heard[-1]["method"] == "ping"
 
 
 async def test_a_ping_that_is_refused_for_another_reason_is_an_error() -> None:
