@@ -77,12 +77,13 @@ async def test_a_scope_that_its_owner_lends_is_cancelled_in_time_and_given_back_
 @pytest.mark.parametrize("lent", [False, True], ids=["its own scope", "a scope that is lent"])
 async def test_a_time_limit_takes_nothing_for_its_own_end_but_cancellations_in_groups_or_not(lent: bool) -> None:
     async def end_with(*errors: BaseException) -> None:
-        with anyio.CancelScope() as scope, TimeLimit(0.05).held(scope if lent else None):
-            try:
-                await anyio.sleep_forever()
-            except anyio.get_cancelled_exc_class() as cancelled:
-                raise BaseExceptionGroup("several", [cancelled, *errors]) from None
-        went_on.append("went on")
+        with anyio.CancelScope() as scope:
+            with TimeLimit(0.05).held(scope if lent else None):
+                try:
+                    await anyio.sleep_forever()
+                except anyio.get_cancelled_exc_class() as cancelled:
+                    raise BaseExceptionGroup("several", [cancelled, *errors]) from None
+            went_on.append("went on")
 
     went_on: list[str] = []
     with anyio.fail_after(5):
