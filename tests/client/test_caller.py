@@ -8,18 +8,32 @@ import traceback
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import anyio
 import pytest
 
-from mcp_host import Client, Elicitation, FormRequest, OuterCall, SamplingRequest, Stdio, StreamableHttp
+from mcp_host import (
+    Allow,
+    Client,
+    Elicitation,
+    FormRequest,
+    OuterCall,
+    Sampling,
+    SamplingRequest,
+    Stdio,
+    StreamableHttp,
+    UrlRequest,
+)
+from mcp_host.client.call import Call
 from mcp_host.client.roots import RootLike, RootsRequest
+from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.errors import InputNotGiven
 from mcp_host.testing import Context, ScriptedPeer, Server
-from mcp_host.types import CreateMessageResult, ElicitResult
+from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, ElicitRequestURLParams, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
-from tests.client.support import EMPTY, TOOLS, sampling
+from tests.client.support import EMPTY, PARIS, TOOLS, sampling, say_paris
 from tests.transports.children import python
 
 USER: ContextVar[str] = ContextVar("USER", default="none")
@@ -313,3 +327,48 @@ async def test_a_call_that_needs_no_input_is_made_as_before() -> None:
             await client.call_tool("x", {"n": 1}, caller=Caller())
 
     assert peer.heard[-1]["params"]["arguments"] == {"n": 1}
+
+
+async def test_two_questions_of_one_round_need_one_yes_if_that_is_for_the_whole_call() -> None:
+    """Both are asked at once. When the first is answered, the second is withdrawn, and its handler runs."""
+
+    async def approve(request: SamplingRequest) -> Allow:
+        asked.append("asked")
+        if len(asked) == 1:
+            await both.wait()
+            return Allow("call")
+        both.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            asked.append("withdrawn")
+        raise AssertionError
+
+    asked: list[str] = []
+    both = anyio.Event()
+    peer = answering(wants(None, a=SAMPLE, b=SAMPLE), wants(None, a=SAMPLE, b=SAMPLE), DONE)
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=Sampling(with_tools=say_paris, approve=approve)) as client:
+            await client.call_tool("x")
+
+    assert asked == ["asked", "asked", "withdrawn"]
+    assert [message["params"]["inputResponses"] for message in peer.heard[2:]] == [{"a": PARIS, "b": PARIS}] * 2
+
+
+def test_nothing_that_holds_the_caller_looks_at_it_to_be_shown_or_compared() -> None:
+    outer = OuterCall("tools/call", "x", 7, call_id=1, caller=Caller())
+    visit = ElicitRequestURLParams(message="Sign in", url="https://id.example/")
+    completion = CreateMessageRequestParams(messages=[], max_tokens=1)
+    holders: list[object] = [
+        outer,
+        RootsRequest("shop", outer),
+        UrlRequest("shop", visit, outer),
+        SamplingRequest(params=completion, server="shop", outer=outer),
+        Call(
+            method="ping", params={}, timeouts=CallTimeouts(timeout=1, idle_timeout=1, clock=lambda: 0), caller=Caller()
+        ),
+    ]
+
+    assert [text for text in map(repr, holders) if "caller" in text] == []
+    assert outer == replace(outer, caller=Caller())
+    assert hash(outer) == hash(replace(outer, caller=Caller()))
