@@ -9,7 +9,7 @@ FUZZ := .fuzz
 SECONDS := 150
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types docs check interop conformance bench faults fuzz soak coverage lock clean
+.PHONY: help setup demo test lint types docs check interop conformance machines bench faults fuzz soak coverage lock clean
 
 help:  ## what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -49,6 +49,9 @@ interop: setup  ## against servers that others wrote (needs node and npm)
 conformance: setup  ## the official conformance suite, by a stricter rule (needs node and npm)
 	@$(BIN)/python -m tests.conformance.run
 
+machines: setup  ## the first two commands in fresh Debian systems (needs root and debootstrap); MACHINES=trixie for one
+	@$(BIN)/python -m tests.machines.run $(MACHINES)
+
 bench: setup  ## what a client costs, beside its peers (needs node and npm); QUICK=1 for a look
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
@@ -78,4 +81,4 @@ lock: setup  ## requirements-dev.lock, anew from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --all-extras --no-emit-index-url --no-header --output-file requirements-dev.lock --upgrade pyproject.toml
 
 clean:  ## remove what was made
-	@rm -rf $(VENV) .interop .conformance .bench build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .interop .conformance .machines .bench build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

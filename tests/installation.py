@@ -58,27 +58,27 @@ class Cache:
         quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--cache", str(self.folder / "npm-cache")]
         self.install(what, ["npm", "ci", *quiet, *options], folder)
 
-    def install(self, what: str, command: Sequence[str], folder: Path) -> None:
-        """Run one step of the installation, with a sign of life now and then.
+    def install(self, what: str, command: Sequence[str], folder: Path, *, within: float = INSTALLING) -> None:
+        """Run one step of the installation, *within* so many seconds, with a sign of life now and then.
 
         Raises:
             Unusable: It failed, or took too long; what it wrote is in the log that the text names.
         """
-        self.say(f"installing {what} (once)")
+        self.say(f"installing {what}")
         log = self.folder / "install.log"
         begun = time.monotonic()
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
-            code = self._ends(process, what)
+            code = self._ends(process, what, within)
         if code != 0:
             self.say(log.read_text(errors="replace")[-4000:])
             raise Unusable(f"installing {what} failed (exit code {code}); all of its output is in {log}")
         self.say(f"installed {what} in {time.monotonic() - begun:.0f} s")
 
-    def _ends(self, process: subprocess.Popen[bytes], what: str) -> int:
-        deadline = time.monotonic() + INSTALLING
+    def _ends(self, process: subprocess.Popen[bytes], what: str, within: float) -> int:
+        deadline = time.monotonic() + within
         try:
             while (left := deadline - time.monotonic()) > 0:
                 with suppress(subprocess.TimeoutExpired):  # then it is time for a sign of life
@@ -88,7 +88,7 @@ class Cache:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)  # npm and pip start others
                 process.wait()
-        raise Unusable(f"{what} took longer than {INSTALLING:.0f} s")
+        raise Unusable(f"{what} took longer than {within:.0f} s")
 
 
 def node_version() -> str:

@@ -1,0 +1,60 @@
+"""Of the machine around it, a fresh system learns where packages come from and whom to trust."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.machines.surroundings import paths, pip_settings, surroundings
+
+LISTED = r"""
+:env:.disable-pip-version-check='1'
+:env:.find-links='/srv/wheels'
+global.cache-dir='/root/.cache/pip'
+global.extra-index-url='\nhttps://a.example/simple\nfile:///srv/simple'
+global.find-links='/elsewhere'
+install.constraint='/etc/constraints.txt'
+"""
+
+
+def test_the_settings_of_pips_files_become_variables_and_the_environment_comes_first() -> None:
+    assert pip_settings(LISTED.strip()) == {
+        "PIP_EXTRA_INDEX_URL": "https://a.example/simple file:///srv/simple",
+        "PIP_FIND_LINKS": "/srv/wheels",
+        "PIP_CONSTRAINT": "/etc/constraints.txt",
+    }
+
+
+def test_only_certificates_proxies_and_the_schemas_are_handed_on(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    environment = {
+        "SSL_CERT_FILE": "/etc/ca.pem",
+        "https_proxy": "http://proxy.example:3128",
+        "NO_PROXY": "localhost",
+        "MCP_SPEC_DIR": f"{tmp_path}/link",
+        "HOME": "/root",
+        "PIP_CACHE_DIR": "/root/.cache/pip",
+        "PYTHONPATH": "/srv",
+    }
+
+    assert surroundings(environment) == {
+        "SSL_CERT_FILE": "/etc/ca.pem",
+        "https_proxy": "http://proxy.example:3128",
+        "NO_PROXY": "localhost",
+        "MCP_SPEC_DIR": str(tmp_path),
+    }
+
+
+def test_what_is_there_is_mounted_at_the_same_place_and_what_is_in_it_comes_along(tmp_path: Path) -> None:
+    certificates, wheels = tmp_path / "certificates", tmp_path / "wheels"
+    for folder in (certificates, wheels):
+        folder.mkdir()
+    (certificates / "ca.pem").touch()
+    (tmp_path / "constraints.txt").touch()
+    values = [f"file://{wheels} https://a.example/simple {tmp_path}/constraints.txt", f"{certificates}/ca.pem"]
+
+    assert paths(values) == [f"{certificates}/ca.pem", f"{tmp_path}/constraints.txt", str(wheels)]
+    assert paths([*values, str(certificates), f"{tmp_path}/missing", "localhost", "180"]) == [
+        str(certificates),
+        f"{tmp_path}/constraints.txt",
+        str(wheels),
+    ]
