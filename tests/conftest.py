@@ -1,14 +1,16 @@
-"""What holds for every test: both backends, and nothing left behind."""
+"""What holds for every test: both backends, on a fake clock where it is marked so, and nothing left behind."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host import concurrency
 from tests import spec
+from tests.clock import with_fake_clock
 from tests.faults import table
 from tests.faults.table import pytest_collection_modifyitems
 
@@ -18,6 +20,12 @@ __all__ = ["pytest_collection_modifyitems"]  # a hook, which pytest looks for he
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     table.print_outcomes(terminalreporter)
     spec.say_if_missing(terminalreporter)
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str | tuple[str, dict[str, Any]]:
+    backend: str = request.param
+    return with_fake_clock(backend) if request.node.get_closest_marker("fake_clock") else backend
 
 
 @pytest.fixture(autouse=True)

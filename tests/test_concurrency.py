@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint
 from mcp_host.concurrency import Crew, TimeLimit
 
 
+@pytest.mark.fake_clock
 async def test_everyone_inside_a_time_limit_is_cancelled_when_their_own_time_is_up() -> None:
     limit = TimeLimit(0.3)
     outcomes: list[str] = []
@@ -61,6 +62,7 @@ async def test_no_time_and_all_the_time_there_is_are_limits_too(seconds: float) 
     assert inside.over == (seconds == 0)
 
 
+@pytest.mark.fake_clock
 async def test_a_scope_that_its_owner_lends_is_cancelled_in_time_and_given_back_unbounded() -> None:
     with anyio.fail_after(5), anyio.CancelScope() as scope:
         with TimeLimit(1000).held(scope) as inside:
@@ -74,6 +76,7 @@ async def test_a_scope_that_its_owner_lends_is_cancelled_in_time_and_given_back_
     assert scope.cancel_called
 
 
+@pytest.mark.fake_clock
 @pytest.mark.parametrize("lent", [False, True], ids=["its own scope", "a scope that is lent"])
 async def test_a_time_limit_takes_nothing_for_its_own_end_but_cancellations_in_groups_or_not(lent: bool) -> None:
     async def end_with(*errors: BaseException) -> None:

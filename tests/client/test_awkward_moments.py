@@ -91,6 +91,7 @@ async def test_a_server_that_says_what_is_wrong_with_the_probe_and_exits_is_star
             assert (await client.call_tool("x")).text == "hi"
 
 
+@pytest.mark.fake_clock
 async def test_a_short_connect_timeout_leaves_a_silent_server_time_for_the_handshake() -> None:
     async def silent(peer: ScriptedPeer) -> None:
         await peer.reply(await peer.receive("initialize"), SERVER)
@@ -100,6 +101,7 @@ async def test_a_short_connect_timeout_leaves_a_silent_server_time_for_the_hands
             assert client.protocol_version == "2025-11-25"
 
 
+@pytest.mark.fake_clock
 async def test_a_wrong_verdict_that_ends_in_a_timeout_is_forgotten() -> None:
     """The server is modern, and says nothing to a handshake."""
 
@@ -147,6 +149,7 @@ async def test_a_pinned_client_teaches_the_others_nothing() -> None:
             assert client.protocol_version == "2026-07-28"
 
 
+@pytest.mark.fake_clock
 async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -267,6 +270,7 @@ def breaking_off(message: dict[str, Any]) -> httpx.Response:
     raise httpx.ReadError("reset")
 
 
+@pytest.mark.fake_clock
 async def test_the_pause_before_a_request_is_made_again_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "RETRY_DELAYS", (60.0,))
 
@@ -303,6 +307,7 @@ async def test_closing_ends_the_pause_before_a_request_is_made_again(monkeypatch
 # Subscriptions
 
 
+@pytest.mark.fake_clock
 async def test_subscriptions_that_are_never_acknowledged_do_not_pile_up() -> None:
     open_streams: set[object] = set()
 
@@ -333,6 +338,7 @@ async def test_subscriptions_that_are_never_acknowledged_do_not_pile_up() -> Non
             assert open_streams == {2}  # the one that was acknowledged: it goes on
 
 
+@pytest.mark.fake_clock
 async def test_a_subscription_waits_for_another_no_longer_than_it_may_take() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.be_discovered(capabilities=CHANGING)

@@ -182,6 +182,7 @@ async def test_a_silent_server_ends_the_call_and_hears_so(era: Era) -> None:
     assert isinstance(RequestTimeout(""), TimeoutError)
 
 
+@pytest.mark.fake_clock
 async def test_the_timeout_of_a_call_holds_whatever_the_server_reports(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)

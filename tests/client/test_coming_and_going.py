@@ -173,6 +173,7 @@ async def test_closing_while_another_task_connects_ends_the_connecting(
     assert client.warnings == []
 
 
+@pytest.mark.fake_clock
 @pytest.mark.parametrize(("era", "first"), FIRST.items())
 async def test_a_cancelled_connect_leaves_nothing_behind(era: str, first: str) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -186,6 +187,7 @@ async def test_a_cancelled_connect_leaves_nothing_behind(era: str, first: str) -
     await client.aclose()
 
 
+@pytest.mark.fake_clock
 @pytest.mark.parametrize(
     ("era", "said"),
     [

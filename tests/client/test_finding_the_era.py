@@ -140,6 +140,7 @@ async def test_a_slow_modern_server_is_not_taken_for_a_silent_one() -> None:
     assert methods(peer) == ["server/discover", "initialize", "tools/call"]
 
 
+@pytest.mark.fake_clock
 @pytest.mark.usefixtures("brief_silence")
 async def test_a_server_that_never_says_a_word_is_given_up_in_time() -> None:
     async def mute(peer: ScriptedPeer) -> None:

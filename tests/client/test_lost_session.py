@@ -278,6 +278,7 @@ async def test_a_handler_of_a_lost_session_is_cancelled() -> None:
                 await ended.wait()
 
 
+@pytest.mark.fake_clock
 async def test_a_call_waits_for_a_handshake_under_way_no_longer_than_it_may() -> None:
     class Slow(Forgetful):
         async def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -293,6 +294,7 @@ async def test_a_call_waits_for_a_handshake_under_way_no_longer_than_it_may() ->
                 await client.call_tool("x", timeout=0.1)
 
 
+@pytest.mark.fake_clock
 async def test_a_new_session_that_takes_too_long_is_a_connect_timeout() -> None:
     class Slow(Forgetful):
         async def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -330,6 +332,7 @@ async def test_what_cannot_be_re_established_is_a_warning_and_the_call_goes_on()
     assert "logging/setLevel could not be re-established: not that one" in warning
 
 
+@pytest.mark.fake_clock
 async def test_leaving_a_stream_is_not_the_cancellation_so_that_it_is_announced() -> None:
     """In these revisions "disconnection SHOULD NOT be interpreted as the client cancelling its request"."""
     server = Forgetful()

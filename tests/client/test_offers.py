@@ -213,6 +213,7 @@ async def test_a_server_too_strict_for_the_modes_of_elicitation_is_tried_once_mo
     assert offered(url) == [{"elicitation": {"url": {}}}, {}]  # an empty object would mean forms
 
 
+@pytest.mark.fake_clock
 async def test_a_server_that_falls_silent_over_a_capability_is_asked_once_more_without_any() -> None:
     """It has half of the time to answer; then there is time for one more attempt, which offers least."""
 
@@ -252,6 +253,7 @@ async def test_a_process_that_falls_silent_over_a_capability_is_ended_and_starte
             assert client.sampling_mode == "basic"
 
 
+@pytest.mark.fake_clock
 async def test_a_server_that_answers_no_handshake_at_all_takes_no_longer_than_allowed() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.receive("initialize")

@@ -99,6 +99,7 @@ async def test_a_request_whose_stream_breaks_is_made_again_three_times_after_lon
     assert site.methods() == ["server/discover", *4 * ["resources/read"]]
 
 
+@pytest.mark.fake_clock
 @pytest.mark.parametrize("times", [1, 2, 3])
 async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first(times: int, pauses: list[float]) -> None:
     site = breaking(times)
@@ -111,6 +112,7 @@ async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first(time
     assert site.methods() == ["server/discover", *(times + 1) * ["resources/read"]]
 
 
+@pytest.mark.fake_clock
 async def test_the_wait_before_a_request_is_made_again_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "RETRY_DELAYS", (NEVER,))
     site = breaking(1)

@@ -297,6 +297,7 @@ async def test_sixty_four_turns_pass_with_the_defaults() -> None:
 # Deadlines and endings
 
 
+@pytest.mark.fake_clock
 async def test_our_own_time_is_not_the_servers_silence() -> None:
     async def think(request: SamplingRequest) -> CreateMessageResult:
         with anyio.move_on_after(0.3):
@@ -309,6 +310,7 @@ async def test_our_own_time_is_not_the_servers_silence() -> None:
             await client.call_tool("x", idle_timeout=0.2)
 
 
+@pytest.mark.fake_clock
 async def test_a_handler_that_never_returns_ends_with_the_time_for_input_and_the_calls_own() -> None:
     async def think_for_ever(request: SamplingRequest) -> CreateMessageResult:
         await anyio.sleep_forever()

@@ -142,6 +142,7 @@ def updated(uri: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
 
 
+@pytest.mark.fake_clock
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
@@ -243,6 +244,7 @@ async def test_a_server_that_never_acknowledges_holds_up_no_call(monkeypatch: py
             await client.call_tool("x")
 
 
+@pytest.mark.fake_clock
 async def test_the_clock_of_a_subscription_never_runs_out() -> None:
     """It is silent for as long as nothing changes, whatever the limits of a call."""
 
@@ -332,6 +334,7 @@ async def test_what_was_not_advertised_is_asked_for_all_the_same() -> None:
             assert await client.list_prompts() == []
 
 
+@pytest.mark.fake_clock
 async def test_a_call_that_is_given_up_is_cancelled_in_words_where_it_has_no_stream_of_its_own() -> None:
     cancelled = anyio.Event()
 

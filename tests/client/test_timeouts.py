@@ -143,6 +143,7 @@ def test_what_ran_out_is_said_with_its_number(passes: float, paused: float, word
     assert timeouts.overdue() == words
 
 
+@pytest.mark.fake_clock
 async def test_a_scope_follows_the_clocks() -> None:
     clock = Clock()
     timeouts = begun(clock)
@@ -189,6 +190,7 @@ async def a_model(ctx: Context) -> CreateMessageResult:
 both_eras = pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 
 
+@pytest.mark.fake_clock
 @both_eras
 @pytest.mark.parametrize(("asks", "clock"), [(a_form, "timeout"), (a_model, "idle_timeout")], ids=["form", "model"])
 async def test_a_form_and_a_model_may_take_longer_than_the_call_they_belong_to(
@@ -212,6 +214,7 @@ async def test_a_form_and_a_model_may_take_longer_than_the_call_they_belong_to(
             assert (await client.call_tool("ask", **clocks)).text == "done"
 
 
+@pytest.mark.fake_clock
 @both_eras
 async def test_a_server_that_asks_again_and_again_gets_no_more_than_the_time_for_input(version: str) -> None:
     asked = 0
@@ -219,7 +222,7 @@ async def test_a_server_that_asks_again_and_again_gets_no_more_than_the_time_for
     async def dawdle(request: FormRequest) -> ElicitResult:
         nonlocal asked
         asked += 1
-        await anyio.sleep(0.1)
+        await anyio.sleep(0.15)
         return request.decline()
 
     limits = Limits(timeout=0.5, input_timeout=0.5)
@@ -232,10 +235,11 @@ async def test_a_server_that_asks_again_and_again_gets_no_more_than_the_time_for
                 await client.call_tool("ask")
         took = anyio.current_time() - began
 
-    assert took >= 1
-    assert 1 < asked <= 10
+    assert took == pytest.approx(1)
+    assert asked == 7
 
 
+@pytest.mark.fake_clock
 async def test_two_handlers_at_once_for_one_call_stop_its_clocks_once_and_until_the_last_has_ended() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.shake_hands(capabilities={"tools": {}})
@@ -266,6 +270,7 @@ async def test_two_handlers_at_once_for_one_call_stop_its_clocks_once_and_until_
     assert takes == []
 
 
+@pytest.mark.fake_clock
 async def test_what_a_server_asks_while_it_is_connected_to_stops_the_clock_of_connecting() -> None:
     """Here over what the last connection was subscribed to; a login will, in the same way."""
 

@@ -35,7 +35,11 @@ def pip_settings(listed: str) -> dict[str, str]:
 
 
 def paths(values: Iterable[str]) -> list[str]:
-    """The files and folders that *values* name and that are there, without what is in one of these folders."""
-    words = {word.removeprefix("file://") for value in values for word in value.split()}
-    there = {path for path in map(Path, words) if path.is_absolute() and path.exists()}
+    """The files and folders that *values* name and that are there, without what is in one of these folders.
+
+    A package index on the disk is named by its folder "simple", and has the packages beside that.
+    """
+    words = [word for value in values for word in value.split()]
+    named = {Path(word) for word in words} | {Path(word[7:]).parent for word in words if word.startswith("file:///")}
+    there = {path for path in named if path.is_absolute() and path != Path("/") and path.exists()}
     return sorted(str(path) for path in there if there.isdisjoint(path.parents))

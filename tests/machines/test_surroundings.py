@@ -45,16 +45,17 @@ def test_only_certificates_proxies_and_the_schemas_are_handed_on(tmp_path: Path)
 
 
 def test_what_is_there_is_mounted_at_the_same_place_and_what_is_in_it_comes_along(tmp_path: Path) -> None:
-    certificates, wheels = tmp_path / "certificates", tmp_path / "wheels"
-    for folder in (certificates, wheels):
+    certificates, index = tmp_path / "certificates", tmp_path / "index"
+    for folder in (certificates, index):
         folder.mkdir()
     (certificates / "ca.pem").touch()
     (tmp_path / "constraints.txt").touch()
-    values = [f"file://{wheels} https://a.example/simple {tmp_path}/constraints.txt", f"{certificates}/ca.pem"]
+    files = [f"{certificates}/ca.pem", f"{tmp_path}/constraints.txt"]
+    values = [f"file://{index}/simple https://a.example/simple", *files]
 
-    assert paths(values) == [f"{certificates}/ca.pem", f"{tmp_path}/constraints.txt", str(wheels)]
-    assert paths([*values, str(certificates), f"{tmp_path}/missing", "localhost", "180"]) == [
+    assert paths(values) == [*files, str(index)]
+    assert paths([*values, str(certificates), f"{tmp_path}/missing", "file:///simple", "localhost", "180"]) == [
         str(certificates),
         f"{tmp_path}/constraints.txt",
-        str(wheels),
+        str(index),
     ]

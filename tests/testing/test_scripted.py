@@ -109,6 +109,7 @@ async def test_the_script_runs_again_for_every_connection() -> None:
     assert [message["method"] for message in peer.heard] == ["initialize", "notifications/initialized"] * 2
 
 
+@pytest.mark.fake_clock
 async def test_a_peer_listens_on_when_its_script_is_over() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.shake_hands(capabilities={"tools": {}})

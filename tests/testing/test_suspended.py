@@ -313,6 +313,7 @@ async def test_there_is_room_for_so_many_suspended_functions() -> None:
     assert error == {"code": -32603, "message": "2 calls wait for input already (max_suspended)"}
 
 
+@pytest.mark.fake_clock
 async def test_functions_that_have_ended_take_no_room() -> None:
     server, ended = Server("s", max_suspended=1), Event()
 

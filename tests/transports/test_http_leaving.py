@@ -66,7 +66,7 @@ async def test_a_cancelled_request_hangs_up_and_leaves_nothing_behind(beginning:
 
 
 async def test_a_request_that_is_cancelled_inside_a_callback_hangs_up() -> None:
-    hung_up = anyio.Event()
+    inside, hung_up = anyio.Event(), anyio.Event()
 
     async def script(wire: Wire) -> None:
         await wire.hear()
@@ -74,9 +74,15 @@ async def test_a_request_that_is_cancelled_inside_a_callback_hangs_up() -> None:
         await wire.hung_up()
         hung_up.set()
 
+    async def on_progress() -> None:
+        inside.set()
+        await anyio.sleep_forever()
+
     async with serving(script) as peer, opened(peer.url) as channel:
-        with anyio.move_on_after(0.05):
-            await channel.request(CALL, VERSION, RecordedExchange(on_progress=anyio.sleep_forever))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(channel.request, CALL, VERSION, RecordedExchange(on_progress=on_progress))
+            await inside.wait()
+            tasks.cancel_scope.cancel()
         await hung_up.wait()
         gc.collect()
 
