@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Sampling, StreamableHttp, always
-from mcp_host.errors import HttpStatusError, McpError, ProtocolError, SessionLost
+from mcp_host.errors import ConnectFailed, HttpStatusError, ProtocolError, SessionLost
 from mcp_host.limits import Limits
 from tests.client.support import say_paris
 from tests.faults.fault import fault
@@ -228,16 +228,32 @@ WELCOME = (
 )
 
 
-@pytest.mark.parametrize("id", ["s-1\r\nX-Evil: 1", "s-1\nX-Evil: 1", "s-1\rX-Evil: 1", "s-1\x00"], ids=ascii)
+@pytest.mark.parametrize("end", ["\r\n", "\n"], ids=ascii)
 @fault("H39")
-async def test_an_id_adds_no_header_to_ours(id: str) -> None:
-    raw = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: {id}\r\n\r\n".encode("latin-1")
-    async with serving(mcp(initialize=sends(raw + WELCOME))) as peer:
-        with anyio.fail_after(SOON), suppress(McpError):  # or the rest of the line is taken for a header of its own
-            async with Client(StreamableHttp(peer.url), era="legacy") as client:
-                await tides(client)
+async def test_what_looks_like_the_rest_of_an_id_is_a_header_of_the_servers_and_none_of_ours(end: str) -> None:
+    async with connected(mcp(initialize=sends(welcome_with(f"s-1{end}X-Evil: 1")))) as (client, peer):
+        await tides(client)
 
-    assert [each for each in peer.heard if "x-evil" in each.headers] == []
+    heard = [(subject(each), each.headers.get("mcp-session-id"), each.headers.get("x-evil")) for each in peer.heard]
+    assert [each for each in heard if each[0] != "get"] == [
+        ("initialize", None, None),
+        *((about, "s-1", None) for about in ("initialized", "call", "delete")),
+    ]
+
+
+@pytest.mark.parametrize("id", ["s-1\rX-Evil: 1", "s-1\x00"], ids=ascii)
+@fault("H39")
+async def test_an_id_that_no_header_may_hold_fails_the_connect(id: str) -> None:
+    error = await refused(mcp(initialize=sends(welcome_with(id))), era="legacy")
+
+    assert type(error) is ConnectFailed
+    assert "illegal header line" in str(error)
+
+
+def welcome_with(id: str) -> bytes:
+    """The reply to initialize down to the bytes, with an *id* that may be any."""
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: {id}\r\n\r\n"
+    return head.encode("latin-1") + WELCOME
 
 
 # Messages that nobody takes
@@ -304,6 +320,18 @@ async def test_messages_that_are_never_taken_hold_up_no_call() -> None:
 # The end
 
 
+class Timed(httpx.AsyncHTTPTransport):
+    """A real network that notes how long each request may take at most, when it is sent. Less is left as time passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: dict[str, float] = {}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.left[request.method] = anyio.current_effective_deadline() - anyio.current_time()
+        return await super().handle_async_request(request)
+
+
 @pytest.mark.parametrize("what", ["nothing", "half a head", "a stream"])
 @fault("H37")
 async def test_an_end_that_the_server_does_not_answer_is_not_waited_for(what: str) -> None:
@@ -311,17 +339,26 @@ async def test_an_end_that_the_server_does_not_answer_is_not_waited_for(what: st
         await wire.say({"nothing": b"", "half a head": b"HTTP/1.1 2", "a stream": head(200, {})}[what])
         await wire.hung_up()
 
+    network = Timed()
     with anyio.fail_after(SOON):
-        async with connected(mcp(delete=delete), limits=Limits(close_timeout=0.2)) as (client, peer):
+        async with (
+            httpx.AsyncClient(transport=network) as http,
+            connected(mcp(delete=delete), client=http, limits=Limits(close_timeout=0.2)) as (client, peer),
+        ):
             await tides(client)
 
     assert subjects(peer)[-1] == "delete"
+    assert network.left["DELETE"] <= 0.1  # half of the limit; the other half is for the sockets
 
 
 @fault("H37")
 async def test_closing_while_everything_hangs_keeps_to_its_limit() -> None:
-    async with serving(mcp(call=hang, get=hang, cancelled=hang, delete=hang)) as peer:
-        client = Client(StreamableHttp(peer.url), era="legacy", limits=Limits(close_timeout=0.2))
+    network = Timed()
+    async with (
+        serving(mcp(call=hang, get=hang, cancelled=hang, delete=hang)) as peer,
+        httpx.AsyncClient(transport=network) as http,
+    ):
+        client = Client(StreamableHttp(peer.url, client=http), era="legacy", limits=Limits(close_timeout=0.2))
         await client.connect()
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
@@ -329,6 +366,8 @@ async def test_closing_while_everything_hangs_keeps_to_its_limit() -> None:
             await peer.hears("POST", 7)
             with anyio.fail_after(SOON):
                 await client.aclose()
+
+    assert network.left["DELETE"] <= 0.1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 from anyio import to_thread
@@ -180,6 +181,22 @@ async def test_an_own_client_is_closed_with_the_channel(monkeypatch: pytest.Monk
         assert not client.is_closed
 
     assert client.is_closed
+
+
+async def test_an_own_client_gets_half_of_the_time_for_closing(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float] = []
+
+    class Slow(Direct):
+        async def aclose(self) -> None:
+            left.append(anyio.current_effective_deadline() - anyio.current_time())
+
+    client = Slow(httpx.URL("http://mcp.test/"), Limits())
+    monkeypatch.setattr("mcp_host.transports._channel.own_client", lambda url, limits: client)
+
+    async with opened("http://mcp.test/", limits=Limits(close_timeout=0.2)):
+        assert left == []
+
+    assert [each <= 0.1 for each in left] == [True]
 
 
 async def test_the_package_is_imported_without_httpx() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 
 import anyio
+import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import HttpStatusError, ProtocolError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Incoming, Request, Success
-from mcp_host.protocol.pace import RETRY_FLOOR
 from tests.transports.http_peers import (
     DONE,
     DONE_JSON,
@@ -221,7 +221,7 @@ async def test_a_stream_that_keeps_failing_is_opened_ever_more_slowly_then_given
         await ask(channel)
         await received.reaches(lambda messages: messages == [NOTE])
 
-    assert pauses == [round(RETRY_FLOOR * 1.5**count, 3) for count in range(1, 10)]
+    assert pauses == [round(0.1 * 1.5**count, 3) for count in range(1, 10)]
     assert logged == [
         (logging.WARNING, f"{peer.url}: the stream for server messages keeps failing; waiting for activity")
     ]
@@ -344,6 +344,24 @@ async def test_a_server_that_never_answers_the_delete_is_not_waited_for(monkeypa
             await shake_hands(channel)
 
         assert peer.methods()[-1] == "DELETE"
+
+
+async def test_the_end_of_the_session_gets_half_of_the_time_for_closing() -> None:
+    left: list[float] = []
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "DELETE":
+            left.append(anyio.current_effective_deadline() - anyio.current_time())
+            return httpx.Response(200)
+        return httpx.Response(200, headers={**JSON, "mcp-session-id": "s-1"}, content=WELCOME)
+
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
+        opened("http://server.test/mcp", client=client, limits=Limits(close_timeout=0.2)) as channel,
+    ):
+        await channel.request(INITIALIZE, {}, RecordedExchange(0))
+
+    assert [each <= 0.1 for each in left] == [True]
 
 
 async def test_closing_keeps_to_the_limit_even_when_cancelled() -> None:

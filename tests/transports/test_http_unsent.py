@@ -11,17 +11,17 @@ import httpx
 import pytest
 from anyio.abc import TaskGroup, TaskStatus
 
-from mcp_host import Client, Sampling, SamplingRequest, StreamableHttp, always
+from mcp_host import Change, Client, Sampling, SamplingRequest, StreamableHttp, always
 from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.types import CreateMessageResult
-from tests.faults.http_server import TIDES, drop, failing, mcp, says, subject, tides
+from tests.faults.http_server import TIDES, drop, failing, mcp, says, streams, subject, tides
 from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import Peer, Script, serving
-from tests.transports.legacy_peers import in_turn
+from tests.transports.legacy_peers import hang, in_turn
 
 DISCOVERED = (
     b'{"jsonrpc":"2.0","id":@id,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],'
-    b'"capabilities":{"tools":{}}}}'
+    b'"capabilities":{"tools":{"listChanged":true}}}}'
 )
 ASKS = (
     b'{"jsonrpc":"2.0","id":@id,"result":{"resultType":"input_required","requestState":"s","inputRequests":'
@@ -90,10 +90,16 @@ class Pauses(list[float]):
 
     meanwhile: Callable[[], Awaitable[None]] = staticmethod(anyio.lowlevel.checkpoint)
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = anyio.Event()
+        """Set when the second one has ended."""
+
     async def __call__(self, seconds: float) -> None:
         self.append(seconds)
         if len(self) == 2:
             await self.meanwhile()
+            self.ended.set()
 
 
 @pytest.mark.parametrize("client", [nullcontext, httpx.AsyncClient], ids=["own", "the caller's"])
@@ -180,6 +186,54 @@ async def test_a_deadline_that_passes_in_a_pause_ends_the_call_and_nothing_has_r
             await client.call_tool("tides", timeout=0.05)
 
     assert caught.value.may_have_run is False
+
+
+async def test_what_was_sent_in_the_end_may_have_run(pauses: Pauses) -> None:
+    errors: list[ConnectionClosed] = []
+
+    async def call() -> None:
+        with pytest.raises(ConnectionClosed) as caught:
+            await client.call_tool("tides")
+        errors.append(caught.value)
+
+    async with (
+        restartable(call=hang) as server,
+        Client(StreamableHttp(server.url), era="modern") as client,
+        anyio.create_task_group() as tasks,
+    ):
+        pauses.meanwhile = server.start
+        await server.stop()
+        tasks.start_soon(call)
+        await pauses.ended.wait()
+        await server.lives[1].hears("POST", 1)
+        await client.aclose()
+
+    assert [error.may_have_run for error in errors] == [True]
+
+
+async def test_a_subscription_keeps_to_a_pace_of_its_own(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
+    own: list[float] = []
+    tried_twice = anyio.Event()
+
+    async def sleep(seconds: float) -> None:
+        own.append(seconds)
+        if len(own) == 3:
+            tried_twice.set()
+            await anyio.sleep_forever()
+
+    async def on_change(change: Change) -> None:
+        pass
+
+    monkeypatch.setattr("mcp_host.client.subscriptions.sleep", sleep)
+    async with (
+        restartable(listen=streams(stay=True)) as server,
+        Client(StreamableHttp(server.url), era="modern", on_change=on_change),
+    ):
+        await server.stop()
+        await tried_twice.wait()
+
+    assert own == [1.5, 2.25, 3.375]
+    assert pauses == []
 
 
 @pytest.mark.parametrize("failure", [httpx.ConnectTimeout, httpx.PoolTimeout])

@@ -132,6 +132,26 @@ async def test_who_writes_past_the_limit_waits_for_room() -> None:
     assert pipe.taken == b"12345678\nabc\n"
 
 
+async def test_what_was_written_of_a_backlog_makes_room_for_as_much() -> None:
+    pipe = Pipe(0)
+    box = outbox(pipe, limit=10)
+    box.put(b"123456789\n")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(box.run)
+        for left in (10, 7, 4):
+            await anyio.wait_all_tasks_blocked()
+            assert (box.has_room(b"x" * (10 - left)), box.has_room(b"x" * (11 - left))) == (True, False)
+            pipe.make(3)
+        pipe.make(1)
+        await anyio.wait_all_tasks_blocked()
+        box.put(b"a\n")
+        assert (box.has_room(b"x" * 8), box.has_room(b"x" * 9)) == (True, False)
+        tasks.cancel_scope.cancel()
+
+    assert pipe.taken == b"123456789\n"
+
+
 async def test_a_single_line_may_be_larger_than_the_limit() -> None:
     pipe = Pipe(0)
 

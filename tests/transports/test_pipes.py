@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -10,7 +11,9 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host.transports._pipes import CHUNK, ReadEnd, WriteEnd, open_pipe, read_end
+from mcp_host.transports._pipes import ReadEnd, WriteEnd, open_pipe, read_end
+
+CHUNK = 64 * 1024  # bytes
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes")
 
@@ -153,6 +156,34 @@ async def test_a_pipe_whose_reader_has_gone_is_broken_and_so_is_one_we_closed() 
         await writing.close()
         with pytest.raises(BrokenPipeError):
             writing.write_now(b"x")
+
+
+async def test_an_end_that_is_closed_or_cannot_tell_has_nothing_to_be_read() -> None:
+    """Both look like a pipe that is empty: whoever waits for it to be read waits no longer."""
+    async with pipe() as (_, writing):
+        writing.write_now(b"x")
+        await writing.close()
+        await writing.taken()
+        no_pipe = WriteEnd(os.open(os.devnull, os.O_WRONLY))
+        await no_pipe.taken()
+        await no_pipe.close()
+
+
+async def test_what_was_written_is_taken_once_it_was_read() -> None:
+    taken = anyio.Event()
+
+    async def wait() -> None:
+        await writing.taken()
+        taken.set()
+
+    async with pipe() as (reading, writing), anyio.create_task_group() as tasks:
+        writing.write_now(b"x")
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        assert not taken.is_set()
+        tasks.start_soon(reading.pump, lambda chunk: None)
+        await taken.wait()
+        await writing.close()
 
 
 async def test_a_writer_that_waits_is_told_when_its_end_is_closed() -> None:

@@ -45,6 +45,28 @@ async def test_the_working_directory_is_the_callers_choice(tmp_path: Path) -> No
             assert (await client.call_tool("x")).text == str(tmp_path)
 
 
+async def test_a_server_with_much_to_say_at_its_end_can_say_it_though_the_client_is_cancelled(tmp_path: Path) -> None:
+    """What it says goes nowhere, but a server that cannot write cannot shut down."""
+    body = f"""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    say({{"method": "ready"}})
+    sys.stdin.read()
+    raw("x" * 8_000_000)
+    open({str(tmp_path / "has shut down")!r}, "w").close()
+    """
+    ready = anyio.Event()
+    with anyio.fail_after(15), anyio.CancelScope() as scope:
+        async with (
+            Stdio(python(body, hands=False)).open(Limits(close_timeout=12)) as channel,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(channel.listen, lambda message: ready.set())
+            await ready.wait()
+            scope.cancel()
+
+    assert (tmp_path / "has shut down").exists()
+
+
 async def pid_of(client: Client) -> int:
     return int((await client.call_tool("pid")).text)
 

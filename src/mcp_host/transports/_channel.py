@@ -22,7 +22,7 @@ from mcp_host.errors import (
 )
 from mcp_host.handlers import in_handler
 from mcp_host.limits import Limits
-from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, LISTEN
+from mcp_host.protocol.eras import INITIALIZE, INITIALIZED, LISTEN
 from mcp_host.protocol.headers import MCP_METHOD
 from mcp_host.protocol.jsonrpc import (
     Failure,
@@ -53,8 +53,6 @@ PROBE_TIME = 2.0  # seconds for finding out whether a server speaks the transpor
 NO_RESPONSE = frozenset({202, 204})  # accepted, no content
 OLD_TRANSPORT = frozenset({400, 404, 405})  # what such a server says to a POST of initialize
 UNREACHABLE = (httpx.ConnectError, httpx.ProxyError)  # found out at once; what timed out has been waited for already
-
-UNBOUNDED = frozenset({INITIALIZE, DISCOVER, LISTEN})  # what a connection begins with, and what stays open
 
 
 @asynccontextmanager
@@ -141,7 +139,8 @@ class HttpChannel:
             ConnectionClosed: The connection broke, and with it this request alone.
             ProtocolError: A success without the response in it.
         """
-        if request.method in UNBOUNDED or in_handler():  # a call may be waiting for this one, and keep its slot
+        # A subscription stays open for hours; and for what a handler calls, a call may be waiting that keeps its slot.
+        if request.method == LISTEN or in_handler():
             await self._request(request, headers, exchange)
             return
         try:

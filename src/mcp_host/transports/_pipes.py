@@ -66,8 +66,10 @@ class WriteEnd:
         self._fd = _close(self._fd)
 
     def _unread(self) -> int:
+        if self._fd < 0:
+            return 0
         count = array("i", [0])
-        with suppress(OSError):  # closed, or a system that does not count at this end
+        with suppress(OSError):  # a system that does not count at this end
             fcntl.ioctl(self._fd, termios.FIONREAD, count)
         return count[0]
 

@@ -1,0 +1,82 @@
+"""The lines of stderr: handed over, cut where they are too long, the last of them kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_host.transports._stderr import Stderr
+
+
+def taken(*chunks: bytes) -> list[str]:
+    """The lines that come of these *chunks*."""
+    lines: list[str] = []
+    stderr = Stderr(lines.append)
+    for chunk in chunks:
+        list(stderr.feed(chunk))
+    stderr.end()
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("chunks", "lines"),
+    [
+        pytest.param([b"one\ntwo\n"], ["one", "two"], id="two lines"),
+        pytest.param([b"o", b"ne\ntw", b"o\n"], ["one", "two"], id="cut anywhere"),
+        pytest.param([b"one\r\ntwo\r"], ["one", "two"], id="CRLF"),
+        pytest.param([b"\n\n"], ["", ""], id="empty lines"),
+        pytest.param([b"one"], ["one"], id="no line end"),
+        pytest.param([], [], id="nothing"),
+        pytest.param([b"\xff\n"], ["\ufffd"], id="no UTF-8"),
+    ],
+)
+def test_lines_are_handed_over_as_they_end(chunks: list[bytes], lines: list[str]) -> None:
+    assert taken(*chunks) == lines
+
+
+@pytest.mark.parametrize("end", [b"\n", b""], ids=["with a line end", "without"])
+def test_a_long_line_is_handed_over_whole_in_pieces_of_8_kib(end: bytes) -> None:
+    assert taken(b"x" * 20_000 + end) == ["x" * 8192, "x" * 8192, "x" * 3616]
+
+
+def test_a_line_without_an_end_waits_for_it_up_to_8_kib() -> None:
+    lines: list[str] = []
+    stderr = Stderr(lines.append)
+
+    list(stderr.feed(b"x" * 8191))
+    assert lines == []
+
+    list(stderr.feed(b"x"))
+    assert lines == ["x" * 8192]
+
+    list(stderr.feed(b"and on\n"))
+    assert lines == ["x" * 8192, "and on"]
+
+
+def test_many_lines_are_taken_in_steps() -> None:
+    lines: list[str] = []
+    stderr = Stderr(lines.append)
+
+    counts = [len(lines) for _ in stderr.feed(b"\n" * 600)]
+
+    assert (counts, len(lines)) == ([256, 512], 600)
+
+
+def test_the_last_twenty_lines_are_kept_and_shown_harmless() -> None:
+    stderr = Stderr(None)
+    list(stderr.feed(b"".join(b"line %d\n" % n for n in range(30)) + b"\x1b[2J\n"))
+
+    assert stderr.tail().split("\n") == [*(f"line {n}" for n in range(11, 30)), r"\x1b[2J"]
+
+
+def test_of_long_lines_the_last_thousand_characters_are_shown() -> None:
+    stderr = Stderr(None)
+    list(stderr.feed(b"".join(b"%d" % n + b"x" * 398 + b"\n" for n in range(10, 20))))
+
+    assert stderr.tail() == "x" * 198 + "\n18" + "x" * 398 + "\n19" + "x" * 398
+
+
+def test_a_line_longer_than_what_is_shown_says_how_long_it_is() -> None:
+    stderr = Stderr(None)
+    list(stderr.feed(b"x" * 2000 + b"\n"))
+
+    assert stderr.tail() == "x" * 981 + "… (2000 characters)"
