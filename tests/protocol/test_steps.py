@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from mcp_host.errors import TooManySteps, UncheckableSchema
+from mcp_host.protocol.schemas import compile_schema
 from mcp_host.protocol.steps import Memory, Run, counted
+
+Wire = dict[str, Any]
 
 
 def counting(steps: int = 10**9) -> Run:
@@ -46,6 +50,27 @@ def test_work_may_take_all_of_its_steps_and_not_one_more() -> None:
 def test_a_value_is_equal_to_another_whose_members_stand_in_another_order() -> None:
     assert counting().canonical({"a": 1, "b": [2]}) == counting().canonical({"b": [2], "a": 1})
     assert counting().canonical([1, 2]) != counting().canonical([2, 1])
+
+
+def test_each_problem_that_is_found_costs_more_than_looking_for_it() -> None:
+    checked = compile_schema({"anyOf": [{"minProperties": 1}] * 1000})
+    assert checked.mismatch({"x": 1}) is None  # which prepares the schema: only the value is counted from here on
+
+    assert checked.mismatch({}, steps=6_000) == "an object of 0 members is not valid under any of the given schemas"
+    with pytest.raises(TooManySteps):
+        checked.mismatch({}, steps=4_000)  # two for each of the thousand branches, and three for its problem
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"unevaluatedProperties": {"type": "null"}}, {str(n): None for n in range(256)}),
+        ({"unevaluatedItems": {"type": "null"}}, [None] * 256),
+    ],
+    ids=["members", "items"],
+)
+def test_as_many_unevaluated_entries_as_there_may_be_are_checked(schema: Wire, value: object) -> None:
+    assert compile_schema(schema).mismatch(value) is None
 
 
 def fail(error: Exception) -> Callable[[], None]:
