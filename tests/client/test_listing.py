@@ -213,6 +213,27 @@ def test_a_tool_is_said_to_be_left_out_once_and_again_when_that_is_news_again() 
     assert all("'query' is left out" in warning for warning in warnings)
 
 
+async def test_a_check_that_ran_out_of_steps_is_made_again_when_the_schema_has_changed_and_not_when_it_is_listed_again() -> (
+    None
+):
+    numbers = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}}}}
+    listed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": numbers})
+    again = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": {**numbers}})
+    changed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": {**numbers, "title": "Numbers"}})
+    costly = CallToolResult.from_wire({"content": [], "structuredContent": {"n": [0] * 2_000}})
+    larger = CallToolResult.from_wire({"content": [], "structuredContent": {"n": [0] * 1_200, "x" * 2_000: 0}})
+    toolbox = Toolbox(pytest.fail, most_steps=3_000)
+
+    problems = []
+    for tool, result in ((listed, larger), (listed, costly), (listed, larger), (again, larger), (changed, larger)):
+        toolbox.replace([tool], mirrored=False)
+        problem = await toolbox.check_result("query", result)
+        problems.append(problem and str(problem))
+
+    refused = "the result of 'query' is not as listed: its schema cannot be checked: it takes more than 3000 steps"
+    assert problems == [None, refused, refused, refused, None]
+
+
 async def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_tool_comes_back() -> None:
     warnings: list[str] = []
     toolbox = Toolbox(warnings.append)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_host.errors import UncheckableSchema
-from mcp_host.protocol import schemas
+from mcp_host.errors import TooManySteps, UncheckableSchema
 from mcp_host.protocol.schemas import compile_schema
 
 DEFAULT = "https://json-schema.org/draft/2020-12/schema"
@@ -134,20 +133,58 @@ LETTERS = ["".join(random.Random(n).choices("ab", k=200)) for n in range(2_000)]
         "numbers to divide",
     ],
 )
-def test_a_check_ends_when_its_steps_are_used_up(
-    schema: dict[str, Any], value: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schemas, "MAX_STEPS", 50_000)  # the same as with 500,000, in a tenth of the time
+def test_a_check_ends_when_its_steps_are_used_up(schema: dict[str, Any], value: object) -> None:
+    """The same as with 500,000, in a tenth of the time."""
+    problem = compile_schema(schema, most_steps=50_000).problem(value)
 
-    assert compile_schema(schema).problem(value) == "its schema cannot be checked: it takes more than 50000 steps"
+    assert problem == "its schema cannot be checked: it takes more than 50000 steps"
 
 
-def test_a_value_that_is_repeated_in_no_message_costs_nothing_however_large_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(schemas, "MAX_STEPS", 5_000)
+NUMBERS = {"items": {"type": "integer"}}  # two steps for each item
 
-    problem = mismatch({"anyOf": [{"type": "integer"}] * 20}, "x" * 5_000_000)
+
+def test_a_check_that_ran_out_of_steps_is_not_made_again_for_a_value_that_is_as_large() -> None:
+    schema = compile_schema(NUMBERS, most_steps=1_000)
+    large, as_large, larger, smaller = [0] * 600, ["x" * 600], {"x" * 601: 0}, ["x" * 598]
+    assert [compile_schema(NUMBERS, most_steps=1_000).problem(value) for value in (larger, smaller)] == [
+        None,
+        f"$[0]: '{'x' * 60}… (598 characters)' is not of type 'integer'",
+    ]
+    reason = "its schema cannot be checked: it takes more than 1000 steps"
+
+    assert schema.problem(large) == reason
+    assert [schema.problem(value) for value in (large, as_large, larger)] == [reason] * 3
+    assert schema.problem(smaller) == f"$[0]: '{'x' * 60}… (598 characters)' is not of type 'integer'"
+
+
+def test_a_check_of_a_few_steps_is_made_whatever_a_whole_one_came_to() -> None:
+    schema = compile_schema(NUMBERS, most_steps=1_000)
+    with pytest.raises(TooManySteps):
+        schema.mismatch([0] * 600)
+
+    assert schema.mismatch({"x" * 601: 0}, steps=900) is None
+
+
+def test_a_check_of_a_few_steps_says_nothing_of_a_whole_one() -> None:
+    schema = compile_schema(NUMBERS, most_steps=1_000)
+    with pytest.raises(TooManySteps, match="it takes more than 500 steps"):
+        schema.mismatch([0] * 300, steps=500)
+
+    assert schema.mismatch([0] * 300) is None
+
+
+@pytest.mark.parametrize("part", [{}, {"title": "anything"}], ids=["empty", "with annotations only"])
+def test_a_subschema_without_keywords_costs_a_step_wherever_it_is_applied(part: dict[str, Any]) -> None:
+    schema = compile_schema({"items": part})
+
+    assert schema.mismatch([0] * 1_000, steps=1_200) is None
+    with pytest.raises(TooManySteps, match="it takes more than 1000 steps"):
+        schema.mismatch([0] * 1_000, steps=1_000)
+
+
+def test_a_value_that_is_repeated_in_no_message_costs_nothing_however_large_it_is() -> None:
+    problem = compile_schema({"anyOf": [{"type": "integer"}] * 20}, most_steps=5_000).mismatch("x" * 5_000_000)
+
     assert problem == f"'{'x' * 60}… (5000000 characters)' is not valid under any of the given schemas"
 
 
@@ -165,15 +202,12 @@ def test_unevaluated_members_and_items_are_checked_up_to_a_number(schema: dict[s
     assert problem.endswith("would meet more than 256 entries")
 
 
-def test_unevaluated_is_asked_after_the_keywords_that_it_looks_into_have_been_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(schemas, "MAX_STEPS", 50_000)
+def test_unevaluated_is_asked_after_the_keywords_that_it_looks_into_have_been_counted() -> None:
     names = [str(n) for n in range(200)]
     closed = {"unevaluatedProperties": False, "dependentSchemas": {name: {"minProperties": 1} for name in names}}
     value = [dict.fromkeys([*names, "more"])] * 150
 
-    problem = compile_schema({"items": {"not": closed}}).problem(value)
+    problem = compile_schema({"items": {"not": closed}}, most_steps=50_000).problem(value)
     assert problem == "its schema cannot be checked: it takes more than 50000 steps"
 
 

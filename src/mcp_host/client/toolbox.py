@@ -30,10 +30,14 @@ Headers: TypeAlias = tuple[ParameterHeader, ...]
 
 
 class Toolbox:
-    """The tools of the last `tools/list`. Empty until somebody has listed."""
+    """The tools of the last `tools/list`. Empty until somebody has listed.
 
-    def __init__(self, warn: Callable[[str], None]) -> None:
+    *most_steps* bounds the check of one result; None is the default of `compile_schema`.
+    """
+
+    def __init__(self, warn: Callable[[str], None], *, most_steps: int | None = None) -> None:
         self._warn = warn
+        self._most_steps = most_steps
         self._tools: dict[str, Tool] = {}
         self._headers: dict[str, Headers] = {}
         self._left_out: frozenset[str] = frozenset()
@@ -60,7 +64,7 @@ class Toolbox:
             else:
                 invalid.setdefault(tool.name, "another tool of that name stands before it")
         self._tell_of(invalid)
-        self._schemas = {}
+        self._schemas = {name: kept for name, kept in self._schemas.items() if self._is_listed_still(name, kept)}
         self._unchecked &= self._tools.keys()
         self._lane = CapacityLimiter(1)  # here, for each connection begins with this, in an event loop of its own
         return list(self._tools.values())
@@ -139,11 +143,20 @@ class Toolbox:
             return await to_thread.run_sync(schema.mismatch, value, abandon_on_cancel=True, limiter=self._lane)
 
     def _schema(self, name: str, written: dict[str, object]) -> Schema:
-        from mcp_host.protocol.schemas import compile_schema  # a tenth of a second, which few clients ever need
+        # a tenth of a second, which few clients ever need
+        from mcp_host.protocol.schemas import MAX_STEPS, compile_schema
 
         if name not in self._schemas:
-            self._schemas[name] = compile_schema(written)
+            self._schemas[name] = compile_schema(written, most_steps=self._most_steps or MAX_STEPS)
         return self._schemas[name]
+
+    def _is_listed_still(self, name: str, schema: Schema) -> bool:
+        """Whether the tool has the same schema in the new listing: then what is known of it holds."""
+        tool = self._tools.get(name)
+        try:
+            return tool is not None and to_json(tool.output_schema) == to_json(schema.written)
+        except PydanticSerializationError:  # it nests too deeply to be written, or holds what UTF-8 cannot
+            return False
 
 
 def _headers(tool: Tool) -> Headers:

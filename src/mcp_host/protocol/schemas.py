@@ -16,6 +16,7 @@ Importing this module imports `jsonschema`, which takes a tenth of a second: imp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
@@ -29,7 +30,7 @@ from referencing import Registry, Specification
 from referencing.jsonschema import specification_with
 
 from mcp_host.errors import TooManySteps, UncheckableSchema, excerpt, quoted
-from mcp_host.protocol.steps import LETTERS_PER_STEP, RUN, TOO_DEEP, Memory, counted
+from mcp_host.protocol.steps import LETTERS_PER_STEP, RUN, TOO_DEEP, Memory, counted, too_many
 
 MAX_STEPS = 500_000  # of one check: two to four seconds; 10,000 records of 20 members take 460,000
 MAX_DEPTH = 200  # keywords within keywords that are being applied: three frames of Python's stack each
@@ -86,8 +87,10 @@ def _copied(value: object) -> Any:
 class Schema:
     """A schema to check values against, in any number of threads. Made by `compile_schema`."""
 
-    def __init__(self, written: Mapping[str, object]) -> None:
-        self._written = written
+    def __init__(self, written: Mapping[str, object], most_steps: int = MAX_STEPS) -> None:
+        self.written = written
+        self._most_steps = most_steps
+        self._too_large = math.inf  # the size of the smallest value that took more than so many
         self._prepared: tuple[Any, Memory] | None = None
         self._refused: UncheckableSchema | None = None
 
@@ -96,6 +99,7 @@ class Schema:
         500 characters, with the value cut short. None when it conforms.
 
         *steps* bounds the work; `MAX_STEPS` take seconds, and a thousand take some milliseconds.
+        Where all of them did not suffice, a value that is as large is not checked again.
         Not *revealing*, the sentence repeats nothing of the value but the names of its members.
 
         Raises:
@@ -104,9 +108,17 @@ class Schema:
         """
         if self._refused is not None:
             raise self._refused.with_traceback(None)
-        steps = MAX_STEPS if steps is None else steps
+        whole = steps is None
+        steps = self._most_steps if steps is None else steps
         validator, memory = self._prepared or self._prepare(steps)
-        return counted(lambda: _first_problem(validator, _copied(value), revealing), memory, steps)
+        if whole and _size(value, enough=self._too_large) >= self._too_large:
+            raise too_many(steps)
+        try:
+            return counted(lambda: _first_problem(validator, _copied(value), revealing), memory, steps)
+        except TooManySteps:
+            if whole:
+                self._too_large = _size(value, enough=self._too_large)
+            raise
 
     def problem(self, value: object) -> str | None:
         """As `mismatch()`, with the reason why the schema cannot be checked as one more problem."""
@@ -118,20 +130,38 @@ class Schema:
     def _prepare(self, steps: int) -> tuple[Any, Memory]:
         memory = Memory()
         try:
-            self._prepared = counted(lambda: _prepare(self._written), memory, steps), memory
+            self._prepared = counted(lambda: _prepare(self.written), memory, steps), memory
         except UncheckableSchema as exc:
-            if steps >= MAX_STEPS or not isinstance(exc, TooManySteps):
+            if steps >= self._most_steps or not isinstance(exc, TooManySteps):
                 self._refused = exc
             raise
         return self._prepared
 
 
-def compile_schema(schema: Mapping[str, object]) -> Schema:
+def compile_schema(schema: Mapping[str, object], *, most_steps: int = MAX_STEPS) -> Schema:
     """Take a schema to check values against. Costs nothing: the work is done once, at the first value.
 
     Keep the result, it is the cache; a schema that changes later is not read again.
+    *most_steps* bounds a check that is given no other bound.
     """
-    return Schema(schema)
+    return Schema(schema, most_steps)
+
+
+def _size(value: object, *, enough: float) -> int:
+    """How much there is to check: values, and letters of texts and names. Counts no further than *enough*."""
+    size, todo = 0, [value]
+    while todo and size < enough:
+        part = todo.pop()
+        size += 1
+        match part:
+            case str():
+                size += len(part)
+            case Mapping():
+                size += sum(map(len, part))
+                todo += part.values()
+            case list() | tuple():
+                todo += part
+    return size
 
 
 def _first_problem(validator: Any, value: object, revealing: bool = True) -> str | None:

@@ -19,6 +19,10 @@ TOO_DEEP = "it nests too deeply"
 T = TypeVar("T")
 
 
+def too_many(steps: int) -> TooManySteps:
+    return TooManySteps(f"it takes more than {steps} steps")
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """What one schema remembers from check to check."""
@@ -40,7 +44,7 @@ class Run:
     def spend(self, steps: int) -> None:
         self.spent += steps
         if self.spent > self.steps:
-            raise TooManySteps(f"it takes more than {self.steps} steps")
+            raise too_many(self.steps)
 
     def copy(self, values: int) -> None:
         self.copied += 1 + values
