@@ -364,6 +364,18 @@ async def test_a_form_is_answered_by_the_handler_for_forms() -> None:
     assert answer == {"result": {"action": "accept", "content": {"name": "Ada"}}}
 
 
+async def test_a_form_whose_answer_the_revision_cannot_carry_is_refused_before_it_is_shown() -> None:
+    async def form(request: FormRequest) -> ElicitResult:
+        raise AssertionError("must not be shown")
+
+    several = {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}
+    params = {"message": "which?", "requestedSchema": {"type": "object", "properties": {"tags": several}}}
+    answer = await asked(Asking("elicitation/create", params, version="2025-06-18"), elicitation=Elicitation(form=form))
+
+    problem = "a choice of several at content came with revision 2025-11-25"
+    assert answer == {"error": {"code": -32602, "message": f"this elicitation cannot be answered: {problem}"}}
+
+
 async def test_a_fault_of_our_own_while_answering_is_an_error_to_the_server(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

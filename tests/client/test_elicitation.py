@@ -169,13 +169,13 @@ async def test_a_whole_result_leaves_defaults_out() -> None:
     [
         (
             lambda request: request.accept(name="A"),
-            "not what the server asked for: $.name: it does not keep 'minLength', which is 2",
+            "not what the server asked for: $.name: shorter than 2 characters",
         ),
         (lambda request: request.accept(), "not what the server asked for: 'name' is a required property"),
         (lambda _: ElicitResult(action="accept"), "not what the server asked for: 'name' is a required property"),
         (
             lambda _: ElicitResult(action="accept", content={"name": 5}),
-            "not what the server asked for: $.name: it does not keep 'type', which is 'string'",
+            "not what the server asked for: $.name: not of type 'string'",
         ),
         (lambda _: {"action": "accept"}, "an elicitation handler returns an ElicitResult, not dict"),
     ],
@@ -190,6 +190,124 @@ async def test_an_answer_that_does_not_fit_tells_the_handlers_author_and_not_the
     assert (caught.value.code, str(caught.value)) == (-32603, "this client could not ask its user")
     assert str(caught.value.__cause__) == told
     assert told in caplog.text
+
+
+LISTED = [f"value {n}" for n in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ({"type": "string"}, 5, "$.f: not of type 'string'"),
+        ({"type": ["string", "boolean"]}, 5, "$.f: not of type 'string', 'boolean'"),
+        ({"enum": ["red", "green"]}, "blue", "$.f: not one of: 'red', 'green'"),
+        (
+            {"enum": LISTED},
+            "blue",
+            "$.f: not one of: 'value 0', 'value 1', 'value 2', 'value 3', 'value 4' or 2 more",
+        ),
+        (
+            {"oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]},
+            "blue",
+            "$.f: not one of: 'r', 'g'",
+        ),
+        (
+            {"type": "array", "items": {"anyOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]}},
+            ["r", "blue"],
+            "$.f[1]: not one of: 'r', 'g'",
+        ),
+        ({"const": "yes"}, "no", "$.f: not 'yes'"),
+        ({"minimum": 1}, 0, "$.f: less than the minimum of 1"),
+        ({"maximum": 1.5}, 2, "$.f: greater than the maximum of 1.5"),
+        ({"exclusiveMinimum": 1}, 1, "$.f: not greater than 1"),
+        ({"exclusiveMaximum": 1}, 1, "$.f: not less than 1"),
+        ({"multipleOf": 5}, 7, "$.f: not a multiple of 5"),
+        ({"minLength": 1}, "", "$.f: shorter than 1 character"),
+        ({"maxLength": 3}, "four", "$.f: longer than 3 characters"),
+        ({"pattern": "^[a-z]+$"}, "ABC", "$.f: does not match '^[a-z]+$'"),
+        ({"minItems": 2}, ["a"], "$.f: fewer than 2 items"),
+        ({"maxItems": 1}, ["a", "b"], "$.f: more than 1 item"),
+        ({"uniqueItems": True}, ["a", "a"], "$.f: an array of 2 items has one of them twice"),
+        (
+            {"oneOf": [{"minLength": 1}, {"maxLength": 9}]},
+            "abc",
+            "$.f: it does not keep 'oneOf', which is an array of 2 items",
+        ),
+        (False, "x", "no value is allowed"),
+    ],
+    ids=str,
+)
+async def test_what_is_wrong_with_a_field_is_said_in_plain_words_and_without_what_the_user_wrote(
+    field: object, value: Any, problem: str
+) -> None:
+    schema = {"type": "object", "properties": {"f": field}}
+    request = FormRequest("shop", ElicitRequestFormParams(message="Who?", requested_schema=schema))
+
+    with pytest.raises(ValueError, match="not what the server asked for") as mistake:
+        request.accept(f=value)
+
+    assert str(mistake.value) == f"not what the server asked for: {problem}"
+
+
+def form(**fields: object) -> dict[str, Any]:
+    return {"message": "Who?", "requestedSchema": {"type": "object", "properties": fields}}
+
+
+SEVERAL = {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}
+
+
+@pytest.mark.parametrize(
+    ("revision", "params", "problem"),
+    [
+        (
+            "2025-06-18",
+            form(name={"type": "string"}, tags=SEVERAL),
+            "a choice of several at content came with revision 2025-11-25",
+        ),
+        ("2025-03-26", form(), "ElicitResult came with revision 2025-06-18"),
+        ("2026-07-28", form(a={"type": "object"}), "no answer can hold what 'a' asks for"),
+        ("2026-07-28", form(a={"type": ["object", "null"]}), "no answer can hold what 'a' asks for"),
+        ("2026-07-28", form(a={"type": "array", "items": {"type": "number"}}), "no answer can hold what 'a' asks for"),
+    ],
+    ids=["several", "before elicitation", "an object", "an object or null", "a list of numbers"],
+)
+async def test_a_form_whose_answer_could_not_be_sent_is_not_shown(
+    revision: str, params: dict[str, Any], problem: str
+) -> None:
+    def show(request: FormRequest) -> ElicitResult:
+        raise AssertionError("must not be shown")
+
+    with pytest.raises(InputRefused) as caught:
+        await Elicitation(form=form_handler(show)).answer(params, server="shop", revision=revision)
+
+    assert (caught.value.code, str(caught.value)) == (-32602, f"this elicitation cannot be answered: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("revision", "params"),
+    [
+        ("2025-11-25", form(tags=SEVERAL)),
+        ("2025-06-18", form(tags={"type": ["array", "string"], "items": {"type": "string"}})),
+        (
+            "2025-06-18",
+            form(a=True, b={}, c={"type": ["string", "object"]}, d={"oneOf": [{"const": "x", "title": "X"}]}),
+        ),
+        ("2025-11-25", form(a={"type": "array"}, b={"type": "array", "items": {"anyOf": [{"const": "x"}]}})),
+    ],
+    ids=["several", "several or one", "all kinds of fields", "lists of what is not said"],
+)
+async def test_a_form_that_some_answer_fits_is_shown(revision: str, params: dict[str, Any]) -> None:
+    answer = await Elicitation(form=FORMS).answer(params, server="shop", revision=revision)
+
+    assert answer == ElicitResult(action="decline")
+
+
+async def test_a_url_that_could_not_be_answered_is_not_shown() -> None:
+    with pytest.raises(InputRefused) as caught:
+        await Elicitation(url=URLS).answer(URL, server="shop", revision="2025-03-26")
+
+    problem = "this elicitation cannot be answered: ElicitResult came with revision 2025-06-18"
+    assert (caught.value.code, str(caught.value)) == (-32602, problem)
 
 
 async def test_a_value_that_no_form_can_hold_is_a_mistake_of_the_handlers_author() -> None:

@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt, quoted
 from mcp_host.handlers import as_async, call_handler
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.protocol.revisions import first_unknown
 from mcp_host.sampling import OuterCall
-from mcp_host.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+from mcp_host.types import REVISIONS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
 if TYPE_CHECKING:
     from mcp_host.protocol.schemas import Schema
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STEPS = 20_000  # for a check of what a user filled in: a tenth of a second, and some hundred fields
+ANSWERS: dict[object, Any] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": []}
+"""A value of each type that an answer can hold. Lists come last, for not all revisions have them."""
+
 HOST = re.compile(r"[a-z0-9._:-]+")  # a name or an address, and no %-escapes that only a browser would read
 
 
@@ -199,19 +203,25 @@ class Elicitation:
         offered = {"form": self.form, "url": self.url}
         return [mode for mode, handler in offered.items() if handler is not None]
 
-    async def answer(self, params: dict[str, Any], call: OuterCall | None = None, *, server: str) -> ElicitResult:
+    async def answer(
+        self, params: dict[str, Any], call: OuterCall | None = None, *, server: str, revision: str = REVISIONS[-1]
+    ) -> ElicitResult:
         """Answer one ``elicitation/create``. *call* is the call of ours that it belongs to.
 
         Raises:
-            InputRefused: -32602 for a mode that was not advertised and for malformed *params*,
-                -32603 for a handler that failed, or whatever the handler itself refused with.
+            InputRefused: -32602 for a mode that was not advertised, for malformed *params* and for
+                what the user could not answer in the protocol's *revision*, -32603 for a handler that failed, or whatever the handler itself refused with.
         """
         # "Clients MUST treat requests without a mode field as form mode."
         mode = params.get("mode") or "form"
         if mode == "form" and self.form is not None:
-            return await _ask(self._ask_form, FormRequest(server, read_form(params), call))
+            form = read_form(params)
+            check_answerable(form.requested_schema, revision)
+            return await _ask(self._ask_form, FormRequest(server, form, call))
         if mode == "url" and self.url is not None:
-            return await _ask(self._ask_url, UrlRequest(server, read_url(params), call))
+            visit = read_url(params)
+            check_answerable({}, revision)
+            return await _ask(self._ask_url, UrlRequest(server, visit, call))
         offered = " and ".join(self._modes)
         raise InputRefused(INVALID_PARAMS, f"this client offers elicitation by {offered}, not {quoted(mode)}")
 
@@ -242,6 +252,36 @@ def read_form(params: dict[str, Any]) -> ElicitRequestFormParams:
     if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
         raise InputRefused(INVALID_PARAMS, 'requestedSchema needs "type": "object" and an object of "properties"')
     return form
+
+
+def check_answerable(schema: dict[str, object], revision: str) -> None:
+    """Make sure that what a user fills in can be sent: nobody fills in a form for nothing.
+
+    Raises:
+        InputRefused: A field of the form takes a value that *revision*, or any, has no words for (-32602).
+    """
+    content: dict[str, Any] = {}
+    for name, part in _fields(schema).items():
+        kinds = _kinds(part)
+        kind = next((kind for kind in ANSWERS if kind in kinds), None)
+        if kind is None or (kind == "array" and "string" not in _kinds(part.get("items"))):
+            raise _unanswerable(f"no answer can hold what {quoted(name)} asks for")
+        content[name] = ANSWERS[kind]
+    problem = first_unknown(ElicitResult(action="accept", content=content), revision)
+    if problem is not None:
+        raise _unanswerable(problem)
+
+
+def _kinds(schema: object) -> set[object]:
+    """The types of value that a field takes, as far as it says so."""
+    kinds = schema.get("type") if isinstance(schema, dict) else None
+    if kinds is None:
+        return set(ANSWERS)
+    return {kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str)}
+
+
+def _unanswerable(problem: str) -> InputRefused:
+    return InputRefused(INVALID_PARAMS, f"this elicitation cannot be answered: {problem}")
 
 
 def read_url(params: dict[str, Any]) -> ElicitRequestURLParams:

@@ -99,7 +99,9 @@ class SessionInputs:
             answer = await self._sampling.answer(params, call, size=size, within=within)
             return self._write(answer, with_tools="tools" in params)
         if method == "elicitation/create" and self._inputs.elicitation is not None:
-            return self._write(await self._inputs.elicitation.answer(params, call, server=self._server))
+            return self._write(
+                await self._inputs.elicitation.answer(params, call, server=self._server, revision=self._era.version)
+            )
         if method == "roots/list" and self._inputs.roots is not None:
             return self._write(await self._inputs.roots.answer(call, server=self._server))
         raise InputRefused(METHOD_NOT_FOUND, f"this client does not offer {method}")

@@ -23,22 +23,19 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from jsonschema import Draft202012Validator, ValidationError
-from jsonschema.exceptions import best_match
 from jsonschema.validators import extend, validator_for
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has one name, and no types
 from referencing import Registry, Specification
 from referencing.jsonschema import specification_with
 
-from mcp_host.errors import TooManySteps, UncheckableSchema, excerpt, quoted
+from mcp_host.errors import TooManySteps, UncheckableSchema, quoted
+from mcp_host.protocol.problems import TEXT_SHOWN, first_problem, listed_briefly
 from mcp_host.protocol.steps import LETTERS_PER_STEP, RUN, TOO_DEEP, Memory, counted, too_many
 
 MAX_STEPS = 500_000  # of one check: two to four seconds; 10,000 records of 20 members take 460,000
 MAX_DEPTH = 200  # keywords within keywords that are being applied: three frames of Python's stack each
 MAX_ADDRESS = 1_000  # characters of one "$id" or "$ref", which are joined with each other again and again
 MAX_UNEVALUATED = 256  # members or items: the library's unevaluated… compares each with all that are evaluated
-MAX_PROBLEM = 500  # characters of one message
-PATH_SHOWN = 120
-TEXT_SHOWN = 60
 
 REFERENCE = 5  # steps that looking one up costs
 ERROR = 3
@@ -114,7 +111,7 @@ class Schema:
         if whole and _size(value, enough=self._too_large) >= self._too_large:
             raise too_many(steps)
         try:
-            return counted(lambda: _first_problem(validator, _copied(value), revealing), memory, steps)
+            return counted(lambda: first_problem(validator, _copied(value), revealing), memory, steps)
         except TooManySteps:
             if whole:
                 self._too_large = _size(value, enough=self._too_large)
@@ -164,25 +161,6 @@ def _size(value: object, *, enough: float) -> int:
     return size
 
 
-def _first_problem(validator: Any, value: object, revealing: bool = True) -> str | None:
-    error = next(validator.iter_errors(value), None)
-    if error is None:
-        return None
-    nearest = best_match([error]) or error  # of the alternatives of "anyOf", the one that was probably meant
-    path = excerpt(nearest.json_path, PATH_SHOWN)
-    message = nearest.message if revealing else _discreet(nearest)
-    return excerpt(message if path == "$" else f"{path}: {message}", MAX_PROBLEM)
-
-
-def _discreet(error: ValidationError) -> str:
-    """What is wrong, in words of the schema's."""
-    if isinstance(error.instance, _Object | _Array):
-        return error.message  # which repeats names, and how many there are
-    if error.validator is None:
-        return "no value is allowed"
-    return f"it does not keep {quoted(error.validator)}, which is {excerpt(repr(error.validator_value), TEXT_SHOWN)}"
-
-
 def _prepare(written: Mapping[str, object]) -> Any:
     """The validator of a schema, after everything that can be known before there is a value."""
     root = _copied(dict(written))
@@ -228,7 +206,7 @@ class _Survey:
     def check_validity(self, schema: object) -> None:
         found = _known().resolver().lookup(self.dialect)
         metaschema = _checking(self.dialect)(found.contents, registry=_known(), _resolver=found.resolver)
-        if problem := _first_problem(metaschema, schema):
+        if problem := first_problem(metaschema, schema):
             raise UncheckableSchema(f"it is not a valid JSON Schema: {problem}")
 
     def look_through(self, schema: Any) -> None:
@@ -349,8 +327,7 @@ def _enum(validator: Any, listed: list[object], value: object, schema: Any) -> I
     if choices is None:
         choices = run.memory.choices[id(listed)] = frozenset([run.canonical(choice) for choice in listed])
     if run.canonical(value) not in choices:
-        shown = ", ".join(map(repr, listed[:5])) + (f" or {len(listed) - 5} more" if len(listed) > 5 else "")
-        yield ValidationError(f"{value!r} is not one of {shown}")
+        yield ValidationError(f"{value!r} is not one of {listed_briefly(listed)}")
 
 
 def _const(validator: Any, wanted: object, value: object, schema: Any) -> Iterator[ValidationError]:
