@@ -165,3 +165,10 @@ def test_refusing_carries_the_code_of_a_user_who_said_no(arguments: tuple[str, .
         request().refuse(*arguments)
 
     assert (refusal.value.code, str(refusal.value), refusal.value.data) == (-1, message, None)
+
+
+def test_the_caller_of_a_call_is_not_shown() -> None:
+    outer = OuterCall("tools/call", "research", 7, call_id=3, caller="ann")
+
+    assert outer.caller == "ann"
+    assert repr(outer) == "OuterCall(method='tools/call', name='research', request_id=7, call_id=3, inferred=False)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pty
 import subprocess
@@ -266,7 +267,9 @@ async def test_a_screen_that_nobody_reads_holds_up_nobody_else(screen: Screen) -
 
 
 @pytest.mark.parametrize(
-    ("keys", "decision"), [("y\r", Allow()), ("y" * 2000, Deny())], ids=["y and Enter", "a page without Enter"]
+    ("keys", "decision"),
+    [("y\r", Allow()), ("y" * 2000, Deny()), ("y" * 1024, Deny())],
+    ids=["y and Enter", "a page without Enter", "no more than is read"],
 )
 async def test_a_terminal_in_raw_mode_is_understood(keys: str, decision: Allow | Deny, screen: Screen) -> None:
     answers: list[Allow | Deny] = []
@@ -321,8 +324,13 @@ async def test_a_question_that_is_withdrawn_as_its_terminal_goes_away_is_withdra
     assert caplog.record_tuples == []
 
 
-async def test_without_a_terminal_the_answer_is_no(tmp_path: Path) -> None:
+async def test_without_a_terminal_the_answer_is_no(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "mcp_host")
+
     assert await ask(request(), str(tmp_path / "nothing")) == Deny(NO_TERMINAL)
+    assert [(record.levelno, "No such file" in record.getMessage()) for record in caplog.records] == [
+        (logging.DEBUG, True)
+    ]
 
 
 async def test_what_is_no_terminal_is_not_asked_in(tmp_path: Path) -> None:
