@@ -297,11 +297,11 @@ async def test_an_answer_of_ours_that_cannot_be_delivered_ends_nothing_and_is_co
 
 
 @fault("H36")
-async def test_a_handshake_whose_end_is_never_taken_is_ended_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.client.handshake.INITIALIZED_DEADLINE", 0.05)
-
-    async with connected(mcp(initialized=hang)) as (client, _):
+async def test_a_handshake_whose_end_is_never_taken_is_ended_without_it() -> None:
+    async with connected(mcp(initialized=hang), limits=Limits(connect_timeout=1.5)) as (client, _):
         await tides(client)
+
+        assert ["notifications/initialized within 0.5 s" in text for text in client.warnings] == [True]
 
 
 @fault("H36")

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from anyio import move_on_after
+from functools import partial
 
 from mcp_host.client.attempts import Offers
+from mcp_host.client.joint import Joint
 from mcp_host.client.link import Link
 from mcp_host.client.registration import Registration
 from mcp_host.client.server_errors import server_error
 from mcp_host.client.session import Session
 from mcp_host.client.timeouts import CallTimeouts
-from mcp_host.errors import HttpStatusError, McpError
+from mcp_host.errors import HttpStatusError, McpError, RequestTimeout
 from mcp_host.protocol.eras import INITIALIZED, Legacy
 from mcp_host.protocol.jsonrpc import Response, Success
 from mcp_host.protocol.negotiation import accept, counter_offer
 from mcp_host.types import InitializeResult
 
-INITIALIZED_DEADLINE = 5.0  # seconds for a notification that nothing depends on
+INITIALIZED_WAIT = 1.0  # seconds, a third of `connect_timeout` at most, for a notification that nothing depends on
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,18 @@ class Handshake:
         )
 
     async def confirm(self, session: Session) -> None:
-        """Say that we are initialized. A server that fumbles this may still answer calls."""
-        with move_on_after(INITIALIZED_DEADLINE):
-            try:
-                await self.link.tell(INITIALIZED, {}, session.era.headers(INITIALIZED, {}))
-            except McpError as exc:
-                self.registration.warn(f"{self.name} did not take {INITIALIZED}: {exc}")
+        """Say that we are initialized, and wait a little until the server has taken it: some refuse calls that overtake it.
+
+        One that fumbles this may still answer calls. It hears all of it, even if nobody waits any more.
+        """
+        seconds = min(INITIALIZED_WAIT, self.registration.limits.connect_timeout / 3)
+        telling = Joint(self.link.spawn)
+        telling.begin(partial(self.link.tell, INITIALIZED, {}, session.era.headers(INITIALIZED, {})))
+        try:
+            await telling.wait(CallTimeouts(timeout=seconds, idle_timeout=seconds), INITIALIZED)
+        except RequestTimeout:
+            self.registration.warn(
+                f"{self.name} did not answer {INITIALIZED} within {seconds:g} s: calls do not wait for that"
+            )
+        except McpError as exc:
+            self.registration.warn(f"{self.name} did not take {INITIALIZED}: {exc}")

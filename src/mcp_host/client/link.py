@@ -64,6 +64,8 @@ class Link:
     ) -> None:
         self.session: Session | None = None
         self.counters = counters
+        self.spawn = plumbing.start_soon
+        """Runs something in a task that ends with the connection at the latest."""
         self._channel = channel
         self._notify = notify
         self._ids = itertools.count(1)

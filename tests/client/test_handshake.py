@@ -1,0 +1,61 @@
+"""Saying that we are initialized, to a server that makes little of it."""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Client, StreamableHttp
+from mcp_host.limits import Limits
+from tests.client.sites import handshake
+
+
+class Slow:
+    """A server over HTTP that answers `notifications/initialized` only when it is told to."""
+
+    def __init__(self) -> None:
+        self.released, self.answered = anyio.Event(), anyio.Event()
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method != "POST":
+            return httpx.Response(405)
+        message = json.loads(request.content)
+        if message["method"] == "notifications/initialized":
+            await self.released.wait()
+            self.answered.set()
+            return httpx.Response(202)
+        if message["method"] == "initialize":
+            return handshake(message)
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}})
+
+    def reached(self) -> StreamableHttp:
+        return StreamableHttp("http://server.test/mcp", client=httpx.AsyncClient(transport=httpx.MockTransport(self)))
+
+
+@pytest.mark.parametrize(("connect_timeout", "waits"), [(5, "1"), (0.6, "0.2")])
+async def test_a_server_that_does_not_answer_the_end_of_the_handshake_is_waited_for_a_little(
+    connect_timeout: float, waits: str
+) -> None:
+    """And what it was sent is not cut off: a slow server still gets it."""
+    server = Slow()
+    with anyio.fail_after(4):
+        async with Client(server.reached(), era="legacy", limits=Limits(connect_timeout=connect_timeout)) as client:
+            assert (await client.call_tool("x")).content == []
+            server.released.set()
+            await server.answered.wait()
+            warnings = client.warnings
+
+    words = f"did not answer notifications/initialized within {waits} s: calls do not wait for that"
+    assert warnings == [f"http://server.test/mcp {words}"]
+
+
+async def test_closing_does_not_wait_for_an_answer_that_never_comes() -> None:
+    server = Slow()
+    with anyio.fail_after(4):
+        async with Client(server.reached(), era="legacy", limits=Limits(connect_timeout=0.3)):
+            pass
+
+    assert not server.answered.is_set()
