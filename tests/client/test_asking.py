@@ -12,7 +12,7 @@ from mcp_host.client.answers import Answer, Answers
 from mcp_host.errors import RequestTimeout, RoundsExceeded
 from mcp_host.limits import Limits
 from mcp_host.testing import Context, ScriptedPeer, Server
-from mcp_host.types import CreateMessageResult
+from mcp_host.types import CreateMessageResult, TextContent
 from tests.client.support import EMPTY, PARIS, QUESTION, Era, sampling
 
 
@@ -187,3 +187,45 @@ async def test_what_was_asked_between_calls_does_not_end_with_a_call() -> None:
             await answered.wait()
 
     assert answers == [{"jsonrpc": "2.0", "id": "q", "result": PARIS}]
+
+
+# From within a handler
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_handlers_that_make_calls_do_not_wait_for_the_places_of_each_other(version: str) -> None:
+    """As many as have a place, each with two calls at once that need a model again."""
+    server = Server("asker", versions=[version])
+    all_at_work = anyio.Event()
+    at_work = most = 0
+
+    @server.tool
+    async def ask(ctx: Context, words: str) -> str:
+        return (await ctx.sample(words)).text
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        nonlocal at_work, most
+        (block,) = request.messages[0].content
+        assert isinstance(block, TextContent)
+        if block.text == "inner":
+            return request.reply("done")
+        at_work += 1
+        most = max(most, at_work)
+        if at_work == 4:
+            all_at_work.set()
+        await all_at_work.wait()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(client.call_tool, "ask", {"words": "inner"})
+        at_work -= 1
+        return request.reply("done")
+
+    with anyio.fail_after(10):
+        async with (
+            Client(server.in_process(), sampling=Sampling(with_tools=model, approve=always)) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            for _ in range(4):
+                tasks.start_soon(client.call_tool, "ask", {"words": "outer"})
+
+    assert (at_work, most) == (0, 4)

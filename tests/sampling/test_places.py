@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import pytest
 from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_tasks_blocked
 
-from mcp_host.sampling.places import NoPlace, Places, Share
+from mcp_host.sampling.places import NoPlace, Places, Share, Slot, current_slot
 
 
 class Visitors:
@@ -172,4 +174,241 @@ def test_one_object_serves_one_event_loop_after_another(anyio_backend_name: str)
 
     for _ in range(3):
         anyio.run(wait_in_vain, backend=anyio_backend_name)
+    assert share.room == 1
+
+
+# Lending
+
+
+class Handlers:
+    """Handlers that hold a slot, and do what a test tells them to."""
+
+    def __init__(self) -> None:
+        self.at_work: list[str] = []
+        self.awaiting = 0
+        self._calls: dict[str, Event] = {}
+        self._ends: dict[str, Event] = {}
+        self._works: dict[str, Event] = {}
+
+    async def handle(self, name: str, share: Share, *, calls: int = 1, scope: CancelScope | None = None) -> None:
+        """Begin, await so many calls side by side, work on, and end."""
+        slot = Slot(share)
+        self._calls |= {f"{name}{number}": Event() for number in range(calls)}
+        self._ends[name], self._works[name] = Event(), Event()
+        await slot.enter()
+        try:
+            with scope or CancelScope():
+                async with create_task_group() as tasks:
+                    for number in range(calls):
+                        tasks.start_soon(self._call, f"{name}{number}")
+            self.at_work.append(name)
+            self._works[name].set()
+            await self._ends[name].wait()
+            self.at_work.remove(name)
+        finally:
+            slot.leave()
+
+    async def _call(self, name: str) -> None:
+        slot = current_slot()
+        assert slot is not None
+        self.awaiting += 1
+        await slot.lend(self._calls[name].wait)
+        self.awaiting -= 1
+
+    async def answer(self, call: str) -> None:
+        self._calls[call].set()
+        await wait_all_tasks_blocked()
+
+    async def works(self, name: str) -> None:
+        await self._works[name].wait()
+
+    async def end(self, name: str) -> None:
+        self._ends[name].set()
+        await wait_all_tasks_blocked()
+
+
+async def test_a_handler_that_awaits_a_call_lends_its_place_and_waits_for_one_to_go_on() -> None:
+    handlers, share = Handlers(), Places(1).share(at_once=1, waiting=8)
+
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            tasks.start_soon(handlers.handle, "a", share)
+            await wait_all_tasks_blocked()
+            for name in "bc":
+                tasks.start_soon(partial(handlers.handle, name, share, calls=0))
+                await wait_all_tasks_blocked()
+            assert handlers.at_work == ["b"]
+            await handlers.answer("a0")
+            assert handlers.at_work == ["b"]
+            await handlers.end("b")
+            await handlers.works("a")
+            assert handlers.at_work == ["a"], "it has begun before c, and goes before it"
+            await handlers.end("a")
+            await handlers.works("c")
+            await handlers.end("c")
+
+        assert share.room == 1
+
+
+async def test_a_handler_with_several_calls_lends_once_and_goes_on_after_the_last() -> None:
+    handlers, share = Handlers(), Places(1).share(at_once=1, waiting=8)
+
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            tasks.start_soon(partial(handlers.handle, "a", share, calls=3))
+            await wait_all_tasks_blocked()
+            assert share.room == 1
+            await handlers.answer("a0")
+            assert share.room == 1, "while others are awaited it holds none"
+            await handlers.answer("a1")
+            await handlers.answer("a2")
+            await handlers.works("a")
+            assert (share.room, handlers.at_work) == (0, ["a"])
+            await handlers.end("a")
+
+    assert share.room == 1
+
+
+async def test_calls_that_end_at_once_wait_for_one_place_together() -> None:
+    handlers, share = Handlers(), Places(1).share(at_once=1, waiting=8)
+
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            tasks.start_soon(partial(handlers.handle, "a", share, calls=2))
+            await wait_all_tasks_blocked()
+            tasks.start_soon(partial(handlers.handle, "b", share, calls=0))
+            await wait_all_tasks_blocked()
+            await handlers.answer("a0")
+            await handlers.answer("a1")
+            assert (handlers.at_work, handlers.awaiting) == (["b"], 1)
+            await handlers.end("b")
+            await handlers.works("a")
+            assert (handlers.at_work, handlers.awaiting) == (["a"], 0)
+            await handlers.end("a")
+
+    assert share.room == 1
+
+
+async def test_a_call_that_begins_while_another_waits_for_the_place_lets_it_go_on_without() -> None:
+    share = Places(1).share(at_once=1, waiting=8)
+    slot, first, second = Slot(share), Event(), Event()
+    ended: list[str] = []
+
+    async def call(name: str, answered: Event) -> None:
+        await slot.lend(answered.wait)
+        ended.append(name)
+
+    with fail_after(5):
+        await slot.enter()
+        async with create_task_group() as tasks:
+            tasks.start_soon(call, "first", first)
+            await wait_all_tasks_blocked()
+            await share.enter()
+            first.set()
+            await wait_all_tasks_blocked()
+            assert ended == []
+            tasks.start_soon(call, "second", second)
+            await wait_all_tasks_blocked()
+            assert ended == ["first"]
+            share.leave()
+            second.set()
+        slot.leave()
+
+    assert ended == ["first", "second"]
+    assert share.room == 1
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["in the call", "in line"])
+async def test_a_cancelled_call_seizes_a_place_and_the_next_that_comes_free_makes_up_for_it(answered: bool) -> None:
+    handlers, share = Handlers(), Places(1).share(at_once=1, waiting=8)
+    scope = CancelScope()
+
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            tasks.start_soon(partial(handlers.handle, "a", share, scope=scope))
+            await wait_all_tasks_blocked()
+            for name in "bc":
+                tasks.start_soon(partial(handlers.handle, name, share, calls=0))
+                await wait_all_tasks_blocked()
+            if answered:
+                await handlers.answer("a0")
+            scope.cancel()
+            await handlers.works("a")
+            assert (handlers.at_work, share.room) == (["b", "a"], -1)
+            await handlers.end("b")
+            assert handlers.at_work == ["a"]
+            await handlers.end("a")
+            await handlers.works("c")
+            assert handlers.at_work == ["c"]
+            await handlers.end("c")
+
+    assert share.room == 1
+
+
+async def test_one_of_two_that_wait_for_the_place_is_cancelled_and_the_other_goes_on_with_what_it_seizes() -> None:
+    share = Places(1).share(at_once=1, waiting=8)
+    slot, answered, scope = Slot(share), Event(), CancelScope()
+    ended: list[str] = []
+
+    async def call(name: str, scope: CancelScope, answered: Callable[[], Awaitable[object]]) -> None:
+        with scope:
+            await slot.lend(answered)
+        ended.append(name)
+
+    async def at_once() -> None:
+        pass
+
+    with fail_after(5):
+        await slot.enter()
+        async with create_task_group() as tasks:
+            tasks.start_soon(call, "other", CancelScope(), answered.wait)
+            await wait_all_tasks_blocked()
+            await share.enter()
+            answered.set()
+            await wait_all_tasks_blocked()
+            tasks.start_soon(call, "cancelled", scope, at_once)
+            await wait_all_tasks_blocked()
+            assert ended == []
+            scope.cancel()
+        assert share.room == -1
+        slot.leave()
+        share.leave()
+
+    assert sorted(ended) == ["cancelled", "other"]
+    assert share.room == 1
+
+
+async def test_a_call_that_fails_takes_a_place_again_as_well() -> None:
+    share = Places(1).share(at_once=1, waiting=8)
+    slot = Slot(share)
+
+    async def fail() -> None:
+        assert share.room == 1
+        raise ValueError("no")
+
+    with fail_after(5):
+        await slot.enter()
+        with pytest.raises(ValueError, match="no"):
+            await slot.lend(fail)
+        assert share.room == 0
+        slot.leave()
+
+    assert share.room == 1
+    assert current_slot() is None
+
+
+async def test_what_a_handler_leaves_running_takes_no_place() -> None:
+    share = Places(1).share(at_once=1, waiting=8)
+    slot, answered = Slot(share), [Event(), Event()]
+
+    with fail_after(5):
+        await slot.enter()
+        async with create_task_group() as tasks:
+            tasks.start_soon(slot.lend, answered[0].wait)
+            await wait_all_tasks_blocked()
+            slot.leave()
+            tasks.start_soon(slot.lend, answered[1].wait)
+            for event in answered:
+                event.set()
+
     assert share.room == 1

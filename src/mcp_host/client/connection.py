@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -38,6 +38,7 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.eras import Complete, Outcome
 from mcp_host.protocol.jsonrpc import Failure, Id, Notification, Params, Success
 from mcp_host.protocol.pace import RETRY_DELAYS
+from mcp_host.sampling.places import current_slot
 from mcp_host.transports.base import Channel, Transport, quoting
 
 LETTING_GO = 1.0  # seconds for cancelled callers to leave their streams before these are torn down
@@ -139,14 +140,20 @@ class Connection:
 
     # Requests
 
-    async def request(self, call: Call) -> Params:
+    def request(self, call: Call) -> Awaitable[Params]:
         """See one request through to its result, in a new session if the server has lost ours.
+
+        A sampling handler that makes it lends its place in front of the model meanwhile.
 
         Raises:
             ServerError: The server answered with an error.
             NotAdvertised: The server does not offer this; it was not asked.
             CallerError: This revision has no such request.
         """
+        slot = current_slot()
+        return self._request(call) if slot is None else slot.lend(partial(self._request, call))
+
+    async def _request(self, call: Call) -> Params:
         if self._renewal.under_way:
             await self._renewed(call)
         session = self.link.require()

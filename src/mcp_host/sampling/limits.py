@@ -76,7 +76,8 @@ class SamplingLimits:
     "The client MAY choose to sample fewer tokens than the requested maximum"."""
 
     at_once_per_server: int = 4
-    """Requests of one connection in the hands of approver and handler at once; more wait in order."""
+    """Requests of one connection in the hands of approver and handler at once; more wait in order.
+    One whose handler awaits a call of a client does not count meanwhile."""
 
     at_once: int = 16
     """The same for all connections of one `Sampling` together."""

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar, Token
+from itertools import chain
+from typing import TypeVar
 
 from anyio import Event
+
+T = TypeVar("T")
 
 
 class NoPlace(Exception):
@@ -19,8 +25,9 @@ class Places:
     """
 
     def __init__(self, total: int) -> None:
-        self._free = total
-        self._waiting: deque[_Waiter] = deque()
+        self._free = total  # less than zero while some had to be seized
+        self._new: deque[_Waiter] = deque()
+        self._returning: deque[_Waiter] = deque()
 
     def share(self, *, at_once: int, waiting: float) -> Share:
         """A share of the places: at most *at_once* of them, with at most *waiting* in line."""
@@ -28,25 +35,29 @@ class Places:
 
     def take(self, share: Share) -> bool:
         """Take a place if *share* may have one now. Nobody overtakes: whoever could have one has it."""
-        if not self._free or not share.room:
+        if self._free <= 0 or share.room <= 0:
             return False
-        self._free -= 1
-        share.room -= 1
+        self.seize(share)
         return True
 
-    def line_up(self, waiter: _Waiter) -> None:
-        self._waiting.append(waiter)
+    def seize(self, share: Share) -> None:
+        """Take a place though there may be none. Then as many less are handed out until one is put back."""
+        self._free -= 1
+        share.room -= 1
 
-    def give_up(self, waiter: _Waiter) -> None:
-        self._waiting.remove(waiter)
+    def line_up(self, share: Share, *, returning: bool = False) -> _Waiter:
+        """Wait for a place. A handler that is *returning* has begun, and goes before all that have not."""
+        waiter = _Waiter(share, self._returning if returning else self._new)
+        waiter.line.append(waiter)
+        return waiter
 
     def put_back(self, share: Share) -> None:
         """Free a place, for the first in line whose share has room: a server at its own bound holds up no other."""
         self._free += 1
         share.room += 1
-        for waiter in self._waiting:
+        for waiter in chain(self._returning, self._new):
             if self.take(waiter.share):
-                self._waiting.remove(waiter)
+                waiter.line.remove(waiter)
                 waiter.called.set()
                 return
 
@@ -55,7 +66,7 @@ class Share:
     """One server's share of the places."""
 
     def __init__(self, places: Places, at_once: int, waiting: float) -> None:
-        self._places = places
+        self.places = places
         self._seats = waiting
         self.room = at_once
         """How many more places this share may have now."""
@@ -66,30 +77,135 @@ class Share:
         Raises:
             NoPlace: Too many are waiting for one already.
         """
-        if self._places.take(self):
+        if self.places.take(self):
             return
         if self._seats <= 0:
             raise NoPlace
-        waiter = _Waiter(self)
-        self._places.line_up(waiter)
+        waiter = self.places.line_up(self)
         self._seats -= 1
         try:
             await waiter.called.wait()
         except BaseException:
-            if waiter.called.is_set():  # called and cancelled at the same moment
-                self.leave()
-            else:
-                self._places.give_up(waiter)
+            waiter.give_up()
             raise
         finally:
             self._seats += 1
 
     def leave(self) -> None:
         """Give the place to whoever is next."""
-        self._places.put_back(self)
+        self.places.put_back(self)
 
 
 class _Waiter:
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: Share, line: deque[_Waiter]) -> None:
         self.share = share
+        self.line = line
         self.called = Event()
+        """Set together with the taking of a place."""
+
+    def give_up(self) -> None:
+        """Wait no longer. What was called in the same moment gives its place to the next."""
+        if self.called.is_set():
+            self.share.leave()
+        else:
+            self.line.remove(self)
+
+
+class Slot:
+    """The place of one request, which its handler lends while it awaits calls.
+
+    Servers that sample within those calls would otherwise wait for the places that their own
+    handlers hold. A handler has its place, or it awaits a call: with several calls at once the
+    place is lent with the first, and taken again after the last.
+    """
+
+    __slots__ = ("_ended", "_has_place", "_lent", "_share", "_token", "_waiter")
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._has_place = False
+        self._lent = 0
+        self._ended = False
+        self._waiter: _Waiter | None = None  # while it is in line to go on
+        self._token: Token[Slot | None]
+
+    async def enter(self) -> None:
+        """Wait for a place. What runs from here on in this task, and in tasks that it starts, lends it.
+
+        Raises:
+            NoPlace: Too many are waiting for one already.
+        """
+        await self._share.enter()
+        self._has_place = True
+        self._token = _current.set(self)
+
+    def leave(self) -> None:
+        """The request is over. What its handler has left running lends nothing any more."""
+        _current.reset(self._token)
+        self._ended = True
+        self._let_go()
+
+    async def lend(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await *call* without the place, and then wait for one to go on with.
+
+        What is cancelled cannot wait, and seizes one: the bound is kept again when the next is put back.
+        """
+        self._lent += 1
+        self._let_go()
+        try:
+            result = await call()
+        except Exception:
+            await self._take_back()
+            raise
+        except BaseException:
+            self._lent -= 1
+            self._seize()
+            raise
+        await self._take_back()
+        return result
+
+    def _let_go(self) -> None:
+        if self._has_place:
+            self._has_place = False
+            self._share.leave()
+        if (waiter := self._waiter) is not None:
+            self._waiter = None
+            waiter.give_up()
+            waiter.called.set()  # for the tasks of the handler that wait with it
+
+    async def _take_back(self) -> None:
+        self._lent -= 1
+        try:
+            while self._needs_place and not self._take():
+                if self._waiter is None:
+                    self._waiter = self._share.places.line_up(self._share, returning=True)
+                waiter = self._waiter
+                await waiter.called.wait()
+                if waiter is self._waiter:  # else another task has seen to it
+                    self._waiter = None
+                    self._has_place = True
+        except BaseException:
+            self._seize()
+            raise
+
+    @property
+    def _needs_place(self) -> bool:
+        return not (self._has_place or self._lent or self._ended)
+
+    def _take(self) -> bool:
+        self._has_place = self._waiter is None and self._share.places.take(self._share)
+        return self._has_place
+
+    def _seize(self) -> None:
+        if self._needs_place:
+            self._let_go()
+            self._share.places.seize(self._share)
+            self._has_place = True
+
+
+_current: ContextVar[Slot | None] = ContextVar("mcp_host.slot", default=None)
+
+
+def current_slot() -> Slot | None:
+    """The slot of the sampling request whose handler the caller runs in, if it runs in one, or in a task of one."""
+    return _current.get()

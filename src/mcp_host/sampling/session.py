@@ -19,7 +19,7 @@ from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.firewall import check_answer
 from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp, is_light
-from mcp_host.sampling.places import NoPlace, Places, Share
+from mcp_host.sampling.places import NoPlace, Places, Share, Slot
 from mcp_host.sampling.request import AsyncHandler, Handler, OuterCall, SamplingMode, SamplingRequest
 from mcp_host.types import (
     CreateMessageRequestParams,
@@ -211,8 +211,9 @@ class SamplingSession:
         return SamplingRequest(params=params, server=self._server, outer=call, mode=self._mode)
 
     async def _in_turn(self, request: SamplingRequest, size: float) -> CreateMessageResult:
+        slot = Slot(self._share)
         try:
-            await self._share.enter()
+            await slot.enter()
         except NoPlace:
             limit = self._limits.waiting
             raise InputRefused(TOO_MANY_WAITING, f"this client's limit waiting is {limit} requests") from None
@@ -221,7 +222,7 @@ class SamplingSession:
                 await self._approvals.require(request)
             return await self._ask_model(request, size)
         finally:
-            self._share.leave()
+            slot.leave()
 
     async def _ask_model(self, request: SamplingRequest, size: float) -> CreateMessageResult:
         answer = await call_handler(partial(self._handler, request), subject=self._subject, failed=MODEL_FAILED)
