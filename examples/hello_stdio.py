@@ -7,13 +7,13 @@ from pathlib import Path
 
 import anyio
 
-from mcp_host import Client, Stdio
+from mcp_host import Client
 
 SERVER = Path(__file__).with_name("hello_server.py")
 
 
 async def main() -> None:
-    async with Client(Stdio([sys.executable, str(SERVER)])) as client:
+    async with Client([sys.executable, SERVER]) as client:
         print(f"connected to {client.server_info.name}, revision {client.protocol_version}")
         for tool in await client.list_tools():
             print(f"it offers {tool.name}: {tool.description}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from mcp_host import Allow, Client, Deny, Sampling, SamplingLimits, SamplingRequest, Stdio, ask_in_terminal
+from mcp_host import Allow, Client, Deny, Sampling, SamplingLimits, SamplingRequest, ask_in_terminal
 from mcp_host.errors import InputNotGiven
 from mcp_host.types import CreateMessageResult
 
@@ -30,7 +30,7 @@ async def approve(request: SamplingRequest) -> Allow | Deny:
 async def main() -> None:
     limits = SamplingLimits(max_tokens=2000, tools=8, seconds=60)
     sampling = Sampling(with_tools=model, approve=approve, limits=limits)
-    async with Client(Stdio([sys.executable, str(SERVER)]), sampling=sampling) as client:
+    async with Client([sys.executable, SERVER], sampling=sampling) as client:
         try:
             result = await client.call_tool("solve", {"problem": "What is 2 + 2?"})
         except InputNotGiven as exc:  # a No of ours ends the call; before 2026-07-28 the server made its result of it

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from mcp_host import Client, Sampling, SamplingRequest, Stdio, ToolCall, always
+from mcp_host import Client, Sampling, SamplingRequest, ToolCall, always
 from mcp_host.types import CreateMessageResult, ToolResultContent
 
 SERVER = Path(__file__).with_name("calculator_server.py")
@@ -29,7 +29,7 @@ async def model(request: SamplingRequest) -> CreateMessageResult:
 async def main() -> None:
     # always: this server may use the model without asking anybody. See human_approval.py for the other way.
     sampling = Sampling(with_tools=model, approve=always)
-    async with Client(Stdio([sys.executable, str(SERVER)]), sampling=sampling) as client:
+    async with Client([sys.executable, SERVER], sampling=sampling) as client:
         print(f"sampling mode: {client.sampling_mode}")
         result = await client.call_tool("solve", {"problem": "Six dogs and three ants: how many legs?"})
         print(result.text)

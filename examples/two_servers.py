@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from mcp_host import Client, Stdio
+from mcp_host import Client
 from mcp_host.testing import Server
 
 SERVER = Path(__file__).with_name("hello_server.py")
@@ -27,8 +27,8 @@ async def show(client: Client, tool: str, arguments: dict[str, str]) -> None:
 
 
 async def main() -> None:
-    first = Client(Stdio([sys.executable, str(SERVER)]))
-    second = Client(clock.in_process())
+    first = Client([sys.executable, SERVER])
+    second = Client(clock)
     async with anyio.create_task_group() as tasks:  # connected by tasks that end at once
         tasks.start_soon(first.connect)
         tasks.start_soon(second.connect)

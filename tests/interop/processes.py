@@ -52,6 +52,12 @@ def official_client(server: Path, url: str) -> list[str]:
     return [PYTHON, str(CLIENTS / "official_sdk.py"), str(server), url]
 
 
+def in_process(version: int, kind: str, backend: str) -> list[str]:
+    """The command for our client over a server object of that *version* of the official SDK."""
+    python = CACHE / ("python" if version == 2 else "python-v1") / "bin" / "python"
+    return [str(python), str(CLIENTS / "in_process.py"), kind, backend]
+
+
 def typescript_sdk(mark: str) -> list[str]:
     return ["node", str(SERVERS / "typescript_sdk.mjs"), str(_package("sdk")), mark]
 

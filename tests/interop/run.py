@@ -19,7 +19,8 @@ from tests.installation import ROOT, Cache, Unusable, node_version, too_old
 HERE = Path(__file__).resolve().parent
 CACHE = Cache("interop")
 
-PINS = [HERE / "package.json", HERE / "package-lock.json", HERE / "requirements.txt"]
+ENVIRONMENTS = {"python": HERE / "requirements.txt", "python-v1": HERE / "requirements-v1.txt"}
+PINS = [HERE / "package.json", HERE / "package-lock.json", *ENVIRONMENTS.values()]
 NODE_MAJOR = 20
 
 TESTING = 480.0  # seconds for all the tests, which bound their own waits far below
@@ -40,20 +41,21 @@ def install() -> None:
     version = node_version()
     if too_old(version, NODE_MAJOR):
         raise Unusable(f"node {version} is too old: {NODE_MAJOR} or later is needed (https://nodejs.org)")
-    CACHE.fill(PINS, [version, sys.version, str(ROOT)], install_packages, install_environment)
+    CACHE.fill(PINS, [version, sys.version, str(ROOT)], install_packages, install_environments)
 
 
 def install_packages() -> None:
     CACHE.install_packages("the npm servers", HERE)
 
 
-def install_environment() -> None:
-    """A virtual environment with the official Python SDK, and this package beside it."""
-    folder = CACHE.folder / "python"
-    CACHE.install("a virtual environment", [sys.executable, "-m", "venv", "--clear", str(folder)], CACHE.folder)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
-    CACHE.install("the official Python SDK", [*pip, "-r", str(HERE / "requirements.txt")], CACHE.folder)
-    CACHE.install("this package beside it", [*pip, "--no-deps", "--editable", str(ROOT)], CACHE.folder)
+def install_environments() -> None:
+    """A virtual environment for each version of the official Python SDK, with FastMCP and this package beside it."""
+    for name, pins in ENVIRONMENTS.items():
+        folder = CACHE.folder / name
+        CACHE.install("a virtual environment", [sys.executable, "-m", "venv", "--clear", str(folder)], CACHE.folder)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
+        CACHE.install(f"the official Python SDK ({pins.name})", [*pip, "-r", str(pins)], CACHE.folder)
+        CACHE.install("this package beside it", [*pip, "--no-deps", "--editable", str(ROOT)], CACHE.folder)
 
 
 def test(arguments: Sequence[str]) -> int:

@@ -102,6 +102,7 @@ class Attempts:
         """The attempt to make after *failure* of the current one, if there is one that may do better."""
         if isinstance(failure, WrongEra):
             if not self.current.corrected:
+                self._assumed = failure.instead  # also by those that follow
                 self.current = replace(self.current, assumed=failure.instead, corrected=True)
                 return self.current
             failure = failure.failure

@@ -37,15 +37,16 @@ def is_sdk_server(candidate: object) -> TypeGuard[SdkServer]:
     return bool(modules & PACKAGES) and hasattr(_lowlevel(candidate), "create_initialization_options")
 
 
-def in_process(server: SdkServer) -> InProcess:
+def in_process(server: SdkServer, *, grace: float = SHUTDOWN_GRACE) -> InProcess:
     """A transport to *server* in this very process. Each connection enters its lifespan, and leaves it.
 
     It speaks the eras that the object itself speaks: until version 1 of the SDK, only the handshake.
+    When the client has hung up, it has *grace* seconds for its clean-up.
     """
 
     async def serve(inbox: Inbox, outbox: Outbox) -> None:
         try:
-            await _serve(server, inbox, outbox)
+            await _serve(server, inbox, outbox, grace)
         except Exception as exc:
             raise bare(exc) from None
 
@@ -57,7 +58,7 @@ def _lowlevel(server: object) -> Any:
     return next((getattr(server, name) for name in LOWLEVEL if hasattr(server, name)), server)
 
 
-async def _serve(server: SdkServer, inbox: Inbox, outbox: Outbox) -> None:
+async def _serve(server: SdkServer, inbox: Inbox, outbox: Outbox, grace: float) -> None:
     """Run *server* until its inbox ends. A client that leaves ends it first, and then there is time to clean up."""
     running = CancelScope(shield=True)
 
@@ -71,7 +72,7 @@ async def _serve(server: SdkServer, inbox: Inbox, outbox: Outbox) -> None:
         try:
             await sleep_forever()
         finally:
-            running.deadline = current_time() + SHUTDOWN_GRACE
+            running.deadline = current_time() + grace
 
 
 async def _run(server: SdkServer, inbox: Inbox, outbox: Outbox) -> None:
@@ -100,13 +101,16 @@ class _Codec:
 
 
 class _Stream:
-    """What both ends have in common for the SDK: they are entered and closed."""
+    """What both ends have in common for the SDK: they are entered and closed.
 
-    def __init__(self, end: Inbox | Outbox) -> None:
-        self._end = end
+    The connection ends when `run` does, and not before: only then it is known what it has failed with.
+    """
+
+    def __init__(self, codec: _Codec) -> None:
+        self._codec = codec
 
     async def aclose(self) -> None:
-        self._end.close()
+        pass
 
     async def __aenter__(self) -> Self:
         return self
@@ -121,9 +125,8 @@ class _ReadStream(_Stream):
     """Where the server reads."""
 
     def __init__(self, inbox: Inbox, codec: _Codec) -> None:
-        super().__init__(inbox)
+        super().__init__(codec)
         self._inbox = inbox
-        self._codec = codec
 
     async def receive(self) -> Any:
         return self._codec.read(await self._inbox.receive())
@@ -142,9 +145,8 @@ class _WriteStream(_Stream):
     """Where the server writes."""
 
     def __init__(self, outbox: Outbox, codec: _Codec) -> None:
-        super().__init__(outbox)
+        super().__init__(codec)
         self._outbox = outbox
-        self._codec = codec
 
     async def send(self, message: Any) -> None:
         await self._outbox.send(self._codec.write(message))

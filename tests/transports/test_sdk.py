@@ -1,0 +1,156 @@
+"""Server objects of others, in process: what we rely on of them. The real ones are met in `tests/interop`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from mcp_host import Client
+from mcp_host.errors import ConnectFailed, ConnectionClosed
+from mcp_host.transports.sdk import in_process, is_sdk_server
+
+WELCOME = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}}
+
+
+@dataclass
+class SessionMessage:
+    message: dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the SDK has imported wherever there is such an object, as far as it is needed."""
+    types: Any = ModuleType("mcp.types")
+    types.JSONRPCMessage = dict[str, Any]
+    message: Any = ModuleType("mcp.shared.message")
+    message.SessionMessage = SessionMessage
+    for module in (types, message):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+class LowLevelServer:
+    """A server that answers a handshake and calls, in the shape of the SDK's."""
+
+    __module__ = "mcp.server.lowlevel.server"
+    name = "tides"
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def create_initialization_options(self) -> str:
+        return "options"
+
+    async def run(self, read_stream: Any, write_stream: Any, initialization_options: str) -> None:
+        self.log.append(initialization_options)
+        try:
+            async with read_stream, write_stream:
+                async for session_message in read_stream:
+                    await self.answer(session_message.message, write_stream)
+        finally:
+            await anyio.lowlevel.checkpoint()  # it is not cancelled in its clean-up
+            self.log.append("cleaned up")
+
+    async def answer(self, message: dict[str, Any], write_stream: Any) -> None:
+        results = {"initialize": WELCOME, "tools/call": {"content": []}}
+        if (result := results.get(message["method"])) is not None:
+            await write_stream.send(SessionMessage({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+
+
+class FastMCP:
+    """A server that wraps another one and has a lifespan to hold around it."""
+
+    __module__ = "fastmcp.server.server"
+    name = "wrapped"
+
+    def __init__(self) -> None:
+        self._mcp_server = LowLevelServer()
+
+    def run(self) -> None:
+        raise AssertionError("it would serve stdio")
+
+    @asynccontextmanager
+    async def _lifespan_manager(self) -> AsyncIterator[None]:
+        self._mcp_server.log.append("entered")
+        yield
+        self._mcp_server.log.append("left")
+
+
+async def test_a_low_level_server_runs_until_the_client_hangs_up_and_cleans_up() -> None:
+    server = LowLevelServer()
+
+    with anyio.fail_after(5):
+        async with Client(server, era="legacy") as client:
+            await client.call_tool("x")
+            name = client.server_info.name
+
+    assert name == "s"
+    assert server.log == ["options", "cleaned up"]
+
+
+async def test_what_a_server_wraps_is_run_within_its_lifespan() -> None:
+    server = FastMCP()
+
+    with anyio.fail_after(5):
+        async with Client(server, era="legacy") as client:
+            await client.call_tool("x")
+
+    assert server._mcp_server.log == ["entered", "options", "cleaned up", "left"]
+
+
+async def test_a_server_that_does_not_end_is_cancelled_after_its_grace() -> None:
+    class Stubborn(LowLevelServer):
+        async def answer(self, message: dict[str, Any], write_stream: Any) -> None:
+            await super().answer(message, write_stream)
+            if message["method"] == "tools/call":
+                await anyio.sleep_forever()
+
+    server = Stubborn()
+    with anyio.fail_after(5):
+        async with Client(in_process(server, grace=0.05), era="legacy") as client:
+            await client.call_tool("x")
+
+    assert server.log == ["options"]  # its clean-up was cut off
+
+
+async def test_what_a_server_fails_with_is_reported_out_of_its_groups() -> None:
+    class Failing(LowLevelServer):
+        async def answer(self, message: dict[str, Any], write_stream: Any) -> None:
+            raise ExceptionGroup("unhandled errors in a TaskGroup", [RuntimeError("no database")])
+
+    with anyio.fail_after(5), pytest.raises(ConnectFailed, match="tides failed: RuntimeError: no database"):
+        await Client(Failing(), era="legacy").connect()
+
+
+async def test_a_server_that_ends_by_itself_says_so() -> None:
+    class Ending(LowLevelServer):
+        async def answer(self, message: dict[str, Any], write_stream: Any) -> None:
+            await super().answer(message, write_stream)
+            if message["method"] == "tools/call":
+                raise anyio.EndOfStream
+
+    with anyio.fail_after(5):
+        async with Client(Ending(), era="legacy") as client:
+            await client.call_tool("x")
+            with pytest.raises(ConnectionClosed, match="tides has ended"):
+                await client.call_tool("x")
+
+
+def test_only_objects_of_the_sdk_and_of_fastmcp_are_servers_of_theirs() -> None:
+    class Own(LowLevelServer):
+        pass
+
+    class Session:
+        __module__ = "mcp.client.session"
+
+    assert [is_sdk_server(candidate) for candidate in (LowLevelServer(), Own(), FastMCP())] == [True, True, True]
+    assert [is_sdk_server(candidate) for candidate in (Session(), LowLevelServer, "mcp", None)] == [False] * 4
+    with pytest.raises(TypeError, match="a Session is no server"):
+        Client(Session())  # type: ignore[arg-type]  # which is what is tested
