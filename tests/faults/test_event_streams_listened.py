@@ -12,6 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Sampling, StreamableHttp, always
 from mcp_host.errors import ConnectionClosed, NotConnected
+from mcp_host.limits import Limits
 from tests.client.support import say_paris
 from tests.faults.fault import fault
 from tests.faults.http_server import (
@@ -75,6 +76,18 @@ async def given_up(caplog: pytest.LogCaptureFixture) -> None:
         while not any("keeps failing; waiting for activity" in record.getMessage() for record in caplog.records):
             await checkpoint()
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
+
+
+@fault("E08", "E12")
+async def test_a_stream_that_always_ends_past_the_limit_is_no_good_one_for_what_came_before(
+    pauses: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What came before will be replayed, with the same end."""
+    script = mcp(get=streams(event(LOG), b"data: " + b"x" * 2000))
+    async with connected(script, limits=Limits(max_message=1000)) as (client, _):
+        await given_up(caplog)
+        assert pauses == [min(round(1.5**count, 3), 30.0) for count in range(1, 10)]
+        await tides(client)
 
 
 @fault("E12")

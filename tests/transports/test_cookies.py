@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from http.cookiejar import Cookie
+
 import httpx
 import pytest
 
@@ -41,6 +43,26 @@ def test_whatever_is_kept_of_a_cookie_counts(form: str) -> None:
 @pytest.mark.parametrize("form", ["b={}", "b=1; Path=/{}", "b=1; X={}"])
 def test_one_that_is_too_large_is_not_taken_and_displaces_none(form: str) -> None:
     assert kept(["a=1"], [form.format("x" * 4097)]) == ["a"]
+
+
+def test_one_of_4096_bytes_is_taken_and_a_larger_one_is_not() -> None:
+    """Of its name, value and attributes, those included that Python adds."""
+    jar = Jar()
+    cookie = make_cookies("a=1")[0]
+    room = 4096 - sum(len(str(part)) for part in vars(cookie).values() if part)
+
+    for name, size in (("b", room + 1), ("c", room + 2)):
+        jar.set_cookie(make_cookies(f"{name}={'x' * size}")[0])
+
+    assert [each.name for each in jar] == ["b"]
+
+
+def make_cookies(header: str) -> list[Cookie]:
+    """What Python makes of a set-cookie header."""
+    request = httpx.Request("POST", "https://mcp.test/a/b")
+    cookies = httpx.Cookies()
+    cookies.extract_cookies(httpx.Response(200, headers={"set-cookie": header}, request=request))
+    return list(cookies.jar)
 
 
 def test_one_that_is_set_again_is_new_again() -> None:

@@ -7,15 +7,20 @@ import math
 import zlib
 from datetime import UTC, datetime
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, ProtocolError, Unauthorized
 from mcp_host.protocol.pace import listening, resuming
+from mcp_host.protocol.sse import Cursor
 from mcp_host.transports._inflate import Inflater
 from mcp_host.transports._refusals import forgets_session, retry_after
+from mcp_host.transports._reply import Reply
 from mcp_host.transports._session import valid_session_id
+from mcp_host.transports._stream import MessageStream
+from tests.transports.http_peers import event
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 TEXT = b"the tide rises, the tide falls " * 10_000
@@ -137,6 +142,15 @@ def test_a_lost_session_is_recognized_by_status_or_by_its_known_spellings(status
     kind = Unauthorized if status == 401 else HttpStatusError
 
     assert forgets_session(kind(status, "refused", body=body)) is lost
+
+
+async def test_of_an_event_that_is_no_message_only_the_beginning_is_kept() -> None:
+    body = httpx.Response(200, stream=httpx.ByteStream(event(b"x" * 5000)))
+    stream = MessageStream(Reply(body, "the server", lambda reply: False), Cursor(), 10_000)
+
+    assert await stream.next() is not None
+    assert await stream.next() is None
+    assert stream.remark == b"x" * 1024
 
 
 @pytest.mark.parametrize("id", [None, "1", "1f2e-~!", "x" * 1000])

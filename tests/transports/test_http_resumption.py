@@ -212,6 +212,18 @@ async def test_a_session_lost_during_resumption_may_have_run_the_request(pauses:
     assert caught.value.may_have_run
 
 
+async def test_without_a_session_id_a_404_only_means_that_the_rest_cannot_be_had(pauses: list[float]) -> None:
+    script = legacy(ids=iter([None]), post=stream(event(b"", id="e")), get=lambda w, h: w.reply(404))
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        with pytest.raises(ConnectionClosed, match="cannot be resumed: HTTP 404 Not Found") as caught:
+            await ask(channel)
+
+    assert type(caught.value) is ConnectionClosed
+    assert caught.value.may_have_run
+
+
 async def test_a_resumed_message_past_the_limit_fails_the_request(pauses: list[float]) -> None:
     script = legacy(post=stream(event(b"", id="e")), get=stream(b"data: " + b"x" * 2000))
 

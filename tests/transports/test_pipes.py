@@ -129,6 +129,17 @@ async def test_whoever_takes_a_piece_may_use_anyio() -> None:
     assert [before <= time <= before + 10 for time in times] == [True]
 
 
+async def test_where_a_read_left_more_behind_the_next_one_takes_it_all() -> None:
+    sizes: list[int] = []
+
+    async with pipe() as (reading, writing):
+        written = writing.write_now(b"x" * 500_000)
+        await writing.close()
+        await reading.pump(lambda chunk: sizes.append(len(chunk)))
+
+    assert sizes == [size for size in (CHUNK, written - CHUNK) if size]
+
+
 async def test_writing_waits_for_a_reader_and_for_nothing_else() -> None:
     large = b"x" * (16 * CHUNK)
     received: list[bytes] = []

@@ -11,6 +11,8 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Stdio
 from mcp_host.limits import Limits
+from mcp_host.protocol.framing import LineBuffer
+from mcp_host.protocol.jsonrpc import Incoming
 from mcp_host.types import ProgressNotificationParams
 from tests.transports.children import python, running
 
@@ -65,6 +67,15 @@ async def test_a_server_with_much_to_say_at_its_end_can_say_it_though_the_client
             scope.cancel()
 
     assert (tmp_path / "has shut down").exists()
+
+
+async def test_of_many_lines_that_come_at_once_others_have_their_turn_after_256() -> None:
+    received: list[Incoming] = []
+    async with Stdio(python("read()")).open(QUICK) as channel:
+        steps = channel._read(LineBuffer(1000), received.append, b'{"jsonrpc":"2.0","method":"tide"}\n' * 600)
+        counts = [len(received) for _ in steps]
+
+    assert (counts, len(received)) == ([256, 512], 600)
 
 
 async def pid_of(client: Client) -> int:
