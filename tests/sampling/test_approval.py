@@ -6,7 +6,7 @@ import gc
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import anyio
@@ -142,6 +142,12 @@ async def asked_each_time(scope: Scope, *requests: SamplingRequest) -> list[int]
 
 def test_an_allow_is_for_one_request_unless_it_says_otherwise() -> None:
     assert Allow() == Allow("request") == Allow(scope="request")
+
+
+@pytest.mark.parametrize(("decision", "field"), [(Allow(), "scope"), (Deny(), "reason")])
+def test_a_decision_cannot_be_changed_afterwards(decision: Allow | Deny, field: str) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(decision, field, "session")
 
 
 def test_a_scope_that_does_not_exist_is_a_mistake() -> None:

@@ -172,3 +172,8 @@ def test_the_caller_of_a_call_is_not_shown() -> None:
 
     assert outer.caller == "ann"
     assert repr(outer) == "OuterCall(method='tools/call', name='research', request_id=7, call_id=3, inferred=False)"
+
+
+def test_the_two_ids_of_a_call_cannot_be_mixed_up() -> None:
+    with pytest.raises(TypeError):
+        OuterCall("tools/call", "research", 7, 3)  # type: ignore[call-arg]  # that is the point

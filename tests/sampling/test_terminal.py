@@ -419,3 +419,39 @@ def test_a_host_in_the_background_denies_instead_of_being_stopped(screen: Screen
         output, errors = process.communicate(timeout=20)
 
     assert (output, errors, process.returncode) == (f"Deny(reason='{IN_BACKGROUND}')\n", "", 0)
+
+
+WHERE = (
+    "import sys; from mcp_host.sampling.terminal import terminal_path; open(sys.argv[1], 'w').write(terminal_path())"
+)
+
+
+@pytest.mark.parametrize(
+    ("streams", "where"),
+    [("abc", "a"), ("-bc", "c"), ("-b-", "b"), ("--c", "c"), ("---", "/dev/tty")],
+    ids=["the input", "the errors", "the output", "the errors alone", "the terminal that controls it"],
+)
+def test_it_asks_where_the_input_is_or_else_the_errors_or_else_the_output(
+    streams: str, where: str, tmp_path: Path
+) -> None:
+    """Of the three standard streams, each is a terminal of its own or none."""
+    screens = {name: Screen() for name in "abc"}
+    stdin, stdout, stderr = (
+        os.open(os.devnull if name == "-" else screens[name].path, os.O_RDWR | os.O_NOCTTY) for name in streams
+    )
+    try:
+        subprocess.run(
+            [sys.executable, "-c", WHERE, str(tmp_path / "where")],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            check=True,
+            timeout=20,
+        )
+    finally:
+        for fd in (stdin, stdout, stderr):
+            os.close(fd)
+        for screen in screens.values():
+            screen.close()
+
+    assert (tmp_path / "where").read_text() == (screens[where].path if where in screens else where)
