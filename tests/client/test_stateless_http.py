@@ -28,7 +28,7 @@ from mcp_host.errors import (
     Unauthorized,
     UnsupportedProtocolVersion,
 )
-from mcp_host.types import ToolListChangedNotification
+from mcp_host.types import PromptReference, ToolListChangedNotification
 from tests.client.sites import BROKEN, DISCOVERED, MIRRORED, PLAIN, SAFE, Site, handshake, mirrored_headers, refused
 from tests.client.support import EMPTY
 from tests.transports.http_peers import EVENTS, JSON, Peer, Wire, event, head, serving
@@ -350,6 +350,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "RETRY_DELAYS", (0.0, 0.0, 0.0))
 
 
+NOTHING: dict[str, Any] = {
+    **{name: [] for name in ("contents", "messages", "prompts", "resources", "resourceTemplates")},
+    "completion": {"values": []},
+}
+
+
 async def answer_or_break(wire: Wire, breaking: list[str]) -> None:
     """Serve; the first requests of the methods in *breaking* get the beginning of a stream, and its end."""
     while True:
@@ -360,7 +366,7 @@ async def answer_or_break(wire: Wire, breaking: list[str]) -> None:
             await wire.say(head(200, {**EVENTS, "connection": "close"}) + b": soon\n\n")
             await wire.end()
             return
-        result = results.get(method, EMPTY | {"contents": [], "messages": []})
+        result = results.get(method, EMPTY | NOTHING)
         body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
         await wire.reply(200, dict(JSON), body)
 
@@ -381,9 +387,13 @@ async def breaking_site(breaking: list[str]) -> AsyncIterator[tuple[Peer, Client
         ("tools/list", lambda client: client.list_tools()),
         ("resources/read", lambda client: client.read_resource("a:1")),
         ("prompts/get", lambda client: client.get_prompt("p")),
+        ("prompts/list", lambda client: client.list_prompts()),
+        ("resources/list", lambda client: client.list_resources()),
+        ("resources/templates/list", lambda client: client.list_resource_templates()),
+        ("completion/complete", lambda client: client.complete(PromptReference(name="p"), "a", "")),
         ("tools/call", lambda client: client.call_tool("safe")),
     ],
-    ids=["list", "read", "prompt", "idempotent tool"],
+    ids=["list", "read", "prompt", "prompts", "resources", "templates", "completion", "idempotent tool"],
 )
 async def test_what_does_no_harm_twice_is_made_again_under_a_new_id(method: str, request_: Any) -> None:
     breaking: list[str] = []

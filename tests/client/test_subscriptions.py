@@ -138,6 +138,22 @@ async def test_a_resource_is_subscribed_to_when_the_server_agrees() -> None:
     assert filters(peer) == [ALL_LISTS, ALL_LISTS | {"resourceSubscriptions": ["a:1"]}, ALL_LISTS]
 
 
+async def test_a_resource_that_was_unsubscribed_is_not_asked_for_with_the_next() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        for _ in range(2):
+            await peer.acknowledge(await peer.receive(LISTEN))
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.subscribe_resource("a:1")
+            await client.unsubscribe_resource("a:1")
+            await client.subscribe_resource("a:2")
+
+    assert filters(peer) == [{"resourceSubscriptions": ["a:1"]}, {"resourceSubscriptions": ["a:2"]}]
+
+
 def updated(uri: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
 
