@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
@@ -14,7 +15,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from mcp_host import Change, Client, Sampling, SamplingRequest, StreamableHttp, always
 from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.types import CreateMessageResult
-from tests.faults.http_server import TIDES, drop, failing, mcp, says, streams, subject, tides
+from tests.faults.http_server import DONE, TIDES, drop, failing, mcp, says, streams, subject, tides
 from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import Peer, Script, serving
 from tests.transports.legacy_peers import hang, in_turn
@@ -243,9 +244,7 @@ async def test_who_has_waited_for_a_connection_in_vain_does_not_wait_again(
     def answer(request: httpx.Request) -> httpx.Response:
         if b"tools/call" in request.content:
             raise failure("too late")
-        return httpx.Response(
-            200, headers={"content-type": "application/json"}, content=DISCOVERED.replace(b"@id", b"1")
-        )
+        return answered(request)
 
     async with (
         httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http,
@@ -258,27 +257,67 @@ async def test_who_has_waited_for_a_connection_in_vain_does_not_wait_again(
     assert pauses == []
 
 
-async def test_another_request_of_the_callers_client_that_fails_says_nothing_of_ours(pauses: Pauses) -> None:
-    """A hook that asks elsewhere, after the server has run the call."""
+@pytest.mark.parametrize(
+    "refused",
+    [httpx.ConnectError("[Errno -3] Temporary failure in name resolution"), httpx.ProxyError("502 Bad Gateway")],
+    ids=["no name", "by a proxy"],
+)
+async def test_a_name_that_is_not_found_and_a_proxy_that_finds_no_server_are_over_in_a_moment_too(
+    refused: httpx.TransportError, pauses: Pauses
+) -> None:
+    left = [refused, refused]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if b"tools/call" in request.content and left:
+            raise left.pop()
+        return answered(request)
+
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http,
+        Client(StreamableHttp("http://server.test/mcp", client=http), era="modern") as client,
+    ):
+        await tides(client)
+
+    assert pauses == [0.1, 0.5]
+
+
+def answered(request: httpx.Request) -> httpx.Response:
+    """What a server that can be reached says."""
+    template = DONE if b"tools/call" in request.content else DISCOVERED
+    id = str(json.loads(request.content)["id"]).encode()
+    return httpx.Response(200, headers={"content-type": "application/json"}, content=template.replace(b"@id", id))
+
+
+async def asks_elsewhere(response: httpx.Response) -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as other:
+        await other.get("http://metrics.test/")
+
+
+async def fails_itself(response: httpx.Response) -> None:
+    raise httpx.ConnectError("refused")
+
+
+@pytest.mark.parametrize("hook", [asks_elsewhere, fails_itself])
+async def test_what_else_fails_in_the_callers_client_says_nothing_of_our_request(
+    hook: Callable[[httpx.Response], Awaitable[None]], pauses: Pauses
+) -> None:
+    """A hook is called when the server has run the call."""
     calls: list[bytes] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        if request.url.host == "metrics.test":
-            raise httpx.ConnectError("refused")
         if b"tools/call" in request.content:
             calls.append(request.content)
-        return httpx.Response(
-            200, headers={"content-type": "application/json"}, content=DISCOVERED.replace(b"@id", b"1")
-        )
+        return answered(request)
 
-    async def report(response: httpx.Response) -> None:
+    async def after_calls(response: httpx.Response) -> None:
         if b"tools/call" in response.request.content:
-            async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as other:
-                await other.get("http://metrics.test/")
+            await hook(response)
 
-    hooks = {"response": [report]}
     async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer), event_hooks=hooks) as http,
+        httpx.AsyncClient(transport=httpx.MockTransport(answer), event_hooks={"response": [after_calls]}) as http,
         Client(StreamableHttp("http://server.test/mcp", client=http), era="modern") as client,
     ):
         error = await failing(client)
