@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from mcp_host import Client, Elicitation, FormRequest, SamplingRequest, Stdio, StreamableHttp, UrlRequest
+from mcp_host.client import opening
 from mcp_host.errors import ConnectionClosed, ConnectTimeout, ServerError
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
@@ -214,8 +215,12 @@ async def test_a_server_too_strict_for_the_modes_of_elicitation_is_tried_once_mo
 
 
 @pytest.mark.fake_clock
-async def test_a_server_that_falls_silent_over_a_capability_is_asked_once_more_without_any() -> None:
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_a_server_that_falls_silent_over_a_capability_is_asked_once_more_without_any(
+    era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has half of the time to answer; then there is time for one more attempt, which offers least."""
+    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.6)  # which it has not after that half as well
 
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
@@ -223,7 +228,7 @@ async def test_a_server_that_falls_silent_over_a_capability_is_asked_once_more_w
             await peer.reply(request, WELCOME)
 
     peer = ScriptedPeer(script, name="silent")
-    client = Client(peer, era="legacy", sampling=sampling(), elicitation=EITHER, limits=Limits(connect_timeout=SHORT))
+    client = Client(peer, era=era, sampling=sampling(), elicitation=EITHER, limits=Limits(connect_timeout=SHORT))
     with anyio.fail_after(5 * SHORT):
         async with client:
             assert client.sampling_mode == "basic"

@@ -183,7 +183,7 @@ class _Race:
         """What to do, or None while it is open. A late modern answer still counts: the server was slow, not silent."""
         if isinstance(self.judgment, SpeakModern) or not self.shaking:
             return self.judgment
-        if isinstance(self.shaken, McpError) and self.judgment is None:
+        if isinstance(self.shaken, McpError) and self.judgment is None and not isinstance(self.shaken, NoAnswer):
             return None  # that it will not shake hands may be the first sign of a server that needs none
         return self.shaken
 

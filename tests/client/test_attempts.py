@@ -1,0 +1,89 @@
+"""What is tried after a failure to connect: a table, one row for each way to fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_host.client.attempts import Attempt, Attempts, NoAnswer, Offers, WrongEra
+from mcp_host.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    ConnectTimeout,
+    HttpStatusError,
+    McpError,
+    ProtocolError,
+    ServerError,
+    Unauthorized,
+)
+
+MOST = Offers(sampling_tools=True, elicitation_modes=True)
+LESS = Offers(elicitation_modes=True)
+LEAST = Offers()
+
+
+def attempts() -> Attempts:
+    return Attempts([MOST, LESS, LEAST], None, 30.0)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ServerError(-32602, "unrecognized_keys"),
+        *(HttpStatusError(status, "no") for status in (400, 422, 500)),
+        ConnectFailed("it died of it", exit_code=1),
+    ],
+    ids=str,
+)
+def test_after_what_may_be_over_a_capability_less_is_offered_step_by_step(failure: McpError) -> None:
+    tried = attempts()
+
+    assert tried.current == Attempt(None, MOST, 30.0, final=False)
+    assert tried.next(failure) == Attempt(None, LESS, 30.0, final=False)
+    assert tried.next(ServerError(-1, "another")) == Attempt(None, LEAST, 30.0, final=True)
+    assert tried.next(ServerError(-1, "a third")) is None
+    assert tried.failure is failure
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        *(HttpStatusError(status, "no") for status in (404, 405, 503)),
+        Unauthorized(401, "who are you"),
+        ConnectionClosed("the network broke"),
+        ConnectFailed("the network broke"),
+        ConnectFailed("it died before it heard a word", may_have_run=False, exit_code=1),
+        ConnectTimeout("it never came up"),
+        ProtocolError("nonsense"),
+    ],
+    ids=str,
+)
+def test_any_other_failure_is_the_last(failure: McpError) -> None:
+    tried = attempts()
+
+    assert tried.next(failure) is None
+    assert tried.failure is failure
+
+
+def test_after_silence_there_is_one_attempt_more_with_the_least_offer_in_the_time_that_is_left() -> None:
+    tried, silence = attempts(), NoAnswer("it said nothing", left=13.0)
+
+    assert tried.next(silence) == Attempt(None, LEAST, 13.0, final=True)
+    assert tried.next(ConnectTimeout("nor now")) is None
+    assert tried.failure is silence
+
+
+def test_another_era_is_assumed_once_for_each_offer_and_goes_on_to_be() -> None:
+    tried = attempts()
+    died = ConnectFailed("it died", exit_code=1)
+
+    assert tried.next(WrongEra(died, "legacy")) == Attempt("legacy", MOST, 30.0, final=False, corrected=True)
+    assert tried.failure is None
+    assert tried.next(WrongEra(died, None)) == Attempt("legacy", LESS, 30.0, final=False)
+    assert tried.failure is died
+    assert tried.next(WrongEra(died, None)) == Attempt(None, LESS, 30.0, final=False, corrected=True)
+
+
+def test_offers_are_named_by_what_they_add() -> None:
+    assert str(MOST.without(LEAST)) == "sampling.tools and elicitation.url"
+    assert str(MOST.without(LESS)) == "sampling.tools"
+    assert str(LESS.without(LEAST)) == "elicitation.url"
