@@ -16,6 +16,7 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.codes import ASKED_TOO_MUCH
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Id, Request, Response, Success
 from mcp_host.sampling import OuterCall
+from mcp_host.sampling.progress import ProgressReporter
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class Answer:
         """The call of ours on whose stream it came, where that is known."""
         self.scope: CancelScope
         """What it is answered in."""
+        self.ended = False
         self.unwanted = False
         """The server cancelled it: "the receiver SHOULD NOT send a response"."""
         self.refusal: InputRefused | None = None
@@ -48,13 +50,15 @@ class Answer:
         for exchange in waiting:
             exchange.pause()
 
-    async def find(self, request: Request, session: Session, call: OuterCall | None) -> Response:
+    async def find(
+        self, request: Request, session: Session, call: OuterCall | None, reporter: ProgressReporter | None
+    ) -> Response:
         """What to say to *request*, whatever it takes to find that out."""
         try:
             if self.refusal is not None:
                 raise self.refusal
             result = await session.inputs.answer(
-                request.method, request.params, call, size=request.size, within=self.scope
+                request.method, request.params, call, size=request.size, within=self.scope, reporter=reporter
             )
             return Success(request.id, result)
         except InputRefused as exc:
@@ -64,6 +68,7 @@ class Answer:
             return Failure(request.id, INTERNAL_ERROR, FAILED)
 
     def finish(self) -> None:
+        self.ended = True
         for exchange in self.waiting:
             exchange.resume()
 

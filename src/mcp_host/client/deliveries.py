@@ -46,8 +46,8 @@ class Deliveries:
             self.under_way += 1
             self._tasks.start_soon(self._counted, message, headers)
 
-    async def now(self, message: Success | Failure, headers: Headers) -> None:
-        """Send an answer. Never raises: the link may have died, and everyone knows."""
+    async def now(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        """Send *message*, and wait for that. Never raises: the link may have died, and everyone knows."""
         await self._deliver(message, headers)
 
     def at_once(self, message: Notification | Success | Failure) -> bool:

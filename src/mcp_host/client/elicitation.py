@@ -16,6 +16,7 @@ from mcp_host.handlers import as_async, call_handler
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.protocol.revisions import first_unknown
 from mcp_host.sampling import OuterCall
+from mcp_host.sampling.progress import ProgressReporter, ReportsProgress
 from mcp_host.types import REVISIONS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ HOST = re.compile(r"[a-z0-9._:-]+")  # a name or an address, and no %-escapes th
 
 
 @dataclass(frozen=True)
-class _ElicitationRequest:
+class _ElicitationRequest(ReportsProgress):
     """What both modes have. *server* is the name under which the host knows the server: show it to the user.
 
     *outer* is the call that the question belongs to, where that is known.
@@ -40,6 +41,7 @@ class _ElicitationRequest:
     server: str
     params: ElicitRequestFormParams | ElicitRequestURLParams
     outer: OuterCall | None = None
+    reporter: ProgressReporter | None = field(default=None, repr=False, compare=False)
 
     @property
     def message(self) -> str:
@@ -204,7 +206,13 @@ class Elicitation:
         return [mode for mode, handler in offered.items() if handler is not None]
 
     async def answer(
-        self, params: dict[str, Any], call: OuterCall | None = None, *, server: str, revision: str = REVISIONS[-1]
+        self,
+        params: dict[str, Any],
+        call: OuterCall | None = None,
+        *,
+        server: str,
+        revision: str = REVISIONS[-1],
+        reporter: ProgressReporter | None = None,
     ) -> ElicitResult:
         """Answer one ``elicitation/create``. *call* is the call of ours that it belongs to.
 
@@ -217,11 +225,11 @@ class Elicitation:
         if mode == "form" and self.form is not None:
             form = read_form(params)
             check_answerable(form.requested_schema, revision)
-            return await _ask(self._ask_form, FormRequest(server, form, call))
+            return await _ask(self._ask_form, FormRequest(server, form, call, reporter))
         if mode == "url" and self.url is not None:
             visit = read_url(params)
             check_answerable({}, revision)
-            return await _ask(self._ask_url, UrlRequest(server, visit, call))
+            return await _ask(self._ask_url, UrlRequest(server, visit, call, reporter))
         offered = " and ".join(self._modes)
         raise InputRefused(INVALID_PARAMS, f"this client offers elicitation by {offered}, not {quoted(mode)}")
 

@@ -14,6 +14,7 @@ from mcp_host.errors import InputRefused, excerpt
 from mcp_host.protocol.eras import Answer, Era, Legacy, Modern
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.sampling import OuterCall, Sampling, SamplingMode, SamplingSession
+from mcp_host.sampling.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from mcp_host.client.elicitation import Elicitation
@@ -87,20 +88,24 @@ class SessionInputs:
         *,
         size: float = math.inf,
         within: CancelScope | None = None,
+        reporter: ProgressReporter | None = None,
     ) -> dict[str, Any]:
         """Answer one request, as the session's revision writes it.
 
-        *size* is of how many bytes it was read, at most; *within* is a scope that this alone runs in, if there is one.
+        *size* is of how many bytes it was read, at most; *within* is a scope that this alone runs in, if there is one;
+        *reporter* is there if the server wants to be told of the progress.
 
         Raises:
             InputRefused: There is no handler, or somebody or some rule refused.
         """
         if method == "sampling/createMessage" and self._sampling is not None:
-            answer = await self._sampling.answer(params, call, size=size, within=within)
+            answer = await self._sampling.answer(params, call, size=size, within=within, reporter=reporter)
             return self._write(answer, with_tools="tools" in params)
         if method == "elicitation/create" and self._inputs.elicitation is not None:
             return self._write(
-                await self._inputs.elicitation.answer(params, call, server=self._server, revision=self._era.version)
+                await self._inputs.elicitation.answer(
+                    params, call, server=self._server, revision=self._era.version, reporter=reporter
+                )
             )
         if method == "roots/list" and self._inputs.roots is not None:
             return self._write(await self._inputs.roots.answer(call, server=self._server))

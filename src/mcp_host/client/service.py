@@ -11,8 +11,9 @@ from mcp_host.client.exchange import PendingExchange
 from mcp_host.client.session import Session
 from mcp_host.concurrency import Crew
 from mcp_host.protocol.codes import CALL_ENDED
-from mcp_host.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, Failure, Request, Success
+from mcp_host.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, Failure, Notification, Params, Request, Success
 from mcp_host.sampling import OuterCall
+from mcp_host.sampling.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from mcp_host.client.link import Link
@@ -65,7 +66,7 @@ class Service:
 
     async def _answer(self, answer: Answer, request: Request, session: Session, call: OuterCall | None) -> None:
         try:
-            reply = await answer.find(request, session, call)
+            reply = await answer.find(request, session, call, self._reporter(answer, request, session))
         except BaseException:  # cancelled: it is not wanted any more, or nobody waits for what it was asked for
             self._answers.end(answer)
             if self._is_wanted(answer, session):
@@ -78,6 +79,21 @@ class Service:
             self._reply(reply, session)
         elif not self._deliveries.at_once(reply):
             await self._deliveries.now(reply, session.era.headers(request.method, {}))
+
+    def _reporter(self, answer: Answer, request: Request, session: Session) -> ProgressReporter | None:
+        """How a handler tells the server of its progress, if the server has given a token for that."""
+        meta = request.params.get("_meta")
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        if not isinstance(token, str | int) or isinstance(token, bool):
+            return None
+
+        async def send(params: Params) -> None:
+            report = Notification("notifications/progress", params)
+            may_be_sent = not answer.ended and self._link.alive and self._is_wanted(answer, session)
+            if may_be_sent and not self._deliveries.at_once(report):
+                await self._deliveries.now(report, session.era.headers(report.method, params))
+
+        return ProgressReporter(token, send)
 
     def _is_wanted(self, answer: Answer, session: Session) -> bool:
         current = self._link.session

@@ -10,6 +10,7 @@ from typing import Literal, NoReturn, TypeAlias
 from mcp_host.errors import InputRefused
 from mcp_host.protocol.codes import USER_REJECTED
 from mcp_host.protocol.jsonrpc import Id
+from mcp_host.sampling.progress import ProgressReporter, ReportsProgress
 from mcp_host.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -69,7 +70,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingRequest:
+class SamplingRequest(ReportsProgress):
     """One request of a server for a completion, checked and within the limits.
 
     *params* is the whole of it, *server* the name of who asks, *outer* the call
@@ -84,6 +85,7 @@ class SamplingRequest:
     server: str
     outer: OuterCall | None = None
     mode: SamplingMode = "with_tools"
+    reporter: ProgressReporter | None = field(default=None, repr=False, compare=False)
 
     @property
     def messages(self) -> list[SamplingMessage]:

@@ -20,6 +20,7 @@ from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.firewall import check_answer
 from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp, is_light
 from mcp_host.sampling.places import NoPlace, Places, Share, Slot
+from mcp_host.sampling.progress import ProgressReporter
 from mcp_host.sampling.request import AsyncHandler, Handler, OuterCall, SamplingMode, SamplingRequest
 from mcp_host.types import (
     CreateMessageRequestParams,
@@ -174,19 +175,21 @@ class SamplingSession:
         *,
         size: float = math.inf,
         within: CancelScope | None = None,
+        reporter: ProgressReporter | None = None,
     ) -> CreateMessageResult:
         """Answer one request, given as the wire's parameters. *call* is the call of ours it belongs to.
 
         *size*, where it is known, is of how many bytes the parameters were read, at most: then
         what is light need not be weighed. *within* is a cancel scope that this alone runs in,
-        where there is one: it is cancelled when the time is up.
+        where there is one: it is cancelled when the time is up. *reporter* tells the server
+        how far the answer has come, if it asked for that.
 
         Raises:
             InputRefused: Its code, message and data are for the server: -32602 broken
                 rules and limits, -1 denied, -32603 a failure or an illegal answer of
                 the host's, -32010 too many waiting, -32011 out of time.
         """
-        request = self._read(params, call, size)
+        request = self._read(params, call, size, reporter)
         with self._time.held(within):
             return await self._in_turn(request, size)
         logger.warning("%s took longer than %s s", self._subject, self._limits.seconds)
@@ -201,14 +204,16 @@ class SamplingSession:
             return {"error": error if exc.data is None else {**error, "data": exc.data}}
         return {"result": answer.to_wire()}
 
-    def _read(self, wire: dict[str, Any], call: OuterCall | None, size: float) -> SamplingRequest:
+    def _read(
+        self, wire: dict[str, Any], call: OuterCall | None, size: float, reporter: ProgressReporter | None
+    ) -> SamplingRequest:
         try:
             params = read_params(wire, self._mode, self._limits, size)
             if self._refuses_context:
                 _refuse_context(params)
         except ProtocolError as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
-        return SamplingRequest(params=params, server=self._server, outer=call, mode=self._mode)
+        return SamplingRequest(params=params, server=self._server, outer=call, mode=self._mode, reporter=reporter)
 
     async def _in_turn(self, request: SamplingRequest, size: float) -> CreateMessageResult:
         slot = Slot(self._share)

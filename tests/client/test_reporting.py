@@ -1,0 +1,192 @@
+"""Handlers that tell a server how far their answer has come."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, StreamableHttp, always
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import CreateMessageResult, ElicitResult
+from tests.client.rounds import DONE, SAMPLE, answering, wants
+from tests.client.sites import handshake
+from tests.client.support import EMPTY, PARIS, QUESTION, sampling
+
+FORM = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
+
+
+class Asking:
+    """A server that asks once within a call, and remembers what it heard."""
+
+    def __init__(self, method: str, params: dict[str, Any], token: object) -> None:
+        self._method = method
+        self._params = params if token is None else params | {"_meta": {"progressToken": token}}
+        self.heard: list[object] = []
+
+    async def __call__(self, peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": "q", "method": self._method, "params": self._params})
+        while "method" in (message := await peer.receive()):
+            assert message["method"] == "notifications/progress"
+            self.heard.append(message["params"])
+        self.heard.append(message.get("result", message.get("error")))
+        await peer.reply(call, EMPTY)
+        while True:
+            self.heard.append(await peer.receive())
+
+
+async def model(request: SamplingRequest) -> CreateMessageResult:
+    await request.report_progress(1)
+    await request.report_progress(2.5, 4, "thinking")
+    await request.report_progress(2.5)  # which does not grow
+    await request.report_progress(0, message="again")
+    await request.report_progress(3, total=4)
+    return request.reply("Paris", model="m")
+
+
+def reports(token: object) -> list[object]:
+    return [
+        {"progressToken": token, "progress": 1},
+        {"progressToken": token, "progress": 2.5, "total": 4, "message": "thinking"},
+        {"progressToken": token, "progress": 3, "total": 4},
+    ]
+
+
+@pytest.mark.parametrize("token", ["t", 7, 0])
+async def test_a_server_that_gave_a_token_hears_how_far_its_sampling_has_come(token: str | int) -> None:
+    script = Asking("sampling/createMessage", QUESTION, token)
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("x")
+
+    assert script.heard == [*reports(token), PARIS]
+
+
+async def test_without_a_token_nothing_is_said() -> None:
+    script = Asking("sampling/createMessage", QUESTION, None)
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("x")
+
+    assert script.heard == [PARIS]
+
+
+@pytest.mark.parametrize("token", [True, 1.5, ["t"]])
+async def test_what_is_no_token_is_none(token: object) -> None:
+    script = Asking("roots/list", {}, token)
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", roots=[]) as client:
+            await client.call_tool("x")
+
+    assert script.heard == [{"roots": []}]
+
+
+async def test_a_stateless_server_is_told_nothing() -> None:
+    """The only notification of a client since 2026-07-28 is a cancellation."""
+    ask = {**SAMPLE, "params": QUESTION | {"_meta": {"progressToken": "t"}}}
+    peer = answering(wants(None, k=ask), DONE)
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("x")
+
+    assert [message["method"] for message in peer.heard] == ["server/discover", "tools/call", "tools/call"]
+
+
+async def test_a_form_reports_as_well() -> None:
+    async def fill_in(request: FormRequest) -> ElicitResult:
+        await request.report_progress(0.5, message="asking")
+        return request.decline()
+
+    script = Asking("elicitation/create", FORM, "t")
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", elicitation=Elicitation(form=fill_in)) as client:
+            await client.call_tool("x")
+
+    assert script.heard == [{"progressToken": "t", "progress": 0.5, "message": "asking"}, {"action": "decline"}]
+
+
+async def test_after_the_answer_nothing_is_reported() -> None:
+    requests: list[SamplingRequest] = []
+
+    async def leave_it(request: SamplingRequest) -> CreateMessageResult:
+        requests.append(request)
+        return request.reply("Paris", model="m")
+
+    script = Asking("sampling/createMessage", QUESTION, "t")
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=leave_it)) as client:
+            await client.call_tool("x")
+            await requests[0].report_progress(1)
+            await anyio.wait_all_tasks_blocked()
+
+    assert script.heard == [PARIS]
+
+
+@pytest.mark.parametrize("numbers", [(math.nan, None), (math.inf, None), (1, math.inf)])
+async def test_what_is_no_number_is_the_handlers_mistake(numbers: tuple[float, float | None]) -> None:
+    async def count(request: SamplingRequest) -> CreateMessageResult:
+        with pytest.raises(ValueError, match="finite"):
+            await request.report_progress(*numbers)
+        return request.reply("Paris", model="m")
+
+    script = Asking("sampling/createMessage", QUESTION, "t")
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=count)) as client:
+            await client.call_tool("x")
+
+    assert script.heard == [PARIS]
+
+
+async def test_over_http_reports_are_posts_that_come_before_the_answer() -> None:
+    class Stream(httpx.AsyncByteStream):
+        def __init__(self, call: dict[str, Any]) -> None:
+            self._call = call
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            params = QUESTION | {"_meta": {"progressToken": "t"}}
+            yield event({"id": "q", "method": "sampling/createMessage", "params": params})
+            await answered.wait()
+            yield event({"id": self._call["id"], "result": EMPTY})
+
+    def event(message: dict[str, Any]) -> bytes:
+        return b"data: " + json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n\n"
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        if request.method != "POST":
+            return httpx.Response(405)
+        message = json.loads(request.content)
+        match message.get("method"):
+            case "initialize":
+                return handshake(message)
+            case "tools/call":
+                return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Stream(message))
+            case "notifications/progress":
+                heard.append(message["params"])
+                return httpx.Response(500)  # which fails no handler
+            case None:
+                heard.append(message["result"])
+                answered.set()
+        return httpx.Response(202)
+
+    answered, heard = anyio.Event(), list[object]()
+    transport = StreamableHttp("http://server.test/mcp", client=httpx.AsyncClient(transport=httpx.MockTransport(serve)))
+    with anyio.fail_after(5):
+        async with Client(transport, era="legacy", sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("x")
+
+    assert heard == [*reports("t"), PARIS]
+
+
+async def test_a_callback_for_another_client_reports_nothing() -> None:
+    callback = Sampling(with_tools=model, approve=always).callback(server="other")
+
+    answer = await callback(QUESTION | {"_meta": {"progressToken": "t"}})
+
+    assert answer == {"result": PARIS}
