@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 import mcp_host.types
 from mcp_host.errors import ProtocolError
 from mcp_host.types import (
+    AssistantMessage,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
@@ -45,9 +47,10 @@ from mcp_host.types import (
     UnknownContent,
     UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,
+    UserMessage,
 )
 from mcp_host.types.base import Model
-from mcp_host.types.sampling import ToolOutput
+from mcp_host.types.conversation import ToolOutput
 
 
 def classes() -> list[type[Model]]:
@@ -443,3 +446,83 @@ def test_a_tool_result_may_be_an_error() -> None:
     block = ToolResultContent.of(USE, "no such file", is_error=True)
 
     assert block == ToolResultContent(tool_use_id="call_1", content=[TextContent(text="no such file")], is_error=True)
+
+
+# The two sides of a conversation
+
+
+@pytest.mark.parametrize(
+    ("turn", "message"),
+    [
+        (UserMessage("hi"), SamplingMessage(role="user", content=TextContent(text="hi"))),
+        (
+            UserMessage([TextContent(text="a"), TextContent(text="b")], meta={"k": 1}),
+            SamplingMessage(role="user", content=[TextContent(text="a"), TextContent(text="b")], meta={"k": 1}),
+        ),
+        (
+            UserMessage(ToolResultContent.of(USE, "3")),
+            SamplingMessage(role="user", content=[ToolResultContent.of(USE, "3")]),
+        ),
+        (AssistantMessage("hi"), SamplingMessage(role="assistant", content=TextContent(text="hi"))),
+        (AssistantMessage([USE, USE]), SamplingMessage(role="assistant", content=[USE, USE])),
+    ],
+    ids=["user", "several with meta", "result", "assistant", "uses"],
+)
+def test_a_turn_of_either_side_is_the_message_that_says_the_same(
+    turn: UserMessage | AssistantMessage, message: SamplingMessage
+) -> None:
+    assert (turn, turn.to_wire()) == (message, message.to_wire())
+    assert message == turn
+    assert type(turn).from_wire(message.to_wire()) == turn
+
+
+def test_turns_that_differ_are_not_equal() -> None:
+    assert UserMessage("hi") != AssistantMessage("hi")
+    assert UserMessage("hi") != SamplingMessage(role="user", content=TextContent(text="ho"))
+    assert UserMessage("hi") != "hi"
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "problem"),
+    [
+        (UserMessage, USE, "malformed UserMessage: content: only the assistant uses tools"),
+        (
+            UserMessage,
+            [ToolResultContent.of(USE, "3"), TextContent(text="3")],
+            "malformed UserMessage: content: tool results stand alone",
+        ),
+        (
+            AssistantMessage,
+            ToolResultContent.of(USE, "3"),
+            "malformed AssistantMessage: content: only the user has results of tools",
+        ),
+        (
+            AssistantMessage,
+            5,
+            "malformed AssistantMessage: content: Input should be a valid dictionary or object to extract fields from",
+        ),
+    ],
+    ids=["the user's tool use", "mixed", "the assistant's result", "no block"],
+)
+def test_a_block_on_the_wrong_side_is_refused(
+    kind: Callable[[Any], SamplingMessage], content: object, problem: str
+) -> None:
+    with pytest.raises(ValueError, match="malformed") as mistake:
+        kind(content)
+
+    assert str(mistake.value) == problem
+
+
+@pytest.mark.parametrize("kind", [UserMessage, AssistantMessage])
+def test_the_wire_names_the_side(kind: type[SamplingMessage]) -> None:
+    with pytest.raises(ProtocolError, match=r"role: Field required"):
+        kind.from_wire({"content": {"type": "text", "text": "hi"}})
+
+
+def test_turns_make_a_request() -> None:
+    turns = [UserMessage("1+2?"), AssistantMessage(USE), UserMessage(ToolResultContent.of(USE, "3"))]
+
+    assert CreateMessageRequestParams(messages=turns, max_tokens=9).to_wire() == {
+        "messages": [turn.to_wire() for turn in turns],
+        "maxTokens": 9,
+    }

@@ -22,7 +22,7 @@ from mcp_host.types import (
     ToolUseContent,
 )
 from mcp_host.types.content import in_words
-from mcp_host.types.sampling import SamplingMessageContentBlock
+from mcp_host.types.conversation import SamplingMessageContentBlock
 
 
 @dataclass(frozen=True, slots=True)

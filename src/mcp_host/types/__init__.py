@@ -23,6 +23,14 @@ from mcp_host.types.content import (
     TextResourceContents,
     UnknownContent,
 )
+from mcp_host.types.conversation import (
+    AssistantMessage,
+    SamplingMessage,
+    SamplingMessageContentBlock,
+    ToolResultContent,
+    ToolUseContent,
+    UserMessage,
+)
 from mcp_host.types.lifecycle import (
     ClientCapabilities,
     DiscoverRequest,
@@ -80,11 +88,7 @@ from mcp_host.types.sampling import (
     CreateMessageResult,
     ModelHint,
     ModelPreferences,
-    SamplingMessage,
-    SamplingMessageContentBlock,
     ToolChoice,
-    ToolResultContent,
-    ToolUseContent,
 )
 from mcp_host.types.tools import (
     CallToolResult,
@@ -276,7 +280,7 @@ else:  # hidden, for a type checker would take any misspelt name for an object
 # One name to a line would take two hundred lines.
 # fmt: off
 __all__ = [
-    "END_TURN", "MAX_TOKENS", "REVISIONS", "STOP_SEQUENCE", "TOOL_USE", "Annotations", "AudioContent",
+    "END_TURN", "MAX_TOKENS", "REVISIONS", "STOP_SEQUENCE", "TOOL_USE", "Annotations", "AssistantMessage", "AudioContent",
     "BaseMetadata", "BlobResourceContents", "BooleanSchema", "CacheableResult", "CallToolRequest",
     "CallToolRequestParams", "CallToolResult", "CallToolResultResponse", "CancelTaskRequest", "CancelTaskResult",
     "CancelledNotification", "CancelledNotificationParams", "ClientCapabilities", "ClientNotification",
@@ -322,7 +326,7 @@ __all__ = [
     "ToolExecution", "ToolListChangedNotification", "ToolResultContent", "ToolUseContent", "TypedNotification",
     "TypedRequest", "URLElicitationRequired", "URLElicitationRequiredError", "UnknownContent", "UnsubscribeRequest",
     "UnsubscribeRequestParams", "UnsupportedProtocolVersion", "UnsupportedProtocolVersionError", "UntitledItems",
-    "UntitledMultiSelectEnumSchema", "UntitledSingleSelectEnumSchema", "VersionsOffered",
+    "UntitledMultiSelectEnumSchema", "UntitledSingleSelectEnumSchema", "UserMessage", "VersionsOffered",
 ]
 # fmt: on
 

@@ -1,0 +1,123 @@
+"""Which functions may be registered, and what a handler may return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mcp_host import (
+    Allow,
+    Approve,
+    Client,
+    Deny,
+    Elicitation,
+    FormHandler,
+    FormRequest,
+    Handler,
+    OnElicitationComplete,
+    RootLike,
+    RootsHandler,
+    RootsRequest,
+    Sampling,
+    SamplingRequest,
+    Stdio,
+    UrlHandler,
+    UrlRequest,
+    always,
+    ask_in_terminal,
+)
+from mcp_host.types import CreateMessageResult, ElicitResult
+
+
+async def asynchronous(request: SamplingRequest) -> CreateMessageResult:
+    return request.call("add", {"a": 1}, model="m")
+
+
+async def text(request: SamplingRequest) -> str:
+    return "It is 3."
+
+
+def plain(request: SamplingRequest) -> CreateMessageResult:
+    return request.reply("It is 3.")
+
+
+def plain_text(request: SamplingRequest) -> str:
+    return "It is 3."
+
+
+class Model:
+    async def __call__(self, request: SamplingRequest) -> CreateMessageResult | str:
+        return "It is 3."
+
+
+def number(request: SamplingRequest) -> int:
+    return 3
+
+
+HANDLERS: list[Handler] = [asynchronous, text, plain, plain_text, Model(), lambda request: asynchronous(request)]
+NO_HANDLER: Handler = number  # type: ignore[assignment]
+
+
+async def ask(request: SamplingRequest) -> Allow | Deny:
+    return Deny()
+
+
+def by_rule(request: SamplingRequest) -> Allow:
+    return Allow()
+
+
+def truth(request: SamplingRequest) -> bool:
+    return True
+
+
+APPROVERS: list[Approve] = [always, ask_in_terminal, ask, by_rule]
+NO_APPROVER: Approve = truth  # type: ignore[assignment]
+
+
+async def fill_in(request: FormRequest) -> ElicitResult:
+    return request.accept()
+
+
+def fill_in_plainly(request: FormRequest) -> ElicitResult:
+    return request.accept()
+
+
+def visit(request: UrlRequest) -> ElicitResult:
+    return request.decline()
+
+
+def done(elicitation_id: str) -> None: ...
+
+
+FORMS: list[FormHandler] = [fill_in, fill_in_plainly]
+URL: UrlHandler = visit
+NO_URL: UrlHandler = fill_in_plainly  # type: ignore[assignment]
+DONE: OnElicitationComplete = done
+
+
+async def folders() -> Sequence[RootLike]:
+    return ["/srv"]
+
+
+def folders_of(request: RootsRequest) -> list[Path]:
+    return [Path("/srv")]
+
+
+ROOTS: list[RootsHandler] = [folders, folders_of]
+
+
+def what_is_registered() -> Client:
+    Sampling(with_tools=number, approve=always)  # type: ignore[arg-type]
+    Sampling(basic=plain, approve=truth)  # type: ignore[arg-type]
+    Elicitation(form=visit)  # type: ignore[arg-type]
+    return Client(
+        Stdio(["server"]),
+        sampling=Sampling(with_tools=text, basic=plain, approve=by_rule, context=True),
+        elicitation=Elicitation(form=fill_in, url=visit, on_complete=done),
+        roots=folders_of,
+    )
+
+
+def arguments_are_a_mapping(request: SamplingRequest) -> None:
+    request.call("add", a=1, b=2)  # type: ignore[call-arg]
+    request.call("add", {"a": 1}, "m")  # type: ignore[call-arg]
