@@ -1,6 +1,6 @@
 """An async client and host SDK for the Model Context Protocol, made for sampling with tools.
 
->>> async with Client(Stdio(["uvx", "some-server"]), sampling=Sampling(with_tools=model, approve=ask_in_terminal)) as c:
+>>> async with Client(["uvx", "some-server"], sampling=Sampling(with_tools=model, approve=ask_in_terminal)) as c:
 ...     result = await c.call_tool("research", {"topic": "tides"})
 
 This is the front door: the names that applications use. The messages and

@@ -55,7 +55,7 @@ class Server:
     ... async def add(a: float, b: float) -> float:
     ...     "Add two numbers."
     ...     return a + b
-    >>> async with Client(server.in_process()) as client:
+    >>> async with Client(server) as client:
     ...     result = await client.call_tool("add", {"a": 1, "b": 2})
 
     It runs in process, as a child process over stdio and over Streamable HTTP, for any
