@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from anyio import Event, fail_after, sleep
+from anyio import Event, fail_after, sleep, wait_all_tasks_blocked
 
-from mcp_host import SamplingRequest
+from mcp_host import Client, SamplingRequest
 from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
+from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult
 from tests.faults.asking import PARIS, Model, Wire, answers, ask, asker, sampling, tool, user, words
 from tests.faults.fault import fault
@@ -166,35 +169,60 @@ async def test_a_server_that_samples_for_ever_without_being_called_comes_to_its_
     assert len(model.asked) == 41
 
 
+async def asking(peer: ScriptedPeer) -> None:
+    """A server in memory that asks one question in each call, and says what it heard."""
+    await peer.shake_hands(capabilities={"tools": {}})
+    while True:
+        call = await peer.receive("tools/call")
+        answer = await peer.ask("sampling/createMessage", ask())
+        await peer.reply(call, {"content": [words(json.dumps(answer))]})
+
+
+@asynccontextmanager
+async def asked_in_memory(**options: Any) -> AsyncIterator[Client]:
+    async with Client(ScriptedPeer(asking), era="legacy", **options) as client:
+        yield client
+
+
+async def heard(client: Client) -> Wire:
+    """What the server hears from its model in one call, without the envelope."""
+    answer: Wire = json.loads((await client.call_tool("ask")).text)
+    return {key: value for key, value in answer.items() if key not in ("jsonrpc", "id")}
+
+
+@pytest.mark.fake_clock
 @fault("S27")
 async def test_the_clock_of_a_call_stands_still_while_a_person_decides() -> None:
     async def slowly(request: SamplingRequest) -> CreateMessageResult:
         await sleep(0.3)  # a person
         return request.reply("Paris")
 
-    async with asker(sampling=sampling(slowly), limits=Limits(idle_timeout=0.1)) as client:
-        assert await answers(client, ask()) == [PARIS]
+    async with asked_in_memory(sampling=sampling(slowly), limits=Limits(idle_timeout=0.1)) as client:
+        assert await heard(client) == PARIS
 
 
+@pytest.mark.fake_clock
 @fault("S27")
 async def test_a_person_who_never_decides_keeps_a_server_waiting_only_so_long() -> None:
     async def never(request: SamplingRequest) -> CreateMessageResult:
         await sleep(60)
         return request.reply("too late")
 
-    async with asker(sampling=sampling(never, seconds=0.1)) as client:
-        (answer,) = await answers(client, ask())
+    async with asked_in_memory(sampling=sampling(never, seconds=0.1)) as client:
+        answer = await heard(client)
 
     assert answer == {"error": {"code": -32011, "message": "this client's limit for one answer is 0.1 seconds"}}
 
 
+@pytest.mark.fake_clock
 @fault("S27")
 async def test_a_call_is_over_after_its_timeout_and_the_time_for_input_though_a_handler_goes_on() -> None:
     gate = Gate()
-    async with asker(sampling=sampling(gate), limits=Limits(input_timeout=0.2, timeout=0.3)) as client:
+    async with asked_in_memory(sampling=sampling(gate), limits=Limits(input_timeout=0.2, timeout=0.3)) as client:
         with pytest.raises(RequestTimeout, match=r"longer than 0.3 s \(timeout\), .* 0.2 s \(input_timeout\)$"):
-            await answers(client, ask())
+            await heard(client)
         gate.opened.set()
-        assert await answers(client, ask()) == [PARIS]
+        await wait_all_tasks_blocked()  # the server has its answer
+        assert await heard(client) == PARIS
 
     assert gate.most == 1
