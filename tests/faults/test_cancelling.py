@@ -6,11 +6,12 @@ import json
 from collections import Counter
 
 import pytest
-from anyio import CancelScope, Event, create_task_group, current_time, fail_after, sleep_forever
+from anyio import CancelScope, Event, create_task_group, current_time, fail_after, sleep, sleep_forever
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Limits, SamplingRequest, Stdio, StreamableHttp
 from mcp_host.errors import RequestTimeout
+from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ProgressNotificationParams
 from tests.client.support import sampling
 from tests.faults.fault import fault
@@ -195,32 +196,31 @@ async def test_calls_that_are_given_up_in_the_moment_of_their_answer_are_cancell
     assert client.counters.keys() <= {"answers to nothing"}
 
 
+@pytest.mark.fake_clock
 @fault("C10")
 async def test_progress_for_ever_does_not_keep_a_call_alive_for_ever() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        async def report() -> None:
+            while True:
+                await peer.tell("notifications/progress", {"progressToken": token, "progress": 1})
+                await sleep(0.3)
+
+        await peer.shake_hands(capabilities={"tools": {}})
+        token = (await peer.receive("tools/call"))["params"]["_meta"]["progressToken"]
+        async with create_task_group() as tasks:
+            tasks.start_soon(report)
+            await peer.receive("notifications/cancelled")
+            tasks.cancel_scope.cancel()
+        await peer.reply(await peer.receive("tools/call"), {"content": []})
+
     async def on_progress(progress: ProgressNotificationParams) -> None:
         reports.append(progress.progress)
 
-    body = """
-    from threading import Event, Thread
-    slow, enough = read(), Event()
-
-    def report():
-        while not enough.wait(0.01):
-            tell("progress", progressToken=slow["id"], progress=1)
-
-    thread = Thread(target=report)
-    thread.start()
-    until("notifications/cancelled")
-    enough.set()
-    thread.join()
-    serve_all()
-    """
     reports: list[float] = []
-
-    async with connected(body) as client:
+    async with Client(ScriptedPeer(script), era="legacy") as client:
         began = current_time()
-        with pytest.raises(RequestTimeout, match=r"longer than 0.6 s \(timeout\)$"):
-            await client.call_tool("slow", idle_timeout=0.3, timeout=0.6, on_progress=on_progress)
-        assert 0.6 <= current_time() - began < 0.6 + PROMPT
-        assert len(reports) > 2
-        assert await works(client)
+        with pytest.raises(RequestTimeout, match=r"longer than 1 s \(timeout\)$"):
+            await client.call_tool("slow", idle_timeout=0.5, timeout=1, on_progress=on_progress)
+        assert current_time() - began == pytest.approx(1)
+        assert reports == [1, 1, 1, 1]
+        assert (await client.call_tool("next")).content == []

@@ -39,8 +39,8 @@ def main(names: Sequence[str]) -> int:
     try:
         require(names)
         results = [machine(name) for name in names or SYSTEMS]
-    except Unusable as exc:
-        print(f"machines: {exc}", file=sys.stderr)
+    except (Unusable, KeyboardInterrupt) as exc:
+        print(f"machines: {exc or 'interrupted'}", file=sys.stderr)
         return 1
     return 0 if all(results) else 1
 
