@@ -40,7 +40,7 @@ def main(names: Sequence[str]) -> int:
         require(names)
         results = [machine(name) for name in names or SYSTEMS]
     except (Unusable, KeyboardInterrupt) as exc:
-        print(f"machines: {exc or 'interrupted'}", file=sys.stderr)
+        print(f"machines: {str(exc) or 'interrupted'}", file=sys.stderr)
         return 1
     return 0 if all(results) else 1
 
