@@ -65,10 +65,12 @@ class CallTimeouts:
 
     def idle_end(self) -> float:
         """When the call has to be over if the server says nothing about it from now on."""
-        now = self._clock()
+        now, end = self._clock(), self._end
         if self._pauses:
             now = max(now, self._paused_at + self._input_left)  # when the clocks run again at the latest
-        return min(now + self._idle, self.end)
+            end += self._input_left
+        idle_end = now + self._idle
+        return idle_end if idle_end < end else end
 
     def pause(self) -> None:
         """It is our turn: both clocks stop until as many times `resume`, or until the time for input is used up."""
