@@ -137,6 +137,11 @@ def test_long_texts_are_cut_and_the_rest_is_counted() -> None:
     assert lines[-2:] == ["  | 12", "  | ... and 88 more"]
 
 
+def test_a_text_of_4000_characters_is_looked_at_as_a_whole() -> None:
+    assert describe(request(user(text("x" * 4000))), columns=5000).endswith("user\n  | " + "x" * 4000)
+    assert describe(request(user(text("x" * 4001))), columns=5000).endswith("x" * 4000 + "\n  | ... of 4001 characters")
+
+
 def test_a_text_too_long_to_be_looked_at_says_how_long_it_is() -> None:
     shown = describe(request(user(text("\n" * 3 + "x" * 5000))), columns=2000)
 

@@ -180,16 +180,17 @@ async def test_a_loop_of_twelve_turns_is_asked_about_once(screen: Screen, monkey
     assert screen.rest() == "a\r\n"
 
 
-async def test_the_question_is_as_wide_as_the_terminal(screen: Screen) -> None:
-    screen.resize(50)
+@pytest.mark.parametrize(("columns", "fit"), [(50, 46), (0, 76)], ids=["50 columns", "a terminal that does not say"])
+async def test_the_question_is_as_wide_as_the_terminal(columns: int, fit: int, screen: Screen) -> None:
+    screen.resize(columns)
 
     with fail_after(10):
         async with create_task_group() as tasks:
-            tasks.start_soon(ask, request(user(text("x" * 60))), screen.path)
+            tasks.start_soon(ask, request(user(text("x" * (fit + 14)))), screen.path)
             shown = await screen.shows(QUESTION)
             screen.press("n\n")
 
-    assert f"  | {'x' * 46}\r\n  | {'x' * 14}\r\ny: yes" in shown
+    assert f"  | {'x' * fit}\r\n  | {'x' * 14}\r\ny: yes" in shown
 
 
 async def test_keys_pressed_before_the_question_do_not_answer_it(screen: Screen) -> None:
