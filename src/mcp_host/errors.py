@@ -34,7 +34,7 @@ A value of the wrong Python type raises TypeError or ValueError instead, as anyw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp_host.types import CallToolResult, ElicitRequestURLParams
@@ -183,11 +183,7 @@ class Unauthorized(HttpStatusError):
     where. They are in no text and no log line.
     """
 
-    challenges: tuple[str, ...]
-
-    def __init__(self, status: int, message: str, *, challenges: tuple[str, ...] = (), **details: Any) -> None:
-        super().__init__(status, message, **details)
-        self.challenges = challenges
+    challenges: tuple[str, ...] = ()
 
 
 class ResourceNotFound(ServerError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import partial
 
 from mcp_host.errors import HttpStatusError, Unauthorized, excerpt
 from mcp_host.protocol.jsonrpc import Failure, decode
@@ -52,8 +51,8 @@ async def refusal(reply: Reply) -> HttpStatusError:
     quoted = reply.kind in (JSON, "text/plain")  # a page of HTML is no sentence
     detail = error.message if error else excerpt(text.strip()) if quoted else ""
     message = ": ".join(filter(None, [reply.failure + _hint(reply), detail]))
-    kind = partial(Unauthorized, challenges=_challenges(reply)) if reply.status in (401, 403) else HttpStatusError
-    return kind(
+    kind = Unauthorized if reply.status in (401, 403) else HttpStatusError
+    refused = kind(
         reply.status,
         message,
         retry_after=retry_after(reply.headers.get("retry-after"), datetime.now(UTC)),
@@ -62,6 +61,9 @@ async def refusal(reply: Reply) -> HttpStatusError:
         data=error.data if error else None,
         rpc_message=error.message if error else None,
     )
+    if isinstance(refused, Unauthorized):
+        refused.challenges = _challenges(reply)
+    return refused
 
 
 def _hint(reply: Reply) -> str:
