@@ -234,6 +234,21 @@ async def test_a_check_that_ran_out_of_steps_is_made_again_when_the_schema_has_c
     assert problems == [None, refused, refused, refused, None]
 
 
+async def test_a_schema_that_cannot_be_written_down_is_checked_against_after_every_listing() -> None:
+    unwritable = {"type": "object", "properties": {"n": {"type": "integer", "title": "\ud800"}}}
+    listed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": unwritable})
+    toolbox = Toolbox(pytest.fail)
+
+    problems = []
+    for n in (1, 2, "three"):
+        toolbox.replace([listed], mirrored=False)
+        result = CallToolResult.from_wire({"content": [], "structuredContent": {"n": n}})
+        problem = await toolbox.check_result("query", result)
+        problems.append(problem and str(problem))
+
+    assert problems == [None, None, "the result of 'query' is not as listed: $.n: 'three' is not of type 'integer'"]
+
+
 async def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_tool_comes_back() -> None:
     warnings: list[str] = []
     toolbox = Toolbox(warnings.append)

@@ -169,13 +169,20 @@ def test_context_is_advertised_where_the_host_says_so() -> None:
     assert Sampling(basic=basic, approve=always, context=True).capability() == {"context": {}}
 
 
-@pytest.mark.parametrize("declared", [False, True])
-async def test_a_callback_takes_a_wish_for_context_exactly_when_it_was_declared(declared: bool) -> None:
-    respond = Sampling(basic=basic, approve=always, context=declared).callback(server="calculator")
+@pytest.mark.parametrize(
+    ("declared", "knows_tools", "is_taken"),
+    [(False, True, False), (True, True, True), (False, False, True)],
+    ids=["not declared", "declared", "perhaps in an older revision"],
+)
+async def test_a_callback_refuses_a_wish_for_context_that_could_have_been_declared(
+    declared: bool, knows_tools: bool, is_taken: bool
+) -> None:
+    sampling = Sampling(basic=basic, approve=always, context=declared)
+    respond = sampling.callback(server="calculator", knows_tools=knows_tools)
 
     answer = await respond(wire(includeContext="thisServer"))
 
-    assert ("result" in answer) is declared
+    assert ("result" in answer) is is_taken
 
 
 def test_sampling_without_a_handler_is_a_mistake() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from mcp_host.errors import ProtocolError
 from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, TextContent, ToolChoice, ToolResultContent
+from mcp_host.types.base import Model
 
 REQUEST = {"messages": [], "maxTokens": 5}
 RESULT = {"type": "tool_result", "toolUseId": "1"}
@@ -94,6 +95,24 @@ def test_a_tool_choice_that_says_nothing_known_is_refused_and_not_taken_for_auto
         CreateMessageRequestParams.from_wire({**REQUEST, "toolChoice": choice})
 
     assert str(refusal.value) == f"malformed CreateMessageRequestParams: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        (ToolChoice, "malformed ToolChoice: Input should be a valid dictionary or instance of ToolChoice"),
+        (
+            ToolResultContent,
+            "malformed ToolResultContent: Input should be a valid dictionary or instance of ToolResultContent",
+        ),
+    ],
+    ids=["tool choice", "tool result"],
+)
+def test_what_is_no_object_is_refused(model: type[Model], problem: str) -> None:
+    with pytest.raises(ProtocolError) as refusal:
+        model.from_wire("auto")
+
+    assert str(refusal.value) == problem
 
 
 @pytest.mark.parametrize("tokens", [1000.5, "1000", True, float("inf")])

@@ -126,9 +126,12 @@ class Sampling:
         """A sampling callback for a host with another client: wire parameters in, wire result or error out.
 
         Give each connection a callback of its own. The client has to advertise
-        `capability()`, and to say with *knows_tools* whether it did so with ``tools``.
+        `capability()`, and to say with *knows_tools* whether it did so with ``tools``. Where
+        it did not, the revision may be one that has no ``context`` either: then a wish for it
+        is not refused.
         """
-        return self.session(server=server, knows_tools=knows_tools, refuses_context=not self._context).respond
+        refuses_context = knows_tools and not self._context
+        return self.session(server=server, knows_tools=knows_tools, refuses_context=refuses_context).respond
 
     def _choose(self, knows_tools: bool) -> tuple[AsyncHandler, SamplingMode]:
         if self._with_tools is not None and knows_tools:
