@@ -248,18 +248,6 @@ async def test_a_server_that_knows_no_subscriptions_can_be_called_all_the_same()
             assert client.warnings == ["quiet tells of no changes: Method not found (-32601)"]
 
 
-async def test_a_server_that_never_acknowledges_holds_up_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.client.subscriptions.ACKNOWLEDGE_WAIT", 0.05)
-
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
-        await peer.reply(await peer.receive("tools/call"), EMPTY)
-
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), on_change=Heard()) as client:
-            await client.call_tool("x")
-
-
 @pytest.mark.fake_clock
 async def test_the_clock_of_a_subscription_never_runs_out() -> None:
     """It is silent for as long as nothing changes, whatever the limits of a call."""

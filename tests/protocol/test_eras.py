@@ -158,9 +158,14 @@ def test_a_result_of_another_type_or_shape_is_invalid(method: str, result: dict[
 @pytest.mark.parametrize(
     ("method", "capabilities", "missing"),
     [
+        ("tools/list", {}, "tools"),
         ("tools/call", {}, "tools"),
         ("tools/call", {"tools": {}}, None),
+        ("prompts/list", {}, "prompts"),
         ("prompts/get", {"tools": {}}, "prompts"),
+        ("resources/list", {}, "resources"),
+        ("resources/templates/list", {}, "resources"),
+        ("resources/read", {}, "resources"),
         ("resources/read", {"resources": {}}, None),
         ("resources/subscribe", {"resources": {}}, "resources.subscribe"),
         ("resources/subscribe", {"resources": {"subscribe": False}}, "resources.subscribe"),

@@ -1,0 +1,89 @@
+"""How long the client waits for what may never come, on a clock that takes no time."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from anyio import current_time
+
+from mcp_host import Change, Client
+from mcp_host.limits import Limits
+from mcp_host.testing import ScriptedPeer
+from tests.client.rounds import DONE, answering, wants
+from tests.client.support import EMPTY, INFO, TOOLS
+
+pytestmark = pytest.mark.fake_clock
+
+CHANGING = {"tools": {"listChanged": True}}
+
+
+async def ignore(change: Change) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("connect_timeout", "silence"), [(30.0, 2.0), (6.0, 2.0), (3.0, 1.0)], ids=["default", "6 s", "3 s"]
+)
+async def test_a_silent_server_is_shaken_hands_with_after_two_seconds_or_a_third_of_the_time(
+    connect_timeout: float, silence: float
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.receive("server/discover")
+        begun = current_time()
+        request = await peer.receive("initialize")
+        waited.append(current_time() - begun)
+        await peer.reply(request, {"protocolVersion": "2025-11-25", "capabilities": TOOLS, "serverInfo": INFO})
+
+    waited: list[float] = []
+    async with Client(ScriptedPeer(script), limits=Limits(connect_timeout=connect_timeout)) as client:
+        assert client.protocol_version == "2025-11-25"
+
+    assert waited == [pytest.approx(silence)]
+
+
+async def test_a_subscription_that_is_not_acknowledged_holds_up_the_first_call_for_a_second() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities=CHANGING)
+        begun = current_time()
+        call = await peer.receive("tools/call")
+        waited.append(current_time() - begun)
+        await peer.reply(call, EMPTY)
+
+    waited: list[float] = []
+    async with Client(ScriptedPeer(script), on_change=ignore) as client:
+        await client.call_tool("x")
+
+    assert waited == [pytest.approx(1.0)]
+
+
+async def test_idle_rounds_never_wait_for_longer_than_ten_seconds() -> None:
+    """The pauses are 0.1, 0.2, 0.4, 0.8, 1.6, 3.2 and 6.4 seconds, and then 10 each."""
+    peer = answering(*[wants("s")] * 9, DONE)
+    async with Client(peer, limits=Limits(max_idle_rounds=9)) as client:
+        begun = current_time()
+        await client.call_tool("x")
+        took = current_time() - begun
+
+    assert took == pytest.approx(12.7 + 10 + 10)
+
+
+async def test_after_a_hundred_warnings_only_each_power_of_two_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    tools = [{"name": f"t{number}"} for number in range(110)]  # without what a tool takes
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands(capabilities=TOOLS)
+        await peer.reply(await peer.receive("tools/list"), {"tools": tools})
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy") as client:
+            assert await client.list_tools() == []
+
+    logged = [record.getMessage() for record in caplog.records if record.name == "mcp_host.client.registration"]
+    assert len(client.warnings) == 100
+    assert client.counters["further warnings"] == 10
+    assert [text.rpartition(" (")[2] for text in logged[100:]] == [
+        "warning 101)",
+        "warning 102)",
+        "warning 104)",
+        "warning 108)",
+    ]
