@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 from anyio import current_time
+from pydantic_core import to_json
 
 from mcp_host import Change, Client
 from mcp_host.limits import Limits
@@ -65,6 +66,28 @@ async def test_idle_rounds_never_wait_for_longer_than_ten_seconds() -> None:
         took = current_time() - begun
 
     assert took == pytest.approx(12.7 + 10 + 10)
+
+
+@pytest.mark.parametrize(("seconds", "delivered"), [(29, 1025), (31, 1024)])
+async def test_an_answer_that_cannot_be_delivered_is_given_up_after_thirty_seconds(
+    seconds: int, delivered: int
+) -> None:
+    """The transport takes 1,024 messages that the server does not read; the next waits for room."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.shake_hands()
+        pings = [{"jsonrpc": "2.0", "id": number, "method": "ping"} for number in range(1025)]
+        await peer.send_raw(to_json(pings))
+        await anyio.sleep(seconds)
+        reads_again.set()
+
+    reads_again = anyio.Event()
+    peer = ScriptedPeer(script)
+    async with Client(peer, era="legacy"):
+        await reads_again.wait()
+        await anyio.wait_all_tasks_blocked()
+
+    assert len([message for message in peer.heard if "result" in message]) == delivered
 
 
 async def test_after_a_hundred_warnings_only_each_power_of_two_is_logged(caplog: pytest.LogCaptureFixture) -> None:

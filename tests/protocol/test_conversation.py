@@ -204,12 +204,15 @@ def test_parallel_calls_with_one_block_to_a_message_are_merged_into_one_turn_eac
 
 
 def test_merged_messages_keep_what_each_of_them_carried() -> None:
-    first = SamplingMessage(role="assistant", content=use("1"), meta={"a": 1, "b": 1})
-    second = SamplingMessage(role="assistant", content=use("2"), meta={"b": 2})
+    def carrying(*blocks: SamplingMessageContentBlock, **members: object) -> SamplingMessage:
+        return assistant(*blocks).model_copy(update=members)
+
+    first = carrying(use("1"), meta={"a": 1, "b": 1}, x=1, y=1)
+    second = carrying(use("2"), meta={"b": 2}, y=2)
 
     turns = conversation.checked([first, second, user(result("1")), user(result("2"))])
 
-    assert turns[0] == SamplingMessage(role="assistant", content=[use("1"), use("2")], meta={"a": 1, "b": 2})
+    assert turns[0] == carrying(use("1"), use("2"), meta={"a": 1, "b": 2}, x=1, y=2)
     assert "meta" not in turns[1].model_fields_set
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from mcp_host.testing.stdio import MAX_LINE
 from tests.testing.raw import meta
 
 ROOT = Path(__file__).parents[2]
@@ -183,7 +182,7 @@ def test_what_a_pipe_cannot_hold_waits_for_a_client_that_reads_late(ready: Child
 
 
 def test_a_line_past_every_bound_is_dropped_and_survived(ready: Child) -> None:
-    ready.say_raw(b"x" * (MAX_LINE + 1) + b"\n")
+    ready.say_raw(b"x" * (64 * 1024 * 1024 + 1) + b"\n")
     ready.say({"jsonrpc": "2.0", "id": 1, "method": "ping"})
 
     assert ready.hear()["error"]["code"] == -32700
