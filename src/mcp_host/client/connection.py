@@ -252,8 +252,11 @@ class Connection:
             try:
                 return await self._exchange(session, call, params)
             except ConnectionClosed as broken:
+                again = self._may_repeat(
+                    session, call, broken
+                )  # not what was never sent: the channel has tried it again
                 broken.may_have_run |= lost
-                if not self._may_repeat(session, call, broken) or (pause := next(pauses, None)) is None:
+                if not again or (pause := next(pauses, None)) is None:
                     raise
             lost = True
             await self._pause(pause, call)
