@@ -10,6 +10,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Stdio
+from mcp_host.errors import ConnectionClosed, RequestTimeout
 from mcp_host.limits import Limits
 from mcp_host.protocol.framing import LineBuffer
 from mcp_host.protocol.jsonrpc import Incoming
@@ -76,6 +77,31 @@ async def test_of_many_lines_that_come_at_once_others_have_their_turn_after_256(
         counts = [len(received) for _ in steps]
 
     assert (counts, len(received)) == ([256, 512], 600)
+
+
+async def test_a_call_that_never_got_into_the_pipe_says_that_it_was_not_made() -> None:
+    """The server reads nothing: one call is written in part, one waits in line behind it, and one for room in the line."""
+    may_have_run: dict[str, bool] = {}
+
+    async def call(name: str, size: int, timeout: float = 60) -> None:
+        try:
+            await client.call_tool(name, {"x": "x" * size}, timeout=timeout)
+        except (RequestTimeout, ConnectionClosed) as exc:
+            may_have_run[name] = exc.may_have_run
+
+    limits = Limits(max_outbox=2_000_000, close_timeout=0.6)
+    with anyio.fail_after(15):
+        async with (
+            Client(Stdio(python("time.sleep(60)")), limits=limits) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            for name, size in (("is begun", 1_500_000), ("is in line", 500_000)):
+                tasks.start_soon(call, name, size)
+                await anyio.wait_all_tasks_blocked()
+            await call("waits for room", 2_000_000, timeout=0)
+            await client.aclose()
+
+    assert may_have_run == {"is begun": True, "is in line": False, "waits for room": False}
 
 
 async def pid_of(client: Client) -> int:
