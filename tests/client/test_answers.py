@@ -439,5 +439,5 @@ async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
             await anyio.wait_all_tasks_blocked()
             dropped = client.counters["dropped answers"]
 
-    assert dropped >= 14  # on trio one more goes straight to the peer, which is waiting
+    assert 14 <= dropped <= 15  # on trio one more goes straight to the peer, which is waiting
     assert len([message for message in peer.heard if "result" in message]) == flood - dropped

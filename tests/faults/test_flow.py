@@ -236,7 +236,7 @@ async def test_progress_that_nobody_takes_holds_up_no_other_call() -> None:
 
     assert taken == sorted(taken)
     assert taken[-1] == 4999
-    assert len(taken) < 1100
+    assert 1024 <= len(taken) <= 1025  # and the one that was being taken
 
 
 @fault("F20")
