@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+import sniffio
 from anyio.lowlevel import checkpoint
 
 from mcp_host.transports._pipes import ReadEnd, WriteEnd, open_pipe, read_end
@@ -67,6 +69,16 @@ async def test_a_cancelled_pump_loses_nothing() -> None:
         await reading.pump(read.append)
 
     assert read == [b"kept"]
+
+
+async def test_a_cancelled_pump_watches_the_pipe_no_more() -> None:
+    """Else the event loop would turn for nothing as long as something can be read."""
+    async with pipe() as (reading, _):
+        with anyio.move_on_after(0):
+            await reading.pump(lambda chunk: None)
+
+        if sniffio.current_async_library() == "asyncio":  # trio's tasks watch for themselves
+            assert asyncio.get_running_loop().remove_reader(reading._fd) is False
 
 
 async def test_a_piece_that_is_much_work_is_worked_off_with_others_in_between() -> None:
