@@ -153,6 +153,19 @@ async def test_of_an_event_that_is_no_message_only_the_beginning_is_kept() -> No
     assert stream.remark == b"x" * 1024
 
 
+async def test_a_body_that_was_read_to_its_end_leaves_nothing_to_read() -> None:
+    left: list[Reply] = []
+
+    def leave(reply: Reply) -> bool:
+        left.append(reply)
+        return False
+
+    async with Reply(httpx.Response(200, stream=httpx.ByteStream(b"tide")), "the server", leave) as reply:
+        assert await reply.whole(4) == b"tide"
+
+    assert left == []
+
+
 @pytest.mark.parametrize("id", [None, "1", "1f2e-~!", "x" * 1000])
 def test_a_session_id_may_be_any_visible_ascii(id: str | None) -> None:
     assert valid_session_id(id) == id
