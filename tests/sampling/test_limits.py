@@ -96,6 +96,11 @@ def test_what_has_the_wrong_shape_is_left_to_parsing() -> None:
     check_counts({"messages": [1, {"content": "text"}, {}, user()]}, SamplingLimits())
 
 
+@pytest.mark.parametrize("tokens", [1, 2**53 - 1])
+def test_a_number_of_tokens_may_be_as_large_as_every_json_parser_keeps(tokens: int) -> None:
+    check({**wire(), "maxTokens": tokens}, SamplingLimits())
+
+
 @pytest.mark.parametrize("tokens", [0, -1, -(10**5000), 2**53, 10**5000], ids=["0", "-1", "-huge", "2**53", "huge"])
 def test_a_request_for_an_impossible_number_of_tokens_is_refused(tokens: int) -> None:
     with pytest.raises(ProtocolError, match=r"^maxTokens: must be from 1 to 9007199254740991$"):

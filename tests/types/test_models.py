@@ -252,6 +252,20 @@ def test_a_list_with_a_malformed_item_is_refused(second: object) -> None:
         Tool.list_from_wire([first, second])
 
 
+@pytest.mark.parametrize("value", [None, 7, "tool_choice", ["tool_choice"]], ids=["null", "number", "text", "list"])
+def test_only_an_object_is_read_as_any_type(value: object) -> None:
+    for cls in classes():
+        with pytest.raises(ProtocolError, match=f"^malformed {cls.__name__}: "):
+            cls.from_wire(value)
+
+
+def test_the_words_of_a_result_are_its_texts_on_lines_of_their_own() -> None:
+    image = ImageContent(data="", mime_type="image/png")
+
+    assert CallToolResult(content=[TextContent(text="a"), image, TextContent(text="b")]).text == "a\nb"
+    assert CallToolResult(content=[image]).text == ""
+
+
 def test_a_refusal_repeats_little_of_what_a_stranger_wrote() -> None:
     with pytest.raises(ProtocolError) as caught:
         ElicitResult.from_wire({"action": "accept", "content": {"k\x1b" * 10_000: {}}})
