@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 
-from mcp_host.cli.page import Page
+from mcp_host.cli.page import Page, Style
 from tests.cli.terminals import Terminal
 
 TEXT = "The quick brown fox jumps over the lazy dog."
@@ -70,12 +70,13 @@ def test_a_tools_own_lines_are_kept() -> None:
     assert stream.getvalue() == "x" * 60 + "\n    a\\x00b\\u202e\n"
 
 
-def test_a_terminal_gets_colours() -> None:
+@pytest.mark.parametrize(("style", "code"), [("bold", 1), ("dim", 2), ("red", 31), ("green", 32), ("cyan", 36)])
+def test_a_terminal_gets_colours(style: Style, code: int) -> None:
     stream = Terminal()
 
-    Page(stream).line("Tools", "bold")
+    Page(stream).line("Tools", style)
 
-    assert stream.getvalue() == "\x1b[1mTools\x1b[0m\n"
+    assert stream.getvalue() == f"\x1b[{code}mTools\x1b[0m\n"
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
