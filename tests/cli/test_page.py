@@ -49,7 +49,7 @@ def test_no_line_is_wider_than_the_terminal_or_than_what_is_easy_to_read(
     page.paragraph("x" * 200, indent=4)
 
     widest = max(map(len, stream.getvalue().splitlines()))
-    assert widest <= min(100, max(24, columns - 1))
+    assert widest == min(100, max(24, columns - 1))
 
 
 def test_an_empty_text_leaves_its_label() -> None:
