@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from anyio import create_task_group, fail_after, wait_all_tasks_blocked
+from collections.abc import Mapping
+from typing import Any
 
+import pytest
+from anyio import Event, create_task_group, fail_after, wait_all_tasks_blocked
+
+from mcp_host import Change
 from mcp_host.client.client import Client
 from mcp_host.errors import ConnectionClosed, ServerError
 from mcp_host.testing import ScriptedPeer
@@ -147,3 +151,49 @@ async def test_what_comes_between_is_heard_and_passed_over() -> None:
         "tools/call",
         None,
     ]
+
+
+class Recorded(ScriptedPeer):
+    """A peer that remembers what it said, too."""
+
+    said: list[Mapping[str, Any]]
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        self.said.append(message)
+        await super().send(message)
+
+
+async def test_a_peer_that_is_discovered_says_what_a_stateless_server_has_to() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities={"tools": {"listChanged": True}}, instructions="Ask.")
+        listen = await peer.receive("subscriptions/listen")
+        await peer.acknowledge(listen)
+        await peer.announce(listen, "notifications/tools/list_changed")
+
+    async def on_change(change: Change) -> None:
+        heard.set()
+
+    heard = Event()
+    peer = Recorded(script, name="p")
+    peer.said = []
+    with fail_after(5):
+        async with Client(peer, on_change=on_change):
+            await heard.wait()
+
+    discovered, acknowledged, announced = peer.said
+    meta = {"io.modelcontextprotocol/subscriptionId": peer.heard[1]["id"]}
+    assert discovered["result"] == {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {"listChanged": True}},
+        "instructions": "Ask.",
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "p", "version": "0"}},
+    }
+    assert acknowledged == {
+        "jsonrpc": "2.0",
+        "method": "notifications/subscriptions/acknowledged",
+        "params": {"notifications": {"toolsListChanged": True}, "_meta": meta},
+    }
+    assert announced == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {"_meta": meta}}
