@@ -159,6 +159,8 @@ async def test_one_job_can_be_cancelled_and_none_starts_after_the_end() -> None:
             assert scope.cancelled_caught
             crew.cancel()
             crew.start(late)
+            with anyio.CancelScope(shield=True):  # to leave the crew would cancel it once more
+                await anyio.wait_all_tasks_blocked()
 
     assert steps == ["begun"]
 
