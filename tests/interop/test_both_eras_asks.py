@@ -198,7 +198,10 @@ async def fail(request: SamplingRequest) -> CreateMessageResult:
 
 @pytest.mark.parametrize(
     ("approve", "why", "cause"),
-    [(deny, "not today", InputRefused), (always, "this client's model failed", RuntimeError)],
+    [
+        (deny, "not today", InputRefused),
+        (always, "this client's model failed: RuntimeError: the key is s3cret", RuntimeError),
+    ],
     ids=["denied", "failed"],
 )
 async def test_what_our_side_does_not_give_ends_the_call_with_the_reason(
