@@ -27,6 +27,7 @@ def test_the_defaults_are_those_that_are_documented() -> None:
         "max_notifications": 1024,
         "max_pages": 1000,
         "max_idle_rounds": 3,
+        "max_nesting": 8,
         "max_inputs_per_round": 64,
         "max_inputs": 500,
         "max_cache": 16 * MiB,

@@ -52,6 +52,10 @@ class Limits:
     before 2026-07-28 the server is told -32013 instead, a request counts for every call that waits
     meanwhile, and between calls a server may ask as much in an hour."""
 
+    max_nesting: int = 8
+    """Handlers within each other: one makes a call, within which the server asks again, and so on. What is asked
+    deeper is refused like what is past *max_inputs*, which counts for each of these calls anew."""
+
     max_inputs_per_round: int = 64
     """Questions that one result may hold (revision 2026-07-28)."""
 

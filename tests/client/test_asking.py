@@ -69,6 +69,75 @@ async def test_one_number_ends_endless_sampling_in_both_eras(version: str) -> No
     assert asked == 500
 
 
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("most", [8, 2])
+async def test_handlers_within_each_other_have_a_bound(version: str, most: int) -> None:
+    """A server that asks again within each call of a handler would find no other: every one of them is a new call."""
+    server = Server("asker", versions=[version])
+    depth, deepest, failures = 0, 0, list[BaseException]()
+
+    @server.tool
+    async def again(ctx: Context) -> str:
+        return (await ctx.sample("more?")).text
+
+    async def model(request: SamplingRequest) -> str:
+        nonlocal depth, deepest
+        depth += 1
+        deepest = max(deepest, depth)
+        try:
+            result = await client.call_tool("again")
+            if result.is_error:
+                failures.append(RuntimeError(result.text))
+        except RoundsExceeded as exc:
+            failures.append(exc)
+        depth -= 1
+        return "enough"
+
+    limits = Limits() if most == 8 else Limits(max_nesting=most)
+    with anyio.fail_after(30):
+        async with Client(
+            server.in_process(), sampling=Sampling(with_tools=model, approve=always), limits=limits
+        ) as client:
+            for _ in range(2):  # which are counted apart
+                assert (await client.call_tool("again")).text == "enough"
+
+    assert deepest == most
+    assert len(failures) == 2
+    for failure in failures:
+        assert "max_nesting" in str(failure)
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_a_call_that_a_task_of_a_handler_makes_is_in_that_handler(version: str) -> None:
+    """Also where it is one of several in flight, so that a question may be of any."""
+    server = Server("asker", versions=[version])
+    limits = Limits(max_nesting=1)
+
+    @server.tool
+    async def again(ctx: Context) -> str:
+        return (await ctx.sample("more?")).text
+
+    async def model(request: SamplingRequest) -> str:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+        return "enough"
+
+    async def call() -> None:
+        try:
+            refused.append((await client.call_tool("again")).text)
+        except RoundsExceeded as exc:
+            refused.append(str(exc))
+
+    refused = list[str]()
+    with anyio.fail_after(30):
+        async with Client(
+            server.in_process(), sampling=Sampling(with_tools=model, approve=always), limits=limits
+        ) as client:
+            assert (await client.call_tool("again")).text == "enough"
+
+    assert ["max_nesting" in text for text in refused] == [True]
+
+
 def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_call() -> None:
     now = 1000.0
     answers = Answers(Limits(max_inputs=3), lambda: now, replays=False)

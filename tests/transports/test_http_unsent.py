@@ -189,6 +189,25 @@ async def test_a_deadline_that_passes_in_a_pause_ends_the_call_and_nothing_has_r
     assert caught.value.may_have_run is False
 
 
+async def test_a_deadline_that_passes_before_a_later_round_is_sent_leaves_a_beginning_that_may_have_run(
+    pauses: Pauses,
+) -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        await server.stop()
+        return request.reply("Paris")
+
+    pauses.meanwhile = anyio.sleep_forever
+    sampling = Sampling(with_tools=model, approve=always)
+    async with (
+        restartable(call=says(ASKS)) as server,
+        Client(StreamableHttp(server.url), era="modern", sampling=sampling) as client,
+    ):
+        with pytest.raises(RequestTimeout) as caught:
+            await client.call_tool("tides", timeout=0.5)
+
+    assert caught.value.may_have_run is True
+
+
 async def test_what_was_sent_in_the_end_may_have_run(pauses: Pauses) -> None:
     errors: list[ConnectionClosed] = []
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from anyio import CancelScope
 
+from mcp_host.client.call import enter_handler
 from mcp_host.client.exchange import PendingExchange
 from mcp_host.client.session import Session
 from mcp_host.errors import InputRefused
@@ -47,6 +48,8 @@ class Answer:
         self.waiting = waiting
         """The calls in flight that it may belong to: they cannot go on before it is answered, and it ends with
         the last of them. Empty for what came between calls."""
+        self.nesting = max((each.call.nesting for each in waiting if each.call is not None), default=0)
+        """The most that one of these calls has: a question that may be of any of them counts as of the innermost."""
         for exchange in waiting:
             exchange.pause()
 
@@ -57,6 +60,7 @@ class Answer:
         try:
             if self.refusal is not None:
                 raise self.refusal
+            enter_handler(self.nesting)
             result = await session.inputs.answer(
                 request.method, request.params, call, size=request.size, within=self.scope, reporter=reporter
             )
@@ -116,11 +120,15 @@ class Answers:
         for exchange in answer.waiting:
             self._asked[exchange] += 1
         most = self._limits.max_inputs
-        if not answer.waiting:
+        if answer.nesting >= self._limits.max_nesting:
+            answer.refusal = _asked_too_much("max_nesting", f"{self._limits.max_nesting} handlers within each other")
+        elif not answer.waiting:
             if not self._has_room_for_unprompted(most):
-                answer.refusal = _asked_too_much(f"{most} in {UNPROMPTED_PERIOD:g} seconds without a call")
+                answer.refusal = _asked_too_much(
+                    "max_inputs", f"{most} in {UNPROMPTED_PERIOD:g} seconds without a call"
+                )
         elif min(self._asked[exchange] for exchange in answer.waiting) > most:
-            answer.refusal = _asked_too_much(f"{most} for one call")
+            answer.refusal = _asked_too_much("max_inputs", f"{most} for one call")
 
     def _has_room_for_unprompted(self, most: int) -> bool:
         """Take note of a request that no call waits for, unless there were as many in the last period."""
@@ -164,8 +172,8 @@ class Answers:
                 answer.drop()
 
 
-def _asked_too_much(bound: str) -> InputRefused:
-    return InputRefused(ASKED_TOO_MUCH, f"this client's limit max_inputs is {bound}")
+def _asked_too_much(limit: str, bound: str) -> InputRefused:
+    return InputRefused(ASKED_TOO_MUCH, f"this client's limit {limit} is {bound}")
 
 
 def _place(key: Key, origin: PendingExchange | None) -> Place:

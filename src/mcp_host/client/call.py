@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -20,6 +20,8 @@ READS = frozenset(
     }
 )
 """Requests that change nothing, so that making one twice does no harm."""
+
+_nesting: ContextVar[int] = ContextVar("mcp_host.nesting", default=0)
 
 
 @dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
@@ -43,6 +45,8 @@ class Call:
     """The same however often the call is sent; counted by the process."""
     context: Context = field(default_factory=copy_context, repr=False)
     """The context variables of the caller. Handlers run in copies of it."""
+    nesting: int = field(default_factory=_nesting.get)
+    """In how many handlers it is made: 0 for a call that no handler makes."""
 
     def outer(self, request_id: Id, *, inferred: bool) -> OuterCall:
         """What handlers are told of this call, which was sent under *request_id*."""
@@ -59,3 +63,8 @@ class Call:
     @property
     def repeatable(self) -> bool:
         return self.idempotent or self.method in READS
+
+
+def enter_handler(nesting: int) -> None:
+    """Count the calls that this task makes from here on as made in a handler, which answers calls of this *nesting*."""
+    _nesting.set(nesting + 1)

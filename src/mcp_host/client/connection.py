@@ -31,6 +31,7 @@ from mcp_host.errors import (
     HttpStatusError,
     McpError,
     NotAdvertised,
+    RequestTimeout,
     SessionLost,
 )
 from mcp_host.handlers import HandlerScope
@@ -224,7 +225,7 @@ class Connection:
             return outcome.value
         try:
             return await self._go_on(session, call, outcome, reply.id)  # not kept: it depends on our answers
-        except (ConnectionClosed, HeaderMismatch) as exc:
+        except (ConnectionClosed, HeaderMismatch, RequestTimeout) as exc:
             exc.may_have_run = True  # its beginning has
             raise
 

@@ -11,7 +11,7 @@ from typing import Any
 from anyio import create_task_group, sleep
 
 from mcp_host.client.answers import FAILED
-from mcp_host.client.call import Call
+from mcp_host.client.call import Call, enter_handler
 from mcp_host.client.inputs import SessionInputs
 from mcp_host.concurrency import first
 from mcp_host.errors import (
@@ -72,6 +72,8 @@ class Rounds:
         self._asked += count
         if self._idle > limits.max_idle_rounds:
             raise self._exceeded(f"gave no result and asked for nothing {self._idle} times in a row", "max_idle_rounds")
+        if count and self._call.nesting >= limits.max_nesting:
+            raise self._exceeded(f"asked for input in {limits.max_nesting} handlers within each other", "max_nesting")
         if count > limits.max_inputs_per_round:
             raise self._exceeded(f"asked for {count} inputs at once", "max_inputs_per_round")
         if self._asked > limits.max_inputs:
@@ -87,6 +89,7 @@ class Rounds:
         failures: list[InputNotGiven] = []
 
         async def answer(key: str, request: InputRequest) -> None:
+            enter_handler(self._call.nesting)
             try:
                 answers[key] = await self._answer(key, request, call)
             except InputNotGiven as exc:
