@@ -93,6 +93,27 @@ async def test_log_messages_come_in_order_and_a_malformed_one_is_skipped(era: Er
     assert client.counters == {"malformed notifications": 1}
 
 
+async def test_callbacks_may_be_plain_functions(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        for data in ("one", "two"):
+            await peer.tell("notifications/message", {"level": "info", "data": data})
+        await peer.receive()
+
+    def on_log(message: LoggingMessageNotificationParams) -> None:
+        heard.append(message.data)
+        if len(heard) == 2:
+            anyio.from_thread.run_sync(all_heard.set)
+
+    heard: list[object] = []
+    all_heard = anyio.Event()
+    with anyio.fail_after(30):
+        async with Client(ScriptedPeer(script), on_log=on_log):
+            await all_heard.wait()
+
+    assert heard == ["one", "two"]
+
+
 async def test_a_callback_may_call_the_client() -> None:
     async def on_change(change: Change) -> None:
         results.append((await client.call_tool("x")).content)

@@ -18,6 +18,36 @@ from mcp_host.types import ProgressNotificationParams
 from tests.client.support import EMPTY, Era
 
 
+async def test_a_progress_callback_may_be_a_plain_function(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        call = await peer.receive("tools/call")
+        for done in (1, 2):
+            await peer.tell("notifications/progress", {"progressToken": call["id"], "progress": done})
+        await peer.reply(call, EMPTY)
+
+    seen: list[float] = []
+    with anyio.fail_after(30):
+        async with Client(ScriptedPeer(script)) as client:
+            await client.call_tool("x", on_progress=lambda report: seen.append(report.progress))
+
+    assert seen == [1, 2]
+
+
+async def test_what_cannot_be_called_for_progress_is_refused_before_anything_is_sent(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        await peer.receive()
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(30):
+        async with Client(peer) as client:
+            before = len(peer.heard)
+            with pytest.raises(TypeError, match="on_progress has to be a function, async or plain, not int"):
+                await client.call_tool("x", on_progress=5)  # type: ignore[arg-type]  # which is what is tested
+            assert len(peer.heard) == before
+
+
 @pytest.mark.parametrize("error", [ValueError("mine"), ServerError(5, "of another call")], ids=["any", "one of ours"])
 @pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "after the answer"])
 async def test_what_a_progress_callback_raises_ends_the_call_and_nothing_else(

@@ -117,6 +117,22 @@ def test_a_bare_sampling_handler_is_told_what_is_missing() -> None:
         Client(["uvx"], sampling=model)  # type: ignore[arg-type]  # which is what is tested
 
 
+@pytest.mark.parametrize(
+    ("argument", "value", "words"),
+    [
+        ("elicitation", print, r"Elicitation\(form=handler\)"),
+        ("limits", {"timeout": 5}, r"Limits\(timeout=\.\.\., \.\.\.\), not dict"),
+        ("on_log", 5, "on_log has to be a function, async or plain, not int"),
+        ("on_change", 5, "on_change has to be a function, async or plain, not int"),
+    ],
+)
+def test_what_cannot_be_registered_is_refused_at_once(argument: str, value: object, words: str) -> None:
+    arguments: dict[str, Any] = {argument: value}
+
+    with pytest.raises(TypeError, match=words):
+        Client(["uvx"], **arguments)
+
+
 async def test_its_repr_says_server_era_and_state(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)

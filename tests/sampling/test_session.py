@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 from typing import Any
 
@@ -449,6 +450,20 @@ async def test_a_callback_returns_a_refusal_as_an_error() -> None:
 
     assert await callback(wire(tools=[ADD])) == {
         "error": {"code": -32602, "message": "tools: this client did not declare sampling.tools"}
+    }
+
+
+@pytest.mark.parametrize("what", ["\ud800", math.nan], ids=["half of a surrogate pair", "NaN"])
+async def test_a_callback_returns_no_answer_that_json_cannot_say(what: object) -> None:
+    """Another client would fail to write it, or would write what no server can read."""
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return request.call("add", {"a": what}, model="m")
+
+    callback = Sampling(with_tools=model, approve=always).callback(server="calculator")
+
+    assert await callback(wire(tools=[ADD])) == {
+        "error": {"code": -32603, "message": "this client's model gave an answer that the request does not allow"}
     }
 
 

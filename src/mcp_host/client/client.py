@@ -94,13 +94,15 @@ class Client(Requests):
         super().__init__()
         if sampling is not None and not isinstance(sampling, Sampling):
             raise TypeError(NO_SAMPLING)
+        if limits is not None and not isinstance(limits, Limits):
+            raise TypeError(f"limits is Limits(timeout=..., ...), not {type(limits).__name__}")
         self._era = era
         self._transport = transport = infer_transport(server)
         self._roots = None if roots is None else _offered(roots)
         limits = limits or Limits()
         self._registration = Registration(
             client_info=client_info or Implementation(name="mcp-host", version=__version__),
-            inputs=Inputs(sampling, elicitation, self._roots),
+            inputs=Inputs(sampling, None if elicitation is None else _registered(elicitation), self._roots),
             limits=limits,
             plan=Plan.of(era),
             server=transport.identity,
@@ -109,9 +111,9 @@ class Client(Requests):
             hears_logs=on_log is not None,
             hears_changes=on_change is not None,
         )
-        self._on_log = on_log
-        self._on_change = on_change
         on_complete = None if elicitation is None else elicitation.on_complete
+        self._on_log = None if on_log is None else as_async(on_log, argument="on_log")
+        self._on_change = None if on_change is None else as_async(on_change, argument="on_change")
         self._on_elicitation_complete = None if on_complete is None else as_async(on_complete, argument="on_complete")
         self._revival = Revival(transport.name, transport.restart, self._reopen, self._registration.warn)
         self._closings = 0
@@ -358,6 +360,14 @@ def _not_begun(failed: ConnectionClosed) -> ConnectionClosed:
     error = failed.again()
     error.may_have_run = False
     return error
+
+
+def _registered(elicitation: Elicitation) -> Elicitation:
+    from mcp_host.client.elicitation import Elicitation  # which few clients offer
+
+    if not isinstance(elicitation, Elicitation):
+        raise TypeError("elicitation is Elicitation(form=handler), or url=handler, or both")
+    return elicitation
 
 
 def _offered(roots: Sequence[RootLike] | RootsHandler) -> Roots:

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OnChange: TypeAlias = "Callable[[Change], Awaitable[None]]"
-OnComplete: TypeAlias = Callable[[str], Awaitable[None]]
-OnLog: TypeAlias = "Callable[[types.LoggingMessageNotificationParams], Awaitable[None]]"
+OnChange: TypeAlias = "Callable[[Change], Awaitable[None] | None]"
+OnLog: TypeAlias = "Callable[[types.LoggingMessageNotificationParams], Awaitable[None] | None]"
+AsyncOnChange: TypeAlias = "Callable[[Change], Awaitable[None]]"
+AsyncOnComplete: TypeAlias = Callable[[str], Awaitable[None]]
+AsyncOnLog: TypeAlias = "Callable[[types.LoggingMessageNotificationParams], Awaitable[None]]"
 Prepare: TypeAlias = Callable[[dict[str, Any]], Callable[[], Awaitable[None]]]
 """Reads a notification, and says what is to be called. Raises `ProtocolError` for a malformed one."""
 
@@ -50,9 +52,9 @@ class Notices:
         limit: int,
         counters: Counter[str],
         *,
-        on_log: OnLog | None,
-        on_change: OnChange | None,
-        on_elicitation_complete: OnComplete | None,
+        on_log: AsyncOnLog | None,
+        on_change: AsyncOnChange | None,
+        on_elicitation_complete: AsyncOnComplete | None,
     ) -> None:
         self._limit = limit
         self._counters = counters
@@ -101,7 +103,7 @@ class Notices:
 
 
 def _prepared(
-    on_log: OnLog | None, on_change: OnChange | None, on_elicitation_complete: OnComplete | None
+    on_log: AsyncOnLog | None, on_change: AsyncOnChange | None, on_elicitation_complete: AsyncOnComplete | None
 ) -> dict[str, Prepare]:
     prepared: dict[str, Prepare] = {}
     if on_log is not None:
@@ -113,17 +115,17 @@ def _prepared(
     return prepared
 
 
-def _log_to(callback: OnLog) -> Prepare:
+def _log_to(callback: AsyncOnLog) -> Prepare:
     return lambda wire: partial(callback, types.LoggingMessageNotification.from_wire(wire).params)
 
 
-def _change_to(callback: OnChange) -> Prepare:
+def _change_to(callback: AsyncOnChange) -> Prepare:
     from mcp_host.client.changes import read_change
 
     return lambda wire: partial(callback, read_change(wire))
 
 
-def _completion_to(callback: OnComplete) -> Prepare:
+def _completion_to(callback: AsyncOnComplete) -> Prepare:
     return lambda wire: partial(callback, types.ElicitationCompleteNotification.from_wire(wire).params.elicitation_id)
 
 

@@ -23,10 +23,11 @@ from mcp_host.errors import (
     ServerError,
     quoted,
 )
+from mcp_host.handlers import as_async
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.types.base import Model
 
-OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None]]
+OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None] | None]
 ModelT = TypeVar("ModelT", bound=Model)
 
 
@@ -371,12 +372,13 @@ def _mapping(value: object, what: str) -> Mapping[str, Any]:
 def _report(on_progress: OnProgress | None) -> OnReport | None:
     if on_progress is None:
         return None
+    callback = as_async(on_progress, argument="on_progress")
 
     async def report(params: Params) -> None:
         try:
             progress = types.ProgressNotificationParams.from_wire(params)
         except ProtocolError:
             return  # "Receivers of invalid [notifications] SHOULD ignore them": they fail no call
-        await on_progress(progress)
+        await callback(progress)
 
     return report

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from anyio import CancelScope
 
 from mcp_host.concurrency import TimeLimit
-from mcp_host.errors import InputRefused, ProtocolError, SamplingError, excerpt
+from mcp_host.errors import CallerError, InputRefused, ProtocolError, SamplingError, excerpt
 from mcp_host.handlers import as_async, call_handler
 from mcp_host.protocol import conversation
 from mcp_host.protocol.codes import TOO_MANY_WAITING, TOOK_TOO_LONG
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.firewall import check_answer
 from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp, is_light
@@ -201,11 +201,15 @@ class SamplingSession:
     async def respond(self, params: dict[str, Any], call: OuterCall | None = None) -> dict[str, Any]:
         """Answer as the wire does: ``{"result": …}`` or ``{"error": {"code": …, "message": …}}``, perhaps with data."""
         try:
-            answer = await self.answer(params, call)
+            result = (await self.answer(params, call)).to_wire()
+            encode(Success(0, result))  # raises for what JSON cannot say, before it is another client's to write
         except InputRefused as exc:
             error = {"code": exc.code, "message": str(exc)}
             return {"error": error if exc.data is None else {**error, "data": exc.data}}
-        return {"result": answer.to_wire()}
+        except CallerError as exc:
+            logger.error("%s: the handler's answer is not legal: %s", self._subject, exc)
+            return {"error": {"code": INTERNAL_ERROR, "message": ILLEGAL_ANSWER}}
+        return {"result": result}
 
     def _read(
         self, wire: dict[str, Any], call: OuterCall | None, size: float, reporter: ProgressReporter | None
