@@ -29,7 +29,7 @@ from mcp_host import (
 from mcp_host.client.call import Call
 from mcp_host.client.roots import RootLike, RootsRequest
 from mcp_host.client.timeouts import CallTimeouts
-from mcp_host.errors import InputNotGiven
+from mcp_host.errors import InputNotGiven, RequestTimeout
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, ElicitRequestURLParams, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
@@ -194,6 +194,38 @@ async def test_with_two_calls_in_flight_over_a_pipe_no_caller_is_guessed() -> No
 
     assert seen.outers == [None] * 3
     assert seen.users == ["the one who connects"] * 3
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize("how", ["answers late", "never answers"])
+async def test_a_question_is_not_of_the_next_call_while_the_server_may_work_on_one_that_was_given_up(how: str) -> None:
+    """Over a pipe, a server that ignores a cancellation goes on asking for that call."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        question: dict[str, Any] = SAMPLE
+        await peer.shake_hands(capabilities=TOOLS)
+        given_up = await peer.receive("tools/call")
+        await peer.receive("notifications/cancelled")
+        call = await peer.receive("tools/call")
+        await peer.ask(**question)
+        if how == "answers late":
+            await peer.reply(given_up, EMPTY)
+        else:
+            await anyio.sleep(60)
+            await peer.ask(**question)
+            await anyio.sleep(61)  # since the cancellation, longer than a server may be silent about a call
+        await peer.ask(**question)
+        await peer.reply(call, EMPTY)
+
+    seen = Handlers()
+    with anyio.fail_after(1000):
+        async with Client(ScriptedPeer(script), era="legacy", **seen.options) as client:
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("x", caller="ann", timeout=1)
+            await client.call_tool("x", caller="bob", idle_timeout=500)
+
+    callers = [outer and outer.caller for outer in seen.outers]
+    assert callers == ([None, "bob"] if how == "answers late" else [None, None, "bob"])
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"], ids=["2025-11-25", "2026-07-28"])

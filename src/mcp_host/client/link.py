@@ -76,6 +76,8 @@ class Link:
         self._answers = Answers(limits, self._deadlines.loop.time, replays=channel.stream_per_request)
         self._deliveries = Deliveries(channel, plumbing, limits.max_answers, counters, self._check_idle)
         self._service = Service(self, application, self._answers, self._deliveries)
+        self._abandoned: dict[Id, float] = {}
+        self._idle_timeout = limits.idle_timeout
         self._early: list[Request | Notification] = []
         self._shaking_hands = False
         self._at_work: set[CancelScope] = set()
@@ -161,7 +163,19 @@ class Link:
             return  # "The initialize request MUST NOT be cancelled by clients", and nothing may come before it
         if self._channel.stream_per_request and self.session is not None and self.session.era.disconnect_cancels:
             return  # leaving the stream has said it
+        self._abandoned[exchange.request.id] = self.now() + self._idle_timeout
         self._deliveries.soon(Notification("notifications/cancelled", {"requestId": exchange.request.id}), headers)
+
+    @property
+    def serves_abandoned_calls(self) -> bool:
+        """Whether the server may still be working on a call that was given up.
+
+        It has not answered the call, and `Limits.idle_timeout` has not passed since: a server that
+        respects the cancellation never answers.
+        """
+        now = self.now()
+        self._abandoned = {id: until for id, until in self._abandoned.items() if until > now}
+        return bool(self._abandoned)
 
     # What arrives
 
@@ -181,6 +195,8 @@ class Link:
 
     def _settle(self, id: Id, outcome: Response | McpError, origin: PendingExchange | None) -> None:
         exchange = self._find(id)
+        if self._abandoned:
+            self._abandoned.pop(id, None)
         if exchange is None or not exchange.settle(outcome, by=origin):
             self.counters["answers to nothing"] += 1  # late, doubled, or somebody else's
 

@@ -50,7 +50,8 @@ class Service:
         )
         outer = waiting[0] if len(waiting) == 1 else None
         # Over HTTP a call's own stream names it; what comes on another "SHOULD be unrelated" to any call.
-        named = origin is not None or not self._link.stream_per_request
+        # A pipe names none: a question is of the only call that the server can be working on.
+        named = origin is not None or not (self._link.stream_per_request or self._link.serves_abandoned_calls)
         made = outer.call if outer is not None and named else None
         call = None if made is None else made.outer(waiting[0].request.id, inferred=origin is None)
         context = None if made is None else made.context

@@ -43,7 +43,8 @@ class OuterCall:
     JSON-RPC id of the request that the server asks for. A call may need several requests
     (2026-07-28: one for each round of questions); *call_id* is the same for all of them, and
     for no other call of this process. *inferred* means that the server did not name the call:
-    it came over a pipe, where this was the only call in flight.
+    it came over a pipe, where this was the only call that the server could be working on. One that was
+    cancelled or timed out counts until it is answered, for `Limits.idle_timeout` at most.
 
     *caller* is what the application passed as ``call_tool(..., caller=...)``. It is never
     sent or logged, no repr shows it, and two of these are equal whatever it is.
