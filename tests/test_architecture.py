@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "concurrency": {"errors"},
     "types": {"errors"},
     "protocol": {"errors", "types"},
-    "handlers": {"errors", "protocol"},
+    "handlers": {"concurrency", "errors", "protocol"},
     "transports": {"concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {"concurrency", "errors", "handlers", "protocol", "types"},
     "client": {

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 
 import anyio
+import anyio.from_thread
 import pytest
 
 from mcp_host import (
@@ -17,7 +18,9 @@ from mcp_host import (
     Elicitation,
     FormRequest,
     Sampling,
+    SamplingLimits,
     SamplingRequest,
+    always,
 )
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import as_async, call_callback, call_handler, in_handler
@@ -270,6 +273,118 @@ async def test_a_plain_function_that_is_cancelled_is_left_behind() -> None:
         assert not ended.is_set()
         released.set()
         await anyio.to_thread.run_sync(ended.wait)
+
+
+async def test_a_plain_function_that_is_cancelled_before_its_thread_begins_is_not_called() -> None:
+    happened: list[str] = []
+
+    async def hold() -> Callable[[], None]:
+        happened.append("held")
+        return lambda: happened.append("ended")
+
+    with anyio.fail_after(5), anyio.CancelScope() as scope:
+        scope.cancel()
+        await as_async(lambda: happened.append("called"), argument="it", hold=hold)()
+
+    assert happened == ["held", "ended"]
+
+
+async def test_what_holds_a_thread_is_told_of_its_end_once_and_before_the_caller() -> None:
+    happened: list[str] = []
+
+    async def hold() -> Callable[[], None]:
+        return lambda: happened.append("ended")
+
+    with anyio.fail_after(5):
+        await as_async(lambda: happened.append("called"), argument="it", hold=hold)()
+        happened.append("returned")
+
+    assert happened == ["called", "ended", "returned"]
+
+
+async def test_plain_functions_take_none_of_the_threads_that_the_host_has_by_default() -> None:
+    began, released = threading.Event(), threading.Event()
+    limiter = anyio.to_thread.current_default_thread_limiter()
+
+    def block() -> None:
+        began.set()
+        released.wait()
+
+    async def call() -> None:
+        await as_async(block, argument="it")()
+
+    try:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await anyio.to_thread.run_sync(began.wait, abandon_on_cancel=True)
+                taken = limiter.borrowed_tokens
+                released.set()
+    finally:
+        released.set()
+
+    assert taken == 0
+
+
+async def test_so_many_plain_functions_run_at_once_and_those_left_behind_count() -> None:
+    began, released, lock = threading.Semaphore(0), threading.Event(), threading.Lock()
+    inside = [0, 0]  # now, and at most
+
+    def block() -> None:
+        with lock:
+            inside[:] = [inside[0] + 1, max(inside[1], inside[0] + 1)]
+        began.release()
+        released.wait()
+        with lock:
+            inside[0] -= 1
+
+    def all_began() -> None:
+        for _ in range(256):
+            began.acquire()
+
+    async def call() -> None:
+        await as_async(block, argument="it")()
+
+    try:
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(256):
+                    tasks.start_soon(call)
+                await anyio.to_thread.run_sync(all_began, abandon_on_cancel=True)
+                tasks.cancel_scope.cancel()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await anyio.wait_all_tasks_blocked()
+                released.set()
+    finally:
+        released.set()
+
+    assert inside[1] == 256
+
+
+async def test_a_plain_handler_lends_its_place_to_what_it_calls_from_its_thread() -> None:
+    server = Server("nested")
+
+    @server.tool
+    async def outer(ctx: Context) -> str:
+        return (await ctx.sample("outer")).text
+
+    @server.tool
+    async def inner(ctx: Context) -> str:
+        return (await ctx.sample("inner")).text
+
+    def model(request: SamplingRequest) -> str:
+        if request.outer is not None and request.outer.name == "outer":
+            return f"outer of {anyio.from_thread.run(client.call_tool, 'inner').text}"
+        return "inner"
+
+    limits = SamplingLimits(at_once=1, at_once_per_server=1)
+    sampling = Sampling(with_tools=model, approve=always, limits=limits)
+    with anyio.fail_after(5):
+        async with Client(server.in_process(), sampling=sampling) as client:
+            said = (await client.call_tool("outer")).text
+
+    assert said == "outer of inner"
 
 
 async def test_what_cannot_be_called_is_refused_by_the_name_of_its_argument() -> None:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import ParamSpec, TypeAlias, TypeGuard, TypeVar, overload
 
-from anyio import get_cancelled_exc_class, to_thread
+from anyio import CapacityLimiter, get_cancelled_exc_class, to_thread
+from anyio.lowlevel import RunVar, current_token
 
+from mcp_host.concurrency import call_soon
 from mcp_host.errors import InputRefused
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Group: TypeAlias = BaseExceptionGroup[BaseException]
+Hold: TypeAlias = Callable[[], Awaitable[Callable[[], None]]]
+"""Waits until a thread may begin. Returns a function that is called once, in any thread, when that thread has ended."""
+
+MAX_THREADS = 256  # in one event loop, for all plain functions but those of sampling; most of them wait for a person
 
 logger = logging.getLogger(__name__)
 
@@ -56,16 +63,40 @@ def in_handler() -> bool:
     return scope is not None and not scope.ended
 
 
+async def _hold_thread() -> Callable[[], None]:
+    """Wait for one of `MAX_THREADS`.
+
+    Anyio's default limiter belongs to the host, and on asyncio it does not count threads that were left behind.
+    """
+    try:
+        limiter = _threads.get()
+    except LookupError:
+        limiter = CapacityLimiter(MAX_THREADS)
+        _threads.set(limiter)
+    thread = object()
+    await limiter.acquire_on_behalf_of(thread)
+    return partial(call_soon, current_token(), partial(limiter.release_on_behalf_of, thread))
+
+
+_threads: RunVar[CapacityLimiter] = RunVar("mcp_host.threads")  # one to an event loop, which a limiter is bound to
+
+
 @overload
-def as_async(function: Callable[P, Awaitable[T]], *, argument: str) -> Callable[P, Awaitable[T]]: ...
+def as_async(function: Callable[P, Awaitable[T]], *, argument: str, hold: Hold = ...) -> Callable[P, Awaitable[T]]: ...
 @overload
-def as_async(function: Callable[P, Awaitable[T] | T], *, argument: str) -> Callable[P, Awaitable[T]]: ...
-def as_async(function: Callable[P, Awaitable[T] | T], *, argument: str) -> Callable[P, Awaitable[T]]:
+def as_async(
+    function: Callable[P, Awaitable[T] | T], *, argument: str, hold: Hold = ...
+) -> Callable[P, Awaitable[T]]: ...
+def as_async(
+    function: Callable[P, Awaitable[T] | T], *, argument: str, hold: Hold = _hold_thread
+) -> Callable[P, Awaitable[T]]:
     """*function* itself if it is async, else an async function that calls it in a thread.
 
     The thread has the context variables of whoever waits. A thread cannot be cancelled: when the
     wait is, it is left behind, and what it returns or raises is lost. What is returned there and can be
     awaited is awaited in the event loop: a lambda does not tell that it calls a coroutine function.
+
+    *hold* bounds the number of threads, including those left behind. The default is `MAX_THREADS`.
 
     Raises:
         TypeError: It cannot be called; the text names *argument*.
@@ -76,10 +107,22 @@ def as_async(function: Callable[P, Awaitable[T] | T], *, argument: str) -> Calla
         return function
 
     async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
-        def call() -> list[Awaitable[T] | T]:
-            return [function(*args, **kwargs)]  # a list, for trio takes no coroutine out of a thread
+        # Taken by the thread when it begins, or by us when we stop waiting. On asyncio a thread that was left behind
+        # may never begin; one that finds nothing here does not call the function.
+        ends = [await hold()]
 
-        [returned] = await to_thread.run_sync(call, abandon_on_cancel=True)
+        def call() -> list[Awaitable[T] | T]:
+            end = ends.pop()
+            try:
+                return [function(*args, **kwargs)]  # a list, for trio takes no coroutine out of a thread
+            finally:
+                end()
+
+        try:
+            [returned] = await to_thread.run_sync(call, abandon_on_cancel=True, limiter=CapacityLimiter(1))
+        finally:
+            with suppress(IndexError):  # the thread has begun
+                ends.pop()()
         return await returned if isawaitable(returned) else returned
 
     return in_thread

@@ -8,7 +8,7 @@ from functools import partial
 
 import anyio
 import pytest
-from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_tasks_blocked
+from anyio import CancelScope, Event, create_task_group, fail_after, to_thread, wait_all_tasks_blocked
 
 from mcp_host.sampling.places import NoPlace, Places, Share, Slot, current_slot
 
@@ -410,5 +410,119 @@ async def test_what_a_handler_leaves_running_takes_no_place() -> None:
             tasks.start_soon(slot.lend, answered[1].wait)
             for event in answered:
                 event.set()
+
+    assert share.room == 1
+
+
+# Threads that were left behind
+
+
+async def test_a_slot_that_is_left_keeps_its_place_until_the_last_of_its_threads_has_ended() -> None:
+    visitors, share = Visitors(), Places(1).share(at_once=1, waiting=8)
+    slot = Slot(share)
+
+    with fail_after(5):
+        await slot.enter()
+        first, last = slot.hold(), slot.hold()
+        slot.leave()
+        async with create_task_group() as tasks:
+            tasks.start_soon(visitors.visit, "next", share)
+            await wait_all_tasks_blocked()
+            await to_thread.run_sync(first)
+            await wait_all_tasks_blocked()
+            assert visitors.inside == []
+            await to_thread.run_sync(last)
+            await wait_all_tasks_blocked()
+            assert visitors.inside == ["next"]
+            await visitors.send_home("next")
+
+    assert share.room == 1
+
+
+async def test_a_slot_whose_thread_has_ended_gives_its_place_back_when_it_is_left() -> None:
+    share = Places(1).share(at_once=1, waiting=8)
+    slot = Slot(share)
+
+    with fail_after(5):
+        await slot.enter()
+        await to_thread.run_sync(slot.hold())
+        assert share.room == 0
+        slot.leave()
+
+    assert share.room == 1
+
+
+async def test_a_thread_that_was_left_behind_in_a_call_takes_a_place_again_until_it_has_ended() -> None:
+    share = Places(1).share(at_once=1, waiting=8)
+    slot, answered = Slot(share), Event()
+
+    with fail_after(5):
+        await slot.enter()
+        end = slot.hold()
+        async with create_task_group() as tasks:
+            tasks.start_soon(slot.lend, answered.wait)
+            await wait_all_tasks_blocked()
+            slot.leave()
+            assert share.room == 1
+            answered.set()
+        assert share.room == 0
+        end()
+        await share.enter()
+        share.leave()
+
+    assert share.room == 1
+
+
+async def test_a_thread_that_ended_while_nothing_waited_gives_its_place_to_a_handler_that_returns_from_a_call() -> None:
+    share = Places(2).share(at_once=2, waiting=8)
+    slot, other = Slot(share), Slot(share)
+
+    async def call() -> None:
+        await share.enter()
+        end()
+
+    with fail_after(5):
+        await other.enter()
+        end = other.hold()
+        other.leave()
+        await slot.enter()
+        await slot.lend(call)
+        slot.leave()
+        share.leave()
+
+    assert share.room == 2
+
+
+@pytest.mark.parametrize("waiting", [False, True], ids=["between two loops", "while the next one waits"])
+def test_a_thread_that_outlives_its_event_loop_gives_its_place_back_in_the_next(
+    anyio_backend_name: str, waiting: bool
+) -> None:
+    share = Places(1).share(at_once=1, waiting=1)
+    ends: list[Callable[[], None]] = []
+
+    async def leave_a_thread() -> None:
+        slot = Slot(share)
+        await slot.enter()
+        ends.append(slot.hold())
+        async with create_task_group() as tasks:
+            tasks.start_soon(share.enter)
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        slot.leave()
+
+    async def enter() -> None:
+        with fail_after(5):
+            async with create_task_group() as tasks:
+                tasks.start_soon(share.enter)
+                await wait_all_tasks_blocked()
+                for end in ends:
+                    await to_thread.run_sync(end)
+        share.leave()
+
+    anyio.run(leave_a_thread, backend=anyio_backend_name)
+    assert share.room == 0
+    if not waiting:
+        ends.pop()()
+    anyio.run(enter, backend=anyio_backend_name)
 
     assert share.room == 1

@@ -8,8 +8,9 @@ import math
 import threading
 from typing import Any
 
+import anyio
 import pytest
-from anyio import Event, fail_after
+from anyio import Event, create_task_group, fail_after, to_thread, wait_all_tasks_blocked
 
 from mcp_host.errors import InputRefused, ProtocolError, SamplingError
 from mcp_host.sampling import (
@@ -20,6 +21,7 @@ from mcp_host.sampling import (
     SamplingLimits,
     SamplingMode,
     SamplingRequest,
+    SamplingSession,
     ToolCall,
     always,
 )
@@ -376,6 +378,114 @@ async def test_a_plain_handler_that_takes_too_long_is_left_behind() -> None:
 
     assert refusal.code == -32011
     assert began.is_set()
+
+
+class Gate:
+    """A plain function that returns once the gate is open, and counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = self.inside = self.most = 0
+        self.open = threading.Event()
+        self._lock = threading.Lock()
+        self._began = threading.Semaphore(0)
+
+    def pass_through(self) -> None:
+        with self._lock:
+            self.calls += 1
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        self._began.release()
+        self.open.wait()
+        with self._lock:
+            self.inside -= 1
+
+    async def called(self) -> None:
+        await to_thread.run_sync(self._began.acquire, abandon_on_cancel=True)
+
+    async def ask_and_cancel_once_called(self, asked: SamplingSession) -> None:
+        async with create_task_group() as tasks:
+            tasks.start_soon(asked.answer, wire())
+            await self.called()
+            tasks.cancel_scope.cancel()
+
+    async def ask_and_cancel_in_line(self, asked: SamplingSession) -> None:
+        """Several times."""
+        for _ in range(3):
+            async with create_task_group() as tasks:
+                tasks.start_soon(asked.answer, wire())
+                await wait_all_tasks_blocked()
+                tasks.cancel_scope.cancel()
+
+
+ONE_AT_ONCE = SamplingLimits(at_once=1, at_once_per_server=1)
+
+
+@pytest.mark.parametrize("blocks", ["handler", "approver"])
+async def test_a_plain_function_that_was_left_behind_keeps_its_place_until_it_returns(blocks: str) -> None:
+    gate = Gate()
+
+    def approve(request: SamplingRequest) -> Allow:
+        gate.pass_through()
+        return Allow()
+
+    def model(request: SamplingRequest) -> str:
+        gate.pass_through()
+        return "It is 3."
+
+    if blocks == "handler":
+        sampling = Sampling(with_tools=model, approve=always, limits=ONE_AT_ONCE)
+    else:
+        sampling = Sampling(with_tools=ScriptedModel("It is 3."), approve=approve, limits=ONE_AT_ONCE)
+    asked = sampling.session(server="calculator", knows_tools=True)
+    answers: list[str] = []
+
+    async def ask() -> None:
+        answers.append((await asked.answer(wire())).text)
+
+    try:
+        with fail_after(5):
+            await gate.ask_and_cancel_once_called(asked)
+            await gate.ask_and_cancel_in_line(asked)
+            async with create_task_group() as tasks:
+                tasks.start_soon(ask)
+                await wait_all_tasks_blocked()
+                assert (answers, gate.calls) == ([], 1)
+                gate.open.set()
+    finally:
+        gate.open.set()
+
+    assert (answers, gate.calls, gate.most, gate.inside) == (["It is 3."], 2, 1, 0)
+
+
+def test_a_plain_handler_that_outlives_its_event_loop_keeps_its_place_in_the_next(anyio_backend_name: str) -> None:
+    gate = Gate()
+
+    def model(request: SamplingRequest) -> str:
+        gate.pass_through()
+        return "It is 3."
+
+    asked = session(model, limits=ONE_AT_ONCE)
+
+    async def ask_and_cancel() -> None:
+        with fail_after(5):
+            await gate.ask_and_cancel_once_called(asked)
+
+    async def ask() -> None:
+        with fail_after(5):
+            await gate.ask_and_cancel_in_line(asked)
+            async with create_task_group() as tasks:
+                tasks.start_soon(asked.answer, wire())
+                await wait_all_tasks_blocked()
+                assert gate.calls == 1
+                gate.open.set()
+
+    try:
+        anyio.run(ask_and_cancel, backend=anyio_backend_name)
+        anyio.run(ask, backend=anyio_backend_name)
+    finally:
+        gate.open.set()
+
+    assert (gate.calls, gate.most, gate.inside) == (2, 1, 0)
 
 
 @pytest.mark.parametrize(

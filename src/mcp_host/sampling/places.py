@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
 from anyio import Event
+from anyio.lowlevel import EventLoopToken, current_token
+
+from mcp_host.concurrency import call_soon
 
 T = TypeVar("T")
 
@@ -28,6 +32,8 @@ class Places:
         self._free = total  # less than zero while some had to be seized
         self._new: deque[_Waiter] = deque()
         self._returning: deque[_Waiter] = deque()
+        self._pending: deque[Callable[[], None]] = deque()  # from threads that have ended
+        self._loop: EventLoopToken | None = None  # the one in which a request waited last
 
     def share(self, *, at_once: int, waiting: float) -> Share:
         """A share of the places: at most *at_once* of them, with at most *waiting* in line."""
@@ -49,6 +55,8 @@ class Places:
         """Wait for a place. A handler that is *returning* has begun, and goes before all that have not."""
         waiter = _Waiter(share, self._returning if returning else self._new)
         waiter.line.append(waiter)
+        self._loop = current_token()
+        self.run_pending()  # from a thread that ended before it could see this loop
         return waiter
 
     def put_back(self, share: Share) -> None:
@@ -60,6 +68,20 @@ class Places:
                 waiter.line.remove(waiter)
                 waiter.called.set()
                 return
+
+    def call_from_thread(self, callback: Callable[[], None]) -> None:
+        """Have *callback* called in the event loop: at once if requests wait there, else before the places are next used.
+
+        That loop need not be the one in which the thread was started, which may have ended.
+        """
+        self._pending.append(callback)
+        if (loop := self._loop) is not None:
+            call_soon(loop, self.run_pending)
+
+    def run_pending(self) -> None:
+        """Call the callbacks from threads."""
+        while self._pending:
+            self._pending.popleft()()
 
 
 class Share:
@@ -77,6 +99,7 @@ class Share:
         Raises:
             NoPlace: Too many are waiting for one already.
         """
+        self.places.run_pending()
         if self.places.take(self):
             return
         if self._seats <= 0:
@@ -117,15 +140,19 @@ class Slot:
     Servers that sample within those calls would otherwise wait for the places that their own
     handlers hold. A handler has its place, or it awaits a call: with several calls at once the
     place is lent with the first, and taken again after the last.
+
+    A thread that was left behind keeps the place until it has ended.
     """
 
-    __slots__ = ("_ended", "_has_place", "_lent", "_share", "_token", "_waiter")
+    __slots__ = ("_ended", "_has_place", "_left", "_lent", "_share", "_threads", "_token", "_waiter")
 
     def __init__(self, share: Share) -> None:
         self._share = share
         self._has_place = False
         self._lent = 0
-        self._ended = False
+        self._threads = 0
+        self._left = False
+        self._ended = False  # left, and the last thread has ended
         self._waiter: _Waiter | None = None  # while it is in line to go on
         self._token: Token[Slot | None]
 
@@ -140,10 +167,16 @@ class Slot:
         self._token = _current.set(self)
 
     def leave(self) -> None:
-        """The request is over. What its handler has left running lends nothing any more."""
+        """The request is over. What its handler has left running lends nothing any more, but for its threads."""
         _current.reset(self._token)
-        self._ended = True
-        self._let_go()
+        self._left = True
+        self._share.places.run_pending()
+        self._end()
+
+    def hold(self) -> Callable[[], None]:
+        """Keep the place for a thread that begins now. The thread calls the returned function when it ends."""
+        self._threads += 1
+        return partial(self._share.places.call_from_thread, self._thread_ended)
 
     async def lend(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await *call* without the place, and then wait for one to go on with.
@@ -163,6 +196,15 @@ class Slot:
             raise
         await self._take_back()
         return result
+
+    def _thread_ended(self) -> None:
+        self._threads -= 1
+        self._end()
+
+    def _end(self) -> None:
+        if self._left and not self._threads:
+            self._ended = True
+            self._let_go()
 
     def _let_go(self) -> None:
         if self._has_place:
@@ -209,3 +251,10 @@ _current: ContextVar[Slot | None] = ContextVar("mcp_host.slot", default=None)
 def current_slot() -> Slot | None:
     """The slot of the sampling request whose handler the caller runs in, if it runs in one, or in a task of one."""
     return _current.get()
+
+
+async def hold_slot() -> Callable[[], None]:
+    """Keep the place of the sampling request while its handler or approver runs in a thread: see `Slot.hold`."""
+    slot = _current.get()
+    assert slot is not None, "handler and approver run in a slot"
+    return slot.hold()

@@ -19,7 +19,7 @@ from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Success, e
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.firewall import check_answer
 from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp, is_light
-from mcp_host.sampling.places import NoPlace, Places, Share, Slot
+from mcp_host.sampling.places import NoPlace, Places, Share, Slot, hold_slot
 from mcp_host.sampling.progress import ProgressReporter
 from mcp_host.sampling.request import AsyncHandler, Handler, OuterCall, SamplingMode, SamplingRequest
 from mcp_host.types import (
@@ -65,8 +65,9 @@ class Sampling:
     *approve* decides on each request before it reaches a handler: `always`,
     `ask_in_terminal`, or a function that returns `Allow` or `Deny`.
 
-    Handlers and *approve* are async functions, or plain ones, which run in a thread. A thread
-    cannot be cancelled: a request that ends early leaves it behind, and its result is lost.
+    Handlers and *approve* are async functions, or plain ones, which run in a thread. A plain
+    function cannot be cancelled: it is left behind if the request ends early, its result is
+    lost, and its place (`SamplingLimits.at_once`) stays taken until it returns.
 
     One object may serve any number of connections, and `anyio.run` calls one
     after another: its limits hold for all of them together.
@@ -88,10 +89,10 @@ class Sampling:
         if with_tools is None and basic is None:
             raise ValueError("Sampling needs a handler: with_tools=..., basic=... or both")
         self._with_tools: AsyncHandler | None
-        self._with_tools = None if with_tools is None else as_async(with_tools, argument="with_tools")
+        self._with_tools = None if with_tools is None else as_async(with_tools, argument="with_tools", hold=hold_slot)
         self._basic: AsyncHandler | None
-        self._basic = None if basic is None else as_async(basic, argument="basic")
-        self._approve: AsyncApprove = as_async(approve, argument="approve")
+        self._basic = None if basic is None else as_async(basic, argument="basic", hold=hold_slot)
+        self._approve: AsyncApprove = as_async(approve, argument="approve", hold=hold_slot)
         self._context = context
         self._limits = limits or SamplingLimits()
         self._places = Places(self._limits.at_once)
