@@ -82,6 +82,9 @@ def test_a_recognized_modern_answer_means_modern(reply: ProbeReply, known: bool)
         Success(1, discovered() | {"supportedVersions": MODERN}),
         Success(1, discovered() | {"supportedVersions": {MODERN: {}}}),
         Success(1, discovered() | {"supportedVersions": [20260728]}),
+        Success(1, discovered() | {"supportedVersions": []}),
+        Success(1, discovered(MODERN) | {"resultType": 7}),
+        Success(1, discovered(MODERN) | {"resultType": "input_required"}),
         refused(-32022),
         refused(-32022, {"supported": MODERN}),
         *(HttpStatusError(status, "no") for status in (400, 404, 405, 406, 409, 415, 422, 429, 302)),
@@ -120,7 +123,6 @@ def test_what_says_nothing_of_the_era_is_the_error_it_is(error: McpError) -> Non
     ("reply", "era"),
     [
         (Success(1, discovered("2030-01-01")), "auto"),
-        (Success(1, discovered()), "auto"),
         (refused(-32022, {"supported": ["1999-01-01"]}), "auto"),
         (refused(-32022, {"supported": ["2025-11-25"]}), "modern"),
         (Success(1, discovered("2025-11-25")), "modern"),

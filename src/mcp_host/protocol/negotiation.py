@@ -89,7 +89,7 @@ def judge(reply: ProbeReply, plan: Plan) -> Judgment:
     match reply:
         case Unauthorized() | ConnectionClosed():
             raise reply
-        case Success(result=result) if "supportedVersions" in result or "resultType" in result:
+        case Success(result=result) if _is_discovery(result):
             return _chosen(result.get("supportedVersions", plan.modern), plan, result)
         case Failure(code=code) | HttpStatusError(code=code) if code == UNSUPPORTED_PROTOCOL_VERSION:
             return _chosen(reply.data.get("supported") if isinstance(reply.data, dict) else None, plan, None)
@@ -144,8 +144,14 @@ def _first(ours: Iterable[str], offered: object) -> str | None:
     )
 
 
+def _is_discovery(result: Params) -> bool:
+    """Whether it can be a result of server/discover: a finished one, or one that names versions."""
+    kind: object = result.get("resultType", "complete")
+    return kind == "complete" and ("resultType" in result or "supportedVersions" in result)
+
+
 def _is_list_of_versions(offered: object) -> bool:
-    return isinstance(offered, list | tuple) and all(isinstance(version, str) for version in offered)
+    return isinstance(offered, list | tuple) and bool(offered) and all(isinstance(each, str) for each in offered)
 
 
 def _only(version: str, versions: tuple[str, ...]) -> tuple[str, ...]:
