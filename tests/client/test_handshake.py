@@ -7,6 +7,7 @@ import json
 import anyio
 import httpx
 import pytest
+from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, StreamableHttp
 from mcp_host.limits import Limits
@@ -50,6 +51,37 @@ async def test_a_server_that_does_not_answer_the_end_of_the_handshake_is_waited_
 
     words = f"did not answer notifications/initialized within {waits} s: calls do not wait for that"
     assert warnings == [f"http://server.test/mcp {words}"]
+
+
+@pytest.mark.fake_clock
+async def test_a_stream_whose_headers_are_held_back_holds_up_the_first_call_for_a_second_and_nothing_else() -> None:
+    """A proxy may keep them until there is an event. The notification was answered all the same."""
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        await checkpoint()  # as on any network, others run meanwhile
+        if request.method == "GET":
+            await anyio.sleep_forever()
+        if request.method == "DELETE":
+            return httpx.Response(405)
+        message = json.loads(request.content)
+        heard.append((message["method"], round(anyio.current_time() - begun, 3)))
+        if message["method"] == "notifications/initialized":
+            return httpx.Response(202)
+        if message["method"] == "initialize":
+            return handshake(message)
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}})
+
+    heard: list[tuple[str, float]] = []
+    begun = anyio.current_time()
+    http = httpx.AsyncClient(transport=httpx.MockTransport(serve))
+    with anyio.fail_after(60):
+        async with Client(StreamableHttp("http://server.test/mcp", client=http), era="legacy") as client:
+            await client.call_tool("x")
+            await client.call_tool("x")
+            warnings = client.warnings
+
+    assert warnings == []
+    assert heard == [("initialize", 0), ("notifications/initialized", 0), ("tools/call", 1), ("tools/call", 1)]
 
 
 async def test_closing_does_not_wait_for_an_answer_that_never_comes() -> None:

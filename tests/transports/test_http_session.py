@@ -127,9 +127,9 @@ async def test_the_servers_stream_is_open_before_the_first_call(id: str | None) 
         listening(peer, received) as channel,
     ):
         await shake_hands(channel)
-        assert peer.methods() == ["POST", "POST", "GET"]
-        await received.reaches(lambda messages: messages == [NOTE])
         await ask(channel)
+        assert peer.methods() == ["POST", "POST", "GET", "POST"]
+        await received.reaches(lambda messages: messages == [NOTE])
 
     get = peer.heard[2]
     assert (get.headers["accept"], get.headers.get("mcp-session-id"), get.body) == ("text/event-stream", id, b"")
@@ -331,6 +331,7 @@ async def test_the_session_is_deleted_at_the_end_whatever_the_server_makes_of_it
     async with serving(legacy(delete=delete)) as peer:
         async with listening(peer) as channel:
             await shake_hands(channel)
+            await peer.hears("GET", 1)
 
         assert peer.methods()[:4] == ["POST", "POST", "GET", "DELETE"]
         assert peer.methods()[4:] in ([], ["DELETE"])  # once more, where a kept connection was reset
@@ -342,6 +343,7 @@ async def test_a_server_that_never_answers_the_delete_is_not_waited_for(monkeypa
     async with serving(legacy(delete=hang)) as peer:
         async with listening(peer) as channel:
             await shake_hands(channel)
+            await peer.hears("GET", 1)
 
         assert peer.methods()[-1] == "DELETE"
 

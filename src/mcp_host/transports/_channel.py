@@ -158,6 +158,9 @@ class HttpChannel:
     async def _request(self, request: Request, headers: Headers, exchange: Exchange) -> Reply:
         opening = request.method == INITIALIZE
         session = None if opening or MCP_METHOD in headers else self._session  # a stateless request belongs to none
+        if session is not None and session.awaits_stream:
+            with exchange.unsent():
+                await session.stream_settled()
         async with await self._sent(request, headers, session, exchange) as reply:
             await self._check(reply, request, session)
             if opening:
@@ -175,10 +178,7 @@ class HttpChannel:
         async with await self._post(message, headers, session) as reply:
             await self._check(reply, message, session)
         if session is not None and isinstance(message, Notification) and message.method == INITIALIZED:
-            session.open_stream()
-            if self._listening:
-                with move_on_after(STREAM_WAIT):
-                    await session.settled.wait()
+            session.open_stream(STREAM_WAIT if self._listening else 0.0)
 
     def send_now(self, message: Notification | Success | Failure) -> bool:
         return False  # every POST takes waiting

@@ -61,12 +61,14 @@ class LegacySession:
     def __init__(self, origin: Origin, headers: Headers, id: str | None, max_message: int) -> None:
         self.id = id
         self.headers = {**headers, SESSION_ID: id} if id is not None else dict(headers)
-        self.settled = Event()
-        """Set when it is known whether the server opens a stream of its own."""
+        self.awaits_stream = False
+        """Whether the next request has to wait for `stream_settled`."""
         self._origin = origin
         self._max_message = max_message
         self._version: Headers = {}
         self._active = Event()
+        self._settled = Event()  # when it is known whether the server opens a stream of its own
+        self._settle_by = 0.0
         self._lost = False
         self._over = False
         self._scopes: set[CancelScope] = set()
@@ -82,9 +84,21 @@ class LegacySession:
             # the initialize request": so the handshake is over, even if the server fumbled its end.
             self._active.set()
 
-    def open_stream(self) -> None:
-        """The server has accepted the end of the handshake: time for its own stream."""
-        self._active.set()
+    def open_stream(self, wait: float) -> None:
+        """The server has accepted the end of the handshake: time for its own stream, for which requests wait *wait* seconds.
+
+        They do not if one of them has been sent before, which has opened the stream.
+        """
+        if not self._active.is_set():
+            self._settle_by = current_time() + wait
+            self.awaits_stream = wait > 0
+            self._active.set()
+
+    async def stream_settled(self) -> None:
+        """Wait until it is known whether the server opens a stream of its own, or the time for that is over."""
+        with CancelScope(deadline=self._settle_by):
+            await self._settled.wait()
+        self.awaits_stream = False
 
     def lose(self, reason: object, *, may_have_run: bool) -> SessionLost:
         """The server says that it does not know this session."""
@@ -168,7 +182,7 @@ class LegacySession:
         with self._reading():
             await self._active.wait()
             await self._listen(receive)
-        self.settled.set()
+        self._settled.set()
 
     async def _listen(self, receive: Receive) -> None:
         cursor, pace = Cursor(), listening()
@@ -193,7 +207,7 @@ class LegacySession:
             logger.debug("%s: no stream for server messages: %s", self._origin.name, exc)
             return not isinstance(exc, ProtocolError)
         finally:
-            self.settled.set()
+            self._settled.set()
         opened = current_time()
         heard = await self._hear(reply, cursor, receive)
         pace.lasted(current_time() - opened, heard=heard)
