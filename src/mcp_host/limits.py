@@ -12,7 +12,9 @@ class Limits:
     """The bounds of one client's connection. Sampling has its own: `SamplingLimits`."""
 
     connect_timeout: float = 30.0
-    """Spawning or reaching the server, and the handshake, together. Stops like `timeout`."""
+    """Spawning or reaching the server, and the handshake, together. Stops like `timeout`. A server that
+    runs but does not answer `initialize` in this time costs a third more, if fewer capabilities can be
+    offered: it is asked once more with the fewest."""
 
     timeout: float = 3600.0
     """One call from beginning to end, whatever the server reports meanwhile. Stops while our side

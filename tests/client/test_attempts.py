@@ -37,9 +37,9 @@ def attempts() -> Attempts:
 def test_after_what_may_be_over_a_capability_less_is_offered_step_by_step(failure: McpError) -> None:
     tried = attempts()
 
-    assert tried.current == Attempt(None, MOST, 30.0, final=False)
-    assert tried.next(failure) == Attempt(None, LESS, 30.0, final=False)
-    assert tried.next(ServerError(-1, "another")) == Attempt(None, LEAST, 30.0, final=True)
+    assert tried.current == Attempt(None, MOST, 30.0)
+    assert tried.next(failure) == Attempt(None, LESS, 30.0)
+    assert tried.next(ServerError(-1, "another")) == Attempt(None, LEAST, 30.0)
     assert tried.next(ServerError(-1, "a third")) is None
     assert tried.failure is failure
 
@@ -64,10 +64,10 @@ def test_any_other_failure_is_the_last(failure: McpError) -> None:
     assert tried.failure is failure
 
 
-def test_after_silence_there_is_one_attempt_more_with_the_least_offer_in_the_time_that_is_left() -> None:
-    tried, silence = attempts(), NoAnswer("it said nothing", left=13.0)
+def test_after_silence_there_is_one_attempt_more_with_the_least_offer_and_a_third_of_the_time() -> None:
+    tried, silence = attempts(), NoAnswer("it said nothing")
 
-    assert tried.next(silence) == Attempt(None, LEAST, 13.0, final=True)
+    assert tried.next(silence) == Attempt(None, LEAST, 10.0)
     assert tried.next(ConnectTimeout("nor now")) is None
     assert tried.failure is silence
 
@@ -76,11 +76,11 @@ def test_another_era_is_assumed_once_for_each_offer_and_goes_on_to_be() -> None:
     tried = attempts()
     died = ConnectFailed("it died", exit_code=1)
 
-    assert tried.next(WrongEra(died, "legacy")) == Attempt("legacy", MOST, 30.0, final=False, corrected=True)
+    assert tried.next(WrongEra(died, "legacy")) == Attempt("legacy", MOST, 30.0, corrected=True)
     assert tried.failure is None
-    assert tried.next(WrongEra(died, None)) == Attempt("legacy", LESS, 30.0, final=False)
+    assert tried.next(WrongEra(died, None)) == Attempt("legacy", LESS, 30.0)
     assert tried.failure is died
-    assert tried.next(WrongEra(died, None)) == Attempt(None, LESS, 30.0, final=False, corrected=True)
+    assert tried.next(WrongEra(died, None)) == Attempt(None, LESS, 30.0, corrected=True)
 
 
 def test_offers_are_named_by_what_they_add() -> None:

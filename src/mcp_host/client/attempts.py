@@ -10,7 +10,7 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed, ConnectTimeout, Htt
 from mcp_host.protocol.eras import Legacy, Modern
 
 CAPABILITY_REJECTED_STATUSES = frozenset({400, 422, 500})  # what a strict server may say by HTTP to an unknown field
-SILENT_SHARE = 0.5  # of `connect_timeout`, for an answer that does not come; the rest is for asking with less
+RETRY_SHARE = 1 / 3  # of `connect_timeout`, added after silence: a server that is merely slow has had all of it by then
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,6 @@ class Attempt:
     offers: Offers
     limit: float
     """Seconds until it has to succeed."""
-    final: bool
-    """Whether no other attempt offers less: then silence is waited out."""
     corrected: bool = False
     """Whether another era was assumed at first, which turned out wrong."""
 
@@ -71,18 +69,11 @@ class WrongEra(ConnectFailed):
 
 
 class NoAnswer(ConnectTimeout):
-    """The server runs, and does not answer `initialize`: perhaps over a capability that it does not know.
-
-    *left* is how many seconds there are for another attempt.
-    """
-
-    def __init__(self, message: str, left: float) -> None:
-        super().__init__(message)
-        self.left = left
+    """The server runs, and does not answer `initialize`: perhaps over a capability that it does not know."""
 
 
 class Attempts:
-    """The attempts at one connection, within *limit* seconds each, or all where the server is silent.
+    """The attempts at one connection, within *limit* seconds each; one that follows silence has a share of it.
 
     *offers* are what to advertise, the most first; *assumed* is the era that the server is believed to speak.
     """
@@ -96,7 +87,7 @@ class Attempts:
         self.current = self._attempt()
 
     def _attempt(self) -> Attempt:
-        return Attempt(self._assumed, self._offers[0], self._limit, final=len(self._offers) == 1)
+        return Attempt(self._assumed, self._offers[0], self._limit)
 
     def next(self, failure: McpError) -> Attempt | None:
         """The attempt to make after *failure* of the current one, if there is one that may do better."""
@@ -109,7 +100,7 @@ class Attempts:
         self.failure = self.failure or failure
         self._offers = self._offers[1:] if may_be_the_offers(failure) else []
         if isinstance(failure, NoAnswer):
-            self._offers, self._limit = self._offers[-1:], failure.left  # there is time for only one more
+            self._offers, self._limit = self._offers[-1:], self._limit * RETRY_SHARE  # only one more
         if not self._offers:
             return None
         self.current = self._attempt()

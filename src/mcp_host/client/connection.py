@@ -40,7 +40,7 @@ from mcp_host.protocol.eras import Complete, Outcome
 from mcp_host.protocol.jsonrpc import Failure, Id, Notification, Params, Success
 from mcp_host.protocol.pace import RETRY_DELAYS
 from mcp_host.sampling.places import current_slot
-from mcp_host.transports.base import Channel, Transport, quoting
+from mcp_host.transports.base import Channel, Transport
 
 LETTING_GO = 1.0  # seconds for cancelled callers to leave their streams before these are torn down
 
@@ -125,9 +125,7 @@ class Connection:
                 raise never_came_up(ended) from ended.__cause__
         if scope.cancelled_caught:
             self._registration.forget()  # which may be why
-            seconds = f"{self.limits.connect_timeout:g} s"
-            words = quoting(channel.last_words)
-            raise ConnectTimeout(f"{self._name} was not ready within {seconds}{words}")
+            raise self._opening.timed_out(channel.last_words)
 
     @property
     def limits(self) -> Limits:

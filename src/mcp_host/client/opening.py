@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from anyio import Event, create_task_group, move_on_after, sleep
+from anyio import Event, create_task_group, move_on_after
 
-from mcp_host.client.attempts import SILENT_SHARE, Attempt, NoAnswer, WrongEra
+from mcp_host.client.attempts import Attempt, NoAnswer, WrongEra
 from mcp_host.client.discovery import Discovery
 from mcp_host.client.handshake import Handshake
 from mcp_host.client.link import Link
@@ -19,12 +19,14 @@ from mcp_host.client.session import Session
 from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.errors import (
     ConnectionClosed,
+    ConnectTimeout,
     HttpStatusError,
     McpError,
     NoCommonVersion,
     Unauthorized,
 )
 from mcp_host.protocol.negotiation import Judgment, ShakeHands, SpeakModern, judge
+from mcp_host.transports.base import quoting
 
 PROBE_SILENCE = 2.0  # seconds from the server's first sign of life: it "may never answer" what it does not know
 START = 10.0  # seconds for that sign; a package that has to be fetched says so on stderr long before
@@ -44,16 +46,19 @@ class Opening:
         self._plan = registration.plan
         self._attempt = attempt
         self._limit = attempt.limit
+        self._awake = Event()
+        self._unanswered = False
+        """Whether time ran out while the server had not answered `initialize`."""
 
     async def begin(self) -> Session:
         """Settle the first session.
 
         Raises:
             WrongEra: The server is gone, or was taken for what it is not.
-            NoAnswer: It runs and does not answer, and the attempt is not the final one.
             NoCommonVersion: It speaks nothing that the client may speak.
             ServerError, ConnectionClosed, ProtocolError: As it says itself.
         """
+        self._link.spawn(self._wait_until_awake)
         if not self._plan.modern:
             return await self._shake_hands()
         if self._attempt.assumed == "legacy" and self._plan.handshake:
@@ -61,6 +66,17 @@ class Opening:
         if (known := self._discovery.recall()) is not None:
             return known
         return await self._find_out()
+
+    def timed_out(self, last_words: str) -> ConnectTimeout:
+        """The error for an opening that took too long; *last_words* are the server's."""
+        text = f"{self._name} was not ready within {self._limit:g} s"
+        if self._unanswered and self._awake.is_set():
+            return NoAnswer(f"{text}: it did not answer initialize{quoting(last_words)}")
+        return ConnectTimeout(f"{text}{quoting(last_words)}")
+
+    async def _wait_until_awake(self) -> None:
+        await self._link.awake()
+        self._awake.set()
 
     async def _shake_hands_as_assumed(self) -> Session:
         try:
@@ -73,42 +89,17 @@ class Opening:
             raise WrongEra(exc, instead=None) from exc
 
     async def _shake_hands(self) -> Session:
-        first_half = self.handshake.initialize(1, self.timeouts) if self._attempt.final else self._initialize_in_time()
-        session = await first_half
+        session = await self._initialize()
         await self.handshake.confirm(session)
         self._registration.remember("legacy")
         return session
 
-    async def _initialize_in_time(self) -> Session:
-        """The first half of the handshake. A server that runs gets a share of the time: less can be offered yet.
-
-        Raises:
-            NoAnswer: It has said nothing to it.
-        """
-        result: Session | McpError | None = None
-
-        async def initialize() -> None:
-            nonlocal result
-            try:
-                result = await self.handshake.initialize(1, self.timeouts)
-            except McpError as exc:
-                result = exc
-            tasks.cancel_scope.cancel()
-
-        seconds = self._limit * SILENT_SHARE
-        async with create_task_group() as tasks:
-            tasks.start_soon(initialize)
-            await self._link.awake()
-            await sleep(seconds)
-            tasks.cancel_scope.cancel()
-        if isinstance(result, Session):
-            return result
-        raise result or NoAnswer(f"{self._name} did not answer initialize within {seconds:g} s", self._left)
-
-    @property
-    def _left(self) -> float:
-        """How many seconds of the attempt are left."""
-        return self.timeouts.end - self._link.now()
+    async def _initialize(self) -> Session:
+        """The first half of the handshake."""
+        try:
+            return await self.handshake.initialize(1, self.timeouts)
+        finally:
+            self._unanswered = self._link.now() >= self.timeouts.end
 
     async def _find_out(self) -> Session:
         """Probe. Once that has met with silence, shake hands beside it: the first that says something decides."""
@@ -132,7 +123,7 @@ class Opening:
 
     async def _wait_for(self, race: _Race) -> None:
         with move_on_after(min(START, self._limit / 3)):
-            await self._link.awake()
+            await self._awake.wait()
         with move_on_after(min(PROBE_SILENCE, self._limit / 3)):
             await race.news.wait()
 
@@ -183,7 +174,7 @@ class _Race:
         """What to do, or None while it is open. A late modern answer still counts: the server was slow, not silent."""
         if isinstance(self.judgment, SpeakModern) or not self.shaking:
             return self.judgment
-        if isinstance(self.shaken, McpError) and self.judgment is None and not isinstance(self.shaken, NoAnswer):
+        if isinstance(self.shaken, McpError) and self.judgment is None:
             return None  # that it will not shake hands may be the first sign of a server that needs none
         return self.shaken
 
@@ -200,7 +191,7 @@ class _Race:
 def _says_nothing_of_the_era(exc: McpError) -> bool:
     """Whether a handshake failed for a reason that any server of any era may have."""
     match exc:
-        case Unauthorized() | NoAnswer():
+        case Unauthorized():
             return True
         case HttpStatusError(status=status):
             return status >= 500
