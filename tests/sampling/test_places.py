@@ -452,6 +452,23 @@ async def test_a_slot_whose_thread_has_ended_gives_its_place_back_when_it_is_lef
     assert share.room == 1
 
 
+async def test_a_place_whose_thread_has_ended_is_taken_where_none_may_wait() -> None:
+    share = Places(1).share(at_once=1, waiting=0)
+    slot = Slot(share)
+
+    with fail_after(5):
+        await slot.enter()
+        end = slot.hold()
+        slot.leave()
+        with pytest.raises(NoPlace):
+            await share.enter()
+        await to_thread.run_sync(end)
+        await share.enter()
+        share.leave()
+
+    assert share.room == 1
+
+
 async def test_a_thread_that_was_left_behind_in_a_call_takes_a_place_again_until_it_has_ended() -> None:
     share = Places(1).share(at_once=1, waiting=8)
     slot, answered = Slot(share), Event()
