@@ -226,7 +226,7 @@ async def test_a_server_that_takes_the_handshake_and_says_nothing_ends_at_the_li
 
     error = await refused(script, era=era, limits=Limits(connect_timeout=0.3))
 
-    assert isinstance(error, ConnectTimeout)
+    assert type(error) is ConnectTimeout
     assert "was not ready within 0.3 s" in str(error)
 
 

@@ -71,6 +71,11 @@ class WrongEra(ConnectFailed):
 class NoAnswer(ConnectTimeout):
     """The server runs, and does not answer `initialize`: perhaps over a capability that it does not know."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.failure = ConnectTimeout(message)
+        """What it is to the application."""
+
 
 class Attempts:
     """The attempts at one connection, within *limit* seconds each; one that follows silence has a share of it.
@@ -97,7 +102,7 @@ class Attempts:
                 self.current = replace(self.current, assumed=failure.instead, corrected=True)
                 return self.current
             failure = failure.failure
-        self.failure = self.failure or failure
+        self.failure = self.failure or (failure.failure if isinstance(failure, NoAnswer) else failure)
         self._offers = self._offers[1:] if may_be_the_offers(failure) else []
         if isinstance(failure, NoAnswer):
             self._offers, self._limit = self._offers[-1:], self._limit * RETRY_SHARE  # only one more
