@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -76,7 +76,7 @@ class Link:
         self._answers = Answers(limits, self._deadlines.loop.time, replays=channel.stream_per_request)
         self._deliveries = Deliveries(channel, plumbing, limits.max_answers, counters, self._check_idle)
         self._service = Service(self, application, self._answers, self._deliveries)
-        self._abandoned: dict[Id, float] = {}
+        self._abandoned: OrderedDict[Id, float] = OrderedDict()  # until when each counts, the first first
         self._idle_timeout = limits.idle_timeout
         self._early: list[Request | Notification] = []
         self._shaking_hands = False
@@ -163,19 +163,25 @@ class Link:
             return  # "The initialize request MUST NOT be cancelled by clients", and nothing may come before it
         if self._channel.stream_per_request and self.session is not None and self.session.era.disconnect_cancels:
             return  # leaving the stream has said it
-        self._abandoned[exchange.request.id] = self.now() + self._idle_timeout
+        if not self._channel.stream_per_request:
+            self._drop_expired()
+            self._abandoned[exchange.request.id] = self.now() + self._idle_timeout
         self._deliveries.soon(Notification("notifications/cancelled", {"requestId": exchange.request.id}), headers)
 
     @property
     def serves_abandoned_calls(self) -> bool:
-        """Whether the server may still be working on a call that was given up.
+        """Whether, over a pipe, the server may still be working on a call that was given up.
 
         It has not answered the call, and `Limits.idle_timeout` has not passed since: a server that
         respects the cancellation never answers.
         """
-        now = self.now()
-        self._abandoned = {id: until for id, until in self._abandoned.items() if until > now}
+        self._drop_expired()
         return bool(self._abandoned)
+
+    def _drop_expired(self) -> None:
+        now = self.now()
+        while self._abandoned and next(iter(self._abandoned.values())) <= now:
+            self._abandoned.popitem(last=False)
 
     # What arrives
 
@@ -196,14 +202,14 @@ class Link:
     def _settle(self, id: Id, outcome: Response | McpError, origin: PendingExchange | None) -> None:
         exchange = self._find(id)
         if self._abandoned:
-            self._abandoned.pop(id, None)
+            self._abandoned.pop(_number(id), None)
         if exchange is None or not exchange.settle(outcome, by=origin):
             self.counters["answers to nothing"] += 1  # late, doubled, or somebody else's
 
     def _find(self, token: object) -> PendingExchange | None:
-        """The exchange that *token* means. Some servers turn the number 3 into "3"; ours are all numbers."""
-        if isinstance(token, str) and token.isascii() and token.isdigit() and len(token) < 19:
-            token = int(token)
+        """The exchange that *token* means; the ids of ours are all numbers."""
+        if isinstance(token, str):
+            token = _number(token)
         return self.pending.get(token) if isinstance(token, int) else None
 
     def _report(self, params: Params) -> None:
@@ -384,3 +390,9 @@ class Link:
         if self.session is None:
             raise NotConnected("the client has not finished connecting")
         return self.session
+
+
+def _number(id: Id) -> Id:
+    """*id*, or the number that it is a text of: some servers turn 3 into "3"."""
+    is_number = isinstance(id, str) and id.isascii() and id.isdigit() and len(id) < 19
+    return int(id) if is_number else id
