@@ -144,6 +144,23 @@ async def test_what_is_no_number_is_the_handlers_mistake(numbers: tuple[float, f
     assert script.heard == [PARIS]
 
 
+async def test_a_report_that_is_refused_does_not_count_as_the_last_one() -> None:
+    async def count(request: SamplingRequest) -> CreateMessageResult:
+        with pytest.raises(ValueError, match="progress"):
+            await request.report_progress(True)
+        with pytest.raises(ValueError, match="message"):
+            await request.report_progress(1, message=5)  # type: ignore[arg-type]  # the mistake in question
+        await request.report_progress(1)
+        return request.reply("Paris", model="m")
+
+    script = Asking("sampling/createMessage", QUESTION, "t")
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=count)) as client:
+            await client.call_tool("x")
+
+    assert script.heard == [{"progressToken": "t", "progress": 1}, PARIS]
+
+
 async def test_over_http_reports_are_posts_that_come_before_the_answer() -> None:
     class Stream(httpx.AsyncByteStream):
         def __init__(self, call: dict[str, Any]) -> None:

@@ -402,6 +402,28 @@ async def test_a_handler_may_call_the_client_in_whose_call_it_works() -> None:
     assert [message["params"].get("name") for message in peer.heard] == [None, "outer", "inner", "outer"]
 
 
+async def test_what_failed_in_a_handler_within_handlers_is_said_once() -> None:
+    """The error of the outer call says what the innermost handler raised; the errors between are its causes."""
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        assert request.outer is not None
+        if request.outer.name != "3":
+            await client.call_tool(str(int(request.outer.name or "") + 1))
+        raise RuntimeError("no credit")
+
+    peer = answering(wants(None, k=SAMPLE))
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling(with_tools=model)) as client:
+            with pytest.raises(InputNotGiven) as raised:
+                await client.call_tool("1")
+
+    assert str(raised.value) == (
+        "tools/call: the server wants 'sampling/createMessage' under 'k': this client's model failed: "
+        "RuntimeError: no credit"
+    )
+    assert isinstance(raised.value.__cause__, InputNotGiven)
+
+
 @pytest.mark.parametrize(
     ("result", "error"),
     [

@@ -195,6 +195,33 @@ def test_arguments_that_no_json_can_hold_are_illegal() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (b"bytes", "Object of type bytes is not JSON serializable"),
+        ({1, 2}, "Object of type set is not JSON serializable"),
+        ([{"deep": frozenset()}], "Object of type frozenset is not JSON serializable"),
+    ],
+    ids=["bytes", "set", "inside"],
+)
+def test_arguments_of_a_type_that_json_does_not_have_are_illegal_and_not_changed(value: object, why: str) -> None:
+    illegal = answer(call("1"), ToolUseContent(id="2", name="multiply", input={"a": value}))
+
+    with pytest.raises(SamplingError) as stopped:
+        check_answer(illegal, TOOLS, SamplingLimits())
+
+    assert str(stopped.value) == f"the input of its call of 'multiply' is not JSON: {why}"
+
+
+def test_arguments_that_contain_themselves_are_illegal() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    illegal = answer(ToolUseContent(id="1", name="add", input={"a": endless}))
+
+    with pytest.raises(SamplingError, match=r"^the input of its call of 'add' is not JSON: Circular reference"):
+        check_answer(illegal, TOOLS, SamplingLimits())
+
+
+@pytest.mark.parametrize(
     ("asked", "given", "problem"),
     [
         pytest.param(PLAIN, b"text", "a bytes is no CreateMessageResult, nor a str", id="another type"),

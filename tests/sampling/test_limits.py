@@ -169,6 +169,12 @@ def test_a_limit_can_be_as_small_as_leaves_something_and_no_smaller(name: str) -
         SamplingLimits(**{name: least - 1})
 
 
+@pytest.mark.parametrize("name", [field.name for field in fields(SamplingLimits)])
+def test_a_limit_is_not_nan(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^SamplingLimits.{name} must be at least [01], not nan$"):
+        SamplingLimits(**{name: math.nan})  # type: ignore[arg-type]  # most are integers
+
+
 def test_a_limit_can_be_none_at_all() -> None:
     assert SamplingLimits(seconds=math.inf, max_tokens=None) == SamplingLimits(seconds=math.inf)
     assert SamplingLimits(seconds=math.inf).seconds == math.inf

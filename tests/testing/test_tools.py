@@ -19,7 +19,7 @@ from mcp_host.types import (
     TextContent,
     ToolAnnotations,
 )
-from tests.testing.raw import talk
+from tests.testing.raw import modern, talk
 
 
 class Point(BaseModel):
@@ -132,6 +132,21 @@ async def test_the_context_is_given_by_the_server_and_is_no_argument() -> None:
 
     assert list(tool["inputSchema"]["properties"]) == ["prefix"]
     assert await called(server, "who", prefix="I am") == text("I am raw 2025-11-25 2")
+
+
+async def test_null_is_structured_content_only_where_it_may_be_any_value() -> None:
+    server = Server("s")
+
+    @server.tool
+    def nothing() -> CallToolResult:
+        return CallToolResult(content=[], structured_content=None)
+
+    assert await called(server, "nothing", version="2025-06-18") == {"content": []}
+    assert await called(server, "nothing", version="2025-11-25") == {"content": []}
+    with fail_after(5):
+        async with modern(server) as raw:
+            result = await raw.call("nothing")
+    assert (result["content"], result["structuredContent"]) == ([], None)
 
 
 def a_text() -> str:

@@ -127,6 +127,8 @@ class Rounds:
     def _not_given(self, key: str, request: InputRequest, why: str, cause: BaseException | None) -> InputNotGiven:
         asked = f"{quoted(request.method)} under {quoted(key)}"
         text = f"{self._call.method}: the server wants {asked}: {why}"
+        while isinstance(cause, InputNotGiven):  # of a call that the handler made: what failed there is what matters
+            cause = cause.__cause__
         if cause is not None:  # which is ours alone: this error goes to the caller, and nothing to the server
             text += f": {type(cause).__name__}" + (f": {excerpt(str(cause))}" if str(cause) else "")
         return InputNotGiven(text, key=key, method=request.method)

@@ -34,24 +34,13 @@ def checked(messages: list[SamplingMessage]) -> list[SamplingMessage]:
     Raises:
         ProtocolError: As `check()`, of the messages as the server wrote them.
     """
-    try:
-        check(messages)
-    except ProtocolError:
-        merged = _merged(messages)
-        if len(merged) == len(messages):
-            raise
-        if _is_broken(merged):
-            raise
-        return merged
-    return messages
-
-
-def _is_broken(messages: list[SamplingMessage]) -> bool:
-    try:
-        check(messages)
-    except ProtocolError:
-        return True
-    return False
+    problem = _problem(messages)
+    if problem is None:
+        return messages
+    merged = _merged(messages)
+    if len(merged) == len(messages) or _problem(merged) is not None:
+        raise ProtocolError(problem)
+    return merged
 
 
 def check(messages: Sequence[SamplingMessage]) -> None:
@@ -61,8 +50,13 @@ def check(messages: Sequence[SamplingMessage]) -> None:
         ProtocolError: One sentence on the first broken rule, which names the message:
             ``messages[2]: tool_result 'call_9' answers no tool_use of the message before it``.
     """
+    if (problem := _problem(messages)) is not None:
+        raise ProtocolError(problem)
+
+
+def _problem(messages: Sequence[SamplingMessage]) -> str | None:
     if not messages:
-        raise ProtocolError("messages: there is none, and a model needs at least one")
+        return "messages: there is none, and a model needs at least one"
     asked: list[str] = []  # the tool uses of the message before, which this one has to answer
     used: set[str] = set()
     for index, message in enumerate(messages):
@@ -76,12 +70,11 @@ def check(messages: Sequence[SamplingMessage]) -> None:
             or _reused(uses, used)
         )
         if problem is not None:
-            raise ProtocolError(f"messages[{index}]: {problem}")
+            return f"messages[{index}]: {problem}"
         asked = uses
     if asked:
-        raise ProtocolError(
-            f"messages[{len(messages) - 1}]: tool_use {quoted(asked[0])} has no tool_result in a message after it"
-        )
+        return f"messages[{len(messages) - 1}]: tool_use {quoted(asked[0])} has no tool_result in a message after it"
+    return None
 
 
 def _merged(messages: list[SamplingMessage]) -> list[SamplingMessage]:

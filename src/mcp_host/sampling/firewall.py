@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 
@@ -96,12 +97,24 @@ def _wrong_calls(uses: list[ToolUseContent], request: SamplingRequest, limits: S
     named = request.required_tool
     if named is not None and (others := [use for use in uses if use.name != named]):
         return f"it calls {_names(others)}, but toolChoice requires {quoted(named)} and nothing else"
+    for use in uses:
+        if (why := _not_json(use.input)) is not None:
+            return f"the input of its call of {quoted(use.name)} is not JSON: {why}"
     # The server sends the answer back as part of the conversation, where ids must not repeat.
     taken = {taken for message in request.messages for taken in tool_use_ids(message)}
     for use in uses:
         if use.id in taken:
             return f"the tool_use id {quoted(use.id)} was used before; each call needs an id of its own"
         taken.add(use.id)
+    return None
+
+
+def _not_json(arguments: dict[str, object]) -> str | None:
+    """What *arguments* hold that JSON does not have: pydantic would write bytes and dates as texts, and sets as lists."""
+    try:
+        json.dumps(arguments)
+    except (TypeError, ValueError, RecursionError) as exc:
+        return excerpt(str(exc))
     return None
 
 

@@ -94,7 +94,7 @@ class SamplingLimits:
         for field in fields(self):
             value = getattr(self, field.name)
             least = 0 if field.name in MAY_BE_ZERO else 1
-            if value is not None and value < least:
+            if value is not None and not value >= least:  # which NaN is not, either
                 raise ValueError(f"SamplingLimits.{field.name} must be at least {least}, not {value}")
 
 

@@ -24,19 +24,19 @@ class ProgressReporter:
         """Send one report, unless *progress* has not grown.
 
         Raises:
-            ValueError: A number is not finite.
+            ValueError: A number is not finite, or an argument has the wrong type.
         """
         if not (math.isfinite(progress) and math.isfinite(total or 0)):
             raise ValueError("progress and total are finite numbers")
-        if progress <= self._last:
-            return  # "The `progress` value MUST increase with each notification"
-        self._last = progress
         optional: dict[str, Any] = {"total": total, "message": message}
         params = ProgressNotificationParams(
             progress_token=self._token,
             progress=progress,
             **{name: value for name, value in optional.items() if value is not None},
         )
+        if progress <= self._last:
+            return  # "The `progress` value MUST increase with each notification"
+        self._last = progress
         await self._send(params.to_wire())
 
 
@@ -52,7 +52,7 @@ class ReportsProgress:
         How often to report is up to you. A server of revision 2026-07-28 never asks.
 
         Raises:
-            ValueError: A number is not finite.
+            ValueError: A number is not finite, or an argument has the wrong type.
         """
         if self.reporter is not None:
             await self.reporter.report(progress, total, message)

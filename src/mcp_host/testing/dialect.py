@@ -10,7 +10,7 @@ from mcp_host.protocol.codes import RESOURCE_NOT_FOUND
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.protocol.revisions import first_unknown
-from mcp_host.types.base import Model, Since
+from mcp_host.types.base import Model, ShapeSince, Since
 
 
 def given(**fields: object) -> dict[str, Any]:
@@ -81,8 +81,10 @@ def _as_of(model: Model, revision: str) -> Model:
 
 
 def _since(model: Model, name: str) -> str:
+    """The revision that the field came with; if it is None, the first that has a null there."""
     field = type(model).model_fields.get(name)
-    marks = [mark.revision for mark in field.metadata if isinstance(mark, Since)] if field else []
+    kinds = (Since, ShapeSince) if getattr(model, name) is None else Since
+    marks = [mark.revision for mark in field.metadata if isinstance(mark, kinds)] if field else []
     return max(marks, default="")
 
 

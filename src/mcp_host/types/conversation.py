@@ -149,10 +149,6 @@ MediaBlock: TypeAlias = TextContent | ImageContent | AudioContent
 """The blocks that either side may send."""
 
 
-def tool_uses_in(blocks: Sequence[SamplingMessageContentBlock]) -> list[ToolUseContent]:
-    return [block for block in blocks if isinstance(block, ToolUseContent)]
-
-
 def _as_list(content: object) -> object:
     return list(content) if isinstance(content, list | tuple) else [content]
 
@@ -173,12 +169,12 @@ OneOrMore: TypeAlias = Annotated[
 ]
 
 
-class SamplingMessage(Model):
-    """One turn of a sampling conversation; a lone block may be given bare."""
+class HasBlocks:
+    """What a message and an answer tell of their *content*."""
 
-    role: Role
-    content: OneOrMore
-    meta: Annotated[Meta, SINCE_2025_11_25] = None
+    if TYPE_CHECKING:
+        role: Role
+        content: OneOrMore
 
     @property
     def text(self) -> str:
@@ -188,7 +184,15 @@ class SamplingMessage(Model):
     @property
     def tool_uses(self) -> list[ToolUseContent]:
         """The tool calls among *content*, in their order."""
-        return tool_uses_in(self.content)
+        return [block for block in self.content if isinstance(block, ToolUseContent)]
+
+
+class SamplingMessage(HasBlocks, Model):
+    """One turn of a sampling conversation; a lone block may be given bare."""
+
+    role: Role
+    content: OneOrMore
+    meta: Annotated[Meta, SINCE_2025_11_25] = None
 
     if TYPE_CHECKING:
 

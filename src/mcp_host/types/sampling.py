@@ -28,14 +28,8 @@ from pydantic_core import PydanticCustomError
 
 from mcp_host.errors import quoted
 from mcp_host.types.base import SINCE_2025_11_25, Array, JSONObject, Meta, Model, Number
-from mcp_host.types.content import Role, words
-from mcp_host.types.conversation import (
-    OneOrMore,
-    SamplingMessage,
-    SamplingMessageContentBlock,
-    ToolUseContent,
-    tool_uses_in,
-)
+from mcp_host.types.content import Role
+from mcp_host.types.conversation import HasBlocks, OneOrMore, SamplingMessage, SamplingMessageContentBlock
 from mcp_host.types.messages import InputCall, TaskAugmentedRequestParams
 from mcp_host.types.tools import Tool
 
@@ -140,7 +134,7 @@ class CreateMessageRequest(InputCall):
     params: CreateMessageRequestParams
 
 
-class CreateMessageResult(Model):
+class CreateMessageResult(HasBlocks, Model):
     """What the model answered; a lone block may be given bare.
 
     *stop_reason* is any string; the specification names ``endTurn``, ``stopSequence``,
@@ -152,16 +146,6 @@ class CreateMessageResult(Model):
     model: str
     stop_reason: str | None = None
     meta: Meta = None
-
-    @property
-    def text(self) -> str:
-        """The words among *content*: its text blocks, on lines of their own."""
-        return words(self.content)
-
-    @property
-    def tool_uses(self) -> list[ToolUseContent]:
-        """The tool calls among *content*, in their order."""
-        return tool_uses_in(self.content)
 
     if TYPE_CHECKING:
 
