@@ -18,16 +18,28 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 MAY_IMPORT = {
     "errors": set[str](),
-    "limits": set[str](),
+    "limits": {"bounds"},
+    "bounds": set[str](),
     "version": set[str](),
     "concurrency": {"errors"},
     "types": {"errors"},
     "protocol": {"errors", "types"},
     "handlers": {"concurrency", "errors", "protocol"},
-    "transports": {"concurrency", "errors", "handlers", "limits", "protocol", "version"},
-    "sampling": {"concurrency", "errors", "handlers", "protocol", "types"},
+    "transports": {"bounds", "concurrency", "errors", "handlers", "limits", "protocol", "version"},
+    "sampling": {"bounds", "concurrency", "errors", "handlers", "protocol", "types"},
     "client": {
-        *("concurrency", "errors", "handlers", "limits", "protocol", "sampling", "transports", "types", "version"),
+        *(
+            "bounds",
+            "concurrency",
+            "errors",
+            "handlers",
+            "limits",
+            "protocol",
+            "sampling",
+            "transports",
+            "types",
+            "version",
+        ),
     },
     "testing": {"concurrency", "errors", "limits", "protocol", "sampling", "transports", "types", "version"},
     "cli": {

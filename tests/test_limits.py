@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from mcp_host import Limits
+from mcp_host import Limits, SamplingLimits, StreamableHttp
 
 MiB = 1024 * 1024
 
@@ -47,3 +49,54 @@ def test_a_time_may_be_zero_or_without_end_and_a_number_is_at_least_one(name: st
     for wrong in (least - 1, math.nan):
         with pytest.raises(ValueError, match=rf"^Limits\.{name} must be at least {least}, not {wrong}$"):
             with_one(name, wrong)
+
+
+HUGE = "must be at most 1.79769e\\+308, or math.inf for no bound"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "says"),
+    [
+        ("5", TypeError, "must be a number of seconds, not '5'"),
+        (True, TypeError, "must be a number of seconds, not True"),
+        (timedelta(seconds=5), TypeError, r"must be a number of seconds, not datetime\.timedelta\(seconds=5\)"),
+        (math.nan, ValueError, "must be at least 0, not nan"),
+        (-(10**5000), ValueError, r"must be at least 0, not -1\.7976931348623157e\+308"),
+        (10**400, ValueError, HUGE),
+        (10**5000, ValueError, HUGE),
+    ],
+    ids=["text", "bool", "timedelta", "nan", "far below zero", "huge", "too long to write"],
+)
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [
+        *[(Limits, name) for name in asdict(Limits()) if not name.startswith("max_")],
+        (SamplingLimits, "seconds"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_time_that_is_no_number_of_seconds_is_refused_by_its_name(
+    limits: Callable[..., object], name: str, wrong: object, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=rf"^{limits.__name__}\.{name} {says}$"):
+        limits(**{name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [
+        *[(Limits, name) for name in asdict(Limits()) if name.startswith("max_")],
+        *[(SamplingLimits, name) for name in asdict(SamplingLimits()) if name != "seconds"],
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_count_that_is_no_number_is_refused_by_its_name(limits: Callable[..., object], name: str) -> None:
+    with pytest.raises(TypeError, match=rf"^{limits.__name__}\.{name} must be a number, not '5'$"):
+        limits(**{name: "5"})
+
+
+def test_how_many_connections_there_may_be_is_a_number() -> None:
+    wrong: Any = "5"
+
+    with pytest.raises(TypeError, match=r"^max_connections must be a number, not '5'$"):
+        StreamableHttp("https://example.com/mcp", max_connections=wrong)

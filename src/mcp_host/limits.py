@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from mcp_host.bounds import check_count, check_seconds
+
 MiB = 1024 * 1024
 
 
@@ -69,6 +71,5 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, least = getattr(self, field.name), 1 if field.name.startswith("max_") else 0
-            if not value >= least:  # which NaN is not, either
-                raise ValueError(f"Limits.{field.name} must be at least {least}, not {value}")
+            check = check_count if field.name.startswith("max_") else check_seconds
+            check(f"Limits.{field.name}", getattr(self, field.name))

@@ -297,6 +297,7 @@ def test_a_server_gets_no_model_unless_it_is_lent_one(capsys: Captured) -> None:
         (["tools"], 2, "there is no server: give its URL, or the command that starts it after --"),
         (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
         (["tools", "--"], 2, "there is no command after --"),
+        (["tools", "--", "python server.py"], 2, "command[0] has a space in it, and there is no such program. "),
         (["tools", "http://x", "y"], 2, "'y' is one word too many"),
         (["tools", "http://"], 2, "not the URL of an HTTP server: "),
         (["tools", "http://x", "-H", "secret"], 2, "argument -H/--header: not of the form NAME=VALUE"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -322,20 +323,34 @@ async def test_where_there_are_no_headers_their_mismatch_lists_nothing(era: Era)
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda client: client.list_tools(timeout=math.nan),
-        lambda client: client.call_tool("query", timeout=math.nan),
-        lambda client: client.call_tool("query", idle_timeout=math.nan),
+        lambda client, **timeout: client.list_tools(**timeout),
+        lambda client, **timeout: client.call_tool("query", **timeout),
+        lambda client, **timeout: client.read_resource("file:///a", **timeout),
+        lambda client, **timeout: client.subscribe_resource("file:///a", **timeout),
+        lambda client, **timeout: client.set_log_level("info", **timeout),
     ],
-    ids=["list", "call", "total"],
+    ids=["list", "call", "read", "subscribe", "log level"],
 )
-async def test_a_timeout_that_is_no_number_is_refused_before_anything_is_sent(
-    era: Era, ask: Callable[[Client], Awaitable[object]]
+@pytest.mark.parametrize("name", ["timeout", "idle_timeout"])
+@pytest.mark.parametrize(
+    ("wrong", "error", "says"),
+    [
+        (math.nan, ValueError, "must be at least 0, not nan"),
+        (-1, ValueError, "must be at least 0, not -1"),
+        (10**400, ValueError, "must be at most 1.79769e+308, or math.inf for no bound"),
+        ("5", TypeError, "must be a number of seconds, not '5'"),
+        (True, TypeError, "must be a number of seconds, not True"),
+    ],
+    ids=["nan", "negative", "huge", "text", "bool"],
+)
+async def test_a_timeout_that_is_no_number_of_seconds_is_refused_before_anything_is_sent(
+    era: Era, ask: Callable[..., Awaitable[object]], name: str, wrong: object, error: type[Exception], says: str
 ) -> None:
     peer = ScriptedPeer(era.open)
 
     with anyio.fail_after(5):
         async with Client(peer) as client:
-            with pytest.raises(ValueError, match="a timeout is a number of seconds"):
-                await ask(client)
+            with pytest.raises(error, match=f"^{re.escape(f'{name} {says}')}$"):
+                await ask(client, **{name: wrong})
 
     assert era.said_to(peer) == []

@@ -11,7 +11,7 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client, SamplingRequest
+from mcp_host import Client, SamplingRequest, Stdio
 from mcp_host.errors import ConnectionClosed, NotConnected
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, Implementation
@@ -89,8 +89,11 @@ class StdioServerParameters:
         (StdioServerParameters(), r"Client\(Stdio\(\[p\.command, \*p\.args\], env=p\.env, cwd=p\.cwd\)\)"),
         (httpx.URL("https://example.com/mcp?key=hunter2"), r"write a URL as Client\(str\(url\)\)"),
         (Server, "Server is a class"),
-        ([], "a list is no server"),
-        (["python", 3], "a list is no server"),
+        (" https://example.com/mcp?key=hunter2", r"the URL has space before it: write Client\(url\.strip\(\)\)"),
+        ([], "^command is empty: "),
+        ([""], r"^command\[0\], the program, is empty: it is a list of a program and its arguments"),
+        (["python", 3, "hunter2"], r"^command\[1\] is of type int: "),
+        (["python server.py hunter2"], r'^command\[0\] has a space .* write \["python", \.\.\.\]'),
         (b"uvx", "a bytes is no server"),
         (None, "a NoneType is no server"),
     ],
@@ -102,6 +105,21 @@ def test_anything_else_is_a_type_error_that_shows_the_right_spelling(wrong: Any,
 
     assert 'Client(["uvx", "some-server"])' in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+async def test_a_program_whose_name_has_a_space_runs(tmp_path: Path) -> None:
+    program = tmp_path / "my server"
+    program.write_text(f"#!{sys.executable}\n{python(ANSWERS, hands=False)[-1]}", encoding="utf-8")
+    program.chmod(0o755)
+
+    for server in (
+        Stdio([program]),
+        Stdio(["./my server"], cwd=tmp_path),
+        Stdio(["my server"], env={"PATH": str(tmp_path)}),
+    ):
+        with anyio.fail_after(10):
+            async with Client(server) as client:
+                assert (await client.call_tool("x")).text == "hi"
 
 
 def test_a_url_that_cannot_be_one_is_a_value_error() -> None:

@@ -59,6 +59,12 @@ def test_only_the_url_of_an_http_server_will_do(url: str) -> None:
         StreamableHttp(url)
 
 
+@pytest.mark.parametrize("url", [" http://mcp.test/", "http://mcp.test/mcp ", "http://mcp.test/mcp\n"])
+def test_a_url_with_space_around_it_is_told_so(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^the URL has space around it: url\.strip\(\) removes it$"):
+        StreamableHttp(url)
+
+
 def test_a_refused_url_is_not_quoted() -> None:
     with pytest.raises(ValueError, match="not") as caught:
         StreamableHttp("http://user:hunter2@mcp.test:x/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -21,6 +22,30 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes
 
 QUICK = Limits(close_timeout=0.6)
 STAYS = "reply(read(), text(str(os.getpid()))); time.sleep(60)"  # says who it is, and does not end by itself
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("uvx some-server", "command is of type str: "),
+        (b"uvx", "command is of type bytes: "),
+        (None, "command is of type NoneType: "),
+        ([], "command is empty: "),
+        ([""], r"command\[0\], the program, is empty: "),
+        (["uvx", 3], r"command\[1\] is of type int: "),
+        (["no-such-program --key"], r'command\[0\] has a space .* write \["no-such-program", \.\.\.\]; '),
+    ],
+    ids=["text", "bytes", "nothing", "empty", "no program", "a number", "a whole line"],
+)
+def test_a_command_that_is_none_is_told_how_it_is_written(command: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=f'^{says}.*, like \\["uvx", "some-server"\\]'):
+        Stdio(command)
+
+
+@pytest.mark.parametrize("env", [{"PORT": 8000}, {8000: "PORT"}, ["PORT=8000"]], ids=["value", "name", "list"])
+def test_the_environment_of_a_server_is_a_mapping_of_text(env: Any) -> None:
+    with pytest.raises(TypeError, match=r'^env is a mapping of text to text, like \{"PORT": "8000"\}$'):
+        Stdio(["uvx"], env=env)
 
 
 async def test_progress_from_a_process_is_in_order_and_before_the_call_returns() -> None:

@@ -90,13 +90,13 @@ async def _listed(capability: object, ask: Callable[[], Awaitable[list[T]]]) -> 
 
 
 def _transport(options: Options) -> Transport:
-    if options.url is None:
-        return Stdio(options.command, env=options.env)
-    from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
-
     try:
+        if options.url is None:
+            return Stdio(options.command, env=options.env)
+        from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
+
         return StreamableHttp(options.url, headers=options.headers)
-    except ValueError as exc:
+    except (TypeError, ValueError) as exc:
         raise UsageError(str(exc)) from exc
 
 

@@ -8,6 +8,7 @@ from typing import Self
 
 from anyio import CancelScope, current_time
 
+from mcp_host.bounds import check_seconds
 from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
 
@@ -45,12 +46,16 @@ class CallTimeouts:
         """The clocks of a call that begins now, with the *limits* of its client where it has none of its own.
 
         Raises:
-            ValueError: One of them is negative, or nan.
+            TypeError, ValueError: One of them is no time, see `check_seconds`.
         """
-        timeout = limits.timeout if timeout is None else timeout
-        idle_timeout = limits.idle_timeout if idle_timeout is None else idle_timeout
-        if not (timeout >= 0 and idle_timeout >= 0):
-            raise ValueError("a timeout is a number of seconds from now, and not negative")
+        if timeout is None:
+            timeout = limits.timeout
+        else:
+            check_seconds("timeout", timeout)
+        if idle_timeout is None:
+            idle_timeout = limits.idle_timeout
+        else:
+            check_seconds("idle_timeout", idle_timeout)
         return cls(timeout=timeout, idle_timeout=idle_timeout, input_timeout=limits.input_timeout, clock=clock)
 
     @classmethod

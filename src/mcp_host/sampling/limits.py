@@ -8,6 +8,7 @@ from typing import NamedTuple, assert_never
 
 from pydantic_core import to_json
 
+from mcp_host.bounds import check_count, check_seconds
 from mcp_host.errors import ProtocolError, SamplingError
 from mcp_host.types import (
     AudioContent,
@@ -31,7 +32,7 @@ MOST_TOKENS = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC
 LONGER = 5  # times as long as it came may be what is written anew: 1e15 becomes 1000000000000000.0
 NEXT = "a request with this answer in it would have"
 # At 0 any other bound would refuse everything.
-MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting", "seconds"})
+MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +93,11 @@ class SamplingLimits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            least = 0 if field.name in MAY_BE_ZERO else 1
-            if value is not None and not value >= least:  # which NaN is not, either
-                raise ValueError(f"SamplingLimits.{field.name} must be at least {least}, not {value}")
+            name, value = f"SamplingLimits.{field.name}", getattr(self, field.name)
+            if field.name == "seconds":
+                check_seconds(name, value)
+            elif not (field.name == "max_tokens" and value is None):
+                check_count(name, value, least=0 if field.name in MAY_BE_ZERO else 1)
 
 
 def is_light(size: float, limits: SamplingLimits) -> bool:

@@ -20,6 +20,8 @@ def parse(url: str) -> httpx.URL:
     Raises:
         ValueError: It is none.
     """
+    if url != url.strip():
+        raise ValueError("the URL has space around it: url.strip() removes it")
     try:
         parsed = httpx.URL(url)
         parsed.raw_host.decode().encode("idna")  # as the resolver will: it has a label of 0 or 64 letters for a bug

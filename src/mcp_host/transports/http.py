@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mcp_host.bounds import check_count
 from mcp_host.limits import Limits
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class StreamableHttp:
     Raises:
         ValueError: The URL is not http(s), a header cannot be sent, or is one
             that the transport writes itself, or *max_connections* is below 1.
+        TypeError: *max_connections* is no number.
     """
 
     url: str
@@ -53,8 +55,8 @@ class StreamableHttp:
         from mcp_host.transports._headers import checked
         from mcp_host.transports._origin import parse, shown
 
-        if self.max_connections is not None and not self.max_connections >= 1:
-            raise ValueError(f"max_connections must be at least 1, or None for no bound, not {self.max_connections}")
+        if self.max_connections is not None:
+            check_count("max_connections", self.max_connections)
         object.__setattr__(self, "_parsed", parse(self.url))
         object.__setattr__(self, "_name", shown(self._parsed))
         object.__setattr__(self, "headers", checked(self.headers or {}))

@@ -39,8 +39,8 @@ def infer_transport(server: Connectable) -> Transport:
         return server
     if isinstance(server, str):
         return _from_text(server)
-    if isinstance(server, list | tuple) and server and all(isinstance(part, str | os.PathLike) for part in server):
-        return Stdio([os.fspath(part) for part in server])
+    if isinstance(server, list | tuple):
+        return _from_command(server)
     if callable(in_process := getattr(server, "in_process", None)) and not isinstance(server, type):
         transport: Transport = in_process()
         return transport
@@ -53,6 +53,13 @@ def infer_transport(server: Connectable) -> Transport:
 
 def _is_transport(server: object) -> TypeGuard[Transport]:
     return not isinstance(server, type) and all(hasattr(server, name) for name in ("open", "identity", "restart"))
+
+
+def _from_command(command: Sequence[str | os.PathLike[str]]) -> Transport:
+    try:
+        return Stdio(command)
+    except TypeError as exc:
+        raise TypeError(f"{exc}\n\n{ACCEPTED}") from None
 
 
 def _from_text(text: str) -> Transport:
@@ -94,6 +101,8 @@ def _meant_by_text(text: str) -> str:
     words = text.split()
     if not words:
         return "an empty text is no server"
+    if words[0].lower().startswith(("http://", "https://")):
+        return "the URL has space before it: write Client(url.strip())"
     if "://" in words[0]:
         return "the URL of a server begins with http:// or https://"
     if len(words) > 1:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from shutil import which
 
 from anyio import CancelScope, Event, create_task_group, current_time, move_on_after
 
@@ -30,6 +32,7 @@ from mcp_host.transports._outbox import Line, OnLost, Outbox
 from mcp_host.transports._stderr import OnStderr, Stderr
 from mcp_host.transports.base import Exchange, Headers, Receive, deliver, quoting
 
+COMMAND = 'it is a list of a program and its arguments, like ["uvx", "some-server"]'
 LSP = b"Content-Length:"  # how each message of the Language Server Protocol begins
 LAST_WORDS = 1.0  # seconds, after the process has ended, for what it wrote before; a grandchild may hold the pipe open
 EXIT_CODE = 0.5  # seconds, after its output has ended, to learn how the process did
@@ -48,27 +51,34 @@ class Stdio:
     that is so in revision 2026-07-28, which knows no session that could be lost; true and
     false mean always and never. Each time takes longer, and after eight in a row that
     were good for nothing the server stays down until `Client.connect`.
+
+    Raises:
+        TypeError: *command* is no list of text and paths, or its program is a whole command line;
+            or *env* holds something else than text.
     """
 
-    command: Sequence[str]
+    command: Sequence[str | os.PathLike[str]]
     env: Mapping[str, str] | None = field(default=None, kw_only=True)
     cwd: str | Path | None = field(default=None, kw_only=True)
     on_stderr: OnStderr | None = field(default=None, kw_only=True)
     restart: bool | None = field(default=None, kw_only=True)
 
+    _arguments: tuple[str, ...] = field(init=False, compare=False)
+
     def __post_init__(self) -> None:
-        if isinstance(self.command, str) or not self.command:
-            raise TypeError('command is a list of program and arguments, like ["uvx", "some-server"]')
+        if self.env is not None and not _is_environment(self.env):
+            raise TypeError('env is a mapping of text to text, like {"PORT": "8000"}')
+        object.__setattr__(self, "_arguments", _checked(self.command, self.env, self.cwd))
 
     @property
     def name(self) -> str:
         """The program's name, without its directory and arguments."""
-        return Path(self.command[0]).name
+        return Path(self._arguments[0]).name
 
     @property
     def identity(self) -> str:
         """The program's name, and a digest of the command line and the folder: arguments may be secrets."""
-        whole = "\0".join((*self.command, str(self.cwd or "")))
+        whole = "\0".join((*self._arguments, str(self.cwd or "")))
         return f"{self.name} {sha256(whole.encode(errors='surrogateescape')).hexdigest()[:16]}"
 
     def __repr__(self) -> str:
@@ -77,7 +87,7 @@ class Stdio:
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[StdioChannel]:
         """Start the process; end it and all of its descendants on leaving."""
-        child = await start(self.command, self.env, self.cwd)
+        child = await start(self._arguments, self.env, self.cwd)
         async with create_task_group() as tasks:
             channel = StdioChannel(self.name, child, Stderr(self.on_stderr), limits)
             tasks.start_soon(channel.write)
@@ -91,6 +101,41 @@ class Stdio:
                     await channel.stderr_ended.wait()
                 await child.close()
                 tasks.cancel_scope.cancel()
+
+
+def _checked(
+    command: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None, cwd: str | Path | None
+) -> tuple[str, ...]:
+    """*command* as text. No error repeats an argument: it may be a secret.
+
+    Raises:
+        TypeError: It is not the command of a server; the text shows how one is written.
+    """
+    if isinstance(command, str | bytes) or not isinstance(command, Sequence):
+        raise TypeError(f"command is of type {type(command).__name__}: {COMMAND}")
+    if not command:
+        raise TypeError(f"command is empty: {COMMAND}")
+    for index, part in enumerate(command):
+        if not isinstance(part, str | os.PathLike):
+            raise TypeError(f"command[{index}] is of type {type(part).__name__}: {COMMAND}")
+    arguments = tuple([os.fspath(part) for part in command])
+    words = arguments[0].split()
+    if not words:
+        raise TypeError(f"command[0], the program, is empty: {COMMAND}")
+    if len(words) > 1 and not _exists(arguments[0], env, cwd):
+        raise TypeError(
+            f"command[0] has a space in it, and there is no such program. No shell splits a command line:"
+            f' write ["{words[0]}", ...]; {COMMAND}'
+        )
+    return arguments
+
+
+def _exists(program: str, env: Mapping[str, str] | None, cwd: str | Path | None) -> bool:
+    return os.path.exists(os.path.join(cwd or "", program)) or which(program, path=(env or {}).get("PATH")) is not None
+
+
+def _is_environment(env: object) -> bool:
+    return isinstance(env, Mapping) and all(isinstance(part, str) for pair in env.items() for part in pair)
 
 
 class StdioChannel:
