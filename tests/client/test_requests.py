@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -225,26 +226,52 @@ async def test_a_schema_that_nests_deeply_hides_no_other_tool(era: Era) -> None:
     assert tools[0].output_schema == schema
 
 
+REF = PromptReference(name="p")
+
+
 @pytest.mark.parametrize(
-    "ask",
+    ("ask", "says"),
     [
-        lambda client: client.call_tool(5),
-        lambda client: client.call_tool("t", [1]),
-        lambda client: client.read_resource(None),
-        lambda client: client.get_prompt("p", {"a": 1}),
-        lambda client: client.get_prompt("p", "a"),
+        (lambda client: client.call_tool(5), "name must be text, not int"),
+        (lambda client: client.call_tool("t", [1]), "arguments must be a mapping, not list"),
+        (lambda client: client.call_tool("t", '{"a": 1}'), "arguments must be a mapping, not str"),
+        (lambda client: client.call_tool("t", meta=[1]), "meta must be a mapping, not list"),
+        (lambda client: client.read_resource(None), "uri must be text, not NoneType"),
+        (lambda client: client.subscribe_resource(b"file:///"), "uri must be text, not bytes"),
+        (lambda client: client.unsubscribe_resource(5), "uri must be text, not int"),
+        (lambda client: client.get_prompt(None), "name must be text, not NoneType"),
+        (lambda client: client.get_prompt("p", {"a": 1}), "arguments['a'] must be text, not int"),
+        (lambda client: client.get_prompt("p", "a"), "arguments must be a mapping, not str"),
+        (
+            lambda client: client.complete("p", "a", "b"),
+            "ref must be a PromptReference or a ResourceTemplateReference, not str",
+        ),
+        (lambda client: client.complete(REF, 1, "b"), "argument must be text, not int"),
+        (lambda client: client.complete(REF, "a", None), "value must be text, not NoneType"),
+        (lambda client: client.complete(REF, "a", "b", context=["x"]), "context must be a mapping, not list"),
+        (lambda client: client.complete(REF, "a", "b", context={"x": 1}), "context['x'] must be text, not int"),
+        (lambda client: client.call_tool("t", on_progress=5), "on_progress has to be a function, async or plain, not int"),
     ],
-    ids=["tool", "arguments", "uri", "prompt-argument", "prompt-arguments"],
-)
-async def test_arguments_of_the_wrong_type_are_refused_and_not_sent(era: Era, ask: Ask) -> None:
+)  # fmt: skip
+async def test_arguments_of_the_wrong_type_are_refused_by_name_and_not_sent(era: Era, ask: Ask, says: str) -> None:
     peer = answering(era)
 
     with anyio.fail_after(5):
         async with Client(peer) as client:
-            with pytest.raises(TypeError):
+            with pytest.raises(TypeError, match=f"^{re.escape(says)}$"):
                 await ask(client)
-            with pytest.raises(ValueError, match="not negative"):
-                await client.list_tools(timeout=-1)
+
+    assert era.said_to(peer) == []
+
+
+@pytest.mark.parametrize("level", ["loud", "INFO", 5])
+async def test_a_log_level_that_there_is_not_is_refused_and_not_sent(era: Era, level: Any) -> None:
+    peer = answering(era)
+
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(ValueError, match=rf"^level must be one of debug, info, .*, emergency, not {level!r}$"):
+                await client.set_log_level(level)
 
     assert era.said_to(peer) == []
 

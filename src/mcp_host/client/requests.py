@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, get_args
 
 from mcp_host import types
 from mcp_host.client.call import Call
@@ -98,9 +98,9 @@ class Requests(ABC):
             CallerError: The tool was listed as one that runs only as a task.
         """
         self._toolbox.check_call(name)
-        params: Params = {"name": _text(name, "a tool's name"), "arguments": _mapping(arguments, "a tool's arguments")}
+        params: Params = {"name": _text(name, "name"), "arguments": _mapping(arguments, "arguments")}
         if meta is not None:
-            params["_meta"] = dict(meta)
+            params["_meta"] = dict(_mapping(meta, "meta"))
         timeouts = self._timeouts(timeout, idle_timeout)
         wire = await self._call_tool(
             Call(method="tools/call", params=params, timeouts=timeouts, on_report=_report(on_progress), caller=caller)
@@ -151,7 +151,7 @@ class Requests(ABC):
             ResourceNotFound: The server has none there.
         """
         wire = await self._request(
-            "resources/read", {"uri": _text(uri, "a URI")}, timeout, idle_timeout, on_progress, caller
+            "resources/read", {"uri": _text(uri, "uri")}, timeout, idle_timeout, on_progress, caller
         )
         return types.ReadResourceResult.from_wire(wire)
 
@@ -164,7 +164,7 @@ class Requests(ABC):
         """
         timeouts = self._timeouts(timeout, idle_timeout)
         connection = await self._live(timeouts)
-        await connection.subscribe(_text(uri, "a URI"), timeouts)
+        await connection.subscribe(_text(uri, "uri"), timeouts)
 
     async def unsubscribe_resource(
         self, uri: str, *, timeout: float | None = None, idle_timeout: float | None = None
@@ -172,7 +172,7 @@ class Requests(ABC):
         """End a subscription."""
         timeouts = self._timeouts(timeout, idle_timeout)
         connection = await self._live(timeouts)
-        await connection.unsubscribe(uri, timeouts)
+        await connection.unsubscribe(_text(uri, "uri"), timeouts)
 
     # Prompts and completion
 
@@ -196,10 +196,9 @@ class Requests(ABC):
 
         *caller* is as for `call_tool`.
         """
-        params: Params = {"name": _text(name, "a prompt's name")}
+        params: Params = {"name": _text(name, "name")}
         if arguments is not None:
-            given = _mapping(arguments, "a prompt's arguments")
-            params["arguments"] = {key: _text(value, "a prompt's argument") for key, value in given.items()}
+            params["arguments"] = _texts(arguments, "arguments")
         wire = await self._request("prompts/get", params, timeout, idle_timeout, on_progress, caller)
         return types.GetPromptResult.from_wire(wire)
 
@@ -217,9 +216,12 @@ class Requests(ABC):
 
         *context* holds the arguments already decided (revision 2025-06-18 and later).
         """
-        params: Params = {"ref": ref.to_wire(), "argument": {"name": argument, "value": value}}
+        if not isinstance(ref, types.PromptReference | types.ResourceTemplateReference):
+            raise TypeError(f"ref must be a PromptReference or a ResourceTemplateReference, not {type(ref).__name__}")
+        given = {"name": _text(argument, "argument"), "value": _text(value, "value")}
+        params: Params = {"ref": ref.to_wire(), "argument": given}
         if context is not None:
-            params["context"] = {"arguments": dict(context)}
+            params["context"] = {"arguments": _texts(context, "context")}
         return types.CompleteResult.from_wire(await self._request("completion/complete", params, timeout, idle_timeout))
 
     # The rest
@@ -244,6 +246,8 @@ class Requests(ABC):
         Survives a lost session and a restarted server, but not `aclose`. From revision 2026-07-28
         on each request names the level, "info" where none was set; a request's *meta* may name another.
         """
+        if level not in get_args(types.LoggingLevel):
+            raise ValueError(f"level must be one of {', '.join(get_args(types.LoggingLevel))}, not {level!r}")
         timeouts = self._timeouts(timeout, idle_timeout)
         connection = await self._live(timeouts)
         await connection.set_log_level(level, timeouts)
@@ -358,15 +362,19 @@ def _may_mean_the_cursor(error: ServerError) -> bool:
     return error.code is not None
 
 
-def _text(value: object, what: str) -> str:
+def _text(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{what} is a str, not {type(value).__name__}")
+        raise TypeError(f"{name} must be text, not {type(value).__name__}")
     return value
 
 
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
+def _texts(value: object, name: str) -> dict[str, str]:
+    return {key: _text(item, f"{name}[{key!r}]") for key, item in _mapping(value, name).items()}
+
+
+def _mapping(value: object, name: str) -> Mapping[str, Any]:
     if value is not None and not isinstance(value, Mapping):
-        raise TypeError(f"{what} are a mapping, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a mapping, not {type(value).__name__}")
     return value or {}
 
 
