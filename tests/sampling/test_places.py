@@ -490,6 +490,25 @@ async def test_a_thread_that_was_left_behind_in_a_call_takes_a_place_again_until
     assert share.room == 1
 
 
+async def test_a_task_that_returns_from_a_call_takes_no_place_if_the_last_thread_has_ended_meanwhile() -> None:
+    share = Places(1).share(at_once=1, waiting=8)
+    slot, answered = Slot(share), Event()
+
+    with fail_after(5):
+        await slot.enter()
+        end = slot.hold()
+        async with create_task_group() as tasks:
+            tasks.start_soon(slot.lend, answered.wait)
+            await wait_all_tasks_blocked()
+            slot.leave()
+            await share.enter()
+            end()
+            answered.set()
+        share.leave()
+
+    assert share.room == 1
+
+
 async def test_a_thread_that_ended_while_nothing_waited_gives_its_place_to_a_handler_that_returns_from_a_call() -> None:
     share = Places(2).share(at_once=2, waiting=8)
     slot, other = Slot(share), Slot(share)

@@ -56,7 +56,6 @@ class Places:
         waiter = _Waiter(share, self._returning if returning else self._new)
         waiter.line.append(waiter)
         self._loop = current_token()
-        self.run_pending()  # from a thread that ended before it could see this loop
         return waiter
 
     def put_back(self, share: Share) -> None:
@@ -107,7 +106,7 @@ class Share:
         waiter = self.places.line_up(self)
         self._seats -= 1
         try:
-            await waiter.called.wait()
+            await waiter.wait()
         except BaseException:
             waiter.give_up()
             raise
@@ -125,6 +124,10 @@ class _Waiter:
         self.line = line
         self.called = Event()
         """Set together with the taking of a place."""
+
+    async def wait(self) -> None:
+        self.share.places.run_pending()  # from a thread that ended before it could see this loop
+        await self.called.wait()
 
     def give_up(self) -> None:
         """Wait no longer. What was called in the same moment gives its place to the next."""
@@ -222,7 +225,7 @@ class Slot:
                 if self._waiter is None:
                     self._waiter = self._share.places.line_up(self._share, returning=True)
                 waiter = self._waiter
-                await waiter.called.wait()
+                await waiter.wait()
                 if waiter is self._waiter:  # else another task has seen to it
                     self._waiter = None
                     self._has_place = True
