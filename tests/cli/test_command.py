@@ -417,12 +417,22 @@ def test_ctrl_c_ends_a_call_with_130_and_without_a_traceback(tmp_path: Path) -> 
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     reading = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-    command = [*MCP_HOST, "call", "hang", json.dumps({"path": str(fifo)}), *SERVER]
+    # What a shell runs in the background ignores Ctrl-C, and so does all that it starts: perhaps these tests.
+    program = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from mcp_host.cli import main
+sys.exit(main())
+"""
+    command = [sys.executable, "-c", program, "call", "hang", json.dumps({"path": str(fifo)}), *SERVER]
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            assert select.select([reading], [], [], PATIENCE)[0], "the tool was never called"
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=PATIENCE)
+            try:
+                assert select.select([reading], [], [], PATIENCE)[0], "the tool was never called"
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=PATIENCE)
+            finally:
+                process.kill()  # which means nothing to one that has ended
     finally:
         os.close(reading)
 

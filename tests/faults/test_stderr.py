@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from anyio import create_task_group
+from anyio import create_task_group, fail_after
 
 from mcp_host.errors import ConnectionClosed
 from tests.faults.fault import fault
 from tests.faults.measure import peak
-from tests.faults.processes import client_of, says
+from tests.faults.processes import SOON, client_of, says
 
 
 @fault("P19", "P22")
@@ -94,14 +94,36 @@ async def test_a_callback_that_fails_ends_nothing_and_is_asked_again(caplog: pyt
     assert caplog.text.count("the stderr callback failed") == 2
 
 
+CLOSING_TIME = 'read(); print("closing time", file=sys.stderr, flush=True)\nwhile True: read()'
+"""Of a server that says so once it has been asked something, so that it cannot come before or after that."""
+
+
 @fault("P21")
-async def test_a_callback_may_close_its_own_client() -> None:
+async def test_a_callback_may_close_its_own_client_in_the_middle_of_a_call() -> None:
     def on_stderr(line: str) -> None:
         tasks.start_soon(client.aclose)
 
-    body = 'print("closing time", file=sys.stderr, flush=True)'
-    client = client_of(body + "\nwhile True: read()", on_stderr=on_stderr)
-    async with create_task_group() as tasks:
-        await client.connect()
-        with pytest.raises(ConnectionClosed):
-            await says(client)
+    client = client_of(CLOSING_TIME, on_stderr=on_stderr)
+
+    with fail_after(SOON):
+        async with create_task_group() as tasks:
+            await client.connect()
+            with pytest.raises(ConnectionClosed) as closed:
+                await says(client)
+
+    assert str(closed.value) == "the client was closed"
+
+
+@fault("P21")
+async def test_a_callback_may_close_its_own_client_while_it_is_opened() -> None:
+    def on_stderr(line: str) -> None:
+        tasks.start_soon(client.aclose)
+
+    client = client_of(CLOSING_TIME, hands=False, on_stderr=on_stderr)
+
+    with fail_after(SOON):
+        async with create_task_group() as tasks:
+            with pytest.raises(ConnectionClosed) as closed:
+                await client.connect()
+
+    assert str(closed.value) == "closed while it was being opened"

@@ -18,6 +18,7 @@ from mcp_host.testing import Context, Server
 from tests.testing.raw_http import ACCEPT, INITIALIZE, Peer, Response, Stream, Wire, call, request, served
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 30.0  # seconds for a server in a process, on a busy machine
 
 
 def asking() -> Server:
@@ -307,8 +308,9 @@ def test_a_program_of_its_own_says_its_url_and_ends_by_a_signal() -> None:
         url = process.stdout.readline().strip()
         initialize = request(0, "initialize", INITIALIZE)
         headers = {"accept": ACCEPT, "content-type": "application/json"}
-        session = httpx.post(url, json=initialize, headers=headers).headers["mcp-session-id"]
-        with httpx.stream("GET", url, headers={"accept": ACCEPT, "mcp-session-id": session}) as stream:
+        session = httpx.post(url, json=initialize, headers=headers, timeout=PATIENCE).headers["mcp-session-id"]
+        listening = {"accept": ACCEPT, "mcp-session-id": session}
+        with httpx.stream("GET", url, headers=listening, timeout=PATIENCE) as stream:
             process.send_signal(signal.SIGINT)
             rest = stream.read()
 
