@@ -88,12 +88,17 @@ async def test_what_a_group_holds_beside_errors_is_let_through_and_the_errors_ar
     async def fail() -> None:
         raise BaseExceptionGroup("both", [KeyboardInterrupt(), *errors])
 
-    for call in (call_handler(fail, subject="it", failed="no"), call_callback(fail, subject="it")):
+    calls = [
+        (call_handler(fail, subject="it", failed="no"), "it: no"),
+        (call_callback(fail, subject="it"), "it failed"),
+    ]
+    for call, words in calls:
         caplog.clear()
         with pytest.raises(BaseExceptionGroup) as caught:
             await call
         assert list(map(type, caught.value.exceptions)) == [KeyboardInterrupt]
         assert ("its text" in caplog.text) == bool(errors)
+        assert [record.getMessage() for record in caplog.records] == ([words] if errors else [])
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])

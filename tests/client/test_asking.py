@@ -13,6 +13,7 @@ from mcp_host.errors import RequestTimeout, RoundsExceeded
 from mcp_host.limits import Limits
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, TextContent
+from tests.client.rounds import DONE, SAMPLE, wants
 from tests.client.support import EMPTY, PARIS, QUESTION, Era, sampling
 
 
@@ -102,9 +103,11 @@ async def test_handlers_within_each_other_have_a_bound(version: str, most: int) 
                 assert (await client.call_tool("again")).text == "enough"
 
     assert deepest == most
-    assert len(failures) == 2
-    for failure in failures:
-        assert "max_nesting" in str(failure)
+    if version == "2026-07-28":
+        words = f"tools/call: the server asked for input in {most} handlers within each other (Limits.max_nesting)"
+    else:
+        words = f"this client's limit max_nesting is {most} handlers within each other"
+    assert [words in str(failure) for failure in failures] == [True, True]
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
@@ -136,6 +139,39 @@ async def test_a_call_that_a_task_of_a_handler_makes_is_in_that_handler(version:
             assert (await client.call_tool("again")).text == "enough"
 
     assert ["max_nesting" in text for text in refused] == [True]
+
+
+async def test_a_call_of_the_innermost_handler_may_be_made_again_without_a_question() -> None:
+    """It is only what is asked there that is refused."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered()
+        await peer.reply(await peer.receive(), wants("outer", k=SAMPLE))
+        await peer.reply(await peer.receive(), wants("inner"))
+        again = await peer.receive()
+        assert again["params"]["requestState"] == "inner"
+        await peer.reply(again, DONE | {"content": [{"type": "text", "text": "inner"}]})
+        await peer.reply(await peer.receive(), DONE)
+
+    async def model(request: SamplingRequest) -> str:
+        seen.append((await client.call_tool("inner")).text)
+        return "Paris"
+
+    seen = list[str]()
+    limits = Limits(max_nesting=1)
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), sampling=sampling(with_tools=model), limits=limits) as client:
+            assert (await client.call_tool("outer")).content == []
+
+    assert seen == ["inner"]
+
+
+def test_what_is_asked_between_calls_is_in_no_handler() -> None:
+    answers, answer = Answers(Limits(max_nesting=1), lambda: 0.0, replays=False), Answer((1, 1), None, [])
+
+    answers.begin(answer)
+
+    assert answer.refusal is None
 
 
 def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_call() -> None:

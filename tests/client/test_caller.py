@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import traceback
 import tracemalloc
@@ -36,8 +37,9 @@ from mcp_host.errors import InputNotGiven, RequestTimeout
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, ElicitRequestURLParams, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
-from tests.client.support import EMPTY, PARIS, TOOLS, sampling, say_paris
+from tests.client.support import EMPTY, INFO, PARIS, TOOLS, sampling, say_paris
 from tests.transports.children import python
+from tests.transports.http_peers import JSON, Wire, event, serving
 
 USER: ContextVar[str] = ContextVar("USER", default="none")
 QUESTIONS = (SAMPLE, FORM, ROOTS)
@@ -289,6 +291,47 @@ async def test_over_http_each_of_many_calls_in_flight_has_its_own_caller_and_con
     assert sorted(answers) == [f"{user} asked for the land of {user}" for user in ("ann", "bob", "cat")]
     assert sorted((caller, user) for caller, user, _ in seen) == [(user, user) for user in ("ann", "bob", "cat")]
     assert len({call_id for *_, call_id in seen}) == 3
+
+
+async def test_over_http_a_question_on_the_servers_own_stream_is_of_no_call_though_one_alone_is_in_flight() -> None:
+    """What comes there "SHOULD be unrelated to any concurrently-running JSON-RPC request"."""
+    called, answered = anyio.Event(), anyio.Event()
+
+    async def serve(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            if heard.method == "GET":
+                await called.wait()
+                await wire.events(event(json.dumps({"jsonrpc": "2.0", "id": "q", **SAMPLE}).encode()))
+                await wire.hung_up()
+            elif heard.method != "POST":
+                await wire.reply(405)
+            elif "method" not in heard.rpc:
+                await wire.reply(202)
+                answered.set()
+            else:
+                await answer(wire, heard.rpc)
+
+    async def answer(wire: Wire, request: dict[str, Any]) -> None:
+        if request["method"] == "notifications/initialized":
+            await wire.reply(202)
+            return
+        result = EMPTY
+        if request["method"] == "initialize":
+            result = {"protocolVersion": "2025-11-25", "capabilities": TOOLS, "serverInfo": INFO}
+        else:
+            called.set()
+            await answered.wait()
+        await wire.reply(200, JSON, json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode())
+
+    seen = Handlers()
+    with anyio.fail_after(10):
+        USER.set("the one who connects")
+        async with serving(serve) as peer, Client(StreamableHttp(peer.url), era="legacy", **seen.options) as client:
+            USER.set("the one who calls")
+            await client.call_tool("x", caller="ann")
+
+    assert (seen.outers, seen.users) == ([None], ["the one who connects"])
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["2025-11-25", "2026-07-28"])
