@@ -24,7 +24,10 @@ class Clock:
     def __init__(self) -> None:
         self.now = 1000.0
 
+        self.readings = 0
+
     def __call__(self) -> float:
+        self.readings += 1
         return self.now
 
 
@@ -39,9 +42,9 @@ def test_a_call_ends_after_its_timeout_and_before_that_when_the_server_is_silent
     clock.now += 15
 
     assert timeouts.end == 1060
-    assert timeouts.idle_end() == 1035
+    assert timeouts.idle_end(clock.now) == 1035
     clock.now += 30
-    assert timeouts.idle_end() == 1060
+    assert timeouts.idle_end(clock.now) == 1060
 
 
 def test_input_stops_both_clocks() -> None:
@@ -50,11 +53,27 @@ def test_input_stops_both_clocks() -> None:
 
     clock.now += 10
     timeouts.pause()
-    assert (timeouts.end, timeouts.idle_end()) == (1160, 1130)  # should it last for ever
+    assert (timeouts.end, timeouts.idle_end(clock.now)) == (1160, 1130)  # should it last for ever
     clock.now += 50
     timeouts.resume()
 
-    assert (timeouts.end, timeouts.idle_end()) == (1110, 1080)
+    assert (timeouts.end, timeouts.idle_end(clock.now)) == (1110, 1080)
+
+
+def test_the_clock_is_read_once_for_each_event_whoever_hears_of_it() -> None:
+    clock = Clock()
+    timeouts = begun(clock)
+    heard: list[float] = []
+    for _ in range(3):
+        timeouts.observe(lambda now: heard.append(timeouts.idle_end(now)))
+
+    before = clock.readings
+    timeouts.pause()
+    clock.now += 5
+    timeouts.resume()
+
+    assert clock.readings - before == 2
+    assert heard == [1120, 1120, 1120, 1025, 1025, 1025]
 
 
 def test_input_that_overlaps_counts_once() -> None:
@@ -83,9 +102,9 @@ def test_the_time_for_input_is_one_for_the_whole_call_and_then_the_clocks_run_ag
     timeouts.resume()
     timeouts.pause()
     clock.now += 25
-    assert timeouts.idle_end() == 1000 + 70 + 30 + 20, "five seconds of input are left"
+    assert timeouts.idle_end(clock.now) == 1000 + 70 + 30 + 20, "five seconds of input are left"
     clock.now += 10
-    assert timeouts.idle_end() == 1105 + 20, "a sign of life while the clocks run again"
+    assert timeouts.idle_end(clock.now) == 1105 + 20, "a sign of life while the clocks run again"
     assert timeouts.end == 1160
     timeouts.resume()
 
@@ -111,7 +130,7 @@ def test_each_of_the_three_may_have_no_bound_or_no_length(
     timeouts = begun(clock, timeout=timeout, idle_timeout=idle_timeout, input_timeout=input_timeout)
 
     timeouts.pause()
-    paused = timeouts.end, timeouts.idle_end()
+    paused = timeouts.end, timeouts.idle_end(clock.now)
     clock.now += 7
     timeouts.resume()
 

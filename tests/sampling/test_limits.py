@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcp_host.errors import ProtocolError
 from mcp_host.sampling import SamplingLimits
-from mcp_host.sampling.limits import check_counts, check_sizes, clamp, is_light
+from mcp_host.sampling.limits import check_counts, check_sizes, clamp, fits
 from mcp_host.types import CreateMessageRequestParams
 from tests.sampling.asking import ADD, Wire, assistant, result, text, use, user, wire
 
@@ -195,7 +195,7 @@ OBJECTS = st.dictionaries(WORDS, VALUES, max_size=3)
 @given(metadata=OBJECTS, words=WORDS, properties=OBJECTS)
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(metadata={"a": [1e15] * 50}, words="", properties={"b": [1e15] * 50})
-def test_what_is_light_is_within_every_limit_that_would_be_weighed(
+def test_what_fits_is_within_every_limit_that_would_be_measured(
     metadata: dict[str, object], words: str, properties: dict[str, object]
 ) -> None:
     """However short a server can write what we would write longer."""
@@ -206,11 +206,20 @@ def test_what_is_light_is_within_every_limit_that_would_be_weighed(
     size = len(raw.encode())
     limits = SamplingLimits(text=5 * size, tool_definition=5 * size, binary=5 * size)
 
-    assert is_light(size, limits)
+    assert fits(size, 5 * size)
     check_counts(read, limits)
     check_sizes(CreateMessageRequestParams.from_wire(read), limits)
 
 
-def test_a_request_of_unknown_size_is_not_light() -> None:
-    assert not is_light(math.inf, SamplingLimits())
-    assert not is_light(64 * 1024, SamplingLimits())
+def test_a_request_of_unknown_size_is_measured() -> None:
+    assert not fits(math.inf, 2**53)
+    assert not fits(101, 504)
+
+
+def test_a_history_that_fits_into_the_text_is_not_measured_for_the_sake_of_the_tools() -> None:
+    """The limit of a tool is a sixteenth of the text's."""
+    params = CreateMessageRequestParams.from_wire(wire(user(text("x" * 21))))
+
+    check_sizes(params, SamplingLimits(text=20, tool_definition=4), size=4)  # as a caller would never say
+    with pytest.raises(ProtocolError, match="limit text is 20"):
+        check_sizes(params, SamplingLimits(text=20, tool_definition=4), size=5)

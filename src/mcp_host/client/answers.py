@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -48,7 +48,7 @@ class Answer:
         self.waiting = waiting
         """The calls in flight that it may belong to: they cannot go on before it is answered, and it ends with
         the last of them. Empty for what came between calls."""
-        self.nesting = max((each.call.nesting for each in waiting if each.call is not None), default=0)
+        self.nesting = max([each.call.nesting for each in waiting if each.call is not None], default=0)
         """The most that one of these calls has: a question that may be of any of them counts as of the innermost."""
         for exchange in waiting:
             exchange.pause()
@@ -96,7 +96,6 @@ class Answers:
         self._limits = limits
         self._clock = clock
         self._replays = replays
-        self._asked: Counter[PendingExchange] = Counter()  # for each call that waits
         self._unprompted: deque[float] = deque()  # when those came that no call waits for, the oldest first
         self._current: dict[Key, Answer] = {}
         self._done: deque[Place] = deque(maxlen=REMEMBERED)
@@ -118,7 +117,7 @@ class Answers:
     def begin(self, answer: Answer) -> None:
         self._current[answer.key] = answer
         for exchange in answer.waiting:
-            self._asked[exchange] += 1
+            exchange.asked += 1
         most = self._limits.max_inputs
         if answer.nesting >= self._limits.max_nesting:
             answer.refusal = _asked_too_much("max_nesting", f"{self._limits.max_nesting} handlers within each other")
@@ -127,7 +126,7 @@ class Answers:
                 answer.refusal = _asked_too_much(
                     "max_inputs", f"{most} in {UNPROMPTED_PERIOD:g} seconds without a call"
                 )
-        elif min(self._asked[exchange] for exchange in answer.waiting) > most:
+        elif min([exchange.asked for exchange in answer.waiting]) > most:
             answer.refusal = _asked_too_much("max_inputs", f"{most} for one call")
 
     def _has_room_for_unprompted(self, most: int) -> bool:
@@ -159,8 +158,6 @@ class Answers:
 
     def call_ended(self, exchange: PendingExchange) -> None:
         """A call is over: whatever the server asked on its behalf is moot."""
-        if self._asked:
-            del self._asked[exchange]  # a Counter does not mind what it has not
         if self._current:
             for answer in list(self._current.values()):
                 answer.call_ended(exchange)

@@ -45,6 +45,8 @@ class PendingExchange:
         """The application's call that this is a request of, if it is of any."""
         self.on_event = on_event
         """Takes the notifications of a subscription, if this is one."""
+        self.asked = 0
+        """How many requests of the server's may have been for this."""
         self.outcome: Ending | None = None
         self.withdrawn = False
         self.callers_own: McpError | None = None
@@ -179,10 +181,12 @@ class PendingExchange:
         elif self._scope is not None:
             self._scope.cancel()
 
-    def heard(self) -> None:
-        """A sign of life: the server's silence begins anew. Also called when the call's clocks stop or go on."""
-        is_silent = not (self._reporting or self._waits_its_turn)  # else it is our side that takes its time
-        self.deadline = self._timeouts.idle_end() if is_silent else self._timeouts.end
+    def heard(self, now: float | None = None) -> None:
+        """A sign of life: the server's silence begins anew. Also called when the call's clocks stop or go on, at *now*."""
+        if self._reporting or self._waits_its_turn:  # it is our side that takes its time
+            self.deadline = self._timeouts.end
+        else:
+            self.deadline = self._timeouts.idle_end(self._deadlines.loop.time() if now is None else now)
         self._deadlines.watch(self.deadline)
 
     def pause(self) -> None:

@@ -9,7 +9,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from anyio import CancelScope, Event, current_time
+from anyio import CancelScope, Event
 from anyio.abc import TaskGroup
 
 from mcp_host.client.answers import Answers
@@ -73,7 +73,9 @@ class Link:
         """The calls of ours that are not over."""
         self._deadlines = Deadlines(self.pending, Loop.running())
         plumbing.start_soon(self._deadlines.run)
-        self._answers = Answers(limits, self._deadlines.loop.time, replays=channel.stream_per_request)
+        self.now = self._deadlines.loop.time
+        """Seconds on the event loop's clock."""
+        self._answers = Answers(limits, self.now, replays=channel.stream_per_request)
         self._deliveries = Deliveries(channel, plumbing, limits.max_answers, counters, self._check_idle)
         self._service = Service(self, application, self._answers, self._deliveries)
         self._abandoned: OrderedDict[Id, float] = OrderedDict()  # until when each counts, the first first
@@ -82,7 +84,7 @@ class Link:
         self._shaking_hands = False
         self._at_work: set[CancelScope] = set()
         self._closed: ConnectionClosed | None = None
-        self._opened = current_time()
+        self._opened = self.now()
         self.lasted = 0.0
         """How many seconds this link was open, once it is not any more."""
         self._idle = Event()
@@ -175,7 +177,8 @@ class Link:
         It has not answered the call, and `Limits.idle_timeout` has not passed since: a server that
         respects the cancellation never answers.
         """
-        self._drop_expired()
+        if self._abandoned:
+            self._drop_expired()
         return bool(self._abandoned)
 
     def _drop_expired(self) -> None:
@@ -326,7 +329,7 @@ class Link:
         """No answer will come any more, and no request can be sent."""
         if self._closed is None:
             self._closed = reason
-            self.lasted = current_time() - self._opened
+            self.lasted = self.now() - self._opened
         self._answers.drop_before(math.inf)
         for exchange in list(self.pending.values()):
             exchange.settle(reason.again())
@@ -367,10 +370,6 @@ class Link:
     def stream_per_request(self) -> bool:
         """Whether the channel is HTTP's: a stream for each request, and headers on it."""
         return self._channel.stream_per_request
-
-    def now(self) -> float:
-        """Seconds on the event loop's clock."""
-        return self._deadlines.loop.time()
 
     async def awake(self) -> None:
         """Wait for a first sign that the server is there, and runs."""

@@ -39,7 +39,7 @@ class CallTimeouts:
         self._end = clock() + timeout
         self._pauses = 0
         self._paused_at = 0.0
-        self._observers: list[Callable[[], None]] = []
+        self._observers: list[Callable[[float], None]] = []
 
     @classmethod
     def of(cls, limits: Limits, clock: Callable[[], float], timeout: float | None, idle_timeout: float | None) -> Self:
@@ -68,9 +68,9 @@ class CallTimeouts:
         """When the call has to be over, on the event loop's clock. Later if the clocks are stopped, or stop again."""
         return self._end + self._input_left if self._pauses else self._end
 
-    def idle_end(self) -> float:
-        """When the call has to be over if the server says nothing about it from now on."""
-        now, end = self._clock(), self._end
+    def idle_end(self, now: float) -> float:
+        """When the call has to be over if the server says nothing about it from *now* on."""
+        end = self._end
         if self._pauses:
             now = max(now, self._paused_at + self._input_left)  # when the clocks run again at the latest
             end += self._input_left
@@ -81,38 +81,39 @@ class CallTimeouts:
         """It is our turn: both clocks stop until as many times `resume`, or until the time for input is used up."""
         self._pauses += 1
         if self._pauses == 1:
-            self._paused_at = self._clock()
-            self._changed()
+            self._paused_at = now = self._clock()
+            self._changed(now)
 
     def resume(self) -> None:
         """The server's turn again. Its silence begins anew."""
         self._pauses -= 1
         if not self._pauses:
-            taken = min(self._clock() - self._paused_at, self._input_left)
+            now = self._clock()
+            taken = min(now - self._paused_at, self._input_left)
             self._input_left -= taken
             self._end += taken
-            self._changed()
+            self._changed(now)
 
-    def observe(self, changed: Callable[[], None]) -> None:
-        """Have *changed* called whenever the clocks stop or go on: `end` and `idle_end` are others then."""
+    def observe(self, changed: Callable[[float], None]) -> None:
+        """Have *changed* called with the time whenever the clocks stop or go on: `end` and `idle_end` are others then."""
         self._observers.append(changed)
 
-    def unobserve(self, changed: Callable[[], None]) -> None:
+    def unobserve(self, changed: Callable[[float], None]) -> None:
         self._observers.remove(changed)
 
-    def _changed(self) -> None:
+    def _changed(self, now: float) -> None:
         for changed in self._observers:
-            changed()
+            changed(now)
 
     @contextmanager
     def scope(self, *, idle: bool = False) -> Iterator[CancelScope]:
         """A cancel scope that ends when the call has to be over; with *idle* also when nothing was heard for too long."""
 
-        def update() -> None:
-            scope.deadline = self.idle_end() if idle else self.end
+        def update(now: float) -> None:
+            scope.deadline = self.idle_end(now) if idle else self.end
 
         with CancelScope() as scope:
-            update()
+            update(self._clock())
             self.observe(update)
             try:
                 yield scope

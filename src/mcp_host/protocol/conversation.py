@@ -25,6 +25,8 @@ from collections.abc import Sequence
 from mcp_host.errors import ProtocolError, quoted
 from mcp_host.types import SamplingMessage, Tool, ToolChoice, ToolResultContent, ToolUseContent
 
+TOOL_BLOCKS = frozenset({ToolUseContent, ToolResultContent})
+
 
 def checked(messages: list[SamplingMessage]) -> list[SamplingMessage]:
     """The conversation, if it keeps the rules: *messages* themselves, or with parallel calls merged into one turn.
@@ -60,10 +62,10 @@ def _problem(messages: Sequence[SamplingMessage]) -> str | None:
     asked: list[str] = []  # the tool uses of the message before, which this one has to answer
     used: set[str] = set()
     for index, message in enumerate(messages):
+        if message.content and not asked and TOOL_BLOCKS.isdisjoint(map(type, message.content)):
+            continue  # plain words, as most messages are
         uses = tool_use_ids(message)
         results = [block.tool_use_id for block in message.content if isinstance(block, ToolResultContent)]
-        if message.content and not (uses or results or asked):
-            continue  # plain words, as most messages are
         problem = (
             _misplaced(message, uses, results)
             or _unbalanced(results, asked, before=f"messages[{index - 1}]")

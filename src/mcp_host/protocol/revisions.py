@@ -51,12 +51,14 @@ def _in_model(model: Model, revision: str) -> Unknown | None:
 
 
 @cache
-def _fields_in_question(model: type[Model]) -> Sequence[tuple[str, list[object]]]:
-    """The fields that have a mark, or whose values may hold something that has."""
-    return [
-        (name, field.metadata)
+def _fields_in_question(model: type[Model]) -> Sequence[tuple[str, Sequence[Since | ShapeSince]]]:
+    """The fields that have a mark, or whose values may hold something that has, each with its marks."""
+    marked = {
+        name: [mark for mark in field.metadata if isinstance(mark, Since | ShapeSince)]
         for name, field in model.model_fields.items()
-        if field.metadata or not _is_plain(field.annotation)
+    }
+    return [
+        (name, marks) for name, marks in marked.items() if marks or not _is_plain(model.model_fields[name].annotation)
     ]
 
 
@@ -68,11 +70,13 @@ def _is_plain(annotation: object) -> bool:
     return all(map(_is_plain, members)) if members else annotation in (str, int, float, bool, type(None))
 
 
-def _in_field(value: object, marks: list[object], revision: str) -> Unknown | None:
+def _in_field(value: object, marks: Sequence[Since | ShapeSince], revision: str) -> Unknown | None:
     for mark in marks:
-        if isinstance(mark, Since) and mark.revision > revision:
+        if mark.revision <= revision:
+            continue
+        if isinstance(mark, Since):
             return None  # an additional property there, and whatever it holds is nobody's business
-        if isinstance(mark, ShapeSince) and mark.revision > revision and mark.has_shape(value):
+        if mark.has_shape(value):
             return Unknown(mark.what, mark.revision, [])
     return _in_value(value, revision)
 

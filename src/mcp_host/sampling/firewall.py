@@ -22,7 +22,7 @@ COMPLETED = frozenset({END_TURN, None})  # any other stop reason says what kept 
 def check_answer(
     answer: object, request: SamplingRequest, limits: SamplingLimits, size: float = math.inf
 ) -> CreateMessageResult:
-    """The answer, if a server may have it, and as it may: see `_mended`. *size* is as for `is_light`.
+    """The answer, if a server may have it, and as it may: see `_mended`. *size* is as for `check_counts`.
 
     Raises:
         SamplingError: One sentence for the host's log on what is wrong with it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple, assert_never
@@ -100,15 +101,15 @@ class SamplingLimits:
                 check_count(name, value, least=0 if field.name in MAY_BE_ZERO else 1)
 
 
-def is_light(size: float, limits: SamplingLimits) -> bool:
-    """Whether nothing in a request of *size* bytes can be too heavy, so that its parts need not be weighed."""
-    return size * LONGER <= min(limits.tool_definition, limits.text, limits.binary)
+def fits(size: float, limit: int) -> bool:
+    """Whether all of a request of *size* bytes is within *limit*, so that its parts need not be measured."""
+    return size * LONGER <= limit
 
 
-def check_counts(wire: Mapping[str, object], limits: SamplingLimits, *, light: bool = False) -> None:
+def check_counts(wire: Mapping[str, object], limits: SamplingLimits, size: float = math.inf) -> None:
     """Count and measure what the request lists before it is parsed: a million blocks would hold up the event loop.
 
-    Of what is *light* nothing is measured. Says nothing about what has the wrong shape; parsing does.
+    *size* is of how many bytes the request was read, at most. Says nothing about what has the wrong shape; parsing does.
 
     Raises:
         ProtocolError: There is more than *limits* allows.
@@ -118,13 +119,13 @@ def check_counts(wire: Mapping[str, object], limits: SamplingLimits, *, light: b
     _hold("blocks", sum([_count_blocks(message) for message in messages]), limits.blocks)
     _hold("tools", len(tools), limits.tools)
     # All in one go is fast, and nearly always enough.
-    if tools and not light and _json_size(tools) > limits.tool_definition:
+    if tools and not fits(size, limits.tool_definition) and _json_size(tools) > limits.tool_definition:
         for index, tool in enumerate(tools):
             _hold("tool_definition", _json_size(tool), limits.tool_definition, where=f"tools[{index}]: ")
 
 
-def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, *, light: bool = False) -> None:
-    """Weigh what a model would have to read, unless it is *light*.
+def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size: float = math.inf) -> None:
+    """Weigh what a model would have to read. *size* is as for `check_counts`.
 
     Raises:
         ProtocolError: It is more than *limits* allows, or no tokens are asked for.
@@ -134,7 +135,7 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, *, l
     for index, tool in enumerate(params.tools or ()):
         if len(tool.name) > limits.tool_name:
             _hold("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
-    if light:
+    if fits(size, min(limits.text, limits.binary)):
         return
     weight = _weigh_request(params)
     _hold("text", weight.text, limits.text)
@@ -144,7 +145,7 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, *, l
 def check_history(
     params: CreateMessageRequestParams, answer: CreateMessageResult, limits: SamplingLimits, size: float
 ) -> None:
-    """Make sure that the server can send *answer* back, as a part of its next request. *size* is as for `is_light`.
+    """Make sure that the server can send *answer* back, as a part of its next request. *size* is as for `check_counts`.
 
     An answer that calls tools comes back with the whole conversation and the results. Any other
     may be the last word, so that it has to fit alone.
@@ -153,6 +154,9 @@ def check_history(
         ProtocolError: The next request would have more than *limits* allows.
         SamplingError: The answer cannot be sent at all.
     """
+    match answer.content:
+        case [TextContent(text=words)] if len(words) * 4 <= limits.text:
+            return  # as most answers are; a character takes four bytes of UTF-8 at most
     try:
         text, binary = _total(map(_weigh, answer.content))
     except ProtocolError as exc:
@@ -189,7 +193,8 @@ def _list(value: object) -> Sequence[object]:
 def _count_blocks(message: object) -> int:
     content = message.get("content") if isinstance(message, dict) else None
     blocks = content if isinstance(content, list) else [content]
-    return len(blocks) + sum(len(_list(block.get("content"))) for block in blocks if isinstance(block, dict))
+    inside = [_list(block["content"]) for block in blocks if isinstance(block, dict) and "content" in block]
+    return len(blocks) + sum(map(len, inside))
 
 
 def _inside(block: SamplingMessageContentBlock) -> int:

@@ -18,7 +18,7 @@ from mcp_host.protocol.codes import TOO_MANY_WAITING, TOOK_TOO_LONG
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.firewall import check_answer
-from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp, is_light
+from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp
 from mcp_host.sampling.places import NoPlace, Places, Share, Slot, hold_slot
 from mcp_host.sampling.progress import ProgressReporter
 from mcp_host.sampling.request import AsyncHandler, Handler, OuterCall, SamplingMode, SamplingRequest
@@ -256,8 +256,7 @@ def read_params(
     """
     if mode == "basic":
         _refuse_tools(wire)
-    light = is_light(size, limits)
-    check_counts(wire, limits, light=light)
+    check_counts(wire, limits, size)
     params = CreateMessageRequestParams.from_wire(wire)
     messages = conversation.checked(params.messages)
     if messages is not params.messages:
@@ -265,7 +264,7 @@ def read_params(
     if mode == "basic":
         _refuse_tool_blocks(params.messages)
     conversation.check_tools(params.tools or [], params.tool_choice)
-    check_sizes(params, limits, light=light)
+    check_sizes(params, limits, size)
     return clamp(params, limits)
 
 

@@ -150,7 +150,9 @@ MediaBlock: TypeAlias = TextContent | ImageContent | AudioContent
 
 
 def _as_list(content: object) -> object:
-    return list(content) if isinstance(content, list | tuple) else [content]
+    if isinstance(content, list):
+        return content
+    return list(content) if isinstance(content, tuple) else [content]
 
 
 def _bare_if_alone(blocks: list[Model], write: SerializerFunctionWrapHandler) -> object:
