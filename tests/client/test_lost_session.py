@@ -17,6 +17,7 @@ from mcp_host.errors import ConnectTimeout, HttpStatusError, McpError, RequestTi
 from mcp_host.limits import Limits
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult
+from tests.client.rounds import SAMPLE
 from tests.client.support import say_paris
 
 URL = "http://mcp.test/mcp"
@@ -276,6 +277,46 @@ async def test_a_handler_of_a_lost_session_is_cancelled() -> None:
                 await server.forget_sessions()
                 await client.call_tool("hello")
                 await ended.wait()
+
+
+class Asking(Forgetful):
+    """It asks one question on a stream of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = False
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method != "GET" or self.asked:
+            return await super().__call__(request)
+        self.asked = True
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=self._question())
+
+    async def _question(self) -> AsyncIterator[bytes]:
+        yield b"data: " + json.dumps({"jsonrpc": "2.0", "id": "q", **SAMPLE}).encode() + b"\n\n"
+        await anyio.sleep_forever()
+
+
+async def test_a_handler_that_no_call_waits_for_is_cancelled_with_its_session_too() -> None:
+    server = Asking()
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    started, ended = anyio.Event(), anyio.Event()
+    with anyio.fail_after(5):
+        async with connected(server, sampling=Sampling(with_tools=model, approve=always)) as client:
+            await started.wait()
+            server.known.clear()
+            await client.call_tool("x")
+            await ended.wait()
+
+    assert server.methods() == ["initialize", "notifications/initialized", "tools/call"] * 2
 
 
 @pytest.mark.fake_clock
