@@ -1,16 +1,20 @@
-"""An event loop's clock that takes no time to wait: for tests in memory whose subject is a deadline.
+"""Event loops' clocks for tests whose subject is a deadline: how busy the machine is has no say in what comes before it.
 
-When nothing can run before some moment, the clock jumps to it. So how busy the machine is has no say in
-what happens before a deadline and what after it. Not for tests with threads, processes or sockets: the
-clock does not wait for these.
+The fake clock takes no time to wait: when nothing can run before some moment, it jumps to it. Not for tests
+with threads, processes or sockets: the clock does not wait for these.
+
+The adjustable clock is for those. It runs as clocks do, and `advance` puts it forward: a test has a deadline of
+a minute, and lets that pass as soon as it has seen what has to come before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import selectors
+from time import perf_counter
 from typing import Any
 
+import trio
 from trio.testing import MockClock
 
 
@@ -38,3 +42,37 @@ def with_fake_clock(backend: str) -> tuple[str, dict[str, Any]]:
     if backend == "trio":
         return backend, {"clock": MockClock(autojump_threshold=0)}
     return backend, {"loop_factory": _JumpingLoop}
+
+
+class _AdjustableLoop(asyncio.SelectorEventLoop):
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+class _AdjustableClock(trio.abc.Clock):
+    ahead = 0.0
+
+    def start_clock(self) -> None:
+        """There is nothing to start."""
+
+    def current_time(self) -> float:
+        return perf_counter() + self.ahead
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return deadline - self.current_time()
+
+
+def with_adjustable_clock(backend: str) -> tuple[str, dict[str, Any]]:
+    """*backend*, for anyio to run with such a clock."""
+    if backend == "trio":
+        return backend, {"clock": _AdjustableClock()}
+    return backend, {"loop_factory": _AdjustableLoop}
+
+
+def advance(seconds: float) -> None:
+    """Put the adjustable clock of the running event loop forward. What is due then comes in the loop's next turn."""
+    clock = trio.lowlevel.current_clock() if trio.lowlevel.in_trio_run() else asyncio.get_running_loop()
+    assert isinstance(clock, _AdjustableClock | _AdjustableLoop), "for tests that are marked adjustable_clock"
+    clock.ahead += seconds

@@ -1,4 +1,4 @@
-"""What holds for every test: both backends, on a fake clock where it is marked so, and nothing left behind."""
+"""What holds for every test: both backends, on another clock where it is marked so, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host import concurrency
 from tests import spec
-from tests.clock import with_fake_clock
+from tests.clock import with_adjustable_clock, with_fake_clock
 from tests.faults import table
 from tests.faults.table import pytest_collection_modifyitems
 
@@ -25,7 +25,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str | tuple[str, dict[str, Any]]:
     backend: str = request.param
-    return with_fake_clock(backend) if request.node.get_closest_marker("fake_clock") else backend
+    if request.node.get_closest_marker("fake_clock"):
+        return with_fake_clock(backend)
+    return with_adjustable_clock(backend) if request.node.get_closest_marker("adjustable_clock") else backend
 
 
 @pytest.fixture(autouse=True)

@@ -160,12 +160,12 @@ async def test_tasks_that_connect_at_the_same_time_begin_one_session() -> None:
 async def test_servers_that_are_down_keep_nobody_from_those_that_are_up() -> None:
     async def use(name: str, transport: Transport) -> None:
         try:
-            async with Client(transport, era="legacy", limits=brief) as client:
+            async with Client(transport, era="legacy", limits=limits.get(name)) as client:
                 outcomes[name] = await works(client)
         except McpError as exc:
             outcomes[name] = type(exc)
 
-    brief = Limits(connect_timeout=0.5, close_timeout=0.6)
+    limits = {"silent": Limits(connect_timeout=0.5, close_timeout=0.6)}
     outcomes: dict[str, object] = {}
     async with standing("http") as http, standing("stdio") as stdio, create_task_group() as tasks:
         transports: dict[str, Transport] = {

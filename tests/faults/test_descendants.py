@@ -15,6 +15,7 @@ from anyio import current_time, fail_after, open_process
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.transports import stdio
+from tests.clock import advance
 from tests.faults.fault import fault
 from tests.faults.processes import BRIEF, SOON, client_of, ended, says
 from tests.transports.children import python, running
@@ -150,16 +151,18 @@ async def test_what_a_servers_own_children_print_among_its_messages_is_skipped()
     assert client.counters == {"malformed messages": 20}
 
 
-@fault("P26")
+@pytest.mark.adjustable_clock
+@fault("P26", within=60 + 20)
 async def test_a_request_that_a_servers_own_child_has_swallowed_costs_its_call_and_no_more() -> None:
     body = """
     reply(read(), text("before"))
     subprocess.run(["head", "-n", "1"], stdout=subprocess.DEVNULL)
+    print("swallowed", file=sys.stderr, flush=True)
     while "id" not in (request := read()): pass
     reply(request, text("after"))
     """
-    async with client_of(body) as client:
+    async with client_of(body, on_stderr=lambda line: advance(60)) as client:
         assert await says(client) == "before"
         with pytest.raises(RequestTimeout):
-            await client.call_tool("x", timeout=0.3)
+            await client.call_tool("x", timeout=60)
         assert await says(client) == "after"

@@ -16,8 +16,9 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed, ConnectTimeout, NoC
 from mcp_host.limits import Limits
 from mcp_host.transports import stdio
 from mcp_host.types import LoggingMessageNotificationParams
+from tests.clock import advance
 from tests.faults.fault import children, fault
-from tests.faults.processes import BRIEF, SOON, client_of, says
+from tests.faults.processes import SOON, client_of, says
 from tests.transports.children import running
 
 # It does not start
@@ -63,19 +64,21 @@ async def test_a_server_that_dies_at_once_fails_the_connect_with_its_code_and_la
     assert (failure.value.exit_code, failure.value.stderr) == (3, "no config")
 
 
+@pytest.mark.adjustable_clock
 @pytest.mark.parametrize(
     "body", ["time.sleep(60)", "while True: read()", "raw('Welcome!\\n'); time.sleep(60)"], ids=["deaf", "mute", "vain"]
 )
-@fault("P03", "P17")
+@fault("P03", "P17", within=60 + 20)
 async def test_a_server_that_never_answers_is_given_up_in_time_and_ended(body: str) -> None:
     client = client_of(
         f"print('no API_KEY', file=sys.stderr, flush=True)\n{body}",
         hands=False,
-        limits=Limits(connect_timeout=0.6, close_timeout=0.3),
+        on_stderr=lambda line: advance(60),
+        limits=Limits(connect_timeout=60, close_timeout=0.3),
     )
 
     before = children()
-    with fail_after(SOON), pytest.raises(ConnectTimeout, match="no API_KEY"):
+    with fail_after(60 + SOON), pytest.raises(ConnectTimeout, match=r"not ready within 60 s[^$]*no API_KEY"):
         await client.connect()
 
     assert children() == before
@@ -357,19 +360,26 @@ while True: time.sleep(60)
 """
 
 
+@pytest.mark.adjustable_clock
 @pytest.mark.parametrize("cancelled", [False, True], ids=["closed", "cancelled"])
 @fault("P11")
 async def test_a_server_that_will_not_end_is_told_so_step_by_step_and_killed_in_time(cancelled: bool) -> None:
+    """Each step comes when the time for the one before is over, which it is as soon as the server has taken that."""
+
+    def on_stderr(line: str) -> None:
+        said.append(line)
+        advance(2)
+
     said: list[str] = []
     with CancelScope() as scope:
-        async with client_of(STUBBORN, on_stderr=said.append) as client:
+        async with client_of(STUBBORN, on_stderr=on_stderr, limits=Limits(close_timeout=6)) as client:
             await says(client)
             began = current_time()
             if cancelled:
                 scope.cancel()
 
     assert said == ["end of input", "asked to end"]
-    assert current_time() - began < BRIEF.close_timeout + 1.5
+    assert 4 <= current_time() - began < 6
     assert children() == set()
 
 
