@@ -392,6 +392,46 @@ async def test_a_plain_handler_lends_its_place_to_what_it_calls_from_its_thread(
     assert said == "outer of inner"
 
 
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_more_plain_handlers_than_a_host_has_threads_may_wait_for_calls_that_need_another(version: str) -> None:
+    """Anyio's default is 40 threads. All of them would wait for a 41st."""
+    server = Server("nested", versions=[version])
+    inside, all_inside = 0, anyio.Event()
+
+    @server.tool
+    async def outer(ctx: Context) -> str:
+        return (await ctx.sample("outer")).text
+
+    @server.tool
+    async def inner(ctx: Context) -> str:
+        nonlocal inside
+        inside += 1
+        if inside == 41:
+            all_inside.set()
+        await all_inside.wait()
+        return (await ctx.sample("inner")).text
+
+    def model(request: SamplingRequest) -> str:
+        if request.messages[0].text == "outer":
+            return anyio.from_thread.run(client.call_tool, "inner").text
+        return "leaf"
+
+    said: list[str] = []
+
+    async def call() -> None:
+        said.append((await client.call_tool("outer")).text)
+
+    with anyio.fail_after(30):
+        async with (
+            Client(server.in_process(), sampling=Sampling(with_tools=model, approve=always)) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            for _ in range(41):
+                tasks.start_soon(call)
+
+    assert said == ["leaf"] * 41
+
+
 async def test_what_cannot_be_called_is_refused_by_the_name_of_its_argument() -> None:
     with pytest.raises(TypeError, match=r"^with_tools has to be a function, async or plain, not int$"):
         as_async(3, argument="with_tools")  # type: ignore[call-overload]  # the mistake in question

@@ -23,7 +23,8 @@ class Limits:
     answers what the server asks within the call, for *input_timeout* in all."""
 
     idle_timeout: float = 120.0
-    """How long a server may be silent about one call. Progress that was asked for restarts it; it stops like `timeout`."""
+    """How long a server may be silent about one call. Progress that was asked for restarts it, and so does what
+    the server asks within the call; it stops like `timeout`."""
 
     input_timeout: float = 3600.0
     """How long, in all, your handlers, forms and logins may stop the clocks of one call. After that

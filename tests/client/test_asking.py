@@ -11,6 +11,7 @@ from mcp_host import Client, Sampling, SamplingRequest, always
 from mcp_host.client.answers import Answer, Answers
 from mcp_host.errors import RequestTimeout, RoundsExceeded
 from mcp_host.limits import Limits
+from mcp_host.sampling import SamplingLimits
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, TextContent
 from tests.client.rounds import DONE, SAMPLE, wants
@@ -334,3 +335,87 @@ async def test_handlers_that_make_calls_do_not_wait_for_the_places_of_each_other
                 tasks.start_soon(client.call_tool, "ask", {"words": "outer"})
 
     assert (at_work, most) == (0, 4)
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("tool", ["answers", "never_answers"])
+async def test_a_call_of_a_handler_returns_within_its_timeout_though_no_place_is_free_to_go_on(
+    version: str, tool: str
+) -> None:
+    server = Server("asker", versions=[version])
+    second, took, released = anyio.Event(), anyio.Event(), anyio.Event()
+    outcome: list[object] = []
+
+    @server.tool
+    async def ask(ctx: Context, words: str) -> str:
+        if words == "takes the place":
+            second.set()
+        return (await ctx.sample(words)).text
+
+    @server.tool
+    async def answers() -> str:
+        return "answered"
+
+    @server.tool
+    async def never_answers() -> None:
+        await anyio.sleep_forever()
+
+    async def model(request: SamplingRequest) -> str:
+        if request.messages[0].text == "takes the place":
+            took.set()
+            await released.wait()
+            return "done"
+        await second.wait()
+        await anyio.wait_all_tasks_blocked()  # so the other request waits for the place
+        began = anyio.current_time()
+        try:
+            outcome.append((await client.call_tool(tool, timeout=10)).text)
+        except RequestTimeout:
+            outcome.append(RequestTimeout)
+        outcome.append(anyio.current_time() - began)
+        released.set()
+        return "done"
+
+    sampling = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1, at_once_per_server=1))
+    with anyio.fail_after(100):
+        async with Client(server.in_process(), sampling=sampling) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "ask", {"words": "lends the place"})
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(client.call_tool, "ask", {"words": "takes the place"})
+
+    assert took.is_set()
+    assert outcome == ["answered" if tool == "answers" else RequestTimeout, pytest.approx(10)]
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize(
+    ("asks", "seconds", "words"),
+    [(1, 35, "silent for 20 s"), (9, 50, "took longer than 50 s")],
+    ids=["stops", "goes on"],
+)
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_a_server_that_asks_is_not_silent_but_the_timeout_holds(
+    version: str, asks: int, seconds: float, words: str
+) -> None:
+    """It asks every 15 seconds, with an idle_timeout of 20, until it has nothing more to ask."""
+    server = Server("asker", versions=[version])
+
+    @server.tool
+    async def ask(ctx: Context) -> None:
+        for _ in range(asks):
+            await anyio.sleep(15)
+            await ctx.sample("more?")
+        await anyio.sleep_forever()
+
+    async def model(request: SamplingRequest) -> str:
+        return "more"
+
+    with anyio.fail_after(1000):
+        async with Client(server.in_process(), sampling=Sampling(with_tools=model, approve=always)) as client:
+            began = anyio.current_time()
+            with pytest.raises(RequestTimeout, match=words):
+                await client.call_tool("ask", timeout=50, idle_timeout=20)
+            took = anyio.current_time() - began
+
+    assert took == pytest.approx(seconds)

@@ -150,7 +150,9 @@ class Connection:
             CallerError: This revision has no such request.
         """
         slot = current_slot()
-        return self._request(call) if slot is None else slot.lend(partial(self._request, call))
+        if slot is None:
+            return self._request(call)
+        return slot.lend(partial(self._request, call), within=call.timeouts.scope)
 
     async def _request(self, call: Call) -> Params:
         if self._renewal.under_way:

@@ -35,9 +35,9 @@ class Requests(ABC):
     """The requests of `Client`. Each may be made from any task, any number at a time.
 
     *timeout* bounds the call, in seconds, whatever the server reports. *idle_timeout* is how
-    long the server may be silent about it; each progress report restarts it. Both stop while
-    your handlers answer what the server asks within the call, for `Limits.input_timeout` in
-    all. Both default to the client's `Limits`; `math.inf` is no bound. Anything that is no
+    long the server may be silent about it: each progress report restarts it, and each question
+    within the call. Both stop while your handlers answer what the server asks within the call,
+    for `Limits.input_timeout` in all. Both default to the client's `Limits`; `math.inf` is no bound. Anything that is no
     number of seconds, 0 or more, is a `TypeError` or a `ValueError`.
 
     Every request may raise what follows, besides what its own docstring names.

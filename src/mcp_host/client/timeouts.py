@@ -19,7 +19,8 @@ class CallTimeouts:
     Two clocks run. *timeout* bounds the call as a whole, *idle_timeout* how long the server may
     say nothing about it. Both stop while our side answers what the server asked (`pause`), for
     *input_timeout* in all; what overlaps counts once. After that they run again, so that no
-    server can stretch a call by asking.
+    server can stretch a call by asking. A server that asks is not silent: once it is answered,
+    its silence begins anew.
     """
 
     __slots__ = ("_clock", "_end", "_idle", "_input", "_input_left", "_observers", "_paused_at", "_pauses", "_timeout")

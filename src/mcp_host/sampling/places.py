@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
 from functools import partial
 from itertools import chain
@@ -181,8 +182,10 @@ class Slot:
         self._threads += 1
         return partial(self._share.places.call_from_thread, self._thread_ended)
 
-    async def lend(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Await *call* without the place, and then wait for one to go on with.
+    async def lend(
+        self, call: Callable[[], Awaitable[T]], *, within: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> T:
+        """Await *call* without the place, and then wait for one to go on with, in the cancel scope that *within* returns.
 
         What is cancelled cannot wait, and seizes one: the bound is kept again when the next is put back.
         """
@@ -191,13 +194,13 @@ class Slot:
         try:
             result = await call()
         except Exception:
-            await self._take_back()
+            await self._take_back(within)
             raise
         except BaseException:
             self._lent -= 1
             self._seize()
             raise
-        await self._take_back()
+        await self._take_back(within)
         return result
 
     def _thread_ended(self) -> None:
@@ -218,20 +221,20 @@ class Slot:
             waiter.give_up()
             waiter.called.set()  # for the tasks of the handler that wait with it
 
-    async def _take_back(self) -> None:
+    async def _take_back(self, within: Callable[[], AbstractContextManager[object]]) -> None:
         self._lent -= 1
         try:
-            while self._needs_place and not self._take():
-                if self._waiter is None:
-                    self._waiter = self._share.places.line_up(self._share, returning=True)
-                waiter = self._waiter
-                await waiter.wait()
-                if waiter is self._waiter:  # else another task has seen to it
-                    self._waiter = None
-                    self._has_place = True
-        except BaseException:
+            with within():
+                while self._needs_place and not self._take():
+                    if self._waiter is None:
+                        self._waiter = self._share.places.line_up(self._share, returning=True)
+                    waiter = self._waiter
+                    await waiter.wait()
+                    if waiter is self._waiter:  # else another task has seen to it
+                        self._waiter = None
+                        self._has_place = True
+        finally:
             self._seize()
-            raise
 
     @property
     def _needs_place(self) -> bool:
@@ -242,6 +245,7 @@ class Slot:
         return self._has_place
 
     def _seize(self) -> None:
+        """Take a place if one is needed, though there may be none."""
         if self._needs_place:
             self._let_go()
             self._share.places.seize(self._share)
