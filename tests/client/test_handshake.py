@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 
 import anyio
 import httpx
@@ -10,6 +11,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, StreamableHttp
+from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
 from tests.client.sites import handshake
 
@@ -53,35 +55,92 @@ async def test_a_server_that_does_not_answer_the_end_of_the_handshake_is_waited_
     assert warnings == [f"http://server.test/mcp {words}"]
 
 
-@pytest.mark.fake_clock
-async def test_a_stream_whose_headers_are_held_back_holds_up_the_first_call_for_a_second_and_nothing_else() -> None:
-    """A proxy may keep them until there is an event. The notification was answered all the same."""
+class Streaming:
+    """A server over HTTP that may open a stream of its own, and notes when it hears what."""
 
-    async def serve(request: httpx.Request) -> httpx.Response:
+    def __init__(self, stream: str, initialized_takes: float = 0.0) -> None:
+        self.heard: list[tuple[str, float]] = []
+        self._stream = stream
+        self._initialized_takes = initialized_takes
+        self._begun = anyio.current_time()
+
+    def reached(self) -> StreamableHttp:
+        client = httpx.AsyncClient(transport=httpx.MockTransport(self._serve))
+        return StreamableHttp("http://server.test/mcp", client=client)
+
+    async def _serve(self, request: httpx.Request) -> httpx.Response:
         await checkpoint()  # as on any network, others run meanwhile
         if request.method == "GET":
-            await anyio.sleep_forever()
+            return await self._get()
         if request.method == "DELETE":
             return httpx.Response(405)
         message = json.loads(request.content)
-        heard.append((message["method"], round(anyio.current_time() - begun, 3)))
+        self.heard.append((message["method"], round(anyio.current_time() - self._begun, 3)))
         if message["method"] == "notifications/initialized":
+            await anyio.sleep(self._initialized_takes)
             return httpx.Response(202)
         if message["method"] == "initialize":
             return handshake(message)
         return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}})
 
-    heard: list[tuple[str, float]] = []
-    begun = anyio.current_time()
-    http = httpx.AsyncClient(transport=httpx.MockTransport(serve))
+    async def _get(self) -> httpx.Response:
+        if self._stream == "held back":
+            await anyio.sleep_forever()
+        if self._stream == "refused":
+            return httpx.Response(405)
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=self._silence())
+
+    async def _silence(self) -> AsyncIterator[bytes]:
+        await anyio.sleep_forever()
+        yield b""
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize(("stream", "waits"), [("held back", 1), ("opened", 0), ("refused", 0)])
+async def test_a_stream_whose_headers_are_held_back_holds_up_the_first_call_for_a_second_and_nothing_else(
+    stream: str, waits: int
+) -> None:
+    """A proxy may keep them until there is an event. The notification was answered all the same."""
+    server = Streaming(stream)
     with anyio.fail_after(60):
-        async with Client(StreamableHttp("http://server.test/mcp", client=http), era="legacy") as client:
+        async with Client(server.reached(), era="legacy") as client:
             await client.call_tool("x")
             await client.call_tool("x")
             warnings = client.warnings
 
     assert warnings == []
-    assert heard == [("initialize", 0), ("notifications/initialized", 0), ("tools/call", 1), ("tools/call", 1)]
+    assert server.heard == [
+        ("initialize", 0),
+        ("notifications/initialized", 0),
+        ("tools/call", waits),
+        ("tools/call", waits),
+    ]
+
+
+@pytest.mark.fake_clock
+async def test_a_call_that_times_out_before_the_stream_is_there_was_not_sent_and_is_not_cancelled() -> None:
+    server = Streaming("held back")
+    with anyio.fail_after(60):
+        async with Client(server.reached(), era="legacy") as client:
+            with pytest.raises(RequestTimeout) as caught:
+                await client.call_tool("x", timeout=0.5)
+            await client.call_tool("x")
+
+    assert caught.value.may_have_run is False
+    assert server.heard == [("initialize", 0), ("notifications/initialized", 0), ("tools/call", 1)]
+
+
+@pytest.mark.fake_clock
+async def test_no_call_waits_for_a_stream_that_another_call_has_opened() -> None:
+    """The first one did not wait for an end of the handshake that took too long."""
+    server = Streaming("held back", initialized_takes=5)
+    with anyio.fail_after(60):
+        async with Client(server.reached(), era="legacy") as client:
+            await client.call_tool("x")
+            await anyio.sleep(4.5)
+            await client.call_tool("x")
+
+    assert server.heard == [("initialize", 0), ("notifications/initialized", 0), ("tools/call", 1), ("tools/call", 5.5)]
 
 
 async def test_closing_does_not_wait_for_an_answer_that_never_comes() -> None:
