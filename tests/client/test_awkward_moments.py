@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from mcp_host import Client, SamplingRequest, Stdio, StreamableHttp, Verdicts
-from mcp_host.client import connection, opening, revival
+from mcp_host.client import connection, revival
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,
@@ -30,7 +30,6 @@ from mcp_host.protocol import pace
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Request
 from mcp_host.testing import ScriptedPeer
-from mcp_host.transports import _channel
 from mcp_host.transports.base import Exchange, Headers
 from mcp_host.transports.memory import MemoryChannel
 from mcp_host.types import CreateMessageResult
@@ -50,10 +49,9 @@ async def ignore(change: object) -> None:
 # Finding the era
 
 
+@pytest.mark.fake_clock
 @pytest.mark.parametrize("code", [-32601, -32602, -32020, -32022])
-async def test_a_slow_server_that_shakes_no_hands_is_waited_for(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.2)
-
+async def test_a_slow_server_that_shakes_no_hands_is_waited_for(code: int) -> None:
     async def script(peer: ScriptedPeer) -> None:
         probe = await peer.receive("server/discover")
         await peer.refuse(await peer.receive("initialize"), code, "no", {"supported": ["2026-07-28"]})
@@ -65,9 +63,8 @@ async def test_a_slow_server_that_shakes_no_hands_is_waited_for(code: int, monke
             await client.call_tool("x")
 
 
-async def test_a_silent_server_that_refuses_the_handshake_fails_with_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.05)
-
+@pytest.mark.fake_clock
+async def test_a_silent_server_that_refuses_the_handshake_fails_with_that() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.refuse(await peer.receive("initialize"), -32000, "out of order")
 
@@ -150,19 +147,15 @@ async def test_a_pinned_client_teaches_the_others_nothing() -> None:
 
 
 @pytest.mark.fake_clock
-async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.01)
-
+async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is() -> None:
     async def slow(peer: ScriptedPeer) -> None:
         probe = await peer.receive("server/discover")
-        with anyio.move_on_after(0.1):  # ten times the silence after which another server would get one
+        with anyio.move_on_after(20):  # ten times the silence after which another server would get one
             await peer.receive()
         await peer.reply(probe, MODERN)
 
     peer = ScriptedPeer(slow)
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with Client(peer, verdicts=Verdicts({peer.identity: "modern"})):
             pass
 
@@ -227,13 +220,10 @@ def refuse_connection(message: dict[str, Any]) -> httpx.Response:
 WANTS_ROOTS = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}, "requestState": "s"}
 
 
-async def test_a_call_whose_beginning_has_run_may_have_run_though_its_retry_was_never_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_channel, "RETRY_DELAYS", (0.0,))
-
+@pytest.mark.fake_clock
+async def test_a_call_whose_beginning_has_run_may_have_run_though_its_retry_was_never_sent() -> None:
     with anyio.fail_after(5):
-        async with site(result(WANTS_ROOTS), refuse_connection, refuse_connection) as client:
+        async with site(result(WANTS_ROOTS), *4 * [refuse_connection]) as client:
             with pytest.raises(ConnectFailed) as raised:
                 await client.call_tool("x")
 
@@ -249,17 +239,13 @@ async def test_headers_that_are_refused_in_the_middle_of_a_call_do_not_begin_it_
     assert raised.value.may_have_run
 
 
-async def test_a_request_that_was_made_again_may_have_run_though_its_last_try_was_never_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(connection, "RETRY_DELAYS", (0.0,))
-    monkeypatch.setattr(_channel, "RETRY_DELAYS", (0.0,))
-
+@pytest.mark.fake_clock
+async def test_a_request_that_was_made_again_may_have_run_though_its_last_try_was_never_sent() -> None:
     def break_off(message: dict[str, Any]) -> httpx.Response:
         raise httpx.ReadError("reset")
 
     with anyio.fail_after(5):
-        async with site(break_off, refuse_connection, refuse_connection) as client:
+        async with site(break_off, *4 * [refuse_connection]) as client:
             with pytest.raises(ConnectFailed) as raised:
                 await client.read_resource("a:1")
 
@@ -271,9 +257,7 @@ def breaking_off(message: dict[str, Any]) -> httpx.Response:
 
 
 @pytest.mark.fake_clock
-async def test_the_pause_before_a_request_is_made_again_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "RETRY_DELAYS", (60.0,))
-
+async def test_the_pause_before_a_request_is_made_again_counts() -> None:
     with anyio.fail_after(5):
         async with site(breaking_off) as client:
             with pytest.raises(RequestTimeout, match=r"took longer than 0.05 s \(timeout\)$"):

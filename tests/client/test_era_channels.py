@@ -10,19 +10,20 @@ import httpx
 import pytest
 
 from mcp_host import Client, StreamableHttp
-from mcp_host.client import opening
 from mcp_host.errors import RequestTimeout
 from mcp_host.protocol import negotiation
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.memory import MemoryChannel
 from tests.client.sites import DISCOVERED, Site, handshake, refused
 from tests.client.support import DISCOVER, EMPTY
+from tests.clock import advance
 from tests.transports.http_peers import JSON, Heard, Wire, serving
 
 SESSION_ID = "mcp-session-id"
 PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 
 
+@pytest.mark.fake_clock
 async def test_the_silence_of_a_server_begins_when_it_has_come_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long to start is not asked to shake hands meanwhile."""
     up = anyio.Event()
@@ -35,14 +36,13 @@ async def test_the_silence_of_a_server_begins_when_it_has_come_up(monkeypatch: p
         await peer.receive(DISCOVER)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(peer.shake_hands)
-            await anyio.wait_all_tasks_blocked()
+            await anyio.sleep(5)  # more than the silence of a server that runs, and less than a start may take
             heard_while_starting.extend(message["method"] for message in peer.heard)
             up.set()
 
-    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.0)
     monkeypatch.setattr(MemoryChannel, "awake", awake)
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
+    with anyio.fail_after(10):
         async with Client(peer) as client:
             assert client.protocol_version == "2025-11-25"
 
@@ -90,11 +90,9 @@ async def answer(wire: Wire, heard: Heard, result: Any, **headers: str) -> None:
 WELCOME = json.loads(handshake({"id": 0}).content)["result"]
 
 
-async def test_a_session_that_began_beside_a_slow_probe_is_no_session_of_a_modern_server(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.adjustable_clock
+async def test_a_session_that_began_beside_a_slow_probe_is_no_session_of_a_modern_server() -> None:
     """It speaks both: in one era it began a session, in the other it knows of none."""
-    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.05)
     begun = anyio.Event()
 
     async def script(wire: Wire) -> None:
@@ -105,6 +103,7 @@ async def test_a_session_that_began_beside_a_slow_probe_is_no_session_of_a_moder
                 continue
             match heard.rpc["method"]:
                 case "server/discover":
+                    advance(2)  # the silence after which a handshake is begun
                     await begun.wait()
                     await answer(wire, heard, DISCOVERED)
                 case "initialize":

@@ -21,12 +21,6 @@ from tests.transports.children import python
 MODERN = "2026-07-28"
 
 
-@pytest.fixture
-def brief_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wait for a silent server, without waiting for it."""
-    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.05)
-
-
 def methods(peer: ScriptedPeer) -> list[str]:
     return [message["method"] for message in peer.heard]
 
@@ -108,7 +102,7 @@ async def test_a_malformed_list_of_versions_is_named_where_a_handshake_is_not_al
         await Client(ScriptedPeer(malformed), era="modern").connect()
 
 
-@pytest.mark.usefixtures("brief_silence")
+@pytest.mark.fake_clock
 async def test_a_silent_server_costs_one_bounded_wait_once() -> None:
     peer, verdicts = ScriptedPeer(silent), Verdicts()
 
@@ -121,7 +115,7 @@ async def test_a_silent_server_costs_one_bounded_wait_once() -> None:
     assert methods(peer) == ["server/discover", *2 * ("initialize", "notifications/initialized", "tools/call")]
 
 
-@pytest.mark.usefixtures("brief_silence")
+@pytest.mark.fake_clock
 async def test_a_slow_modern_server_is_not_taken_for_a_silent_one() -> None:
     """Its answer to the probe counts, though a handshake has been begun meanwhile."""
 
@@ -141,7 +135,6 @@ async def test_a_slow_modern_server_is_not_taken_for_a_silent_one() -> None:
 
 
 @pytest.mark.fake_clock
-@pytest.mark.usefixtures("brief_silence")
 async def test_a_server_that_never_says_a_word_is_given_up_in_time() -> None:
     async def mute(peer: ScriptedPeer) -> None:
         pass
@@ -376,9 +369,11 @@ read()
 """
 
 
-@pytest.mark.usefixtures("brief_silence")
 @pytest.mark.parametrize("words", ["", "sys.stderr.write('ready\\n')\n"], ids=["mute", "noisy"])
-async def test_a_silent_process_is_shaken_hands_with_once_it_has_read_the_probe(words: str) -> None:
+async def test_a_silent_process_is_shaken_hands_with_once_it_has_read_the_probe(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.05)  # no event tells the test when the silence begins
     with anyio.fail_after(10):
         async with Client(Stdio(python(words + SILENT_ABOUT_THE_PROBE, hands=False))) as client:
             assert (await client.call_tool("x")).text == "hi"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import anyio
 import httpx
 import pytest
-from anyio.lowlevel import checkpoint
 
 from mcp_host import Change, Client, OuterCall, SamplingRequest
-from mcp_host.client import connection
 from mcp_host.errors import ConnectionClosed, RequestTimeout
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult
@@ -31,11 +30,13 @@ class Silence(httpx.AsyncByteStream):
         yield b""
 
 
-def breaking(times: int) -> Site:
-    """A site on which the stream of a read breaks so many times, and then says nothing any more."""
+def breaking(times: int, asked: list[float] | None = None) -> Site:
+    """A site on which the stream of a read breaks so many times, and then says nothing any more. *asked* gets when."""
     left = times * [b": soon\n\n"]
 
     def read(message: dict[str, Any]) -> httpx.Response:
+        if asked is not None:
+            asked.append(anyio.current_time())
         if left:
             return httpx.Response(200, headers=EVENTS, content=left.pop())
         return httpx.Response(200, headers=EVENTS, stream=Silence())
@@ -43,20 +44,8 @@ def breaking(times: int) -> Site:
     return Site(resources_read=read)
 
 
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses before a request is made again, which take no time here."""
-    taken: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        taken.append(seconds)
-        await checkpoint()
-
-    monkeypatch.setattr(connection, "sleep", sleep)
-    return taken
-
-
-async def test_a_call_that_is_made_again_is_the_same_call_to_its_handlers(pauses: list[float]) -> None:
+@pytest.mark.fake_clock
+async def test_a_call_that_is_made_again_is_the_same_call_to_its_handlers() -> None:
     outers: list[OuterCall | None] = []
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
@@ -76,7 +65,7 @@ async def test_a_call_that_is_made_again_is_the_same_call_to_its_handlers(pauses
         async with Site(resources_read=read).client(sampling=sampling(with_tools=model)) as client:
             await client.read_resource("a:b", caller="ann")
 
-    assert len(pauses) == 1
+    assert results == []
     first, second = outers
     assert first is not None
     assert first == OuterCall("resources/read", "a:b", 2, call_id=first.call_id)
@@ -84,10 +73,10 @@ async def test_a_call_that_is_made_again_is_the_same_call_to_its_handlers(pauses
     assert [outer and outer.caller for outer in outers] == ["ann", "ann"]
 
 
-async def test_a_request_whose_stream_breaks_is_made_again_three_times_after_longer_and_longer_pauses(
-    pauses: list[float],
-) -> None:
-    site = breaking(4)
+@pytest.mark.fake_clock
+async def test_a_request_whose_stream_breaks_is_made_again_three_times_after_longer_and_longer_pauses() -> None:
+    asked: list[float] = []
+    site = breaking(4, asked)
 
     with anyio.fail_after(5):
         async with site.client() as client:
@@ -95,32 +84,33 @@ async def test_a_request_whose_stream_breaks_is_made_again_three_times_after_lon
                 await client.read_resource("a:1")
 
     assert failure.value.may_have_run
-    assert pauses == [0.1, 0.5, 2.0]
+    assert [end - begin for begin, end in pairwise(asked)] == pytest.approx([0.1, 0.5, 2.0])
     assert site.methods() == ["server/discover", *4 * ["resources/read"]]
 
 
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("times", [1, 2, 3])
-async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first(times: int, pauses: list[float]) -> None:
+async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first(times: int) -> None:
     site = breaking(times)
 
     with anyio.fail_after(5):
         async with site.client() as client:
-            with pytest.raises(RequestTimeout, match=r"took longer than 0\.\d s \(timeout\)$"):
-                await client.read_resource("a:1", idle_timeout=NEVER, timeout=0.3)
+            begun = anyio.current_time()
+            with pytest.raises(RequestTimeout, match=r"took longer than 3 s \(timeout\)$"):
+                await client.read_resource("a:1", idle_timeout=NEVER, timeout=3)
+            assert anyio.current_time() - begun == pytest.approx(3)
 
     assert site.methods() == ["server/discover", *(times + 1) * ["resources/read"]]
 
 
 @pytest.mark.fake_clock
-async def test_the_wait_before_a_request_is_made_again_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "RETRY_DELAYS", (NEVER,))
+async def test_the_wait_before_a_request_is_made_again_counts_as_well() -> None:
     site = breaking(1)
 
     with anyio.fail_after(5):
         async with site.client() as client:
-            with pytest.raises(RequestTimeout, match=r"took longer than 0\.\d s \(timeout\)$"):
-                await client.read_resource("a:1", timeout=0.1)
+            with pytest.raises(RequestTimeout, match=r"took longer than 0\.05 s \(timeout\)$"):
+                await client.read_resource("a:1", timeout=0.05)  # half of the first wait
 
     assert site.methods() == ["server/discover", "resources/read"]
 

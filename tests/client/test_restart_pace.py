@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 
 from mcp_host import Change, Client
-from mcp_host.client import revival
 from mcp_host.errors import ConnectionClosed
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ToolListChangedNotification
@@ -22,17 +20,7 @@ class Mortal(ScriptedPeer):
         return True
 
 
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses before a server is started again, which take no time here."""
-    taken: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        taken.append(seconds)
-        await checkpoint()
-
-    monkeypatch.setattr(revival, "sleep", sleep)
-    return taken
+pytestmark = pytest.mark.fake_clock  # on which a call takes as long as the pause before its server is started again
 
 
 async def good_for_one_call(peer: ScriptedPeer) -> None:
@@ -47,49 +35,53 @@ async def good_for_nothing(peer: ScriptedPeer) -> None:
     await peer.hang_up()
 
 
-async def die_over_a_call(client: Client) -> None:
+async def call(client: Client) -> float:
+    """Call, and say how long that took."""
+    began = anyio.current_time()
+    await client.call_tool("x")
+    return anyio.current_time() - began
+
+
+async def die_over_a_call(client: Client) -> float:
+    """The same, of a call that the server does not outlive."""
+    began = anyio.current_time()
     with pytest.raises(ConnectionClosed):
         await client.call_tool("x")
+    return anyio.current_time() - began
 
 
-async def test_a_server_that_keeps_dying_is_started_again_less_and_less_soon(pauses: list[float]) -> None:
-    with anyio.fail_after(5):
+async def test_a_server_that_keeps_dying_is_started_again_less_and_less_soon() -> None:
+    with anyio.fail_after(20):
         async with Client(Mortal(good_for_nothing)) as client:
-            for _ in range(6):
-                await die_over_a_call(client)
+            took = [await die_over_a_call(client) for _ in range(6)]
 
-    assert len(pauses) == 5
-    assert pauses == sorted(set(pauses))
+    assert took == pytest.approx([0, 0, 1.125, 1.6875, 2.53125, 3.796875])
 
 
-async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and_without_end(
-    pauses: list[float],
-) -> None:
+async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and_without_end() -> None:
     peer = Mortal(good_for_one_call)
+    took: list[float] = []
 
     with anyio.fail_after(5):
         async with Client(peer) as client:
             for _ in range(20):
-                await client.call_tool("x")
+                took.append(await call(client))
                 await anyio.wait_all_tasks_blocked()  # until its end is known
 
     assert [message["method"] for message in peer.heard] == 20 * ["server/discover", "tools/call"]
-    assert pauses == 19 * [0.0]
+    assert took == pytest.approx(20 * [0])
 
 
-async def test_an_answer_ends_what_was_held_against_the_lives_before(pauses: list[float]) -> None:
+async def test_an_answer_ends_what_was_held_against_the_lives_before() -> None:
     lives = [good_for_nothing, good_for_nothing, good_for_one_call, good_for_nothing, good_for_one_call]
 
     with anyio.fail_after(5):
         async with Client(Mortal(lambda peer: lives.pop(0)(peer))) as client:
-            await die_over_a_call(client)
-            await die_over_a_call(client)
-            await client.call_tool("x")
+            took = [await die_over_a_call(client), await die_over_a_call(client), await call(client)]
             await anyio.wait_all_tasks_blocked()  # until its end is known
-            await die_over_a_call(client)
-            await client.call_tool("x")
+            took += [await die_over_a_call(client), await call(client)]
 
-    assert pauses == [0.0, 1.125, 0.0, 1.125]
+    assert took == pytest.approx([0, 0, 1.125, 0, 1.125])
 
 
 async def test_who_hears_of_changes_gets_the_server_back_without_calling_it() -> None:

@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 from mcp_host import Client, Deny, Elicitation, FormRequest, OuterCall, Sampling, SamplingRequest, always
-from mcp_host.client import rounds
 from mcp_host.errors import (
     CallerError,
     ConnectionClosed,
@@ -246,6 +245,7 @@ LOOSE = {"type": "object", "properties": {"ok": {}}}
 ROUNDS = Limits(max_idle_rounds=2, max_inputs_per_round=3, max_inputs=4)
 
 
+@pytest.mark.fake_clock
 @pytest.mark.parametrize(
     ("result", "limit", "requests"),
     [
@@ -257,9 +257,8 @@ ROUNDS = Limits(max_idle_rounds=2, max_inputs_per_round=3, max_inputs=4)
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_a_server_that_asks_without_end_is_ended_by_a_limit_that_has_a_name(
-    result: dict[str, Any], limit: str, requests: int, monkeypatch: pytest.MonkeyPatch
+    result: dict[str, Any], limit: str, requests: int
 ) -> None:
-    monkeypatch.setattr(rounds, "IDLE_PAUSE", 0.001)
     peer = answering(result)
 
     with anyio.fail_after(5):
@@ -272,8 +271,8 @@ async def test_a_server_that_asks_without_end_is_ended_by_a_limit_that_has_a_nam
     assert len(peer.heard) - 1 == requests
 
 
-async def test_idle_rounds_count_only_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "IDLE_PAUSE", 0.001)
+@pytest.mark.fake_clock
+async def test_idle_rounds_count_only_in_a_row() -> None:
     idle, real = wants("s"), wants("s", k=ROOTS)
     peer = answering(idle, idle, real, idle, idle, real, idle, idle, DONE)
 

@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 import gc
+from itertools import pairwise
 from typing import Any
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Elicitation, FormRequest, SamplingRequest
-from mcp_host.client import rounds
 from mcp_host.errors import InputNotGiven
+from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
 from tests.client.sites import MIRRORED, Site, mirrored_headers
 from tests.client.support import sampling
 
 
-async def test_idle_rounds_wait_twice_as_long_each_time_until_the_server_asks_for_something(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pauses: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        await checkpoint()
-
-    monkeypatch.setattr(rounds, "sleep", sleep)
+@pytest.mark.fake_clock
+async def test_idle_rounds_wait_twice_as_long_each_time_until_the_server_asks_for_something() -> None:
     idle = wants("s")
-    peer = answering(idle, idle, idle, wants("s", k=ROOTS), idle, idle, DONE)
+    asked: list[float] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered()
+        for result in (idle, idle, idle, wants("s", k=ROOTS), idle, idle, DONE):
+            call = await peer.receive("tools/call")
+            asked.append(anyio.current_time())
+            await peer.reply(call, result)
 
     with anyio.fail_after(5):
-        async with Client(peer, roots=[]) as client:
+        async with Client(ScriptedPeer(script), roots=[]) as client:
             await client.call_tool("x")
 
-    assert pauses == [0.1, 0.2, 0.4, 0.1, 0.2]
+    assert [end - begin for begin, end in pairwise(asked)] == pytest.approx([0.1, 0.2, 0.4, 0, 0.1, 0.2])
 
 
 async def test_a_call_that_took_input_leaves_no_cancel_scope_behind() -> None:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from mcp_host import Change, Client, StreamableHttp, Verdicts
-from mcp_host.client import connection, opening
+from mcp_host.client import connection
 from mcp_host.errors import (
     CallerError,
     ConnectFailed,
@@ -31,6 +31,7 @@ from mcp_host.errors import (
 from mcp_host.types import PromptReference, ToolListChangedNotification
 from tests.client.sites import BROKEN, DISCOVERED, MIRRORED, PLAIN, SAFE, Site, handshake, mirrored_headers, refused
 from tests.client.support import EMPTY
+from tests.clock import advance
 from tests.transports.http_peers import EVENTS, JSON, Peer, Wire, event, head, serving
 
 
@@ -222,9 +223,8 @@ async def test_a_server_that_is_not_there_is_a_connection_error() -> None:
         await Site(server_discover=gone).client().connect()
 
 
-async def test_a_server_that_leaves_the_probe_hanging_is_shaken_hands_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.05)
-
+@pytest.mark.adjustable_clock
+async def test_a_server_that_leaves_the_probe_hanging_is_shaken_hands_with() -> None:
     async def script(wire: Wire) -> None:
         while True:
             heard = await wire.hear()
@@ -233,6 +233,7 @@ async def test_a_server_that_leaves_the_probe_hanging_is_shaken_hands_with(monke
                 continue
             request = heard.rpc
             if request["method"] == "server/discover":
+                advance(2)  # the silence after which a handshake is begun
                 await wire.hung_up()
                 return
             answer = handshake(request) if "id" in request else httpx.Response(202)

@@ -12,7 +12,6 @@ from anyio.lowlevel import checkpoint
 from mcp_host import Change, Client
 from mcp_host.errors import CallerError, RequestTimeout, ServerError
 from mcp_host.limits import Limits
-from mcp_host.protocol import pace
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ResourceUpdatedNotification, ToolListChangedNotification
 from tests.client.support import EMPTY
@@ -26,11 +25,7 @@ ALL_LISTS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesLis
 LISTEN = "subscriptions/listen"
 
 
-@pytest.fixture(autouse=True)
-def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream that broke is opened again without the wait."""
-    monkeypatch.setattr(pace, "DEFAULT_RETRY", 0.0)
-    monkeypatch.setattr(pace, "RETRY_FLOOR", 0.001)
+pytestmark = pytest.mark.fake_clock  # a stream that broke is opened again after a wait
 
 
 class Heard:
@@ -225,7 +220,7 @@ async def test_a_stream_that_fails_ten_times_in_a_row_is_warned_of_once_and_open
         thirteenth.set()
 
     tenth, looked, thirteenth = anyio.Event(), anyio.Event(), anyio.Event()
-    with anyio.fail_after(5):
+    with anyio.fail_after(300):
         async with Client(ScriptedPeer(script, name="moody"), on_change=Heard()) as client:
             await tenth.wait()
             after_nine = client.warnings
