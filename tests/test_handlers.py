@@ -435,3 +435,93 @@ async def test_more_plain_handlers_than_a_host_has_threads_may_wait_for_calls_th
 async def test_what_cannot_be_called_is_refused_by_the_name_of_its_argument() -> None:
     with pytest.raises(TypeError, match=r"^with_tools has to be a function, async or plain, not int$"):
         as_async(3, argument="with_tools")  # type: ignore[call-overload]  # the mistake in question
+
+
+# What cannot be called as it has to be
+
+
+class NeedsTwo:
+    async def __call__(self, words: str, more: str) -> str:
+        return words + more
+
+
+class OddSignature:
+    """Something that `inspect` finds no signature for."""
+
+    __signature__ = "none"
+
+    async def __call__(self, words: str) -> str:
+        return words
+
+
+async def without_parameters() -> str:
+    return "no words"
+
+
+async def with_two(words: str, more: str) -> str:
+    return words + more
+
+
+async def with_a_keyword(words: str, *, more: str) -> str:
+    return words + more
+
+
+def wrapped(words: str) -> str:
+    return words
+
+
+wrapped.__wrapped__ = without_parameters  # type: ignore[attr-defined]  # as `functools.wraps` does
+
+SHAPE = "(words: str) -> str"
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "why"),
+    [
+        (without_parameters, "without_parameters()", "too many positional arguments"),
+        (lambda: "no words", "<lambda>()", "too many positional arguments"),
+        (with_two, "with_two(words, more)", "missing a required argument: 'more'"),
+        (NeedsTwo(), "NeedsTwo(words, more)", "missing a required argument: 'more'"),
+        (NeedsTwo().__call__, "__call__(words, more)", "missing a required argument: 'more'"),
+        (PlainCallable.method, "method(self, words)", "missing a required argument: 'words'"),
+        (with_a_keyword, "with_a_keyword(words, more)", "missing a required argument: 'more'"),
+    ],
+    ids=["no parameter", "lambda", "two", "object", "method", "function of a class", "keyword"],
+)
+async def test_what_does_not_take_one_argument_is_refused_and_told_what_it_looks_like(
+    function: Callable[..., str], given: str, why: str
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        as_async(function, argument="with_words", shape=SHAPE)
+
+    reason = str(refused.value).replace("keyword-only argument", "argument")  # as newer Pythons say
+    assert reason == (
+        f"with_words is called with one argument, so write `def with_words(words: str) -> str`, not {given}: {why}"
+    )
+
+
+@pytest.mark.parametrize("cls", [NeedsTwo, AsyncCallable, dict], ids=lambda cls: cls.__name__)
+async def test_a_class_is_no_handler(cls: type) -> None:
+    with pytest.raises(
+        TypeError, match=f"^with_words is the class {cls.__name__}: pass an object of it, or a function$"
+    ):
+        as_async(cls, argument="with_words")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        async_function,
+        AsyncCallable().method,
+        functools.partial(with_two, more=""),
+        functools.partial(with_a_keyword, more=""),
+        lambda *words: words[0],
+        lambda words, more="": words,
+        wrapped,
+        str.upper,
+        OddSignature(),
+    ],
+    ids=["function", "method", "partial", "partial keyword", "any", "default", "decorated", "built-in", "odd"],
+)
+async def test_what_takes_one_argument_or_cannot_be_inspected_is_let_through(function: Callable[..., str]) -> None:
+    as_async(function, argument="it", shape=SHAPE)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
+from inspect import Signature, isawaitable, iscoroutinefunction, signature
+from types import FunctionType
 from typing import ParamSpec, TypeAlias, TypeGuard, TypeVar, overload
 
 from anyio import CapacityLimiter, get_cancelled_exc_class, to_thread
@@ -17,6 +19,9 @@ from anyio.lowlevel import RunVar, current_token
 from mcp_host.concurrency import call_soon
 from mcp_host.errors import InputRefused
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
+
+if sys.version_info >= (3, 14):  # pragma: no cover
+    from annotationlib import Format
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,13 +87,15 @@ _threads: RunVar[CapacityLimiter] = RunVar("mcp_host.threads")  # one to an even
 
 
 @overload
-def as_async(function: Callable[P, Awaitable[T]], *, argument: str, hold: Hold = ...) -> Callable[P, Awaitable[T]]: ...
+def as_async(
+    function: Callable[P, Awaitable[T]], *, argument: str, shape: str | None = None, hold: Hold = ...
+) -> Callable[P, Awaitable[T]]: ...
 @overload
 def as_async(
-    function: Callable[P, Awaitable[T] | T], *, argument: str, hold: Hold = ...
+    function: Callable[P, Awaitable[T] | T], *, argument: str, shape: str | None = None, hold: Hold = ...
 ) -> Callable[P, Awaitable[T]]: ...
 def as_async(
-    function: Callable[P, Awaitable[T] | T], *, argument: str, hold: Hold = _hold_thread
+    function: Callable[P, Awaitable[T] | T], *, argument: str, shape: str | None = None, hold: Hold = _hold_thread
 ) -> Callable[P, Awaitable[T]]:
     """*function* itself if it is async, else an async function that calls it in a thread.
 
@@ -99,10 +106,9 @@ def as_async(
     *hold* bounds the number of threads, including those left behind. The default is `MAX_THREADS`.
 
     Raises:
-        TypeError: It cannot be called; the text names *argument*.
+        TypeError: It cannot be called, or not as *shape* says, see `check_callable`.
     """
-    if not callable(function):
-        raise TypeError(f"{argument} has to be a function, async or plain, not {type(function).__name__}")
+    check_callable(function, argument=argument, shape=shape)
     if _is_async(function):
         return function
 
@@ -126,6 +132,48 @@ def as_async(
         return await returned if isawaitable(returned) else returned
 
     return in_thread
+
+
+def check_callable(function: object, *, argument: str, shape: str | None) -> None:
+    """Make sure that *function* can be called; with a *shape*, such as ``(line: str) -> None``, with one argument.
+
+    What cannot be inspected, such as some built-in functions, is let through.
+
+    Raises:
+        TypeError: It cannot; the text names *argument* and shows its shape.
+    """
+    if not callable(function):
+        raise TypeError(f"{argument} has to be a function, async or plain, not {type(function).__name__}")
+    if isinstance(function, type):
+        raise TypeError(f"{argument} is the class {function.__name__}: pass an object of it, or a function")
+    if shape is None or _takes_one(function) or (found := inspected(function, follow_wrapped=False)) is None:
+        return
+    try:
+        found.bind(None)
+    except TypeError as exc:
+        given = f"{getattr(function, '__name__', type(function).__name__)}({', '.join(found.parameters)})"
+        raise TypeError(
+            f"{argument} is called with one argument, so write `def {argument}{shape}`, not {given}: {exc}"
+        ) from None
+
+
+def _takes_one(function: object) -> bool:
+    """Whether *function* clearly takes one argument: `inspect` takes 10 us, and each call may bring a callback."""
+    inner: object = getattr(function, "__func__", function)
+    if not isinstance(inner, FunctionType):
+        return False
+    code = inner.__code__
+    return code.co_argcount == 1 + (inner is not function) and not code.co_kwonlyargcount
+
+
+def inspected(function: Callable[..., object], *, follow_wrapped: bool) -> Signature | None:
+    """The signature of *function*, or with *follow_wrapped* of what it is wrapped around; None if there is none."""
+    try:
+        if sys.version_info >= (3, 14):  # pragma: no cover  # where annotations are evaluated only now
+            return signature(function, follow_wrapped=follow_wrapped, annotation_format=Format.FORWARDREF)
+        return signature(function, follow_wrapped=follow_wrapped)
+    except (TypeError, ValueError):
+        return None
 
 
 def _is_async(function: Callable[P, Awaitable[T] | T]) -> TypeGuard[Callable[P, Awaitable[T]]]:

@@ -48,6 +48,19 @@ async def test_what_cannot_be_called_for_progress_is_refused_before_anything_is_
             assert len(peer.heard) == before
 
 
+async def test_a_progress_callback_that_could_not_be_called_is_refused_before_anything_is_sent(era: Era) -> None:
+    async def without_parameters() -> None:
+        raise AssertionError
+
+    peer = ScriptedPeer(era.open)
+    with anyio.fail_after(30):
+        async with Client(peer) as client:
+            with pytest.raises(TypeError, match=r"on_progress\(progress: ProgressNotificationParams\) -> None"):
+                await client.call_tool("x", on_progress=without_parameters)  # type: ignore[arg-type]  # as above
+
+    assert era.said_to(peer) == []
+
+
 @pytest.mark.parametrize("error", [ValueError("mine"), ServerError(5, "of another call")], ids=["any", "one of ours"])
 @pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "after the answer"])
 async def test_what_a_progress_callback_raises_ends_the_call_and_nothing_else(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client, SamplingRequest, Stdio
+from mcp_host import Client, Elicitation, Sampling, SamplingRequest, Stdio, always
 from mcp_host.errors import ConnectionClosed, NotConnected
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, Implementation
@@ -149,6 +150,61 @@ def test_what_cannot_be_registered_is_refused_at_once(argument: str, value: obje
 
     with pytest.raises(TypeError, match=words):
         Client(["uvx"], **arguments)
+
+
+async def nothing() -> None:
+    raise AssertionError
+
+
+def two(first: object, second: object) -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("register", "shape"),
+    [
+        (
+            lambda wrong: Sampling(with_tools=wrong, approve=always),
+            "with_tools(request: SamplingRequest) -> CreateMessageResult",
+        ),
+        (lambda wrong: Sampling(basic=wrong, approve=always), "basic(request: SamplingRequest) -> CreateMessageResult"),
+        (lambda wrong: Sampling(basic=fine, approve=wrong), "approve(request: SamplingRequest) -> Allow | Deny"),
+        (lambda wrong: Elicitation(form=wrong), "form(request: FormRequest) -> ElicitResult"),
+        (lambda wrong: Elicitation(url=wrong), "url(request: UrlRequest) -> ElicitResult"),
+        (
+            lambda wrong: Elicitation(form=fine, on_complete=wrong),
+            "on_complete(elicitation_id: str) -> None",
+        ),
+        (
+            lambda wrong: Client(["uvx"], on_log=wrong),
+            "on_log(message: LoggingMessageNotificationParams) -> None",
+        ),
+        (lambda wrong: Client(["uvx"], on_change=wrong), "on_change(change: Change) -> None"),
+    ],
+    ids=["with_tools", "basic", "approve", "form", "url", "on_complete", "on_log", "on_change"],
+)
+@pytest.mark.parametrize("wrong", [nothing, two])
+def test_a_handler_that_could_not_be_called_is_refused_at_once_and_shown_its_shape(
+    register: Callable[[Any], object], shape: str, wrong: object
+) -> None:
+    with pytest.raises(TypeError, match=f"is called with one argument, so write `def {re.escape(shape)}`, not "):
+        register(wrong)
+
+
+def fine(request: object) -> Any:
+    raise AssertionError
+
+
+@pytest.mark.parametrize("wrong", [two, lambda request, *, more: None, dict])
+def test_a_function_of_roots_that_could_not_be_called_is_refused_at_once(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"^roots is (the class|called with one argument)"):
+        Client(["uvx"], roots=wrong)
+
+
+@pytest.mark.parametrize("wrong", [nothing, two, dict])
+def test_a_callback_for_stderr_that_could_not_be_called_is_refused_at_once(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"^on_stderr is (the class|called with one argument)"):
+        Stdio(["uvx"], on_stderr=wrong)
 
 
 async def test_its_repr_says_server_era_and_state(era: Era) -> None:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 RootsArgument: TypeAlias = "Sequence[RootLike] | RootsHandler | None"
 
+ON_LOG = "(message: LoggingMessageNotificationParams) -> None"
+ON_CHANGE = "(change: Change) -> None"
 NO_SAMPLING = (
     "sampling is Sampling(with_tools=handler, approve=...), or basic=handler for requests without tools:"
     " approve decides on each request, such as ask_in_terminal, always, or a function of yours"
@@ -112,8 +114,8 @@ class Client(Requests):
             hears_changes=on_change is not None,
         )
         on_complete = None if elicitation is None else elicitation.on_complete
-        self._on_log = None if on_log is None else as_async(on_log, argument="on_log")
-        self._on_change = None if on_change is None else as_async(on_change, argument="on_change")
+        self._on_log = None if on_log is None else as_async(on_log, argument="on_log", shape=ON_LOG)
+        self._on_change = None if on_change is None else as_async(on_change, argument="on_change", shape=ON_CHANGE)
         self._on_elicitation_complete = None if on_complete is None else as_async(on_complete, argument="on_complete")
         self._revival = Revival(transport.name, transport.restart, self._reopen, self._registration.warn)
         self._closings = 0

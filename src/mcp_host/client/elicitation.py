@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt, quoted
-from mcp_host.handlers import as_async, call_handler
+from mcp_host.handlers import as_async, call_handler, check_callable
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.protocol.revisions import first_unknown
 from mcp_host.sampling import OuterCall
@@ -186,11 +186,15 @@ class Elicitation:
         if self.form is None and self.url is None:
             raise ValueError("Elicitation needs a handler: form, url or both")
         if self.form is not None:
-            object.__setattr__(self, "_ask_form", as_async(self.form, argument="form"))
+            object.__setattr__(
+                self, "_ask_form", as_async(self.form, argument="form", shape="(request: FormRequest) -> ElicitResult")
+            )
         if self.url is not None:
-            object.__setattr__(self, "_ask_url", as_async(self.url, argument="url"))
+            object.__setattr__(
+                self, "_ask_url", as_async(self.url, argument="url", shape="(request: UrlRequest) -> ElicitResult")
+            )
         if self.on_complete is not None:
-            as_async(self.on_complete, argument="on_complete")
+            check_callable(self.on_complete, argument="on_complete", shape="(elicitation_id: str) -> None")
 
     def capability(self) -> dict[str, Any]:
         """What to advertise under ``elicitation``: ``{}`` for forms alone, ``{"url": {}}``, or ``{"form": {}, "url": {}}``.

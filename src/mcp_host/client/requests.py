@@ -381,7 +381,7 @@ def _mapping(value: object, name: str) -> Mapping[str, Any]:
 def _report(on_progress: OnProgress | None) -> OnReport | None:
     if on_progress is None:
         return None
-    callback = as_async(on_progress, argument="on_progress")
+    callback = as_async(on_progress, argument="on_progress", shape="(progress: ProgressNotificationParams) -> None")
 
     async def report(params: Params) -> None:
         try:

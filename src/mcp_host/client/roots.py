@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from inspect import Parameter, signature
+from inspect import Parameter
 from pathlib import PurePath
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
-from mcp_host.handlers import as_async, call_handler
+from mcp_host.handlers import as_async, call_handler, check_callable, inspected
 from mcp_host.sampling import OuterCall
 from mcp_host.types import ListRootsResult, Root
 
@@ -83,10 +83,11 @@ def _function(handler: RootsHandler) -> Callable[[RootsRequest], Awaitable[Seque
     """*handler* as an async function, whether or not it has a parameter for the request."""
     either: Callable[..., Listed] = handler
     function = as_async(either, argument="roots")
-    if any(
-        parameter.kind in POSITIONAL and parameter.default is Parameter.empty
-        for parameter in signature(either).parameters.values()
+    found = inspected(either, follow_wrapped=True)
+    if found is not None and any(
+        parameter.kind in POSITIONAL and parameter.default is Parameter.empty for parameter in found.parameters.values()
     ):
+        check_callable(either, argument="roots", shape="(request: RootsRequest) -> list[Path]")
         return function
     return lambda _: function()
 

@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 MODEL_FAILED = "this client's model failed"  # what a server is told, and nothing of the reason
 ILLEGAL_ANSWER = "this client's model gave an answer that the request does not allow"
 
+HANDLER = "(request: SamplingRequest) -> CreateMessageResult"
+APPROVE = "(request: SamplingRequest) -> Allow | Deny"
+
 TOOL_FIELDS = ("tools", "toolChoice", "tool_choice")  # the last is how drafts of SEP-1577 spelled it
 
 
@@ -89,10 +92,12 @@ class Sampling:
         if with_tools is None and basic is None:
             raise ValueError("Sampling needs a handler: with_tools=..., basic=... or both")
         self._with_tools: AsyncHandler | None
-        self._with_tools = None if with_tools is None else as_async(with_tools, argument="with_tools", hold=hold_slot)
+        self._with_tools = (
+            None if with_tools is None else as_async(with_tools, argument="with_tools", shape=HANDLER, hold=hold_slot)
+        )
         self._basic: AsyncHandler | None
-        self._basic = None if basic is None else as_async(basic, argument="basic", hold=hold_slot)
-        self._approve: AsyncApprove = as_async(approve, argument="approve", hold=hold_slot)
+        self._basic = None if basic is None else as_async(basic, argument="basic", shape=HANDLER, hold=hold_slot)
+        self._approve: AsyncApprove = as_async(approve, argument="approve", shape=APPROVE, hold=hold_slot)
         self._context = context
         self._limits = limits or SamplingLimits()
         self._places = Places(self._limits.at_once)

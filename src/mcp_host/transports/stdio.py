@@ -14,6 +14,7 @@ from shutil import which
 from anyio import CancelScope, Event, create_task_group, current_time, move_on_after
 
 from mcp_host.errors import ConnectionClosed
+from mcp_host.handlers import check_callable
 from mcp_host.limits import Limits
 from mcp_host.protocol.framing import LineBuffer, Oversize, Raw
 from mcp_host.protocol.jsonrpc import (
@@ -54,7 +55,7 @@ class Stdio:
 
     Raises:
         TypeError: *command* is no list of text and paths, or its program is a whole command line;
-            or *env* holds something else than text.
+            or *env* holds something else than text; or *on_stderr* cannot be called.
     """
 
     command: Sequence[str | os.PathLike[str]]
@@ -66,6 +67,8 @@ class Stdio:
     _arguments: tuple[str, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.on_stderr is not None:
+            check_callable(self.on_stderr, argument="on_stderr", shape="(line: str) -> None")
         if self.env is not None and not _is_environment(self.env):
             raise TypeError('env is a mapping of text to text, like {"PORT": "8000"}')
         object.__setattr__(self, "_arguments", _checked(self.command, self.env, self.cwd))
