@@ -33,7 +33,8 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
     )
 
     assert describe(asked) == (
-        "A server asks for up to 100 tokens of your model\n"
+        "A server asks for your model, to answer\n"
+        "in up to 100 tokens\n"
         "  | calculator\n"
         "while it works on\n"
         "  | tools/call research\n"
@@ -78,7 +79,7 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
 )
 def test_the_call_that_caused_it_is_shown_as_far_as_it_is_known(outer: OuterCall | None, shown: str) -> None:
     assert describe(request(outer=outer)) == (
-        f"A server asks for up to 100 tokens of your model\n  | calculator\n{shown}user\n  | hello"
+        f"A server asks for your model, to answer\nin up to 100 tokens\n  | calculator\n{shown}user\n  | hello"
     )
 
 
@@ -119,6 +120,26 @@ def test_a_server_cannot_write_a_line_of_ours() -> None:
     assert [line for line in shown.split("\n") if line.startswith(fake)] == []
 
 
+def test_no_line_is_wider_than_the_narrowest_terminal() -> None:
+    asked = request(
+        *[user(text("hello"))] * 262,
+        maxTokens=2**53 - 1,
+        tools=[{**ADD, "name": f"tool{number}"} for number in range(999)],
+        toolChoice={"mode": "required"},
+        systemPrompt="x" * 100,
+        outer=OuterCall("resources/templates/list", "x" * 50, 7, call_id=1, inferred=True),
+    )
+
+    lines = describe(asked, columns=40).splitlines()
+
+    assert lines[:3] == [
+        "A server asks for your model, to answer",
+        "in up to 9007199254740991 tokens",
+        "  | calculator",
+    ]
+    assert [line for line in lines if len(line) > 40] == []
+
+
 def test_wide_characters_count_for_two_columns() -> None:
     shown = describe(request(user(text("漢" * 40))), columns=44)
 
@@ -133,7 +154,7 @@ def test_long_texts_are_cut_and_the_rest_is_counted() -> None:
     shown = describe(request(user(text("\n".join(str(n) for n in range(1, 101)))), systemPrompt="x" * 10_000))
 
     lines = shown.split("\n")
-    assert lines[3:17] == ["  | " + "x" * 76] * 12 + ["  | ... and 42 more", "user"]
+    assert lines[4:18] == ["  | " + "x" * 76] * 12 + ["  | ... and 42 more", "user"]
     assert lines[-2:] == ["  | 12", "  | ... and 88 more"]
 
 
@@ -152,7 +173,7 @@ def test_where_all_messages_are_shown_there_are_no_earlier_ones() -> None:
     said = [user(text(f"message {n}")) for n in range(7)]
 
     assert "earlier" not in describe(request(*said[:6]))
-    assert describe(request(*said)).split("\n")[2:4] == ["(1 earlier message)", "user"]
+    assert describe(request(*said)).split("\n")[3:5] == ["(1 earlier message)", "user"]
 
 
 def test_only_the_last_messages_and_the_first_tools_are_shown() -> None:
@@ -170,7 +191,7 @@ def test_a_tool_that_is_required_by_name_is_shown() -> None:
 
     shown = describe(request(tools=tools, toolChoice={"type": "tool", "name": "multiply"}))
 
-    assert shown.split("\n")[2:7] == [
+    assert shown.split("\n")[3:8] == [
         "tools, run by the server (2; required)",
         "  | add",
         "  | multiply",

@@ -117,7 +117,7 @@ async def test_only_a_yes_allows(keys: str, decision: Allow | Deny, screen: Scre
 
     assert answers == [decision]
     assert shown == (
-        "\r\nA server asks for up to 100 tokens of your model\r\n  | calculator\r\nuser\r\n  | hello\r\n"
+        "\r\nA server asks for your model, to answer\r\nin up to 100 tokens\r\n  | calculator\r\nuser\r\n  | hello\r\n"
         "y: yes, this once\r\n"
         "s: yes, and all on this connection\r\n"
         "Other tools are asked about again.\r\n"

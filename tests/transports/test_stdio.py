@@ -14,7 +14,9 @@ from mcp_host import Client, Stdio
 from mcp_host.errors import ConnectionClosed, RequestTimeout
 from mcp_host.limits import Limits
 from mcp_host.protocol.framing import LineBuffer
-from mcp_host.protocol.jsonrpc import Incoming
+from mcp_host.protocol.jsonrpc import Incoming, Notification
+from mcp_host.transports._stderr import Stderr
+from mcp_host.transports.stdio import StdioChannel
 from mcp_host.types import ProgressNotificationParams
 from tests.transports.children import python, running
 
@@ -159,3 +161,33 @@ def test_a_host_that_ends_without_closing_leaves_no_process() -> None:
         anyio.run(main, backend=backend)
 
     assert [running(pid) for pid in pids] == [False, False]
+
+
+class StalledChild:
+    """A server that runs, reads nothing, and notes how long it may take to end."""
+
+    def __init__(self) -> None:
+        self.stdin = self.stdout = self.stderr = self.process = self
+        self.given: list[float] = []
+
+    def write_now(self, data: bytes) -> int:
+        return 0
+
+    async def write_some(self, data: memoryview) -> int:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def stop(self, limit: float) -> None:
+        self.given.append(limit)
+
+
+async def test_a_server_that_reads_nothing_is_given_no_time_to_end() -> None:
+    """It has had `Limits.stall_timeout`, and who waits for it is told only once it has ended."""
+    child: Any = StalledChild()
+    channel = StdioChannel("stalled", child, Stderr(None), Limits(stall_timeout=0))
+
+    assert channel.send_now(Notification("n", {}))
+    with anyio.fail_after(5):
+        await channel.write()
+
+    assert child.given == [0]

@@ -125,6 +125,21 @@ def test_a_refusal_names_the_thing_the_place_and_the_revision(name: str, revisio
     assert first_unknown(MESSAGES[name], revision) == sentence
 
 
+def test_a_null_for_structured_content_says_that_there_is_none_which_any_revision_may_say() -> None:
+    """Who writes for an earlier revision leaves it out: ``tests/testing/test_tools.py`` shows it."""
+    result = CallToolResult(content=[], structured_content=None, result_type="complete")
+
+    assert [first_unknown(result, revision) for revision in ("2025-06-18", "2025-11-25", "2026-07-28")] == [None] * 3
+    for fine in (None, dict[str, object]()):
+        block = ToolResultContent(tool_use_id="1", content=[], structured_content=fine)
+        assert first_unknown(block, "2025-11-25") is None
+    for later in (0, "", list[object](), False):
+        block = ToolResultContent(tool_use_id="1", content=[], structured_content=later)
+        assert first_unknown(block, "2025-11-25") == (
+            "a value that is not an object at structured_content came with revision 2026-07-28"
+        )
+
+
 def test_a_model_inside_a_mapping_is_found_under_its_key() -> None:
     form = ElicitationForm.from_wire(CHOICE)
 

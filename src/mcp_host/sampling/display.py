@@ -46,7 +46,8 @@ def describe(request: SamplingRequest, *, columns: int = 80) -> str:
 
 
 def _asker(request: SamplingRequest, width: int) -> Iterator[str]:
-    yield f"A server asks for up to {request.max_tokens} tokens of your model"
+    yield "A server asks for your model, to answer"
+    yield f"in up to {request.max_tokens} tokens"
     yield from _shown(_wrapped(_name(request.server), width))
     if request.outer is not None:
         yield "probably while it works on" if request.outer.inferred else "while it works on"
