@@ -236,6 +236,31 @@ async def test_a_question_is_not_of_the_next_call_while_the_server_may_work_on_o
 
 
 @pytest.mark.fake_clock
+async def test_each_call_that_was_given_up_counts_for_as_long_as_the_server_may_be_silent_about_it() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        question: dict[str, Any] = SAMPLE
+        await peer.shake_hands(capabilities=TOOLS)
+        for _ in range(2):
+            await peer.receive("notifications/cancelled")
+        call = await peer.receive("tools/call")
+        await anyio.sleep(50)  # the first counts no more
+        await peer.ask(**question)
+        await anyio.sleep(71)  # nor does the second
+        await peer.ask(**question)
+        await peer.reply(call, EMPTY)
+
+    seen = Handlers()
+    with anyio.fail_after(1000):
+        async with Client(ScriptedPeer(script), era="legacy", **seen.options) as client:
+            for name in ("ann", "bob"):
+                with pytest.raises(RequestTimeout):
+                    await client.call_tool("x", caller=name, timeout=99)
+            await client.call_tool("x", caller="cat", idle_timeout=500)
+
+    assert [outer and outer.caller for outer in seen.outers] == [None, "cat"]
+
+
+@pytest.mark.fake_clock
 async def test_calls_that_were_given_up_are_forgotten_though_nothing_is_asked_after_them() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.shake_hands(capabilities=TOOLS)

@@ -27,6 +27,7 @@ from tests.transports.http_peers import (
     Wire,
     ask,
     event,
+    mocked,
     opened,
     serving,
 )
@@ -170,11 +171,26 @@ async def test_a_server_that_says_nothing_to_the_get_is_waited_for_briefly(monke
     assert peer.methods() == ["POST", "POST", "GET", "POST", "DELETE"]
 
 
+@pytest.mark.fake_clock
 async def test_nobody_waits_for_a_stream_that_nobody_listens_to() -> None:
-    async with serving(legacy()) as peer, opened(peer.url) as channel:
-        await shake_hands(channel)
+    def serve(request: httpx.Request) -> httpx.Response:
+        methods.append(request.method)
+        if b'"initialize"' in request.content:
+            return httpx.Response(200, headers=JSON, content=WELCOME)
+        return (
+            httpx.Response(202)
+            if b'"id"' not in request.content
+            else httpx.Response(200, headers=JSON, content=DONE_JSON)
+        )
 
-    assert peer.methods() == ["POST", "POST", "DELETE"]
+    methods: list[str] = []
+    async with mocked(serve) as channel:
+        begun = anyio.current_time()
+        await shake_hands(channel)
+        assert await ask(channel) == [DONE]
+        assert anyio.current_time() == begun
+
+    assert methods == ["POST", "POST", "POST"]
 
 
 async def test_the_first_call_opens_the_stream_of_a_server_that_fumbled_the_handshake() -> None:
