@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
 import anyio
@@ -17,6 +18,7 @@ from mcp_host.limits import Limits
 from tests.faults.fault import fault
 from tests.faults.http_server import (
     DONE,
+    MANNERS,
     SOON,
     chunked,
     connected,
@@ -193,6 +195,26 @@ async def test_a_request_that_may_have_been_read_is_not_sent_again(reset: bool) 
     assert type(error) is ConnectionClosed
     assert error.may_have_run
     assert subjects(peer).count("call") == 3
+
+
+LISTED = b'{"jsonrpc":"2.0","id":@id,"result":{"tools":[]}}'
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["end", "reset"])
+@pytest.mark.parametrize("client", [nullcontext, httpx.AsyncClient], ids=["own", "the caller's"])
+@fault("H24")
+async def test_a_read_and_a_ping_that_may_have_been_read_are_sent_again(
+    client: Callable[[], AbstractAsyncContextManager[httpx.AsyncClient | None]], reset: bool
+) -> None:
+    """A second time does no harm, in a session as without one."""
+    lost = sends(b"", reset=reset)
+    script = mcp(list=in_turn(says(LISTED), lost, says(LISTED)), ping=in_turn(lost, MANNERS["ping"]))
+    async with client() as http, connected(script, client=http) as (host, peer):
+        for _ in range(2):
+            assert await host.list_tools() == []
+        await host.ping()
+
+    assert [subjects(peer).count(subject) for subject in ("list", "ping")] == [3, 2]
 
 
 # Connections that stay, in silence

@@ -420,3 +420,103 @@ async def test_where_one_idle_connection_was_forgotten_whoever_tries_again_gets_
 
     assert response.status_code == 200
     assert peer.connections == 3
+
+
+# Closed by the server without a word
+
+
+def closing(after: int, *, unheard: bool) -> Callable[[Wire], Awaitable[None]]:
+    """A server that closes each connection after some answers; *unheard* is whether it has read another request by then."""
+
+    async def script(wire: Wire) -> None:
+        for _ in range(after):
+            await wire.hear()
+            await wire.say(EMPTY)
+        if unheard:
+            await wire.hear()
+
+    return script
+
+
+async def posted(client: httpx.AsyncClient, url: str) -> bool:
+    """Whether a POST is answered."""
+    try:
+        await client.post(url)
+    except httpx.TransportError:
+        return False
+    finally:
+        await anyio.wait_all_tasks_blocked()
+    return True
+
+
+async def test_a_server_that_closes_each_connection_after_its_first_answer_loses_two_requests_and_no_more() -> None:
+    async with (
+        serving(closing(1, unheard=True)) as peer,
+        httpx.AsyncClient(transport=Pool(nobody)) as client,
+    ):
+        answered = [await posted(client, peer.url) for _ in range(9)]
+
+    assert answered == [True, False, True, False, True, True, True, True, True]
+    assert peer.connections == 7
+
+
+async def test_where_it_is_noticed_in_time_that_they_are_closed_none_is_lost_and_none_is_kept_any_more() -> None:
+    async def script(wire: Wire) -> None:
+        forgets = peer.connections <= 2
+        await wire.hear()
+        await wire.say(EMPTY)
+        if not forgets:
+            await wire.hung_up()
+
+    async with serving(script) as peer, httpx.AsyncClient(transport=Pool(nobody)) as client:
+        answered = [await posted(client, peer.url) for _ in range(6)]
+
+    assert answered == [True] * 6
+    assert peer.connections == 6
+
+
+@pytest.mark.parametrize(
+    ("server", "opened"),
+    [(closing(2, unheard=True), 4), (closing(2, unheard=False), 6)],
+    ids=["just then", "before"],
+)
+async def test_a_server_that_keeps_connections_for_a_while_goes_on_to_be_sent_several_requests_over_each(
+    server: Callable[[Wire], Awaitable[None]], opened: int
+) -> None:
+    async with serving(server) as peer, httpx.AsyncClient(transport=Pool(nobody)) as client:
+        for _ in range(12):
+            await posted(client, peer.url)
+
+    assert peer.connections == opened
+
+
+async def test_connections_that_serve_again_in_between_are_kept_on() -> None:
+    """One that is forgotten now and then is no habit."""
+
+    async def script(wire: Wire) -> None:
+        number = peer.connections
+        await wire.hear()
+        await wire.say(EMPTY)
+        await wire.hear()
+        if number % 2:
+            return
+        await wire.say(EMPTY)
+
+    async with serving(script) as peer, httpx.AsyncClient(transport=Pool(nobody)) as client:
+        answered = [await posted(client, peer.url) for _ in range(12)]
+
+    assert answered == [True, False, True, True] * 3
+    assert peer.connections == 6
+
+
+async def test_one_server_that_forgets_its_connections_costs_no_other_its_own() -> None:
+    async with (
+        serving(closing(1, unheard=True)) as forgetful,
+        serving(closing(9, unheard=True)) as other,
+        httpx.AsyncClient(transport=Pool(nobody)) as client,
+    ):
+        for _ in range(8):
+            await posted(client, forgetful.url)
+            await posted(client, other.url)
+
+    assert (forgetful.connections, other.connections) == (6, 1)

@@ -9,17 +9,9 @@ from itertools import count
 
 from mcp_host.client.exchange import OnReport
 from mcp_host.client.timeouts import CallTimeouts
-from mcp_host.protocol.eras import NAMED_BY
+from mcp_host.protocol.eras import NAMED_BY, READS
 from mcp_host.protocol.jsonrpc import Id, Params
 from mcp_host.sampling import OuterCall
-
-READS = frozenset(
-    {
-        *("tools/list", "resources/list", "resources/templates/list", "prompts/list"),
-        *("resources/read", "prompts/get", "completion/complete"),
-    }
-)
-"""Requests that change nothing, so that making one twice does no harm."""
 
 _nesting: ContextVar[int] = ContextVar("mcp_host.nesting", default=0)
 

@@ -46,6 +46,20 @@ ADVERTISED_AS = {
 }
 """The server capability that each request presupposes."""
 
+READS = frozenset(
+    {
+        *("tools/list", "resources/list", "resources/templates/list", "prompts/list"),
+        *("resources/read", "prompts/get", "completion/complete"),
+    }
+)
+"""Requests that change nothing, so that making one twice does no harm."""
+
+HARMLESS = READS | {
+    *(INITIALIZE, DISCOVER, "ping"),
+    *("logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
+}
+"""All requests of which it does no harm if a server reads one twice."""
+
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Which parameter names the thing that a request is about. These are also the requests that may ask for input."""
 

@@ -22,7 +22,7 @@ from mcp_host.errors import (
 )
 from mcp_host.handlers import in_handler
 from mcp_host.limits import Limits
-from mcp_host.protocol.eras import INITIALIZE, INITIALIZED, LISTEN
+from mcp_host.protocol.eras import HARMLESS, INITIALIZE, INITIALIZED, LISTEN
 from mcp_host.protocol.headers import MCP_METHOD
 from mcp_host.protocol.jsonrpc import (
     Failure,
@@ -227,7 +227,8 @@ class HttpChannel:
         else:
             session.touch(message, headers)
             always = session.headers
-        reply = await self._origin.send("POST", {**always, **POSTED, **headers}, body)
+        repeatable = not isinstance(message, Request) or message.method in HARMLESS
+        reply = await self._origin.send("POST", {**always, **POSTED, **headers}, body, repeatable=repeatable)
         self._reached = True
         return reply
 

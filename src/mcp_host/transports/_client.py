@@ -12,7 +12,7 @@ import httpx
 
 from mcp_host.limits import Limits
 from mcp_host.transports._cookies import Jar
-from mcp_host.transports.pool import KEEPALIVE, MAX_IDLE, PORTS, Place, Pool, written
+from mcp_host.transports.pool import BROKE_OFF, KEEPALIVE, MAX_IDLE, PORTS, Place, Pool, written
 from mcp_host.version import __version__
 
 USER_AGENT = f"mcp-host/{__version__}"
@@ -25,9 +25,11 @@ class Client(Protocol):
     def is_closed(self) -> bool: ...
 
     async def send(
-        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None
+        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None, *, repeatable: bool
     ) -> httpx.Response:
         """The response as soon as its head is there; no redirect is followed.
+
+        What is *repeatable* is sent once more where a connection breaks before any of the response has come.
 
         Raises:
             httpx.HTTPError: As httpx documents.
@@ -48,20 +50,23 @@ class Borrowed:
         return self._client.is_closed
 
     async def send(
-        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None
+        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None, *, repeatable: bool
     ) -> httpx.Response:
         auth = self._client.auth
         if url.userinfo:  # httpx would log it with the URL, at INFO; in the header it is as good
             auth = auth or _basic(url)
             url = url.copy_with(userinfo=b"")
         request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
-        try:
-            return await self._client.send(request, stream=True, auth=auth, follow_redirects=False)
-        except httpx.RequestError as exc:
-            if _is_about(exc, request):
-                raise
-            # What a hook or an Auth asked elsewhere failed, before ours was sent or after it was carried out.
-            raise httpx.TransportError(str(exc)) from exc
+        while True:
+            try:
+                return await self._client.send(request, stream=True, auth=auth, follow_redirects=False)
+            except httpx.RequestError as exc:
+                if not _is_about(exc, request):
+                    # What a hook or an Auth asked elsewhere failed, before ours was sent or after it was carried out.
+                    raise httpx.TransportError(str(exc)) from exc
+                if not repeatable or not isinstance(exc, BROKE_OFF):
+                    raise
+            repeatable = False  # whether the connection was one that had been kept, httpx does not say
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -89,10 +94,10 @@ class Direct:
         return self._pool.closed
 
     async def send(
-        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None
+        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None, *, repeatable: bool
     ) -> httpx.Response:
         head = written(method.encode(), url.raw_path, self._headers(url, headers, content))
-        response = await self._pool.exchange(self._place, head, content or b"", self._timeouts)
+        response = await self._pool.exchange(self._place, head, content or b"", self._timeouts, repeatable=repeatable)
         if "set-cookie" in response.headers:
             self._cookies = self._cookies or httpx.Cookies(Jar())
             response.request = httpx.Request(method, url)

@@ -46,6 +46,8 @@ class Connection:
     def __init__(self, stream: ByteStream) -> None:
         self.expires = 0.0
         """When it is too late to use it again, once it is idle."""
+        self.answered = 0
+        """How many requests it has carried that were answered to the end."""
         self.heard = True
         """Whether a byte has arrived since the last request began."""
         self._stream = stream
@@ -93,6 +95,7 @@ class Connection:
     def renew(self) -> None:
         """Get ready for another request."""
         self._state.start_next_cycle()
+        self.answered += 1
 
     async def close(self) -> None:
         """Close the socket, whatever is under way; waits for nobody."""

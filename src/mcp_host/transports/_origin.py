@@ -42,7 +42,7 @@ class Origin:
 
     A kept-alive connection that the server closes just as it is used again fails
     that POST with `may_have_run=True`: nothing tells an unread request from one
-    that was carried out before the connection broke, so it is not sent twice.
+    that was carried out before the connection broke. Only what is *repeatable* is sent twice.
     """
 
     def __init__(self, client: Client, url: httpx.URL, name: str, leave: Leave) -> None:
@@ -51,7 +51,9 @@ class Origin:
         self._url = url
         self._leave = leave
 
-    async def send(self, method: str, headers: Mapping[str, str], content: bytes | None = None) -> Reply:
+    async def send(
+        self, method: str, headers: Mapping[str, str], content: bytes | None = None, *, repeatable: bool = False
+    ) -> Reply:
         """Send a request and return its response as soon as its headers are there, whatever its status.
 
         Redirects that keep the method (307, 308) are followed within the origin.
@@ -62,20 +64,23 @@ class Origin:
         """
         url = self._url
         for _ in range(MAX_REDIRECTS + 1):
-            reply = await self._send(method, url, headers, content)
+            reply = await self._send(method, url, headers, content, repeatable)
             if reply.status not in REDIRECTS:
                 return reply
             async with reply:
                 url = self._redirected(url, reply)
         raise HttpStatusError(reply.status, f"{reply.failure}: gave up after {MAX_REDIRECTS} redirects")
 
-    async def _send(self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None) -> Reply:
+    async def _send(
+        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None, repeatable: bool
+    ) -> Reply:
         if self._client.is_closed:
             raise ConnectionClosed(f"{self.name}: the httpx.AsyncClient was closed", may_have_run=False)
         try:
-            return Reply(await self._client.send(method, url, headers, content), self.name, self._leave)
+            response = await self._client.send(method, url, headers, content, repeatable=repeatable)
         except FAILURES as exc:
             raise broken(exc, self.name) from cause(exc)
+        return Reply(response, self.name, self._leave)
 
     def _redirected(self, url: httpx.URL, reply: Reply) -> httpx.URL:
         location = reply.headers.get("location")

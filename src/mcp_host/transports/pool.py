@@ -15,10 +15,12 @@ from mcp_host.transports._connection import Body, Connection, Request, Timeouts,
 
 KEEPALIVE = 4.0  # seconds; uvicorn and Node close idle connections after 5, and a race with that loses requests
 MAX_IDLE = 1000  # kept-alive connections: more than are in flight at once in nearly any host
+PROMPTLY = 1.0  # seconds after its first answer: a connection that the server closed by then was not meant to be kept
+FORGOTTEN = 2  # such connections in a row, after which no connection to that server is kept
 
 PORTS = {"http": 80, "https": 443}
 _REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})  # RFC 9110, section 9.2.2
-_BROKE_OFF = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+BROKE_OFF = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
 class Place(NamedTuple):
@@ -47,6 +49,8 @@ class Pool(httpx.AsyncBaseTransport):
         self._keepalive = keepalive
         self._idle: list[tuple[Place, Connection]] = []
         self._busy: set[Connection] = set()
+        self._forgotten: dict[Place, int] = {}
+        """How many kept connections in a row a server has closed after their first answer."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send *request* and return its response, whose body has yet to be read and closed.
@@ -63,10 +67,13 @@ class Pool(httpx.AsyncBaseTransport):
         head = written(request.method.encode("ascii"), url.raw_path, request.headers.raw)
         return await self.exchange(place, head, _body(request), request.extensions.get("timeout", {}))
 
-    async def exchange(self, place: Place, request: Request, body: Body, timeouts: Timeouts) -> httpx.Response:
-        """The same, one layer below httpx."""
+    async def exchange(
+        self, place: Place, request: Request, body: Body, timeouts: Timeouts, *, repeatable: bool = False
+    ) -> httpx.Response:
+        """The same, one layer below httpx. *repeatable* says of a POST that sending it twice does no harm."""
         connection = await self._take(place, timeouts)
-        used = connection.expires > 0
+        used = connection.answered > 0
+        repeatable = (repeatable or request.method in _REPEATABLE) and isinstance(body, bytes)
         while True:
             try:
                 head = await connection.ask(request, body, timeouts)
@@ -75,12 +82,16 @@ class Pool(httpx.AsyncBaseTransport):
                 await self._drop(connection)
                 # The connection may have been closed before the request came: then, as a fresh one, it
                 # would have answered. Nobody can tell, so only what does no harm twice is sent twice.
-                unheard = used and not connection.heard and isinstance(exc, _BROKE_OFF) and not self.closed
+                unheard = used and not connection.heard and isinstance(exc, BROKE_OFF) and not self.closed
                 if unheard:
+                    if connection.answered == 1:
+                        self._count_forgotten(place)
                     await self._drop_idle(place)
-                if not unheard or request.method not in _REPEATABLE or not isinstance(body, bytes):
+                if not unheard or not repeatable:
                     raise
             connection, used = await self._open(place, timeouts), False
+        if used and self._forgotten:
+            self._forgotten.pop(place, None)
         stream = Stream(self, place, connection, timeouts.get("read"))
         await stream.settle()
         extensions = {"http_version": b"HTTP/" + head.http_version, "reason_phrase": head.reason}
@@ -96,11 +107,19 @@ class Pool(httpx.AsyncBaseTransport):
 
     async def _take(self, place: Place, timeouts: Timeouts) -> Connection:
         """The idle connection that was used last, if it is still good; or else a new one."""
+        forgotten = False
         while (connection := self._kept(place)) is not None:
-            if connection.expires > monotonic() and not connection.stale:
+            left = connection.expires - monotonic()
+            if left > 0 and not connection.stale:
                 return connection
+            forgotten |= connection.answered == 1 and left > max(0.0, self._keepalive - PROMPTLY)
             await self._drop(connection)
+        if forgotten:
+            self._count_forgotten(place)
         return await self._open(place, timeouts)
+
+    def _count_forgotten(self, place: Place) -> None:
+        self._forgotten[place] = self._forgotten.get(place, 0) + 1
 
     async def _drop_idle(self, place: Place) -> None:
         """Whatever has forgotten one idle connection has probably forgotten all: whoever tries again gets a new one."""
@@ -129,7 +148,7 @@ class Pool(httpx.AsyncBaseTransport):
 
     async def release(self, place: Place, connection: Connection) -> None:
         """Keep a connection whose response has been read, or close it."""
-        if self.closed or not connection.reusable or len(self._idle) >= self._max_idle:
+        if self.closed or not connection.reusable or len(self._idle) >= self._max_idle or self._forgets(place):
             await self._drop(connection)
             return
         self._busy.discard(connection)
@@ -139,6 +158,10 @@ class Pool(httpx.AsyncBaseTransport):
         self._idle.append((place, connection))
         while self._idle and self._idle[0][1].expires < now:  # in the order in which they were let go
             await self._drop(self._idle.pop(0)[1])
+
+    def _forgets(self, place: Place) -> bool:
+        """Whether the server closes connections without saying so: whatever is sent over a kept one may be lost."""
+        return bool(self._forgotten) and self._forgotten.get(place, 0) >= FORGOTTEN
 
     async def _drop(self, connection: Connection) -> None:
         self._busy.discard(connection)
