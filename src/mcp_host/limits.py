@@ -20,7 +20,8 @@ class Limits:
 
     timeout: float = 3600.0
     """One call from beginning to end, whatever the server reports meanwhile. Stops while our side
-    answers what the server asks within the call, for *input_timeout* in all."""
+    answers what the server asks within the call, for *input_timeout* in all. A server over HTTP that cannot
+    be reached any more is tried again after 0.1, 0.5 and 2 seconds; then the call fails, however long it may take."""
 
     idle_timeout: float = 120.0
     """How long a server may be silent about one call. Progress that was asked for restarts it, and so does what

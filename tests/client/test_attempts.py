@@ -16,13 +16,14 @@ from mcp_host.errors import (
     Unauthorized,
 )
 
-MOST = Offers(sampling_tools=True, elicitation_modes=True)
-LESS = Offers(elicitation_modes=True)
-LEAST = Offers()
+MOST = Offers(sampling_tools=True, elicitation_modes=True, elicitation_forms=True)
+LESS = Offers(elicitation_modes=True, elicitation_forms=True)
+LEAST = Offers(elicitation_forms=True)
+NONE = Offers()
 
 
 def attempts() -> Attempts:
-    return Attempts([MOST, LESS, LEAST], None, 30.0)
+    return Attempts([MOST, LESS, LEAST, NONE], None, 30.0)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,7 @@ def attempts() -> Attempts:
         ServerError(-32602, "unrecognized_keys"),
         *(HttpStatusError(status, "no") for status in (400, 422, 500)),
         ConnectFailed("it died of it", exit_code=1),
+        ConnectFailed("it hung up over it"),
     ],
     ids=str,
 )
@@ -40,7 +42,8 @@ def test_after_what_may_be_over_a_capability_less_is_offered_step_by_step(failur
     assert tried.current == Attempt(None, MOST, 30.0)
     assert tried.next(failure) == Attempt(None, LESS, 30.0)
     assert tried.next(ServerError(-1, "another")) == Attempt(None, LEAST, 30.0)
-    assert tried.next(ServerError(-1, "a third")) is None
+    assert tried.next(ServerError(-1, "a third")) == Attempt(None, NONE, 30.0)
+    assert tried.next(ServerError(-1, "a fourth")) is None
     assert tried.failure is failure
 
 
@@ -50,7 +53,7 @@ def test_after_what_may_be_over_a_capability_less_is_offered_step_by_step(failur
         *(HttpStatusError(status, "no") for status in (404, 405, 503)),
         Unauthorized(401, "who are you"),
         ConnectionClosed("the network broke"),
-        ConnectFailed("the network broke"),
+        ConnectFailed("the network was not there", may_have_run=False),
         ConnectFailed("it died before it heard a word", may_have_run=False, exit_code=1),
         ConnectTimeout("it never came up"),
         ProtocolError("nonsense"),
@@ -84,7 +87,28 @@ def test_another_era_is_assumed_once_for_each_offer_and_goes_on_to_be() -> None:
     assert tried.next(WrongEra(died, None)) == Attempt(None, LESS, 30.0, corrected=True)
 
 
+def test_silence_is_no_reason_to_offer_no_forms() -> None:
+    urls, forms = Offers(elicitation_modes=True), Offers(elicitation_forms=True)
+
+    assert Attempts([urls, NONE], None, 30.0).next(NoAnswer("it said nothing")) == Attempt(None, NONE, 10.0)
+    assert Attempts([forms, NONE], None, 30.0).next(NoAnswer("it said nothing")) is None
+
+
+def test_attempts_over_broken_connections_have_the_time_of_one_together() -> None:
+    tried, broke = attempts(), ConnectFailed("it hung up over it")
+
+    assert tried.next(broke, 12.0) == Attempt(None, LESS, 18.0)
+    assert tried.next(broke, 17.0) == Attempt(None, LEAST, 1.0)
+    assert tried.next(broke, 1.0) is None
+    assert tried.failure is broke
+
+
+def test_a_process_that_is_started_anew_has_all_of_the_time_again() -> None:
+    assert attempts().next(ConnectFailed("it died of it", exit_code=1), 20.0) == Attempt(None, LESS, 30.0)
+
+
 def test_offers_are_named_by_what_they_add() -> None:
+    assert str(MOST.without(NONE)) == "sampling.tools and elicitation.url and elicitation.form"
     assert str(MOST.without(LEAST)) == "sampling.tools and elicitation.url"
     assert str(MOST.without(LESS)) == "sampling.tools"
     assert str(LESS.without(LEAST)) == "elicitation.url"

@@ -245,7 +245,7 @@ async def test_a_request_that_was_made_again_may_have_run_though_its_last_try_wa
         raise httpx.ReadError("reset")
 
     with anyio.fail_after(5):
-        async with site(break_off, *4 * [refuse_connection]) as client:
+        async with site(break_off, *5 * [refuse_connection]) as client:
             with pytest.raises(ConnectFailed) as raised:
                 await client.read_resource("a:1")
 
@@ -259,7 +259,7 @@ def breaking_off(message: dict[str, Any]) -> httpx.Response:
 @pytest.mark.fake_clock
 async def test_the_pause_before_a_request_is_made_again_counts() -> None:
     with anyio.fail_after(5):
-        async with site(breaking_off) as client:
+        async with site(breaking_off, breaking_off) as client:
             with pytest.raises(RequestTimeout, match=r"took longer than 0.05 s \(timeout\)$"):
                 await client.read_resource("a:1", timeout=0.05)
 
@@ -272,7 +272,7 @@ async def test_closing_ends_the_pause_before_a_request_is_made_again(monkeypatch
         broken.set()
         raise httpx.ReadError("reset")
 
-    client = site(break_off)
+    client = site(break_off, break_off)
 
     async def read() -> None:
         with pytest.raises(ConnectionClosed) as raised:

@@ -13,7 +13,7 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Change, Client, SamplingRequest, StreamableHttp
+from mcp_host import Change, Client, Elicitation, FormRequest, SamplingRequest, StreamableHttp
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,
@@ -26,10 +26,11 @@ from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.memory import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.transports.stdio import Stdio
-from mcp_host.types import CreateMessageResult, Implementation, PromptReference
+from mcp_host.types import CreateMessageResult, ElicitResult, Implementation, PromptReference
 from tests.client.support import EMPTY, HANDSHAKE, INFO, QUESTION, TOOLS, Era, sampling, say_paris
+from tests.faults.http_server import drop, mcp, welcome
 from tests.transports.children import python, running
-from tests.transports.http_peers import Wire, serving
+from tests.transports.http_peers import Heard, Wire, serving
 
 
 def echo(era: Era) -> ScriptedPeer:
@@ -173,6 +174,32 @@ async def test_closing_while_another_task_connects_ends_the_connecting(
     assert client.warnings == []
 
 
+async def test_closing_during_a_second_attempt_is_not_the_failure_of_the_first() -> None:
+    second = anyio.Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        request = await peer.receive("initialize")
+        if request["params"]["capabilities"]["sampling"]:
+            await peer.refuse(request, -32602, "unrecognized_keys: tools")
+        else:
+            second.set()
+
+    async def connect() -> None:
+        with pytest.raises(ConnectionClosed, match="closed while it was being opened") as ended:
+            await client.connect()
+        may_have_run.append(ended.value.may_have_run)
+
+    may_have_run: list[bool] = []
+    client = Client(ScriptedPeer(script), era="legacy", sampling=sampling())
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connect)
+            await second.wait()
+            await client.aclose()
+
+    assert may_have_run == [False]
+
+
 @pytest.mark.fake_clock
 @pytest.mark.parametrize(("era", "first"), FIRST.items())
 async def test_a_cancelled_connect_leaves_nothing_behind(era: str, first: str) -> None:
@@ -284,6 +311,10 @@ async def test_when_the_tools_were_not_the_reason_the_first_error_stands() -> No
     assert client.warnings == []
 
 
+async def fill_in(request: FormRequest) -> ElicitResult:
+    return request.accept()
+
+
 PROBED = ["server/discover"]
 SHAKEN = ["initialize"]
 
@@ -297,7 +328,7 @@ SHAKEN = ["initialize"]
         ("legacy", 404, SHAKEN),
         ("legacy", 503, SHAKEN),
         ("auto", 400, (PROBED + SHAKEN) * 2),
-        ("auto", 500, PROBED * 2),
+        ("auto", 500, (PROBED + SHAKEN) * 2),
         ("auto", 401, PROBED),
         ("auto", 404, PROBED + SHAKEN),
         ("auto", 503, PROBED),
@@ -369,17 +400,43 @@ async def test_when_a_dying_server_did_not_die_of_the_tools_its_first_end_stands
     assert offers.read_text().splitlines() == ['{"tools": {}}', "{}"]
 
 
-async def test_a_network_that_broke_says_nothing_of_the_tools() -> None:
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+@pytest.mark.parametrize("unbearable", [{"sampling": {"tools": {}}}, {"elicitation": {}}], ids=["tools", "forms"])
+async def test_a_server_over_http_that_hangs_up_over_a_capability_is_tried_without_it(
+    unbearable: dict[str, Any], era: str
+) -> None:
+    async def shake_hands(wire: Wire, heard: Heard) -> None:
+        offered.append(heard.rpc["params"]["capabilities"])
+        await (drop if unbearable.items() <= offered[-1].items() else welcome())(wire, heard)
+
+    offered: list[dict[str, Any]] = []
+    forms = Elicitation(form=fill_in)
+    async with serving(mcp(discover=drop, initialize=shake_hands)) as peer:
+        client = Client(StreamableHttp(peer.url), era=era, sampling=sampling(), elicitation=forms)
+        with anyio.fail_after(5):
+            async with client:
+                (warning,) = client.warnings
+
+    with_forms: dict[str, Any] = {"sampling": {}, "elicitation": {}}
+    asked = [with_forms | {"sampling": {"tools": {}}}, with_forms, {"sampling": {}}]
+    if "sampling" in unbearable:
+        assert (offered, "so it gets no sampling.tools" in warning) == (asked[:2], True)
+    else:
+        assert (offered, warning.endswith("so it gets no sampling.tools and elicitation.form")) == (asked, True)
+
+
+async def test_when_a_server_over_http_hangs_up_whatever_it_is_offered_the_first_end_stands() -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.reset()
 
     async with serving(script) as peer:
         client = Client(StreamableHttp(peer.url), era="legacy", sampling=sampling())
-        with anyio.fail_after(5), pytest.raises(ConnectionClosed):
+        with anyio.fail_after(5), pytest.raises(ConnectFailed):
             await client.connect()
 
-    assert [heard.rpc["params"]["capabilities"]["sampling"] for heard in peer.heard] == [{"tools": {}}]
+    assert [heard.rpc["params"]["capabilities"]["sampling"] for heard in peer.heard] == [{"tools": {}}, {}]
+    assert client.warnings == []
 
 
 async def test_completion_of_2024_needs_no_capability_for_there_was_none() -> None:

@@ -8,15 +8,18 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_host import Client, Stdio, Verdicts
+from mcp_host import Client, Stdio, StreamableHttp, Verdicts
 from mcp_host.client import opening
-from mcp_host.errors import ConnectFailed, ConnectTimeout, NoCommonVersion, ServerError
+from mcp_host.errors import ConnectFailed, ConnectTimeout, HttpStatusError, NoCommonVersion, ServerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import Implementation
 from tests.client.support import EMPTY, META, TOOLS
+from tests.faults.http_server import chunked, connected, drop, mcp, refused, reset, says, sends, subjects, tides
 from tests.transports.children import python
+from tests.transports.http_peers import EVENTS, JSON, LENGTH, head, serving
+from tests.transports.legacy_peers import Answer, hang
 
 MODERN = "2026-07-28"
 
@@ -398,3 +401,90 @@ async def test_a_process_that_is_still_starting_gives_no_sign_of_life(tmp_path: 
             await channel.awake()
 
     assert starting.cancelled_caught
+
+
+# Over HTTP
+
+FAILS_OVER_THE_PROBE: dict[str, Answer] = {
+    "closes": drop,
+    "resets": reset,
+    "half a head": sends(b"HTTP/1.1 200 OK\r\ncontent-ty"),
+    "half a body": sends(head(200, {**JSON, **LENGTH}) + b'{"jsonrpc":'),
+    "half a stream": sends(chunked(b"data: {")),
+    "an empty stream": sends(head(200, EVENTS)),
+    "no HTTP": sends(b"SSH-2.0-OpenSSH_9.2\r\n"),
+    "500": says(b"Internal Server Error", 500, content_type="text/plain"),
+    "500 with an error": says(b'{"jsonrpc":"2.0","id":@id,"error":{"code":-32603,"message":"oh"}}', 500),
+    "501": says(b"", 501),
+}
+
+
+@pytest.mark.parametrize("failure", FAILS_OVER_THE_PROBE)
+async def test_a_server_over_http_that_fails_over_the_probe_is_shaken_hands_with_once(failure: str) -> None:
+    async with connected(mcp(discover=FAILS_OVER_THE_PROBE[failure]), era="auto") as (client, peer):
+        await tides(client)
+
+        assert (client.protocol_version, client.warnings) == ("2025-11-25", [])
+        assert [subjects(peer).count(subject) for subject in ("discover", "initialize")] == [1, 1]
+
+
+@pytest.mark.parametrize("failure", FAILS_OVER_THE_PROBE)
+async def test_a_server_over_http_that_fails_over_the_probe_is_reported_where_no_handshake_is_allowed(
+    failure: str,
+) -> None:
+    error = await refused(mcp(discover=FAILS_OVER_THE_PROBE[failure]), era="modern")
+
+    assert type(error) is (HttpStatusError if failure.startswith("50") else ConnectFailed)
+
+
+@pytest.mark.parametrize("refusal", [says(b"", 401), says(b"", 403), says(b"", 502), says(b"", 503), says(b"", 504)])
+async def test_what_says_nothing_of_the_era_over_http_is_no_reason_for_a_handshake(refusal: Answer) -> None:
+    async with serving(mcp(discover=refusal)) as peer:
+        with anyio.fail_after(5), pytest.raises(HttpStatusError):
+            await Client(StreamableHttp(peer.url)).connect()
+
+    assert subjects(peer) == ["discover"]
+
+
+@pytest.mark.parametrize(
+    ("discover", "initialize", "kind", "text"),
+    [
+        (
+            drop,
+            says(b"", 418),
+            HttpStatusError,
+            "HTTP 418 I'm a teapot from URL; server/discover failed, too:"
+            " URL: the server closed the connection without a response",
+        ),
+        (
+            says(b"", 500),
+            drop,
+            HttpStatusError,
+            "HTTP 500 Internal Server Error from URL; initialize failed, too:"
+            " URL: the server closed the connection without a response",
+        ),
+        (drop, drop, ConnectFailed, "URL: the server closed the connection without a response"),
+        (says(b"", 500), says(b"", 500), HttpStatusError, "HTTP 500 Internal Server Error from URL"),
+    ],
+    ids=["handshake refused", "handshake dropped", "both dropped", "both 500"],
+)
+async def test_where_the_handshake_fails_as_well_the_error_says_how_both_did(
+    discover: Answer, initialize: Answer, kind: type[Exception], text: str
+) -> None:
+    async with serving(mcp(discover=discover, initialize=initialize)) as peer:
+        with anyio.fail_after(5), pytest.raises(kind) as caught:
+            await Client(StreamableHttp(peer.url)).connect()
+
+    assert type(caught.value) is kind
+    assert str(caught.value).replace(peer.url, "URL") == text
+
+
+async def test_a_probe_that_was_dropped_and_a_handshake_without_an_answer_take_the_time_of_one() -> None:
+    async with serving(mcp(discover=drop, initialize=hang)) as peer:
+        with anyio.fail_after(5), pytest.raises(ConnectTimeout) as caught:
+            await Client(StreamableHttp(peer.url), limits=Limits(connect_timeout=0.3)).connect()
+
+    assert str(caught.value).replace(peer.url, "URL") == (
+        "URL was not ready within 0.3 s: it did not answer initialize;"
+        " server/discover failed: URL: the server closed the connection without a response"
+    )

@@ -41,8 +41,9 @@ def offered(peer: ScriptedPeer) -> list[Any]:
 
 
 def bears(capabilities: dict[str, Any], allowed: dict[str, Any]) -> bool:
-    """Whether a server that knows but the *allowed* capabilities reads these."""
-    return all(set(inner) <= set(allowed.get(name, inner)) for name, inner in capabilities.items())
+    """Whether a server that knows but the *allowed* capabilities reads these; None is not allowed at all."""
+    known = {name: allowed.get(name, inner) for name, inner in capabilities.items()}
+    return all(known[name] is not None and set(inner) <= set(known[name]) for name, inner in capabilities.items())
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
@@ -172,8 +173,14 @@ async def test_forms_alone_are_advertised_as_every_revision_knows_them() -> None
             "strict failed the handshake that advertised sampling.tools and elicitation.url, and passed it without:"
             " so it gets no sampling.tools and elicitation.url",
         ),
+        (
+            {"sampling": {}, "elicitation": None},
+            [BOTH, {**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}, {"sampling": {}}],
+            "strict failed the handshake that advertised sampling.tools and elicitation.url and elicitation.form, and"
+            " passed it without: so it gets no sampling.tools and elicitation.url and elicitation.form",
+        ),
     ],
-    ids=["tools", "both"],
+    ids=["tools", "both", "all of elicitation"],
 )
 async def test_a_strict_server_is_offered_less_until_it_can_bear_it(
     known: dict[str, Any], offers: list[Any], warning: str
@@ -378,4 +385,9 @@ async def test_the_error_of_the_first_offer_stands_when_no_offer_is_taken() -> N
     with anyio.fail_after(5), pytest.raises(ServerError, match="no 1"):
         await Client(peer, era="legacy", sampling=sampling(), elicitation=EITHER).connect()
 
-    assert offered(peer) == [BOTH, {**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}]
+    assert offered(peer) == [
+        BOTH,
+        {**BOTH, "sampling": {}},
+        {"sampling": {}, "elicitation": {}},
+        {"sampling": {}},
+    ]

@@ -204,7 +204,7 @@ async def test_whatever_is_not_modern_is_shaken_hands_with(discover: object) -> 
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(401, Unauthorized), (403, Unauthorized), (500, HttpStatusError), (503, HttpStatusError)]
+    ("status", "error"), [(401, Unauthorized), (403, Unauthorized), (502, HttpStatusError), (503, HttpStatusError)]
 )
 async def test_what_says_nothing_of_the_era_is_no_reason_for_a_handshake(status: int, error: type[Exception]) -> None:
     site = Site(server_discover=httpx.Response(status))

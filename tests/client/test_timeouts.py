@@ -15,7 +15,7 @@ from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult
-from tests.client.support import EMPTY, QUESTION
+from tests.client.support import EMPTY, QUESTION, Era
 
 
 class Clock:
@@ -323,3 +323,44 @@ async def test_what_a_server_asks_while_it_is_connected_to_stops_the_clock_of_co
             assert client.warnings == []
 
     assert [answer["result"]["content"]["text"] for answer in answers] == ["Paris"]
+
+
+async def test_a_call_that_may_take_no_time_at_all_is_not_sent_and_says_so(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(RequestTimeout, match=r"^tools/call: took longer than 0 s \(timeout\)$") as caught:
+                await client.call_tool("late", timeout=0)
+            await client.call_tool("in time")
+
+    assert caught.value.may_have_run is False
+    said = [message["params"] for message in era.said_to(peer)]
+    assert said == [era.dressed({"name": "in time", "arguments": {}})]
+
+
+async def test_a_later_round_that_no_time_is_left_for_is_not_sent_and_the_beginning_may_have_run() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.be_discovered(capabilities={"tools": {}})
+        question = {"method": "sampling/createMessage", "params": QUESTION}
+        asks = {"resultType": "input_required", "requestState": "s", "inputRequests": {"q": question}}
+        await peer.reply(await peer.receive("tools/call"), asks)
+
+    async def slow(request: SamplingRequest) -> CreateMessageResult:
+        ends = anyio.current_time() + 0.2
+        while anyio.current_time() < ends:  # in one turn of the loop, so that no alarm comes before the answer
+            pass
+        return request.reply("Paris")
+
+    peer = ScriptedPeer(script)
+    limits = Limits(input_timeout=0)
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=Sampling(with_tools=slow, approve=always), limits=limits) as client:
+            with pytest.raises(RequestTimeout) as caught:
+                await client.call_tool("x", timeout=0.2)
+
+    assert caught.value.may_have_run is True
+    assert [message["method"] for message in peer.heard].count("tools/call") == 1

@@ -105,10 +105,9 @@ def test_anything_else_means_a_handshake(reply: ProbeReply) -> None:
         Unauthorized(401, "who are you"),
         Unauthorized(403, "not you"),
         Unauthorized(403, "not you", code=-32021),
-        HttpStatusError(500, "oh"),
-        HttpStatusError(503, "later", retry_after=3.0),
+        *(HttpStatusError(status, "later", retry_after=3.0) for status in (502, 503, 504)),
         ConnectFailed("refused", may_have_run=False),
-        ConnectionClosed("reset"),
+        ConnectionClosed("gone before", may_have_run=False),
     ],
     ids=lambda value: f"{type(value).__name__} {value}",
 )
@@ -117,6 +116,27 @@ def test_what_says_nothing_of_the_era_is_the_error_it_is(error: McpError) -> Non
         judge(error, AUTO)
 
     assert raised.value is error
+
+
+FAILURES = [
+    *(HttpStatusError(status, "oh") for status in (500, 501, 505, 520)),
+    HttpStatusError(500, "oh", code=-32603),
+    ConnectionClosed("reset"),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+def test_a_server_that_fails_over_the_probe_is_one_for_a_handshake(failure: McpError) -> None:
+    """ "Anything else identifies a legacy server" (2026-07-28, basic/versioning)."""
+    assert judge(failure, AUTO) == ShakeHands(str(failure), failure)
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+def test_where_no_handshake_is_allowed_the_failure_of_the_probe_stands(failure: McpError) -> None:
+    with pytest.raises(type(failure)) as raised:
+        judge(failure, Plan.of("modern"))
+
+    assert raised.value is failure
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,22 @@ RETRY_SHARE = 1 / 3  # of `connect_timeout`, added after silence: a server that 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What is advertised of the client capabilities that strict servers do not know: all came with 2025-11-25."""
+    """What is advertised of the client capabilities that strict servers do not know.
+
+    All came with 2025-11-25, but for forms: those are older, and yet some servers refuse `elicitation` altogether.
+    """
 
     sampling_tools: bool = False
     sampling_context: bool = False
     elicitation_modes: bool = False
+    elicitation_forms: bool = False
 
     def __str__(self) -> str:
         offered = {
             "sampling.tools": self.sampling_tools,
             "sampling.context": self.sampling_context,
             "elicitation.url": self.elicitation_modes,
+            "elicitation.form": self.elicitation_forms,
         }
         return " and ".join(name for name, is_offered in offered.items() if is_offered)
 
@@ -35,6 +40,7 @@ class Offers:
             sampling_tools=self.sampling_tools and era.samples_with_tools,
             sampling_context=self.sampling_context and era.fences_context,
             elicitation_modes=self.elicitation_modes and era.elicits_in_modes,
+            elicitation_forms=self.elicitation_forms,
         )
 
     def without(self, others: Offers) -> Offers:
@@ -43,6 +49,7 @@ class Offers:
             sampling_tools=self.sampling_tools and not others.sampling_tools,
             sampling_context=self.sampling_context and not others.sampling_context,
             elicitation_modes=self.elicitation_modes and not others.elicitation_modes,
+            elicitation_forms=self.elicitation_forms and not others.elicitation_forms,
         )
 
 
@@ -80,6 +87,8 @@ class NoAnswer(ConnectTimeout):
 class Attempts:
     """The attempts at one connection, within *limit* seconds each; one that follows silence has a share of it.
 
+    Those that follow a broken network connection share what it has left of them.
+
     *offers* are what to advertise, the most first; *assumed* is the era that the server is believed to speak.
     """
 
@@ -94,8 +103,11 @@ class Attempts:
     def _attempt(self) -> Attempt:
         return Attempt(self._assumed, self._offers[0], self._limit)
 
-    def next(self, failure: McpError) -> Attempt | None:
-        """The attempt to make after *failure* of the current one, if there is one that may do better."""
+    def next(self, failure: McpError, spent: float = 0.0) -> Attempt | None:
+        """The attempt to make after *failure* of the current one, if there is one that may do better.
+
+        *spent* is how many seconds that one took.
+        """
         if isinstance(failure, WrongEra):
             if not self.current.corrected:
                 self._assumed = failure.instead  # also by those that follow
@@ -105,11 +117,17 @@ class Attempts:
         self.failure = self.failure or (failure.failure if isinstance(failure, NoAnswer) else failure)
         self._offers = self._offers[1:] if may_be_the_offers(failure) else []
         if isinstance(failure, NoAnswer):
-            self._offers, self._limit = self._offers[-1:], self._limit * RETRY_SHARE  # only one more
-        if not self._offers:
+            self._offers, self._limit = self._least_with_forms()[-1:], self._limit * RETRY_SHARE  # only one more
+        elif isinstance(failure, ConnectFailed) and failure.exit_code is None:
+            self._limit -= spent
+        if not self._offers or self._limit <= 0:
             return None
         self.current = self._attempt()
         return self.current
+
+    def _least_with_forms(self) -> list[Offers]:
+        """What is left to offer without giving up forms, which hardly any server falls silent over."""
+        return [each for each in self._offers if each.elicitation_forms == self.current.offers.elicitation_forms]
 
 
 def never_came_up(error: McpError) -> McpError:
@@ -126,7 +144,6 @@ def may_be_the_offers(failure: McpError) -> bool:
     match failure:
         case HttpStatusError(status=status):
             return status in CAPABILITY_REJECTED_STATUSES
-        case ConnectFailed(exit_code=exit_code, may_have_run=may_have_run):
-            # A process that has ended, after it heard of any. A network that broke says nothing of capabilities.
-            return exit_code is not None and may_have_run
+        case ConnectFailed(may_have_run=may_have_run):
+            return may_have_run  # a process that has ended, or a connection that has, after the server heard of any
     return isinstance(failure, ServerError | NoAnswer)

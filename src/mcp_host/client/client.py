@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import WeakMethod
 
-from anyio import CancelScope, Lock, move_on_after
+from anyio import CancelScope, Lock, current_time, move_on_after
 from anyio.lowlevel import EventLoopToken, current_token
 
 from mcp_host.client.attempts import Attempt, Attempts
@@ -219,10 +219,12 @@ class Client(Requests):
         attempts = Attempts(registration.offers, known, registration.limits.connect_timeout)
         attempt: Attempt | None = attempts.current
         while attempt is not None:
+            begun = current_time()
             try:
                 connection = await self._open_once(closings, attempt)
             except McpError as failure:
-                attempt = attempts.next(failure)
+                self._check_wanted(closings)  # if it has been closed meanwhile, that is why this one failed
+                attempt = attempts.next(failure, current_time() - begun)
             else:
                 registration.settle(attempt.offers, self._transport.name)
                 return connection

@@ -36,10 +36,13 @@ class Inputs:
         sampling = {} if self.sampling is None else self.sampling.capability()
         modes = self.elicitation is not None and bool(self.elicitation.capability())
         most = Offers(
-            sampling_tools="tools" in sampling, sampling_context="context" in sampling, elicitation_modes=modes
+            sampling_tools="tools" in sampling,
+            sampling_context="context" in sampling,
+            elicitation_modes=modes,
+            elicitation_forms=self.elicitation is not None and self.elicitation.form is not None,
         ).within(era)
         plain = replace(most, sampling_tools=False, sampling_context=False)
-        return list(dict.fromkeys([most, plain, Offers()]))
+        return list(dict.fromkeys([most, plain, replace(plain, elicitation_modes=False), Offers()]))
 
     def capabilities(self, offers: Offers) -> dict[str, Any]:
         """The client capabilities to advertise: exactly what has a handler, as far as *offers* goes."""
@@ -47,7 +50,7 @@ class Inputs:
         if self.sampling is not None:
             is_offered = {"tools": offers.sampling_tools, "context": offers.sampling_context}
             capabilities["sampling"] = {k: v for k, v in self.sampling.capability().items() if is_offered[k]}
-        if self.elicitation is not None and (offers.elicitation_modes or self.elicitation.form is not None):
+        if self.elicitation is not None and (offers.elicitation_modes or offers.elicitation_forms):
             capabilities["elicitation"] = self.elicitation.capability() if offers.elicitation_modes else {}
         if self.roots is not None:
             capabilities["roots"] = self.roots.capability()

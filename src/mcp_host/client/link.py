@@ -111,6 +111,8 @@ class Link:
             ConnectionClosed, ProtocolError, HttpStatusError: As the channel or the answer says.
         """
         self._check_open()
+        if timeouts.end <= self.now() and method not in OPENING:
+            raise RequestTimeout(f"{method}: {timeouts.overdue()}", may_have_run=False)
         id = next(self._ids)
         if on_report is not None:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}

@@ -25,6 +25,7 @@ from mcp_host.errors import (
     NoCommonVersion,
     Unauthorized,
 )
+from mcp_host.protocol.eras import DISCOVER, INITIALIZE
 from mcp_host.protocol.negotiation import Judgment, ShakeHands, SpeakModern, judge
 from mcp_host.transports.base import quoting
 
@@ -47,6 +48,7 @@ class Opening:
         self._attempt = attempt
         self._limit = attempt.limit
         self._awake = Event()
+        self._probe_failure: McpError | None = None
         self._unanswered = False
         """Whether time ran out while the server had not answered `initialize`."""
 
@@ -71,7 +73,8 @@ class Opening:
         """The error for an opening that took too long; *last_words* are the server's."""
         text = f"{self._name} was not ready within {self._limit:g} s"
         if self._unanswered and self._awake.is_set():
-            return NoAnswer(f"{text}: it did not answer initialize{quoting(last_words)}")
+            failed = "" if self._probe_failure is None else f"; {DISCOVER} failed: {self._probe_failure}"
+            return NoAnswer(f"{text}: it did not answer initialize{failed}{quoting(last_words)}")
         return ConnectTimeout(f"{text}{quoting(last_words)}")
 
     async def _wait_until_awake(self) -> None:
@@ -140,25 +143,37 @@ class Opening:
                 return await self._discovery.begin(decision, self.timeouts)
             case Session():
                 return decision
-            case ShakeHands() if self._plan.handshake:
-                return await self._shake_hands_after_the_probe()
+            case ShakeHands(failure=ConnectionClosed() as ended) if not self._link.stream_per_request:
+                raise WrongEra(ended, instead="legacy") from ended  # some exit over what they do not know
+            case ShakeHands(failure=failure) if self._plan.handshake:
+                return await self._shake_hands_after_the_probe(failure)
             case ShakeHands(because):
                 raise NoCommonVersion(
                     f"{self._name} does not speak {self._plan}: to server/discover it said: {because}"
                 )
             case ConnectionClosed() if self._plan.handshake and not self._link.stream_per_request:
-                raise WrongEra(decision, instead="legacy") from decision  # some exit over what they do not know
+                raise WrongEra(decision, instead="legacy") from decision  # before they have read a word of it
         raise decision
 
-    async def _shake_hands_after_the_probe(self) -> Session:
+    async def _shake_hands_after_the_probe(self, failure: McpError | None) -> Session:
+        """Shake hands with a server that gave no modern answer, but perhaps a *failure*."""
+        self._probe_failure = failure
         try:
             return await self._shake_hands()
-        except ConnectionClosed as ended:
-            if not self._link.stream_per_request:
-                raise WrongEra(ended, instead="legacy") from ended  # some say what is wrong before they exit over it
-            if not ended.may_have_run:
-                raise  # the server cannot be reached
-        return await self._shake_hands()  # it has closed the connection that was kept after the probe: nothing has run
+        except McpError as exc:
+            if isinstance(exc, ConnectionClosed):
+                if not self._link.stream_per_request:
+                    raise WrongEra(exc, instead="legacy") from exc  # some say what is wrong before they exit over it
+                if isinstance(failure, HttpStatusError):
+                    raise _mentioning(failure, INITIALIZE, exc) from exc  # a server's word says more than its silence
+            raise _mentioning(exc, DISCOVER, failure) from exc.__cause__
+
+
+def _mentioning(error: McpError, method: str, other: McpError | None) -> McpError:
+    """*error*, which says now how *method* failed, too, unless that was in the same way."""
+    if other is not None and str(other) != str(error):
+        error.args = (f"{error}; {method} failed, too: {other}",)
+    return error
 
 
 class _Race:

@@ -17,8 +17,6 @@ class Oversize:
 
     head: bytes
     tail: bytes
-    size: int
-    """So far, then in all."""
 
 
 class LineBuffer:
@@ -59,7 +57,7 @@ class LineBuffer:
             self._head = bytes(self._line[:EDGE]) + part[: max(EDGE - len(self._line), 0)]
             self._tail = bytes(self._line[-EDGE:])
             self._line = bytearray()
-            yield Oversize(self._head, b"", self._size)
+            yield Oversize(self._head, b"")
         self._tail = (self._tail + part[-EDGE:])[-EDGE:]
 
     def _complete(self, last: bytes) -> Iterator[Raw | Oversize]:
@@ -70,5 +68,5 @@ class LineBuffer:
         if self._size <= self._limit:
             yield self._line
         else:
-            yield Oversize(self._head, self._tail, self._size)
+            yield Oversize(self._head, self._tail)
         self._line, self._size, self._head, self._tail = bytearray(), 0, b"", b""

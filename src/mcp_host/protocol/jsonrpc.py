@@ -129,11 +129,12 @@ def encode(message: Message) -> bytes:
     return raw
 
 
-def oversize(head: bytes, tail: bytes, size: int, limit: int) -> Malformed:
-    """What stands for a message that is too large to be read, of which only the two ends are known."""
-    return unreadable(
-        f"a message of {size:,} bytes, more than Limits.max_message ({limit:,})", head, tail, oversize=True
-    )
+def oversize(head: bytes, tail: bytes, limit: int) -> Malformed:
+    """What stands for a message that is too large to be read, of which only the two ends are known.
+
+    How large it is, is not: it is given up before its end has come.
+    """
+    return unreadable(f"a message of more than {limit:,} bytes (Limits.max_message)", head, tail, oversize=True)
 
 
 def unreadable(reason: str, head: Raw, tail: Raw, *, oversize: bool = False) -> Malformed:

@@ -20,6 +20,9 @@ VERSIONS = MODERN_VERSIONS + HANDSHAKE_VERSIONS
 RECOGNIZED = frozenset({HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION})
 """Errors that only a modern server knows."""
 
+AWAY = frozenset({502, 503, 504})
+"""What a gateway says of a server that it does not reach."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -68,6 +71,8 @@ class ShakeHands:
     """Begin with `initialize`. *because* is what the server said instead of a modern answer."""
 
     because: str
+    failure: McpError | None = None
+    """What became of the probe, where that is the error to report should there be no handshake either."""
 
 
 Judgment: TypeAlias = SpeakModern | ShakeHands
@@ -81,13 +86,17 @@ def judge(reply: ProbeReply, plan: Plan) -> Judgment:
     "The fallback MUST NOT be keyed to one specific error code" (2026-07-28,
     basic/transports/stdio): whatever is not recognizably modern means legacy.
 
+    A connection that broke over the probe, and a server that failed over it (5xx), are like anything
+    else that is not modern: "Anything else identifies a legacy server" (2026-07-28, basic/versioning).
+
     Raises:
         Unauthorized, HttpStatusError, ConnectionClosed: *reply* itself, where it says nothing of
-            the era: 401 and 403, 5xx, and a network that failed.
+            the era: 401 and 403, a gateway that does not reach the server (`AWAY`), a probe that never left;
+            and any failure where the plan allows no handshake.
         NoCommonVersion: The server is modern, and speaks nothing that the plan allows.
     """
     match reply:
-        case Unauthorized() | ConnectionClosed():
+        case Unauthorized() | ConnectionClosed(may_have_run=False):
             raise reply
         case Success(result=result) if _is_discovery(result):
             return _chosen(result.get("supportedVersions", plan.modern), plan, result)
@@ -95,8 +104,12 @@ def judge(reply: ProbeReply, plan: Plan) -> Judgment:
             return _chosen(reply.data.get("supported") if isinstance(reply.data, dict) else None, plan, None)
         case Failure(code=code) | HttpStatusError(code=code) if code in RECOGNIZED:
             return SpeakModern(plan.modern[0])
-        case HttpStatusError(status=status) if status >= 500:
+        case HttpStatusError(status=status) if status in AWAY:
             raise reply
+        case ConnectionClosed() as failure:
+            return _legacy(failure, plan)
+        case HttpStatusError(status=status) as failure if status >= 500:
+            return _legacy(failure, plan)
     return ShakeHands(_words(reply))
 
 
@@ -148,6 +161,12 @@ def _is_discovery(result: Params) -> bool:
     """Whether it can be a result of server/discover: a finished one, or one that names versions."""
     kind: object = result.get("resultType", "complete")
     return kind == "complete" and ("resultType" in result or "supportedVersions" in result)
+
+
+def _legacy(failure: McpError, plan: Plan) -> ShakeHands:
+    if not plan.handshake:
+        raise failure
+    return ShakeHands(str(failure), failure)
 
 
 def _is_list_of_versions(offered: object) -> bool:

@@ -93,7 +93,7 @@ def _pump(fd: int, take: Callable[[bytes], None], loop: EventLoopToken) -> None:
 def _receive(line: Raw | Oversize, session: Session) -> None:
     if isinstance(line, Oversize):
         if not line.tail:  # one error is enough; the report of its end is for those who look for an id there
-            session.receive(oversize(line.head, line.tail, line.size, MAX_LINE))
+            session.receive(oversize(line.head, line.tail, MAX_LINE))
     elif line and not line.isspace():
         deliver(decode(line), session.receive)
 

@@ -57,6 +57,7 @@ class Borrowed:
             auth = auth or _basic(url)
             url = url.copy_with(userinfo=b"")
         request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
+        broken: httpx.RequestError | None = None
         while True:
             try:
                 return await self._client.send(request, stream=True, auth=auth, follow_redirects=False)
@@ -64,9 +65,11 @@ class Borrowed:
                 if not _is_about(exc, request):
                     # What a hook or an Auth asked elsewhere failed, before ours was sent or after it was carried out.
                     raise httpx.TransportError(str(exc)) from exc
+                if broken is not None:
+                    raise broken from None  # the request may have been read, which that one might deny
                 if not repeatable or not isinstance(exc, BROKE_OFF):
                     raise
-            repeatable = False  # whether the connection was one that had been kept, httpx does not say
+                broken = exc  # whether the connection was one that had been kept, httpx does not say
 
     async def aclose(self) -> None:
         await self._client.aclose()

@@ -114,7 +114,7 @@ class MemoryChannel:
     async def listen(self, receive: Receive) -> None:
         async for raw in self._from_server:
             if len(raw) > self._max_message:
-                receive(oversize(raw, raw, len(raw), self._max_message))
+                receive(oversize(raw, raw, self._max_message))
             else:
                 deliver(decode(raw), receive)
         raise ConnectionClosed(self.reason)

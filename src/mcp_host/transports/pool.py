@@ -89,7 +89,11 @@ class Pool(httpx.AsyncBaseTransport):
                     await self._drop_idle(place)
                 if not unheard or not repeatable:
                     raise
-            connection, used = await self._open(place, timeouts), False
+                broken = exc
+            try:
+                connection, used = await self._open(place, timeouts), False
+            except httpx.TransportError:
+                raise broken from None  # the request may have been read, which that one would deny
         if used and self._forgotten:
             self._forgotten.pop(place, None)
         stream = Stream(self, place, connection, timeouts.get("read"))

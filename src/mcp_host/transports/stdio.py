@@ -237,7 +237,7 @@ class StdioChannel:
 
     def _take(self, line: Raw | Oversize, receive: Receive) -> None:
         if isinstance(line, Oversize):
-            report = oversize(line.head, line.tail, line.size, self._limits.max_message)
+            report = oversize(line.head, line.tail, self._limits.max_message)
             if not line.tail or (report.id is not None and recover_id(line.head, b"") is None):
                 receive(report)  # the end of such a line is news only if the id stands there
         elif line.startswith(LSP):
