@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 import anyio
 import httpx
 import pytest
+from anyio.abc import SocketAttribute, SocketListener
 
 from mcp_host.transports._connection import connect
 from mcp_host.transports.pool import Pool
 from tests.transports.http_contract import Kind, both, nobody, not_with_httpx
-from tests.transports.http_peers import CHUNKED, Wire, head, serving
+from tests.transports.http_peers import CHUNKED, Log, Wire, head, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
 EMPTY = OK + b"content-length: 0\r\n\r\n"
@@ -520,3 +521,26 @@ async def test_one_server_that_forgets_its_connections_costs_no_other_its_own() 
             await posted(client, other.url)
 
     assert (forgetful.connections, other.connections) == (6, 1)
+
+
+async def test_a_request_that_cannot_be_sent_again_fails_as_it_did_at_first() -> None:
+    """It may have been read by then, whatever is to be said of the second connection."""
+
+    async def serve() -> None:
+        (socket,) = listener.listeners
+        assert isinstance(socket, SocketListener)
+        async with await socket.accept() as stream:
+            wire = Wire(stream, Log())
+            await wire.hear()
+            await wire.say(EMPTY)
+            await wire.hear()
+            await listener.aclose()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/"
+    async with anyio.create_task_group() as tasks, httpx.AsyncClient(transport=Pool(nobody)) as client:
+        tasks.start_soon(serve)
+        with anyio.fail_after(5):
+            await client.get(url)
+            with pytest.raises(httpx.RemoteProtocolError, match="closed the connection"):
+                await client.get(url)

@@ -78,9 +78,9 @@ class Origin:
             raise ConnectionClosed(f"{self.name}: the httpx.AsyncClient was closed", may_have_run=False)
         try:
             response = await self._client.send(method, url, headers, content, repeatable=repeatable)
+            return Reply(response, self.name, self._leave)
         except FAILURES as exc:
             raise broken(exc, self.name) from cause(exc)
-        return Reply(response, self.name, self._leave)
 
     def _redirected(self, url: httpx.URL, reply: Reply) -> httpx.URL:
         location = reply.headers.get("location")

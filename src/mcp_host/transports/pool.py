@@ -73,33 +73,39 @@ class Pool(httpx.AsyncBaseTransport):
         """The same, one layer below httpx. *repeatable* says of a POST that sending it twice does no harm."""
         connection = await self._take(place, timeouts)
         used = connection.answered > 0
-        repeatable = (repeatable or request.method in _REPEATABLE) and isinstance(body, bytes)
-        while True:
-            try:
-                head = await connection.ask(request, body, timeouts)
-                break
-            except BaseException as exc:
-                await self._drop(connection)
-                # The connection may have been closed before the request came: then, as a fresh one, it
-                # would have answered. Nobody can tell, so only what does no harm twice is sent twice.
-                unheard = used and not connection.heard and isinstance(exc, BROKE_OFF) and not self.closed
-                if unheard:
-                    if connection.answered == 1:
-                        self._count_forgotten(place)
-                    await self._drop_idle(place)
-                if not unheard or not repeatable:
-                    raise
-                broken = exc
-            try:
-                connection, used = await self._open(place, timeouts), False
-            except httpx.TransportError:
-                raise broken from None  # the request may have been read, which that one would deny
-        if used and self._forgotten:
-            self._forgotten.pop(place, None)
+        try:
+            head = await connection.ask(request, body, timeouts)
+        except BaseException as exc:
+            await self._drop(connection)
+            if not used or connection.heard or self.closed or not isinstance(exc, BROKE_OFF):
+                raise
+            # The connection may have been closed before the request came: then, as a fresh one, it
+            # would have answered. Nobody can tell, so only what does no harm twice is sent twice.
+            await self._forget(place, connection)
+            if not (repeatable or request.method in _REPEATABLE) or not isinstance(body, bytes):
+                raise
+            connection, head = await self._ask_anew(place, request, body, timeouts, exc)
+        else:
+            if used and self._forgotten:
+                self._forgotten.pop(place, None)
         stream = Stream(self, place, connection, timeouts.get("read"))
         await stream.settle()
         extensions = {"http_version": b"HTTP/" + head.http_version, "reason_phrase": head.reason}
         return httpx.Response(head.status_code, headers=head.headers.raw_items(), stream=stream, extensions=extensions)
+
+    async def _ask_anew(
+        self, place: Place, request: Request, body: Body, timeouts: Timeouts, broken: BaseException
+    ) -> tuple[Connection, h11.Response]:
+        """Send *request* over a new connection, after it was *broken* off over one that had been kept."""
+        try:
+            connection = await self._open(place, timeouts)
+        except httpx.TransportError:
+            raise broken from None  # the request may have been read, which that one would deny
+        try:
+            return connection, await connection.ask(request, body, timeouts)
+        except BaseException:
+            await self._drop(connection)
+            raise
 
     async def aclose(self) -> None:
         """Close every connection, those in use too."""
@@ -125,10 +131,12 @@ class Pool(httpx.AsyncBaseTransport):
     def _count_forgotten(self, place: Place) -> None:
         self._forgotten[place] = self._forgotten.get(place, 0) + 1
 
-    async def _drop_idle(self, place: Place) -> None:
-        """Whatever has forgotten one idle connection has probably forgotten all: whoever tries again gets a new one."""
-        while (connection := self._kept(place)) is not None:
-            await self._drop(connection)
+    async def _forget(self, place: Place, connection: Connection) -> None:
+        """The server has forgotten one idle *connection*, and so probably all: whoever tries again gets a new one."""
+        if connection.answered == 1:
+            self._count_forgotten(place)
+        while (idle := self._kept(place)) is not None:
+            await self._drop(idle)
 
     def _kept(self, place: Place) -> Connection | None:
         for index in range(len(self._idle) - 1, -1, -1):
