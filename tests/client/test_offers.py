@@ -324,6 +324,21 @@ async def test_a_server_that_answers_no_handshake_at_all_costs_a_third_more_than
     assert offered(peer) == [{"sampling": {"tools": {}}}, {"sampling": {}}]
 
 
+@pytest.mark.fake_clock
+async def test_a_server_that_was_not_asked_to_initialize_is_not_tried_with_less() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.receive("server/discover")
+
+    peer = ScriptedPeer(script, name="mute")
+    begun = anyio.current_time()
+    with anyio.fail_after(60), pytest.raises(ConnectTimeout) as caught:
+        await Client(peer, era="modern", sampling=sampling(), limits=Limits(connect_timeout=30)).connect()
+
+    assert str(caught.value) == "mute was not ready within 30 s"
+    assert anyio.current_time() - begun == pytest.approx(30)
+    assert [message["method"] for message in peer.heard] == ["server/discover"]
+
+
 # The connection that is kept after the probe
 
 
