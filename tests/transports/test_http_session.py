@@ -12,6 +12,7 @@ from anyio.lowlevel import checkpoint
 from mcp_host.errors import HttpStatusError, ProtocolError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Incoming, Request, Success
+from tests.clock import advance
 from tests.transports.http_peers import (
     DONE,
     DONE_JSON,
@@ -161,10 +162,13 @@ async def test_no_fault_of_the_servers_stream_fails_a_call(get: Answer, pauses: 
             assert await ask(channel) == [DONE]
 
 
-async def test_a_server_that_says_nothing_to_the_get_is_waited_for_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.transports._channel.STREAM_WAIT", 0.05)
+@pytest.mark.adjustable_clock
+async def test_a_server_that_says_nothing_to_the_get_is_waited_for_briefly() -> None:
+    async def get(wire: Wire, heard: Heard) -> None:
+        advance(1)
+        await wire.hung_up()
 
-    async with serving(legacy(get=hang)) as peer, listening(peer) as channel:
+    async with serving(legacy(get=get)) as peer, listening(peer) as channel:
         await shake_hands(channel)
         assert await ask(channel) == [DONE]
 
@@ -353,10 +357,13 @@ async def test_the_session_is_deleted_at_the_end_whatever_the_server_makes_of_it
         assert peer.methods()[4:] in ([], ["DELETE"])  # once more, where a kept connection was reset
 
 
-async def test_a_server_that_never_answers_the_delete_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.transports._session.DELETE_TIME", 0.05)
+@pytest.mark.adjustable_clock
+async def test_a_server_that_never_answers_the_delete_is_not_waited_for() -> None:
+    async def delete(wire: Wire, heard: Heard) -> None:
+        advance(2)
+        await wire.hung_up()
 
-    async with serving(legacy(delete=hang)) as peer:
+    async with serving(legacy(delete=delete)) as peer:
         async with listening(peer) as channel:
             await shake_hands(channel)
             await peer.hears("GET", 1)

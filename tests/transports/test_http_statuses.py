@@ -12,6 +12,7 @@ from mcp_host.errors import (
     HttpStatusError,
     Unauthorized,
 )
+from tests.clock import advance
 from tests.transports.http_peers import (
     DONE,
     DONE_JSON,
@@ -132,9 +133,7 @@ async def test_an_endless_error_body_is_read_no_further_than_an_error_is_worth()
     assert caught.value.body == "x" * 64 * 1024
 
 
-async def test_a_hanging_error_body_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.transports._reply.EXCERPT_TIME", 0.05)
-
+async def test_a_hanging_error_body_is_not_waited_for() -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.say(head(500, {"content-type": "text/plain", "content-length": "100"}) + b"It all")
@@ -198,13 +197,13 @@ async def test_any_other_server_is_not(answer_to_get: Callable[[httpx.Request], 
     assert str(error) == "HTTP 405 Method Not Allowed from http://server.test/mcp"
 
 
-async def test_a_server_that_is_silent_about_its_transport_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.transports._channel.PROBE_TIME", 0.05)
-
+@pytest.mark.adjustable_clock
+async def test_a_server_that_is_silent_about_its_transport_is_not_waited_for() -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.reply(404)
         await wire.hear()
+        advance(2)
         await wire.hung_up()
 
     async with serving(script) as peer, opened(peer.url) as channel:
