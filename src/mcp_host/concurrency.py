@@ -143,7 +143,8 @@ class Crew:
     async def _work(self, scope: CancelScope, job: Callable[[], Awaitable[None]]) -> None:
         """One job on asyncio. It signs off itself: a done callback would cost another turn of the event loop."""
         try:
-            await _within(scope, job)
+            with scope:
+                await job()
         finally:
             del self._at_work[scope]
 

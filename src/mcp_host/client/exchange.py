@@ -187,7 +187,8 @@ class PendingExchange:
             self.deadline = self._timeouts.end
         else:
             self.deadline = self._timeouts.idle_end(self._deadlines.loop.time() if now is None else now)
-        self._deadlines.watch(self.deadline)
+        if self.deadline < self._deadlines.next:
+            self._deadlines.ring_at(self.deadline)
 
     def pause(self) -> None:
         """It is our turn: the call's clocks stop until `resume`, or until this is over."""
@@ -223,18 +224,18 @@ class Deadlines:
     def __init__(self, pending: Mapping[Id, PendingExchange], loop: Loop) -> None:
         self.loop = loop
         self._pending = pending
-        self._next = math.inf
+        self.next = math.inf
+        """When the alarm rings."""
         self._alarm = CancelScope()
 
-    def watch(self, deadline: float) -> None:
-        """See to it that the alarm rings by *deadline*."""
-        if deadline < self._next:
-            self._next = self._alarm.deadline = deadline
+    def ring_at(self, deadline: float) -> None:
+        """Set the alarm to *deadline*, which is sooner than it would ring."""
+        self.next = self._alarm.deadline = deadline
 
     async def run(self) -> None:
         """Ring for as long as the connection lasts."""
         while True:
-            with CancelScope(deadline=self._next) as self._alarm:
+            with CancelScope(deadline=self.next) as self._alarm:
                 await sleep_forever()
             self._expire()
 
@@ -243,4 +244,4 @@ class Deadlines:
         for exchange in self._pending.values():
             if exchange.waiting and exchange.deadline <= now:
                 exchange.expire()
-        self._next = min((each.deadline for each in self._pending.values() if each.waiting), default=math.inf)
+        self.next = min((each.deadline for each in self._pending.values() if each.waiting), default=math.inf)

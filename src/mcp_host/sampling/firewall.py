@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Sequence
 
 from mcp_host.errors import QUOTED, InputRefused, ProtocolError, SamplingError, excerpt, quoted
 from mcp_host.protocol.conversation import tool_use_ids
@@ -32,8 +33,8 @@ def check_answer(
         answer = request.reply(answer)
     if not isinstance(answer, CreateMessageResult):
         raise SamplingError(f"a {type(answer).__name__} is no CreateMessageResult, nor a str")
-    answer = _mended(answer, request)
-    problem = _problem(answer, request, limits)
+    answer, uses = _mended(answer, request)
+    problem = _problem(answer, uses, request, limits)
     if problem is not None:
         raise SamplingError(problem)
     try:
@@ -44,29 +45,32 @@ def check_answer(
     return answer
 
 
-def _mended(answer: CreateMessageResult, request: SamplingRequest) -> CreateMessageResult:
-    """The answer without what models and handlers get wrong in a way that leaves no doubt.
+def _mended(
+    answer: CreateMessageResult, request: SamplingRequest
+) -> tuple[CreateMessageResult, Sequence[ToolUseContent]]:
+    """The answer without what models and handlers get wrong in a way that leaves no doubt, and its tool calls.
 
     A model that calls tools has stopped for them. One that ran out of tokens in the middle of its
     calls has called nothing that could be run. One with nothing to say says an empty text.
     """
-    content, stop_reason = answer.content, answer.stop_reason
-    if uses := answer.tool_uses:
+    content, stop_reason, uses = answer.content, answer.stop_reason, answer.tool_uses
+    if uses:
         if stop_reason in COMPLETED:
             stop_reason = TOOL_USE
         elif stop_reason == MAX_TOKENS:
             dropped = "sampling for %s: maxTokens cut the answer off; its calls of %s are dropped"
             logger.warning(dropped, excerpt(request.server), _names(uses))
-            content = [block for block in content if not isinstance(block, ToolUseContent)]
+            content, uses = [block for block in content if not isinstance(block, ToolUseContent)], []
     if not content:
         content = [TextContent(text="")]
     if content is answer.content and stop_reason == answer.stop_reason:
-        return answer
-    return answer.model_copy(update={"content": content, "stop_reason": stop_reason})
+        return answer, uses
+    return answer.model_copy(update={"content": content, "stop_reason": stop_reason}), uses
 
 
-def _problem(answer: CreateMessageResult, request: SamplingRequest, limits: SamplingLimits) -> str | None:
-    uses = answer.tool_uses
+def _problem(
+    answer: CreateMessageResult, uses: Sequence[ToolUseContent], request: SamplingRequest, limits: SamplingLimits
+) -> str | None:
     if answer.role != "assistant":
         return "its role is not assistant"
     if ToolResultContent in map(type, answer.content):
@@ -86,7 +90,7 @@ def _without_tools(answer: CreateMessageResult, request: SamplingRequest) -> str
     return None
 
 
-def _wrong_calls(uses: list[ToolUseContent], request: SamplingRequest, limits: SamplingLimits) -> str | None:
+def _wrong_calls(uses: Sequence[ToolUseContent], request: SamplingRequest, limits: SamplingLimits) -> str | None:
     if not request.may_use_tools:
         return f"it calls {_names(uses)}, but the request allows no tools"
     if len(uses) > limits.tool_calls:
@@ -118,5 +122,5 @@ def _not_json(arguments: dict[str, object]) -> str | None:
     return None
 
 
-def _names(uses: list[ToolUseContent]) -> str:
+def _names(uses: Sequence[ToolUseContent]) -> str:
     return excerpt(", ".join([quoted(use.name) for use in uses]), QUOTED)

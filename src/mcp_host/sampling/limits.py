@@ -193,8 +193,11 @@ def _list(value: object) -> Sequence[object]:
 def _count_blocks(message: object) -> int:
     content = message.get("content") if isinstance(message, dict) else None
     blocks = content if isinstance(content, list) else [content]
-    inside = [_list(block["content"]) for block in blocks if isinstance(block, dict) and "content" in block]
-    return len(blocks) + sum(map(len, inside))
+    count = len(blocks)
+    for block in blocks:
+        if isinstance(block, dict) and "content" in block:
+            count += len(_list(block["content"]))
+    return count
 
 
 def _inside(block: SamplingMessageContentBlock) -> int:
