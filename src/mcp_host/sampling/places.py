@@ -225,16 +225,19 @@ class Slot:
         self._lent -= 1
         try:
             with within():
-                while self._needs_place and not self._take():
-                    if self._waiter is None:
-                        self._waiter = self._share.places.line_up(self._share, returning=True)
-                    waiter = self._waiter
-                    await waiter.wait()
-                    if waiter is self._waiter:  # else another task has seen to it
-                        self._waiter = None
-                        self._has_place = True
+                await self._wait()
         finally:
             self._seize()
+
+    async def _wait(self) -> None:
+        while self._needs_place and not self._take():
+            if self._waiter is None:
+                self._waiter = self._share.places.line_up(self._share, returning=True)
+            waiter = self._waiter
+            await waiter.wait()
+            if waiter is self._waiter:  # else another task has seen to it
+                self._waiter = None
+                self._has_place = True
 
     @property
     def _needs_place(self) -> bool:
