@@ -18,6 +18,7 @@ from tests.client.rounds import DONE, SAMPLE, wants
 from tests.client.support import EMPTY, PARIS, QUESTION, Era, sampling
 
 
+@pytest.mark.fake_clock
 async def test_progress_that_was_not_asked_for_keeps_no_call_alive(era: Era) -> None:
     """Not even under the id of the request, which some servers take for a token."""
 

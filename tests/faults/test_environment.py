@@ -108,7 +108,7 @@ async def test_arguments_arrive_as_they_are() -> None:
 
 @fault("P27")
 async def test_a_command_is_a_list_and_not_a_line_for_a_shell() -> None:
-    with pytest.raises(TypeError, match="a list of program and arguments"):
+    with pytest.raises(TypeError, match="a list of a program and its arguments"):
         Stdio("npx some-server; rm -rf .")
-    with pytest.raises(TypeError, match="a list of program and arguments"):
+    with pytest.raises(TypeError, match="a list of a program and its arguments"):
         Stdio([])

@@ -12,6 +12,7 @@ import pytest
 from anyio.abc import SocketAttribute
 
 from mcp_host.transports.pool import Pool
+from tests.clock import advance
 from tests.transports.http_contract import Kind, both, certified, nobody, not_with_httpx, trusting
 from tests.transports.http_peers import CHUNKED, LENGTH, Wire, head, serving
 
@@ -70,18 +71,19 @@ async def test_a_server_that_takes_nothing_is_given_up(kind: Kind) -> None:
             await client.post(peer.url, content=LONG)
 
 
+@pytest.mark.adjustable_clock
 @both
 async def test_the_time_to_read_begins_when_the_body_is_written(kind: Kind) -> None:
     async def slowly() -> AsyncIterator[bytes]:
         yield b"ti"
-        await anyio.sleep(0.6)  # a caller who takes longer than the server may
+        advance(3)  # a caller who takes longer than the server may
         yield b"de"
 
     async def script(wire: Wire) -> None:
         await wire.hear_until(b"0\r\n\r\n")
         await wire.say(EMPTY)
 
-    async with serving(script) as peer, kind.client(timeout=httpx.Timeout(None, read=0.5)) as client:
+    async with serving(script) as peer, kind.client(timeout=httpx.Timeout(None, read=2)) as client:
         assert (await client.post(peer.url, content=slowly())).status_code == 200
 
 
