@@ -420,3 +420,14 @@ async def test_a_server_that_asks_is_not_silent_but_the_timeout_holds(
             took = anyio.current_time() - began
 
     assert took == pytest.approx(seconds)
+
+
+def test_the_last_1024_requests_that_were_answered_are_known_again() -> None:
+    answers = Answers(Limits(max_inputs=5000), lambda: 0.0, replays=True)
+
+    for number in range(1025):
+        answer = Answer((1, number), None, [])
+        answers.begin(answer)
+        answers.end(answer)
+
+    assert [number for number in range(1026) if not answers.answered((1, number), None)] == [0, 1025]

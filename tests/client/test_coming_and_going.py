@@ -24,9 +24,16 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
+from mcp_host.transports.base import Channel
 from mcp_host.transports.memory import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.transports.stdio import Stdio
-from mcp_host.types import CreateMessageResult, ElicitResult, Implementation, PromptReference
+from mcp_host.types import (
+    CreateMessageResult,
+    ElicitResult,
+    Implementation,
+    ProgressNotificationParams,
+    PromptReference,
+)
 from tests.client.support import EMPTY, HANDSHAKE, INFO, QUESTION, TOOLS, Era, sampling, say_paris
 from tests.faults.http_server import drop, mcp, welcome
 from tests.transports.children import python, running
@@ -437,6 +444,41 @@ async def test_when_a_server_over_http_hangs_up_whatever_it_is_offered_the_first
 
     assert [heard.rpc["params"]["capabilities"]["sampling"] for heard in peer.heard] == [{"tools": {}}, {}]
     assert client.warnings == []
+
+
+async def test_callers_let_go_before_the_transport_is_closed_even_where_closing_may_take_no_time(era: Era) -> None:
+    """What a caller still does in its stream is not torn away from it."""
+    order: list[str] = []
+    closed = anyio.Event()
+
+    class Watched(ScriptedPeer):
+        @asynccontextmanager
+        async def open(self, limits: Limits) -> AsyncIterator[Channel]:
+            try:
+                async with super().open(limits) as channel:
+                    yield channel
+            finally:
+                order.append("the transport is closed")
+                closed.set()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        token = (await peer.receive("tools/call"))["params"]["_meta"]["progressToken"]
+        await peer.tell("notifications/progress", {"progressToken": token, "progress": 1})
+
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        await client.aclose()
+        await anyio.wait_all_tasks_blocked()
+        order.append("the caller has let go")
+
+    client = Client(Watched(script), limits=Limits(close_timeout=0))
+    with anyio.fail_after(5):
+        await client.connect()
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("x", on_progress=on_progress)
+        await closed.wait()
+
+    assert order == ["the caller has let go", "the transport is closed"]
 
 
 async def test_completion_of_2024_needs_no_capability_for_there_was_none() -> None:

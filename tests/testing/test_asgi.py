@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any
 
-from anyio import fail_after, sleep_forever
+import pytest
+from anyio import Event as Signal
+from anyio import create_task_group, current_time, fail_after, sleep_forever
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Server
-from tests.testing.raw_http import INITIALIZE, request
+from tests.testing.raw_http import INITIALIZE, call, dressed, request
 
 Event = MutableMapping[str, Any]
 
@@ -38,3 +40,56 @@ async def test_an_event_that_says_nothing_of_more_is_the_last_of_its_body() -> N
     assert (start["status"], dict(start["headers"])[b"content-type"]) == (200, b"text/event-stream")
     [data] = [line for line in b"".join(event.get("body", b"") for event in rest).splitlines() if b"jsonrpc" in line]
     assert from_json(data.removeprefix(b"data: "))["result"]["serverInfo"]["name"] == "s"
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize(
+    "message", [request(1, "subscriptions/listen", {"notifications": {}}), call(1, "wait")], ids=["listening", "a call"]
+)
+async def test_a_response_that_has_nothing_to_say_says_every_15_seconds_that_it_is_alive(
+    message: dict[str, Any],
+) -> None:
+    """Common proxies end a connection after 30 or 60 seconds of silence."""
+    events: list[Event] = [{"type": "http.request", "body": to_json(dressed(message))}]
+    comments: list[float] = []
+    enough = Signal()
+
+    async def wait() -> None:
+        await sleep_forever()
+
+    async def receive() -> Event:
+        if not events:
+            await sleep_forever()
+        return events.pop()
+
+    async def send(event: Event) -> None:
+        if event.get("body", b"").startswith(b":"):
+            comments.append(current_time() - begun)
+        if len(comments) == 3:
+            enough.set()
+
+    headers = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": message["method"],
+        "mcp-name": "wait",
+    }
+    server = Server("s")
+    server.tool(wait)
+    app, begun = server.asgi(), current_time()
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }
+
+    with fail_after(100):
+        async with create_task_group() as tasks:
+            tasks.start_soon(app, scope, receive, send)
+            await enough.wait()
+            await app.aclose()
+            tasks.cancel_scope.cancel()
+
+    assert comments == pytest.approx([15, 30, 45] if message["method"] != "tools/call" else [30, 45, 60])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import anyio
 import httpx
 import pytest
 
@@ -12,7 +13,6 @@ from mcp_host.errors import (
     HttpStatusError,
     Unauthorized,
 )
-from tests.clock import advance
 from tests.transports.http_peers import (
     DONE,
     DONE_JSON,
@@ -197,18 +197,22 @@ async def test_any_other_server_is_not(answer_to_get: Callable[[httpx.Request], 
     assert str(error) == "HTTP 405 Method Not Allowed from http://server.test/mcp"
 
 
-@pytest.mark.adjustable_clock
-async def test_a_server_that_is_silent_about_its_transport_is_not_waited_for() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(404)
-        await wire.hear()
-        advance(2)
-        await wire.hung_up()
+@pytest.mark.fake_clock
+async def test_a_server_that_is_silent_about_its_transport_is_waited_for_no_longer_than_two_seconds() -> None:
+    async def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            await anyio.sleep_forever()
+        return httpx.Response(404)
 
-    async with serving(script) as peer, opened(peer.url) as channel:
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
+        opened("http://server.test/mcp", client=client) as channel,
+    ):
+        begun = anyio.current_time()
         with pytest.raises(HttpStatusError, match="HTTP 404 Not Found"):
             await ask(channel, INITIALIZE)
+
+        assert anyio.current_time() - begun == pytest.approx(2)
 
 
 # Redirects

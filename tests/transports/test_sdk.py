@@ -12,9 +12,12 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from pydantic import BaseModel, Field
 
 from mcp_host import Client
 from mcp_host.errors import ConnectFailed, ConnectionClosed
+from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Incoming, Success
 from mcp_host.transports.sdk import in_process, is_sdk_server
 
 WELCOME = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}}
@@ -93,6 +96,37 @@ async def test_a_low_level_server_runs_until_the_client_hangs_up_and_cleans_up()
 
     assert name == "s"
     assert server.log == ["options", "cleaned up"]
+
+
+class Result(BaseModel):
+    """A result of the SDK's: its fields have names of Python's, and what is not there is None."""
+
+    next_cursor: str | None = Field(alias="nextCursor")
+    total: int | None = None
+
+
+class Response(BaseModel):
+    jsonrpc: str = "2.0"
+    id: int
+    result: Result
+
+
+async def test_messages_are_written_under_their_names_on_the_wire_and_without_what_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Telling(LowLevelServer):
+        async def run(self, read_stream: Any, write_stream: Any, initialization_options: str) -> None:
+            message: Any = Response(id=7, result=Result(nextCursor="c"))
+            await write_stream.send(SessionMessage(message))
+
+    monkeypatch.setattr(sys.modules["mcp.types"], "JSONRPCMessage", Response)
+    received: list[Incoming] = []
+    with anyio.fail_after(5):
+        async with in_process(Telling()).open(Limits()) as channel:
+            with pytest.raises(ConnectionClosed):
+                await channel.listen(received.append)
+
+    assert received == [Success(7, {"nextCursor": "c"})]
 
 
 async def test_what_a_server_wraps_is_run_within_its_lifespan() -> None:
