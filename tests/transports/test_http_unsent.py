@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from mcp_host import Change, Client, Sampling, SamplingRequest, StreamableHttp, always
 from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.types import CreateMessageResult
+from tests.clock import advance
 from tests.faults.http_server import DONE, TIDES, drop, failing, mcp, says, streams, subject, tides
 from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import Peer, Script, serving
@@ -179,16 +180,23 @@ async def test_what_may_have_been_read_is_not_sent_again(pauses: Pauses) -> None
     assert (pauses, server.heard()) == ([], [["discover", "call"]])
 
 
+async def time_passes() -> None:
+    advance(3)
+    await anyio.sleep_forever()
+
+
+@pytest.mark.adjustable_clock
 async def test_a_deadline_that_passes_in_a_pause_ends_the_call_and_nothing_has_run(pauses: Pauses) -> None:
-    pauses.meanwhile = anyio.sleep_forever
+    pauses.meanwhile = time_passes
     async with restartable() as server, Client(StreamableHttp(server.url), era="legacy") as client:
         await server.stop()
         with pytest.raises(RequestTimeout) as caught:
-            await client.call_tool("tides", timeout=0.05)
+            await client.call_tool("tides", timeout=3)
 
     assert caught.value.may_have_run is False
 
 
+@pytest.mark.adjustable_clock
 async def test_a_deadline_that_passes_before_a_later_round_is_sent_leaves_a_beginning_that_may_have_run(
     pauses: Pauses,
 ) -> None:
@@ -196,14 +204,14 @@ async def test_a_deadline_that_passes_before_a_later_round_is_sent_leaves_a_begi
         await server.stop()
         return request.reply("Paris")
 
-    pauses.meanwhile = anyio.sleep_forever
+    pauses.meanwhile = time_passes
     sampling = Sampling(with_tools=model, approve=always)
     async with (
         restartable(call=says(ASKS)) as server,
         Client(StreamableHttp(server.url), era="modern", sampling=sampling) as client,
     ):
         with pytest.raises(RequestTimeout) as caught:
-            await client.call_tool("tides", timeout=0.5)
+            await client.call_tool("tides", timeout=3)
 
     assert caught.value.may_have_run is True
 
