@@ -109,7 +109,7 @@ def as_async(
         TypeError: It cannot be called, or not as *shape* says, see `check_callable`.
     """
     check_callable(function, argument=argument, shape=shape)
-    if _is_async(function):
+    if is_async(function):
         return function
 
     async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -176,7 +176,7 @@ def inspected(function: Callable[..., object], *, follow_wrapped: bool) -> Signa
         return None
 
 
-def _is_async(function: Callable[P, Awaitable[T] | T]) -> TypeGuard[Callable[P, Awaitable[T]]]:
+def is_async(function: Callable[P, Awaitable[T] | T]) -> TypeGuard[Callable[P, Awaitable[T]]]:
     inner: object = function
     while isinstance(inner, partial):
         inner = inner.func

@@ -113,6 +113,37 @@ async def test_handlers_within_each_other_have_a_bound(version: str, most: int) 
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(version: str) -> None:
+    server = Server("asker", versions=[version])
+
+    @server.tool
+    async def again(ctx: Context) -> str:
+        return (await ctx.sample("more?")).text
+
+    async def model(request: SamplingRequest) -> str:
+        if not handled.is_set():
+            tasks.start_soon(later)
+        return "enough"
+
+    async def later() -> None:
+        await handled.wait()
+        texts.append((await client.call_tool("again")).text)
+
+    texts, handled = list[str](), anyio.Event()
+    with anyio.fail_after(30):
+        async with (
+            Client(
+                server.in_process(), sampling=Sampling(with_tools=model, approve=always), limits=Limits(max_nesting=1)
+            ) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            texts_of_first = (await client.call_tool("again")).text
+            handled.set()
+
+    assert (texts_of_first, texts) == ("enough", ["enough"])
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 async def test_a_call_that_a_task_of_a_handler_makes_is_in_that_handler(version: str) -> None:
     """Also where it is one of several in flight, so that a question may be of any."""
     server = Server("asker", versions=[version])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -197,6 +198,17 @@ async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era, curso
 
     assert [tool.name for tool in tools] == [f"t{n}" for n in range(min(len(cursors), 3))]
     assert words in warning
+
+
+async def test_a_client_that_bounds_no_pages_reads_them_all(era: Era) -> None:
+    pages: list[dict[str, Any]] = [{"tools": [{"name": name, "inputSchema": {}}]} for name in ("a", "b", "c")]
+    chained = [page | {"nextCursor": str(number)} for number, page in enumerate(pages[:-1])]
+
+    with anyio.fail_after(5):
+        async with Client(answering(era, *chained, pages[-1]), limits=Limits(max_pages=math.inf)) as client:  # type: ignore[arg-type]  # which works at run time
+            tools = await client.list_tools()
+
+    assert [tool.name for tool in tools] == ["a", "b", "c"]
 
 
 async def test_a_page_without_its_list_is_no_page(era: Era) -> None:

@@ -207,6 +207,14 @@ def test_a_callback_for_stderr_that_could_not_be_called_is_refused_at_once(wrong
         Stdio(["uvx"], on_stderr=wrong)
 
 
+def test_a_stderr_callback_that_would_have_to_be_awaited_is_refused() -> None:
+    async def show(line: str) -> None:
+        raise AssertionError(line)
+
+    with pytest.raises(TypeError, match=r"^on_stderr has to be a plain function"):
+        Stdio(["uvx"], on_stderr=show)  # type: ignore[arg-type]  # the mistake is the test
+
+
 async def test_its_repr_says_server_era_and_state(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)

@@ -9,11 +9,18 @@ from itertools import count
 
 from mcp_host.client.exchange import OnReport
 from mcp_host.client.timeouts import CallTimeouts
+from mcp_host.handlers import in_handler
 from mcp_host.protocol.eras import NAMED_BY, READS
 from mcp_host.protocol.jsonrpc import Id, Params
 from mcp_host.sampling import OuterCall
 
 _nesting: ContextVar[int] = ContextVar("mcp_host.nesting", default=0)
+
+
+def _current_nesting() -> int:
+    """In how many handlers the caller runs. A task that has outlived its handler runs in none."""
+    nesting = _nesting.get()
+    return nesting if nesting and in_handler() else 0
 
 
 @dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
@@ -37,7 +44,7 @@ class Call:
     """The same however often the call is sent; counted by the process."""
     context: Context = field(default_factory=copy_context, repr=False)
     """The context variables of the caller. Handlers run in copies of it."""
-    nesting: int = field(default_factory=_nesting.get)
+    nesting: int = field(default_factory=_current_nesting)
     """In how many handlers it is made: 0 for a call that no handler makes."""
 
     def outer(self, request_id: Id, *, inferred: bool) -> OuterCall:

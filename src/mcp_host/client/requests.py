@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
 from typing import Any, TypeAlias, TypeVar, get_args
 
 from mcp_host import types
@@ -335,7 +336,10 @@ class Requests(ABC):
         params: Params = {}
         kept = False
         connection = await self._live(timeouts)
-        for _ in range(connection.limits.max_pages):
+        for number in count(1):
+            if number > connection.limits.max_pages:
+                self._warn(f"{method} ends early: more than {connection.limits.max_pages} pages (Limits.max_pages)")
+                break
             try:
                 page = await self._make(Call(method=method, params=params, timeouts=timeouts))
             except ServerError as exc:
@@ -353,7 +357,6 @@ class Requests(ABC):
                 return items
             cursors.add(cursor)
             params = {"cursor": cursor}
-        self._warn(f"{method} ends early: more than {connection.limits.max_pages} pages (Limits.max_pages)")
         return items
 
 

@@ -14,7 +14,7 @@ from shutil import which
 from anyio import CancelScope, Event, create_task_group, current_time, move_on_after
 
 from mcp_host.errors import ConnectionClosed
-from mcp_host.handlers import check_callable
+from mcp_host.handlers import check_callable, is_async
 from mcp_host.limits import Limits
 from mcp_host.protocol.framing import LineBuffer, Oversize, Raw
 from mcp_host.protocol.jsonrpc import (
@@ -69,6 +69,8 @@ class Stdio:
     def __post_init__(self) -> None:
         if self.on_stderr is not None:
             check_callable(self.on_stderr, argument="on_stderr", shape="(line: str) -> None")
+            if is_async(self.on_stderr):
+                raise TypeError("on_stderr has to be a plain function: it is called for each line, and not awaited")
         if self.env is not None and not _is_environment(self.env):
             raise TypeError('env is a mapping of text to text, like {"PORT": "8000"}')
         object.__setattr__(self, "_arguments", _checked(self.command, self.env, self.cwd))
