@@ -113,6 +113,46 @@ async def test_handlers_within_each_other_have_a_bound(version: str, most: int) 
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_handlers_of_calls_side_by_side_are_not_within_each_other(version: str) -> None:
+    """Over a pipe each question may be of any call in flight, those of other handlers among them."""
+    server = Server("asker", versions=[version])
+    inside, all_inside = 0, anyio.Event()
+
+    @server.tool
+    async def outer(ctx: Context) -> str:
+        return (await ctx.sample("outer")).text
+
+    @server.tool
+    async def inner(ctx: Context) -> str:
+        nonlocal inside
+        inside += 1
+        arrived.set()
+        await all_inside.wait()
+        return (await ctx.sample("inner")).text
+
+    async def model(request: SamplingRequest) -> str:
+        return (await client.call_tool("inner")).text if request.messages[0].text == "outer" else "leaf"
+
+    async def call() -> None:
+        texts.append((await client.call_tool("outer")).text)
+
+    texts = list[str]()
+    sampling = Sampling(with_tools=model, approve=always)
+    with anyio.fail_after(30):
+        async with (
+            Client(server.in_process(), sampling=sampling, limits=Limits(max_nesting=2)) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            for _ in range(12):
+                arrived = anyio.Event()
+                tasks.start_soon(call)
+                await arrived.wait()
+            all_inside.set()
+
+    assert texts == ["leaf"] * 12
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(version: str) -> None:
     server = Server("asker", versions=[version])
 

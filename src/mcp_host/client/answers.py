@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -48,8 +48,8 @@ class Answer:
         self.waiting = waiting
         """The calls in flight that it may belong to: they cannot go on before it is answered, and it ends with
         the last of them. Empty for what came between calls."""
-        self.nesting = max([each.call.nesting for each in waiting if each.call is not None], default=0)
-        """The most that one of these calls has: a question that may be of any of them counts as of the innermost."""
+        self.nesting = 0
+        """That of the call that it belongs to, as far as can be told."""
         for exchange in waiting:
             exchange.pause()
 
@@ -115,6 +115,7 @@ class Answers:
         return self._replays and _place(key, origin) in self._seen
 
     def begin(self, answer: Answer) -> None:
+        answer.nesting = self._nesting(answer.waiting)
         self._current[answer.key] = answer
         for exchange in answer.waiting:
             exchange.asked += 1
@@ -128,6 +129,21 @@ class Answers:
                 )
         elif min([exchange.asked for exchange in answer.waiting]) > most:
             answer.refusal = _asked_too_much("max_inputs", f"{most} for one call")
+
+    def _nesting(self, waiting: list[PendingExchange]) -> int:
+        """The nesting of the call that asks, which is one of *waiting*.
+
+        Where there are several, it is the outermost that can be expected to ask: most servers await
+        one answer for each call. Where each call has asked already, it is the innermost.
+        """
+        nestings = sorted([each.call.nesting for each in waiting if each.call is not None])
+        if not nestings or nestings[0] == nestings[-1]:
+            return nestings[0] if nestings else 0
+        asked = Counter(answer.nesting for answer in self._current.values())
+        for nesting, calls in Counter(nestings).items():  # in order
+            if asked[nesting] < calls:
+                return nesting
+        return nestings[-1]
 
     def _has_room_for_unprompted(self, most: int) -> bool:
         """Take note of a request that no call waits for, unless there were as many in the last period."""
