@@ -94,17 +94,47 @@ def test_silence_is_no_reason_to_offer_no_forms() -> None:
     assert Attempts([forms, NONE], None, 30.0).next(NoAnswer("it said nothing")) is None
 
 
-def test_attempts_over_broken_connections_have_the_time_of_one_together() -> None:
-    tried, broke = attempts(), ConnectFailed("it hung up over it")
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ServerError(-32602, "unrecognized_keys"),
+        ConnectFailed("it died of it", exit_code=1),
+        ConnectFailed("it hung up over it"),
+    ],
+    ids=str,
+)
+def test_all_attempts_together_have_the_time_of_one(refusal: McpError) -> None:
+    tried = attempts()
 
-    assert tried.next(broke, 12.0) == Attempt(None, LESS, 18.0)
-    assert tried.next(broke, 17.0) == Attempt(None, LEAST, 1.0)
-    assert tried.next(broke, 1.0) is None
-    assert tried.failure is broke
+    assert tried.next(refusal, 12.0) == Attempt(None, LESS, 18.0)
+    assert tried.next(refusal, 17.0) == Attempt(None, LEAST, 1.0)
+    assert tried.next(refusal, 1.0) is None
+    assert tried.failure is refusal
 
 
-def test_a_process_that_is_started_anew_has_all_of_the_time_again() -> None:
-    assert attempts().next(ConnectFailed("it died of it", exit_code=1), 20.0) == Attempt(None, LESS, 30.0)
+def test_an_attempt_in_another_era_has_what_is_left_of_the_time() -> None:
+    tried, died = attempts(), ConnectFailed("it died", exit_code=1)
+
+    assert tried.next(WrongEra(died, "legacy"), 12.0) == Attempt("legacy", MOST, 18.0, corrected=True)
+    assert tried.next(died, 6.0) == Attempt("legacy", LESS, 12.0)
+    assert tried.next(WrongEra(died, None), 12.0) is None
+    assert tried.failure is died
+
+
+def test_another_era_is_not_tried_when_the_time_is_up() -> None:
+    tried, died = attempts(), ConnectionClosed("it died")
+
+    assert tried.next(WrongEra(died, "legacy"), 30.0) is None
+    assert type(tried.failure) is ConnectFailed
+    assert str(tried.failure) == "it died"
+
+
+def test_what_silence_adds_is_a_third_of_all_of_the_time() -> None:
+    tried = attempts()
+
+    assert tried.next(ServerError(-1, "no"), 12.0) == Attempt(None, LESS, 18.0)
+    assert tried.next(NoAnswer("it said nothing"), 18.0) == Attempt(None, LEAST, 10.0)
+    assert tried.next(ServerError(-1, "no"), 1.0) is None
 
 
 def test_offers_are_named_by_what_they_add() -> None:

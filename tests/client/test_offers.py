@@ -325,6 +325,39 @@ async def test_a_server_that_answers_no_handshake_at_all_costs_a_third_more_than
 
 
 @pytest.mark.fake_clock
+async def test_slow_refusals_have_the_time_of_one_attempt_together() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        request = await peer.receive("initialize")
+        await anyio.sleep(12)
+        await peer.refuse(request, -32602, f"no {len(offered(peer))}")
+
+    peer = ScriptedPeer(script, name="slow")
+    client = Client(peer, era="legacy", sampling=sampling(), elicitation=EITHER, limits=Limits(connect_timeout=30))
+    begun = anyio.current_time()
+    with anyio.fail_after(60), pytest.raises(ServerError, match="no 1"):
+        await client.connect()
+
+    assert anyio.current_time() - begun == pytest.approx(30)
+    assert offered(peer) == [BOTH, {**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}]
+
+
+@pytest.mark.fake_clock
+async def test_a_server_that_dies_of_the_probe_and_then_is_silent_has_the_time_of_one_attempt() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        if (await peer.receive())["method"] == "server/discover":
+            await anyio.sleep(12)
+            await peer.hang_up()
+
+    peer = ScriptedPeer(script, name="mute")
+    begun = anyio.current_time()
+    with anyio.fail_after(60), pytest.raises(ConnectTimeout) as caught:
+        await Client(peer, limits=Limits(connect_timeout=30)).connect()
+
+    assert str(caught.value).startswith("mute was not ready within 30 s: it did not answer initialize")
+    assert anyio.current_time() - begun == pytest.approx(30)
+
+
+@pytest.mark.fake_clock
 async def test_a_server_that_was_not_asked_to_initialize_is_not_tried_with_less() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.receive("server/discover")

@@ -85,9 +85,7 @@ class NoAnswer(ConnectTimeout):
 
 
 class Attempts:
-    """The attempts at one connection, within *limit* seconds each; one that follows silence has a share of it.
-
-    Those that follow a broken network connection share what it has left of them.
+    """The attempts at one connection, within *limit* seconds together; one that follows silence has a share on top.
 
     *offers* are what to advertise, the most first; *assumed* is the era that the server is believed to speak.
     """
@@ -97,30 +95,29 @@ class Attempts:
         """Why the first offer failed. It stands if no other succeeds: then what was offered was not the reason."""
         self._offers = list(offers)
         self._assumed = assumed
-        self._limit = limit
+        self._left = self._limit = limit
         self.current = self._attempt()
 
     def _attempt(self) -> Attempt:
-        return Attempt(self._assumed, self._offers[0], self._limit)
+        return Attempt(self._assumed, self._offers[0], self._left)
 
     def next(self, failure: McpError, spent: float = 0.0) -> Attempt | None:
         """The attempt to make after *failure* of the current one, if there is one that may do better.
 
         *spent* is how many seconds that one took.
         """
+        self._left -= spent
         if isinstance(failure, WrongEra):
-            if not self.current.corrected:
+            if not self.current.corrected and self._left > 0:
                 self._assumed = failure.instead  # also by those that follow
-                self.current = replace(self.current, assumed=failure.instead, corrected=True)
+                self.current = replace(self.current, assumed=failure.instead, limit=self._left, corrected=True)
                 return self.current
             failure = failure.failure
         self.failure = self.failure or (failure.failure if isinstance(failure, NoAnswer) else failure)
         self._offers = self._offers[1:] if may_be_the_offers(failure) else []
         if isinstance(failure, NoAnswer):
-            self._offers, self._limit = self._least_with_forms()[-1:], self._limit * RETRY_SHARE  # only one more
-        elif isinstance(failure, ConnectFailed) and failure.exit_code is None:
-            self._limit -= spent
-        if not self._offers or self._limit <= 0:
+            self._offers, self._left = self._least_with_forms()[-1:], self._limit * RETRY_SHARE  # only one more
+        if not self._offers or self._left <= 0:
             return None
         self.current = self._attempt()
         return self.current

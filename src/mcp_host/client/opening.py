@@ -71,7 +71,7 @@ class Opening:
 
     def timed_out(self, last_words: str) -> ConnectTimeout:
         """The error for an opening that took too long; *last_words* are the server's."""
-        text = f"{self._name} was not ready within {self._limit:g} s"
+        text = f"{self._name} was not ready within {self._registration.limits.connect_timeout:g} s"
         if self._unanswered and self._awake.is_set():
             failed = "" if self._probe_failure is None else f"; {DISCOVER} failed: {self._probe_failure}"
             return NoAnswer(f"{text}: it did not answer initialize{failed}{quoting(last_words)}")
