@@ -104,6 +104,24 @@ async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first(time
 
 
 @pytest.mark.fake_clock
+async def test_a_request_that_was_lost_may_have_run_though_it_could_not_be_sent_again() -> None:
+    """The stream breaks. When the request is made again, the server cannot be reached until the time is up."""
+    streams = [b": soon\n\n"]
+
+    def read(message: dict[str, Any]) -> httpx.Response:
+        if streams:
+            return httpx.Response(200, headers=EVENTS, content=streams.pop())
+        raise httpx.ConnectError("refused")
+
+    with anyio.fail_after(5):
+        async with Site(resources_read=read).client() as client:
+            with pytest.raises(RequestTimeout, match=r"took longer than 1 s \(timeout\)$") as failure:
+                await client.read_resource("a:1", timeout=1)
+
+    assert failure.value.may_have_run
+
+
+@pytest.mark.fake_clock
 async def test_the_wait_before_a_request_is_made_again_counts_as_well() -> None:
     site = breaking(1)
 

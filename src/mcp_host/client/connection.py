@@ -259,6 +259,9 @@ class Connection:
                 broken.may_have_run |= lost
                 if not again or (pause := next(pauses, None)) is None:
                     raise
+            except RequestTimeout as late:
+                late.may_have_run |= lost
+                raise
             lost = True
             await self._pause(pause, call)
 
