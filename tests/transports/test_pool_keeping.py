@@ -510,6 +510,40 @@ async def test_connections_that_serve_again_in_between_are_kept_on() -> None:
     assert peer.connections == 6
 
 
+async def test_a_server_that_ends_with_several_requests_in_flight_has_forgotten_once() -> None:
+    """Restarted, it keeps its connections as before."""
+    asked = [anyio.Event(), anyio.Event()]
+
+    async def script(wire: Wire) -> None:
+        first = peer.connections <= 2
+        for both_asked in asked if first else ():
+            await wire.hear()
+            if len(peer.heard) % 2 == 0:
+                both_asked.set()
+            await both_asked.wait()
+            if both_asked is asked[0]:
+                await wire.say(EMPTY)
+        while not first:
+            await wire.hear()
+            await wire.say(EMPTY)
+
+    async with serving(script) as peer, httpx.AsyncClient(transport=Pool(nobody)) as client:
+        answered: list[bool] = []
+
+        async def post() -> None:
+            answered.append(await posted(client, peer.url))
+
+        for _ in range(2):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(post)
+                tasks.start_soon(post)
+        for _ in range(3):
+            await post()
+
+    assert answered == [True, True, False, False, True, True, True]
+    assert peer.connections == 3
+
+
 async def test_one_server_that_forgets_its_connections_costs_no_other_its_own() -> None:
     async with (
         serving(closing(1, unheard=True)) as forgetful,

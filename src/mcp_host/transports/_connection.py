@@ -48,6 +48,8 @@ class Connection:
         """When it is too late to use it again, once it is idle."""
         self.answered = 0
         """How many requests it has carried that were answered to the end."""
+        self.forgotten_before = 0
+        """How many kept connections in a row the server had forgotten when this one was opened."""
         self.heard = True
         """Whether a byte has arrived since the last request began."""
         self._stream = stream

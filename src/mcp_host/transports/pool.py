@@ -125,16 +125,14 @@ class Pool(httpx.AsyncBaseTransport):
             forgotten |= connection.answered == 1 and left > max(0.0, self._keepalive - PROMPTLY)
             await self._drop(connection)
         if forgotten:
-            self._count_forgotten(place)
+            self._forgotten[place] = self._forgotten.get(place, 0) + 1
         return await self._open(place, timeouts)
-
-    def _count_forgotten(self, place: Place) -> None:
-        self._forgotten[place] = self._forgotten.get(place, 0) + 1
 
     async def _forget(self, place: Place, connection: Connection) -> None:
         """The server has forgotten one idle *connection*, and so probably all: whoever tries again gets a new one."""
-        if connection.answered == 1:
-            self._count_forgotten(place)
+        known = self._forgotten.get(place, 0)
+        if connection.answered == 1 and connection.forgotten_before == known:  # else it went with one that was counted
+            self._forgotten[place] = known + 1
         while (idle := self._kept(place)) is not None:
             await self._drop(idle)
 
@@ -155,6 +153,7 @@ class Pool(httpx.AsyncBaseTransport):
         if self.closed:  # now or in the meantime
             await connection.close()
             raise httpx.ConnectError("the pool is closed")
+        connection.forgotten_before = self._forgotten.get(place, 0)
         self._busy.add(connection)
         return connection
 
