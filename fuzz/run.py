@@ -21,8 +21,8 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", default=list(TARGETS))
     options = parser.parse_args()
     print(f"{'target':14}{'inputs':>12}{'features':>10}{'MiB':>6}")
-    verdicts = [fuzz(target, options.seconds / len(options.targets)) for target in options.targets]
-    return 0 if all(verdicts) else 1
+    era_cache = [fuzz(target, options.seconds / len(options.targets)) for target in options.targets]
+    return 0 if all(era_cache) else 1
 
 
 def fuzz(target: str, seconds: float) -> bool:

@@ -25,8 +25,8 @@ from mcp_host.protocol.headers import decode_value, encode_value, parameter_head
 from mcp_host.protocol.jsonrpc import Malformed, decode, encode, recover_id
 from mcp_host.protocol.schemas import compile_schema
 from mcp_host.protocol.sse import FIELD_ROOM, Cursor, EventDecoder
-from mcp_host.transports._connection import Connection
-from mcp_host.transports._inflate import ACCEPTED, PIECE, Inflater
+from mcp_host.transports._http.connection import Connection
+from mcp_host.transports._http.inflate import ACCEPTED, PIECE, Inflater
 from mcp_host.types.base import Model
 
 LIMIT = 2 * EDGE  # of lines and events here: short enough to be passed, longer than both ends that are kept of a line

@@ -49,5 +49,5 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         taken.append(round(seconds, 3))
         await checkpoint()
 
-    monkeypatch.setattr("mcp_host.transports._session.sleep", sleep)
+    monkeypatch.setattr("mcp_host.transports._http.session.sleep", sleep)
     return taken

@@ -10,12 +10,12 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host.concurrency import Crew, TimeLimit
+from mcp_host.concurrency import HandlerTasks, SharedTimeout
 
 
 @pytest.mark.fake_clock
 async def test_everyone_inside_a_time_limit_is_cancelled_when_their_own_time_is_up() -> None:
-    limit = TimeLimit(0.3)
+    limit = SharedTimeout(0.3)
     outcomes: list[str] = []
 
     async def take_too_long(name: str) -> None:
@@ -40,7 +40,7 @@ async def test_everyone_inside_a_time_limit_is_cancelled_when_their_own_time_is_
 
 
 def test_a_time_limit_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
-    limit = TimeLimit(0.3)
+    limit = SharedTimeout(0.3)
     caught = []
 
     async def once() -> None:
@@ -56,7 +56,7 @@ def test_a_time_limit_serves_one_event_loop_after_another(anyio_backend_name: st
 
 @pytest.mark.parametrize("seconds", [0.0, float("inf")], ids=["none", "for ever"])
 async def test_no_time_and_all_the_time_there_is_are_limits_too(seconds: float) -> None:
-    with TimeLimit(seconds).held() as inside:
+    with SharedTimeout(seconds).held() as inside:
         await checkpoint()
 
     assert inside.over == (seconds == 0)
@@ -65,11 +65,11 @@ async def test_no_time_and_all_the_time_there_is_are_limits_too(seconds: float) 
 @pytest.mark.fake_clock
 async def test_a_scope_that_its_owner_lends_is_cancelled_in_time_and_given_back_unbounded() -> None:
     with anyio.fail_after(5), anyio.CancelScope() as scope:
-        with TimeLimit(1000).held(scope) as inside:
+        with SharedTimeout(1000).held(scope) as inside:
             await checkpoint()
         assert not inside.over
         assert scope.deadline == float("inf")
-        with TimeLimit(0.05).held(scope) as inside:
+        with SharedTimeout(0.05).held(scope) as inside:
             await anyio.sleep_forever()
         assert inside.over
 
@@ -81,7 +81,7 @@ async def test_a_scope_that_its_owner_lends_is_cancelled_in_time_and_given_back_
 async def test_a_time_limit_takes_nothing_for_its_own_end_but_cancellations_in_groups_or_not(lent: bool) -> None:
     async def end_with(*errors: BaseException) -> None:
         with anyio.CancelScope() as scope:
-            with TimeLimit(0.05).held(scope if lent else None):
+            with SharedTimeout(0.05).held(scope if lent else None):
                 try:
                     await anyio.sleep_forever()
                 except anyio.get_cancelled_exc_class() as cancelled:
@@ -109,7 +109,7 @@ async def test_a_job_is_not_made_by_the_applications_task_factory() -> None:
         began.append(scope)
 
     began: list[anyio.CancelScope] = []
-    async with Crew.gathered() as crew:
+    async with HandlerTasks.gathered() as crew:
         loop = asyncio.get_running_loop()
         loop.set_task_factory(make)
         scope = crew.start(job)
@@ -131,7 +131,7 @@ async def test_leaving_a_crew_cancels_its_jobs_and_waits_for_them() -> None:
             ended.append("cleaned up")
 
     with anyio.fail_after(5):
-        async with Crew.gathered() as crew:
+        async with HandlerTasks.gathered() as crew:
             crew.start(job)
             crew.start(job)
             await anyio.wait_all_tasks_blocked()
@@ -151,7 +151,7 @@ async def test_one_job_can_be_cancelled_and_none_starts_after_the_end() -> None:
         steps.append("never")
 
     with anyio.fail_after(5):
-        async with Crew.gathered() as crew:
+        async with HandlerTasks.gathered() as crew:
             scope = crew.start(job)
             await anyio.wait_all_tasks_blocked()
             scope.cancel()
@@ -177,7 +177,7 @@ async def test_a_job_gets_a_copy_of_the_context_it_is_given_even_of_an_empty_one
     given.run(var.set, "given")
     var.set("gathered")
     with anyio.fail_after(5):
-        async with Crew.gathered() as crew:
+        async with HandlerTasks.gathered() as crew:
             var.set("later")
             for context in (None, given, given, Context()):
                 crew.start(look, context)

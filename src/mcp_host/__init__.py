@@ -14,9 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mcp_host.client.client import Client
-from mcp_host.client.notices import OnChange, OnLog
 from mcp_host.client.requests import OnProgress
-from mcp_host.client.verdicts import Verdicts
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.sampling import (
@@ -31,12 +29,13 @@ from mcp_host.sampling import (
     ToolCall,
     always,
 )
+from mcp_host.session.era_cache import EraCache
+from mcp_host.session.notifications import OnChange, OnLog
 from mcp_host.transports.stdio import Stdio
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
-    from mcp_host.client.changes import Change
-    from mcp_host.client.elicitation import (
+    from mcp_host.elicitation import (
         Elicitation,
         FormHandler,
         FormRequest,
@@ -44,10 +43,11 @@ if TYPE_CHECKING:
         UrlHandler,
         UrlRequest,
     )
-    from mcp_host.client.roots import RootLike, RootsHandler, RootsRequest
+    from mcp_host.roots import RootLike, RootsHandler, RootsRequest
     from mcp_host.sampling.terminal import ask_in_terminal
+    from mcp_host.session.changes import Change
     from mcp_host.transports.http import StreamableHttp
-    from mcp_host.transports.memory import InProcess
+    from mcp_host.transports.in_process import InProcess
 
 __all__ = [
     "Allow",
@@ -56,6 +56,7 @@ __all__ = [
     "Client",
     "Deny",
     "Elicitation",
+    "EraCache",
     "FormHandler",
     "FormRequest",
     "Handler",
@@ -78,7 +79,6 @@ __all__ = [
     "ToolCall",
     "UrlHandler",
     "UrlRequest",
-    "Verdicts",
     "__version__",
     "always",
     "ask_in_terminal",
@@ -86,18 +86,18 @@ __all__ = [
 
 # A host pays for what it uses.
 _ON_DEMAND = {
-    "Change": "mcp_host.client.changes",
-    "Elicitation": "mcp_host.client.elicitation",
-    "FormHandler": "mcp_host.client.elicitation",
-    "FormRequest": "mcp_host.client.elicitation",
-    "InProcess": "mcp_host.transports.memory",
-    "OnElicitationComplete": "mcp_host.client.elicitation",
-    "RootLike": "mcp_host.client.roots",
-    "RootsHandler": "mcp_host.client.roots",
-    "RootsRequest": "mcp_host.client.roots",
+    "Change": "mcp_host.session.changes",
+    "Elicitation": "mcp_host.elicitation",
+    "FormHandler": "mcp_host.elicitation",
+    "FormRequest": "mcp_host.elicitation",
+    "InProcess": "mcp_host.transports.in_process",
+    "OnElicitationComplete": "mcp_host.elicitation",
+    "RootLike": "mcp_host.roots",
+    "RootsHandler": "mcp_host.roots",
+    "RootsRequest": "mcp_host.roots",
     "StreamableHttp": "mcp_host.transports.http",
-    "UrlHandler": "mcp_host.client.elicitation",
-    "UrlRequest": "mcp_host.client.elicitation",
+    "UrlHandler": "mcp_host.elicitation",
+    "UrlRequest": "mcp_host.elicitation",
     "ask_in_terminal": "mcp_host.sampling.terminal",
 }
 

@@ -86,7 +86,7 @@ def spawn(run: Callable[[], Coroutine[Any, Any, None]], at_end: Callable[[], Non
     task.add_done_callback(lambda _: at_end())
 
 
-class Crew:
+class HandlerTasks:
     """Jobs side by side, each in a task and a cancel scope of its own, until the crew is left.
 
     On asyncio the tasks are the event loop's own: what anyio's task groups add to a task
@@ -103,7 +103,7 @@ class Crew:
 
     @classmethod
     @asynccontextmanager
-    async def gathered(cls) -> AsyncIterator[Crew]:
+    async def gathered(cls) -> AsyncIterator[HandlerTasks]:
         """A crew that on leaving is cancelled, and waited for."""
         async with create_task_group() as tasks:
             crew = cls(tasks)
@@ -159,7 +159,7 @@ async def _within(scope: CancelScope, job: Callable[[], Awaitable[None]]) -> Non
         await job()
 
 
-class TimeLimit:
+class SharedTimeout:
     """The same number of *seconds* for each who enters: one timer serves them all.
 
     Hardly a limit like this is ever reached, and on asyncio a timer of its own for
@@ -170,18 +170,18 @@ class TimeLimit:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ends: dict[Inside, float] = {}  # the first first
+        self._ends: dict[TimeoutScope, float] = {}  # the first first
         self._armed = False
 
-    def held(self, within: CancelScope | None = None) -> Inside:
-        """What runs inside is cancelled when its time is up, and then that is `Inside.over`.
+    def held(self, within: CancelScope | None = None) -> TimeoutScope:
+        """What runs inside is cancelled when its time is up, and then that is `TimeoutScope.over`.
 
         *within* is a scope that the caller runs in, and nothing else does: then there is none in it,
         and whoever goes on in it can await nothing more.
         """
-        return Inside(self, within)
+        return TimeoutScope(self, within)
 
-    def enter(self, inside: Inside) -> None:
+    def enter(self, inside: TimeoutScope) -> None:
         if self._seconds <= 0:
             inside.end()
         elif _in_trio() is not None:
@@ -189,11 +189,11 @@ class TimeLimit:
         elif self._seconds < math.inf:
             self._watch(inside, asyncio.get_running_loop())
 
-    def leave(self, inside: Inside) -> None:
+    def leave(self, inside: TimeoutScope) -> None:
         self._ends.pop(inside, None)
         inside.scope.deadline = math.inf
 
-    def _watch(self, inside: Inside, loop: asyncio.AbstractEventLoop) -> None:
+    def _watch(self, inside: TimeoutScope, loop: asyncio.AbstractEventLoop) -> None:
         if loop is not self._loop:
             self._loop, self._ends, self._armed = loop, {}, False
         self._ends[inside] = loop.time() + self._seconds
@@ -214,12 +214,12 @@ class TimeLimit:
         self._arm(loop)
 
 
-class Inside:
-    """One who has entered a time limit. Made by `TimeLimit.held`."""
+class TimeoutScope:
+    """One who has entered a time limit. Made by `SharedTimeout.held`."""
 
     __slots__ = ("_ended", "_limit", "_own", "scope")
 
-    def __init__(self, limit: TimeLimit, within: CancelScope | None) -> None:
+    def __init__(self, limit: SharedTimeout, within: CancelScope | None) -> None:
         self._limit = limit
         self._own = within is None
         self._ended = False
@@ -234,7 +234,7 @@ class Inside:
         self._ended = True
         self.scope.cancel()
 
-    def __enter__(self) -> Inside:
+    def __enter__(self) -> TimeoutScope:
         if self._own:
             self.scope.__enter__()
         self._limit.enter(self)
@@ -274,7 +274,7 @@ def call_soon(loop: EventLoopToken, call: Callable[[], None]) -> None:
         schedule(call)
 
 
-class Held(Generic[T]):
+class OwnedContext(Generic[T]):
     """An async context manager entered and left by a task of its own.
 
     A task group must be left by the task that entered it, and in reverse order of

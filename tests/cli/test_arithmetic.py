@@ -14,7 +14,7 @@ from mcp_host import Client, Sampling, SamplingLimits, SamplingRequest, ToolCall
 from mcp_host.cli.arithmetic import answer, arithmetic
 from mcp_host.errors import InputRefused
 from mcp_host.protocol import conversation
-from mcp_host.sampling.firewall import check_answer
+from mcp_host.sampling.validation import check_answer
 from mcp_host.testing import Context, Server
 from mcp_host.types import (
     CreateMessageRequestParams,

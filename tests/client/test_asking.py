@@ -8,10 +8,10 @@ import anyio
 import pytest
 
 from mcp_host import Client, Sampling, SamplingRequest, always
-from mcp_host.client.answers import Answer, Answers
 from mcp_host.errors import RequestTimeout, RoundsExceeded
 from mcp_host.limits import Limits
 from mcp_host.sampling import SamplingLimits
+from mcp_host.session.answers import InboundRequest, InboundRequests
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, TextContent
 from tests.client.rounds import DONE, SAMPLE, wants
@@ -240,7 +240,10 @@ async def test_a_call_of_the_innermost_handler_may_be_made_again_without_a_quest
 
 
 def test_what_is_asked_between_calls_is_in_no_handler() -> None:
-    answers, answer = Answers(Limits(max_nesting=1), lambda: 0.0, replays=False), Answer((1, 1), None, [])
+    answers, answer = (
+        InboundRequests(Limits(max_nesting=1), lambda: 0.0, replays=False),
+        InboundRequest((1, 1), None, []),
+    )
 
     answers.begin(answer)
 
@@ -249,11 +252,11 @@ def test_what_is_asked_between_calls_is_in_no_handler() -> None:
 
 def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_call() -> None:
     now = 1000.0
-    answers = Answers(Limits(max_inputs=3), lambda: now, replays=False)
+    answers = InboundRequests(Limits(max_inputs=3), lambda: now, replays=False)
     refusals: list[str | None] = []
 
     def ask(number: int) -> None:
-        answer = Answer((1, number), None, [])
+        answer = InboundRequest((1, number), None, [])
         answers.begin(answer)
         answers.end(answer)
         refusals.append(None if answer.refusal is None else f"{answer.refusal.code} {answer.refusal}")
@@ -494,10 +497,10 @@ async def test_a_server_that_asks_is_not_silent_but_the_timeout_holds(
 
 
 def test_the_last_1024_requests_that_were_answered_are_known_again() -> None:
-    answers = Answers(Limits(max_inputs=5000), lambda: 0.0, replays=True)
+    answers = InboundRequests(Limits(max_inputs=5000), lambda: 0.0, replays=True)
 
     for number in range(1025):
-        answer = Answer((1, number), None, [])
+        answer = InboundRequest((1, number), None, [])
         answers.begin(answer)
         answers.end(answer)
 

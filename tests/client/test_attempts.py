@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_host.client.attempts import Attempt, Attempts, NoAnswer, Offers, WrongEra
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,
@@ -15,6 +14,7 @@ from mcp_host.errors import (
     ServerError,
     Unauthorized,
 )
+from mcp_host.session.attempts import Attempt, Attempts, NoAnswer, Offers, WrongEra
 
 MOST = Offers(sampling_tools=True, elicitation_modes=True, elicitation_forms=True)
 LESS = Offers(elicitation_modes=True, elicitation_forms=True)

@@ -13,8 +13,8 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client, SamplingRequest, Stdio, StreamableHttp, Verdicts
-from mcp_host.client import connection, revival
+from mcp_host import Client, EraCache, SamplingRequest, Stdio, StreamableHttp
+from mcp_host.client import restart
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,
@@ -26,12 +26,13 @@ from mcp_host.errors import (
     Unauthorized,
 )
 from mcp_host.limits import Limits
-from mcp_host.protocol import pace
+from mcp_host.protocol import backoff
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Request
+from mcp_host.session import connection
 from mcp_host.testing import ScriptedPeer
-from mcp_host.transports.base import Exchange, Headers
-from mcp_host.transports.memory import MemoryChannel
+from mcp_host.transports.base import Headers, RequestHandle
+from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.types import CreateMessageResult
 from tests.client.support import EMPTY, QUESTION, sampling
 from tests.transports.children import counted, python
@@ -106,8 +107,8 @@ async def test_a_wrong_verdict_that_ends_in_a_timeout_is_forgotten() -> None:
         await peer.reply(await peer.receive("server/discover"), MODERN)
 
     peer = ScriptedPeer(script)
-    verdicts = Verdicts({peer.identity: "legacy"})
-    client = Client(peer, verdicts=verdicts, limits=Limits(connect_timeout=0.2))
+    era_cache = EraCache({peer.identity: "legacy"})
+    client = Client(peer, era_cache=era_cache, limits=Limits(connect_timeout=0.2))
     with anyio.fail_after(5):
         with pytest.raises(ConnectTimeout):
             await client.connect()
@@ -123,7 +124,7 @@ async def test_a_wrong_verdict_that_ends_in_a_server_error_by_http_is_forgotten(
         return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": MODERN})
 
     transport = StreamableHttp("http://s.test/mcp", client=httpx.AsyncClient(transport=httpx.MockTransport(answer)))
-    client = Client(transport, verdicts=Verdicts({transport.identity: "legacy"}))
+    client = Client(transport, era_cache=EraCache({transport.identity: "legacy"}))
     with anyio.fail_after(5):
         with pytest.raises(HttpStatusError):
             await client.connect()
@@ -138,11 +139,11 @@ async def test_a_pinned_client_teaches_the_others_nothing() -> None:
         request = await peer.receive()
         await peer.reply(request, SERVER if request["method"] == "initialize" else MODERN)
 
-    peer, verdicts = ScriptedPeer(both), Verdicts()
+    peer, era_cache = ScriptedPeer(both), EraCache()
     with anyio.fail_after(5):
-        async with Client(peer, verdicts=verdicts, era="legacy"):
-            assert verdicts.export() == {}
-        async with Client(peer, verdicts=verdicts) as client:
+        async with Client(peer, era_cache=era_cache, era="legacy"):
+            assert era_cache.export() == {}
+        async with Client(peer, era_cache=era_cache) as client:
             assert client.protocol_version == "2026-07-28"
 
 
@@ -156,7 +157,7 @@ async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is(
 
     peer = ScriptedPeer(slow)
     with anyio.fail_after(25):
-        async with Client(peer, verdicts=Verdicts({peer.identity: "modern"})):
+        async with Client(peer, era_cache=EraCache({peer.identity: "modern"})):
             pass
 
     assert [message["method"] for message in peer.heard] == ["server/discover"]
@@ -385,8 +386,8 @@ async def test_an_error_without_an_id_is_the_only_calls_though_a_subscription_st
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revival, "RESTART_PAUSE", 0.0)
-    monkeypatch.setattr(pace, "RETRY_FLOOR", 0.001)
+    monkeypatch.setattr(restart, "RESTART_PAUSE", 0.0)
+    monkeypatch.setattr(backoff, "RETRY_FLOOR", 0.001)
 
 
 async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_closed(tmp_path: Path) -> None:
@@ -417,7 +418,7 @@ async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_clo
 async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(revival, "RESTART_PAUSE", 60.0)
+    monkeypatch.setattr(restart, "RESTART_PAUSE", 60.0)
     body = "\n    discovered()\n    read()\n    sys.exit(1)"
     client = Client(counted(tmp_path / "starts", body))
 
@@ -483,14 +484,14 @@ async def test_a_server_that_was_useful_once_is_not_started_for_ever(tmp_path: P
         await client.connect()
         await client.call_tool("x")
         assert client._connection is not None
-        await client._connection.link.idle()
+        await client._connection.dispatcher.idle()
         for _ in range(20):
             with pytest.raises(ConnectionClosed) as raised:
                 await client.call_tool("x")
             assert not raised.value.may_have_run
         await client.aclose()
 
-    assert len((tmp_path / "starts").read_text()) == 1 + pace.restarting().attempts
+    assert len((tmp_path / "starts").read_text()) == 1 + backoff.restarting().attempts
     assert [warning for warning in client.warnings if "it stays down until connect()" in warning] == client.warnings
     assert len(client.warnings) == 1
 
@@ -523,7 +524,7 @@ async def test_what_is_asked_of_a_server_to_re_establish_does_not_make_it_useful
         await client.aclose()
 
     assert "times in a row: it stays down until connect()" in client.warnings[-1]
-    assert len((tmp_path / "starts").read_text()) == 1 + pace.restarting().attempts
+    assert len((tmp_path / "starts").read_text()) == 1 + backoff.restarting().attempts
 
 
 async def test_closing_while_a_subscription_ends_is_no_error_of_its_own() -> None:
@@ -560,7 +561,7 @@ async def test_a_discovery_is_forgotten_whatever_the_refusal_looks_like() -> Non
 
     with anyio.fail_after(5):
         async with site(refuse) as client:
-            cache = client._registration.cache
+            cache = client._config.cache
             cache.keep("server/discover", {"version": "2026-07-28"}, Complete(MODERN, 60.0))
             with pytest.raises(HttpStatusError):
                 await client.call_tool("x")
@@ -573,7 +574,7 @@ async def test_what_a_channel_waits_for_on_behalf_of_a_call_that_is_over_ends_at
     async def script(peer: ScriptedPeer) -> None:
         await peer.shake_hands()
 
-    async def lose(channel: MemoryChannel, request: Request, headers: Headers, exchange: Exchange) -> None:
+    async def lose(channel: MemoryChannel, request: Request, headers: Headers, exchange: RequestHandle) -> None:
         exchange.fail(ConnectionClosed("lost on its way"))
         with exchange.bounded():
             await anyio.sleep_forever()

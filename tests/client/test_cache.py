@@ -9,11 +9,11 @@ import anyio
 import pytest
 
 from mcp_host import Client
-from mcp_host.client.cache import Cache
 from mcp_host.errors import CallerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Notification
+from mcp_host.session.cache import Cache
 from mcp_host.testing import ScriptedPeer
 from tests.client.support import Era
 

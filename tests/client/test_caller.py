@@ -29,11 +29,11 @@ from mcp_host import (
     StreamableHttp,
     UrlRequest,
 )
-from mcp_host.client import link
-from mcp_host.client.call import Call
-from mcp_host.client.roots import RootLike, RootsRequest
-from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.errors import InputNotGiven, RequestTimeout
+from mcp_host.roots import RootLike, RootsRequest
+from mcp_host.session import dispatcher
+from mcp_host.session.call import Call
+from mcp_host.session.timeouts import CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, ElicitRequestURLParams, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
@@ -274,7 +274,7 @@ async def test_calls_that_were_given_up_are_forgotten_though_nothing_is_asked_af
                 for _ in range(1000):
                     with anyio.move_on_after(1):
                         await client.call_tool("x")
-                held = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, link.__file__)])
+                held = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, dispatcher.__file__)])
     finally:
         tracemalloc.stop()
 

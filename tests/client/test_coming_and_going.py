@@ -25,7 +25,7 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Channel
-from mcp_host.transports.memory import Inbox, InProcess, MemoryChannel, Outbox
+from mcp_host.transports.in_process import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.transports.stdio import Stdio
 from mcp_host.types import (
     CreateMessageResult,

@@ -12,7 +12,7 @@ import pytest
 from anyio import fail_after
 
 from mcp_host import OuterCall
-from mcp_host.client.elicitation import Elicitation, FormRequest, UrlRequest, is_web_url, read_elicitations
+from mcp_host.elicitation import Elicitation, FormRequest, UrlRequest, is_web_url, read_elicitations
 from mcp_host.errors import InputRefused
 from mcp_host.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 

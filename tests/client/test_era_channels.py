@@ -13,7 +13,7 @@ from mcp_host import Client, StreamableHttp
 from mcp_host.errors import RequestTimeout
 from mcp_host.protocol import negotiation
 from mcp_host.testing import ScriptedPeer
-from mcp_host.transports.memory import MemoryChannel
+from mcp_host.transports.in_process import MemoryChannel
 from tests.client.sites import DISCOVERED, Site, handshake, refused
 from tests.client.support import DISCOVER, EMPTY
 from tests.clock import advance

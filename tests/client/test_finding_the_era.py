@@ -8,11 +8,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_host import Client, Stdio, StreamableHttp, Verdicts
-from mcp_host.client import opening
+from mcp_host import Client, EraCache, Stdio, StreamableHttp
 from mcp_host.errors import ConnectFailed, ConnectTimeout, HttpStatusError, NoCommonVersion, ServerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification
+from mcp_host.session import connect
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import Implementation
 from tests.client.support import EMPTY, META, TOOLS
@@ -107,12 +107,12 @@ async def test_a_malformed_list_of_versions_is_named_where_a_handshake_is_not_al
 
 @pytest.mark.fake_clock
 async def test_a_silent_server_costs_one_bounded_wait_once() -> None:
-    peer, verdicts = ScriptedPeer(silent), Verdicts()
+    peer, era_cache = ScriptedPeer(silent), EraCache()
 
     with anyio.fail_after(5):
-        async with Client(peer, verdicts=verdicts) as client:
+        async with Client(peer, era_cache=era_cache) as client:
             await client.call_tool("x")
-        async with Client(peer, verdicts=verdicts) as client:
+        async with Client(peer, era_cache=era_cache) as client:
             await client.call_tool("x")
 
     assert methods(peer) == ["server/discover", *2 * ("initialize", "notifications/initialized", "tools/call")]
@@ -263,18 +263,18 @@ async def test_verdicts_can_be_saved_and_hold_no_secret(tmp_path: Path) -> None:
     reply(request, {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}})
     read()
     """
-    server, verdicts = Stdio([*python(answer, hands=False), "--key=hunter2"]), Verdicts()
+    server, era_cache = Stdio([*python(answer, hands=False), "--key=hunter2"]), EraCache()
 
     with anyio.fail_after(10):
-        async with Client(server, verdicts=verdicts):
+        async with Client(server, era_cache=era_cache):
             pass
 
-    (key, era) = next(iter(verdicts.export().items()))
+    (key, era) = next(iter(era_cache.export().items()))
     assert (key, era) == (server.identity, "modern")
-    assert "hunter2" not in json.dumps(verdicts.export())
-    assert Verdicts(json.loads(json.dumps(verdicts.export()))).export() == verdicts.export()
+    assert "hunter2" not in json.dumps(era_cache.export())
+    assert EraCache(json.loads(json.dumps(era_cache.export()))).export() == era_cache.export()
     with pytest.raises(ValueError, match="'perhaps'"):
-        Verdicts({"x": "perhaps"})
+        EraCache({"x": "perhaps"})
 
 
 async def test_a_verdict_that_turns_out_wrong_is_found_out_and_replaced() -> None:
@@ -288,25 +288,25 @@ async def test_a_verdict_that_turns_out_wrong_is_found_out_and_replaced() -> Non
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(refuses_handshakes)
-    verdicts = Verdicts({peer.identity: "legacy"})
+    era_cache = EraCache({peer.identity: "legacy"})
     with anyio.fail_after(5):
-        async with Client(peer, verdicts=verdicts) as client:
+        async with Client(peer, era_cache=era_cache) as client:
             await client.call_tool("x")
             assert client.protocol_version == MODERN
 
     assert methods(peer) == ["initialize", "server/discover", "tools/call"]
-    assert verdicts.export() == {peer.identity: "modern"}
+    assert era_cache.export() == {peer.identity: "modern"}
 
 
 async def test_a_server_that_was_modern_and_is_not_any_more_is_shaken_hands_with() -> None:
     peer = ScriptedPeer(legacy)
-    verdicts = Verdicts({peer.identity: "modern"})
+    era_cache = EraCache({peer.identity: "modern"})
 
     with anyio.fail_after(5):
-        async with Client(peer, verdicts=verdicts) as client:
+        async with Client(peer, era_cache=era_cache) as client:
             await client.call_tool("x")
 
-    assert verdicts.export() == {peer.identity: "legacy"}
+    assert era_cache.export() == {peer.identity: "legacy"}
 
 
 async def test_a_handshake_that_fails_for_its_own_reasons_fails_with_those() -> None:
@@ -316,7 +316,7 @@ async def test_a_handshake_that_fails_for_its_own_reasons_fails_with_those() -> 
 
     peer = ScriptedPeer(refuses_all)
     with anyio.fail_after(5), pytest.raises(ServerError, match="out of order"):
-        await Client(peer, verdicts=Verdicts({peer.identity: "legacy"})).connect()
+        await Client(peer, era_cache=EraCache({peer.identity: "legacy"})).connect()
 
     assert methods(peer) == ["initialize", "server/discover", "initialize"]
 
@@ -341,11 +341,11 @@ read()
 
 
 async def test_a_server_that_exits_on_the_probe_is_started_once_more_and_shaken_hands_with(tmp_path: Path) -> None:
-    server, verdicts = on_start(tmp_path / "starts", EXITS_ON_THE_PROBE), Verdicts()
+    server, era_cache = on_start(tmp_path / "starts", EXITS_ON_THE_PROBE), EraCache()
 
     with anyio.fail_after(10):
         for _ in range(2):
-            async with Client(server, verdicts=verdicts) as client:
+            async with Client(server, era_cache=era_cache) as client:
                 assert (await client.call_tool("x")).text == "hi"
 
     assert (tmp_path / "starts").read_text() == "started started started "
@@ -376,7 +376,7 @@ read()
 async def test_a_silent_process_is_shaken_hands_with_once_it_has_read_the_probe(
     words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "PROBE_SILENCE", 0.05)  # no event tells the test when the silence begins
+    monkeypatch.setattr(connect, "PROBE_SILENCE", 0.05)  # no event tells the test when the silence begins
     with anyio.fail_after(10):
         async with Client(Stdio(python(words + SILENT_ABOUT_THE_PROBE, hands=False))) as client:
             assert (await client.call_tool("x")).text == "hi"

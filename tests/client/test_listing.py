@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from mcp_host import Client
-from mcp_host.client.call import Call
-from mcp_host.client.timeouts import CallTimeouts
-from mcp_host.client.toolbox import Toolbox
+from mcp_host.client.tools import ToolCache
 from mcp_host.errors import HeaderMismatch, HttpStatusError, ServerError
 from mcp_host.protocol.jsonrpc import Params
+from mcp_host.session.call import Call
+from mcp_host.session.timeouts import CallTimeouts
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Tool
 from tests.client.sites import Site, refused
@@ -143,14 +143,14 @@ def call(name: str = "query", **arguments: object) -> Call:
     )
 
 
-def headers(toolbox: Toolbox) -> dict[str, str]:
+def headers(toolbox: ToolCache) -> dict[str, str]:
     """What a call goes out with that has an argument for every annotation of these tests."""
     return dict(toolbox.annotated(call(region="eu", zone="b"), mirror=True).headers)
 
 
 def test_of_two_tools_with_one_name_the_first_counts_and_the_other_is_left_out() -> None:
     warnings: list[str] = []
-    toolbox = Toolbox(warnings.append)
+    toolbox = ToolCache(warnings.append)
 
     assert toolbox.replace([tool(region=REGION), tool(zone=ZONE)], mirrored=True) == [tool(region=REGION)]
     assert warnings == ["the tool 'query' is left out: another tool of that name stands before it"]
@@ -158,7 +158,7 @@ def test_of_two_tools_with_one_name_the_first_counts_and_the_other_is_left_out()
 
 
 def test_the_first_that_can_be_mirrored_is_the_one_that_counts() -> None:
-    toolbox = Toolbox(lambda text: None)
+    toolbox = ToolCache(lambda text: None)
     listed = toolbox.replace([tool(region=INVALID), tool(zone=ZONE), tool(region=REGION)], mirrored=True)
 
     assert listed == [tool(zone=ZONE)]
@@ -171,7 +171,7 @@ def test_the_first_that_can_be_mirrored_is_the_one_that_counts() -> None:
     ids=["not listed", "another connection", "invalid", "not annotated", "not mirrored"],
 )
 def test_what_the_last_listing_does_not_say_is_not_mirrored_any_more(now: list[Tool], mirrored: bool) -> None:
-    toolbox = Toolbox(lambda text: None)
+    toolbox = ToolCache(lambda text: None)
     toolbox.replace([tool(region=REGION)], mirrored=True)
 
     toolbox.replace(now, mirrored=mirrored)
@@ -189,7 +189,7 @@ def test_what_the_last_listing_does_not_say_is_not_mirrored_any_more(now: list[T
     ids=["annotated", "mentioned", "not expressible in UTF-8"],
 )
 def test_an_annotation_is_found_wherever_there_is_one(schema: dict[str, object], expected: dict[str, str]) -> None:
-    toolbox = Toolbox(pytest.fail)
+    toolbox = ToolCache(pytest.fail)
     toolbox.replace([tool(**schema)], mirrored=True)
 
     assert headers(toolbox) == expected
@@ -199,14 +199,14 @@ def test_an_annotation_too_deep_to_be_valid_is_found_in_a_schema_too_deep_to_be_
     deep: dict[str, Any] = {"a": REGION}
     for _ in range(400):
         deep = {"a": {"properties": deep}}
-    toolbox = Toolbox(lambda text: None)
+    toolbox = ToolCache(lambda text: None)
 
     assert toolbox.replace([tool(**deep), tool("plain")], mirrored=True) == [tool("plain")]
 
 
 def test_a_tool_is_said_to_be_left_out_once_and_again_when_that_is_news_again() -> None:
     warnings: list[str] = []
-    toolbox = Toolbox(warnings.append)
+    toolbox = ToolCache(warnings.append)
     for listing in ([tool(a=INVALID), tool(a=INVALID)], [tool(a=INVALID)], [tool()], [tool(a=INVALID)]):
         toolbox.replace(listing, mirrored=True)
 
@@ -223,7 +223,7 @@ async def test_a_check_that_ran_out_of_steps_is_made_again_when_the_schema_has_c
     changed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": {**numbers, "title": "Numbers"}})
     costly = CallToolResult.from_wire({"content": [], "structuredContent": {"n": [0] * 2_000}})
     larger = CallToolResult.from_wire({"content": [], "structuredContent": {"n": [0] * 1_200, "x" * 2_000: 0}})
-    toolbox = Toolbox(pytest.fail, most_steps=3_000)
+    toolbox = ToolCache(pytest.fail, most_steps=3_000)
 
     problems = []
     for tool, result in ((listed, larger), (listed, costly), (listed, larger), (again, larger), (changed, larger)):
@@ -238,7 +238,7 @@ async def test_a_check_that_ran_out_of_steps_is_made_again_when_the_schema_has_c
 async def test_a_schema_that_cannot_be_written_down_is_checked_against_after_every_listing() -> None:
     unwritable = {"type": "object", "properties": {"n": {"type": "integer", "title": "\ud800"}}}
     listed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": unwritable})
-    toolbox = Toolbox(pytest.fail)
+    toolbox = ToolCache(pytest.fail)
 
     problems = []
     for n in (1, 2, "three"):
@@ -252,7 +252,7 @@ async def test_a_schema_that_cannot_be_written_down_is_checked_against_after_eve
 
 async def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_tool_comes_back() -> None:
     warnings: list[str] = []
-    toolbox = Toolbox(warnings.append)
+    toolbox = ToolCache(warnings.append)
     strong = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}}
     listed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": strong})
     result = CallToolResult.from_wire({"content": [], "structuredContent": {"a": "Abc"}})
@@ -281,7 +281,7 @@ async def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_t
 def test_a_call_may_be_repeated_where_either_hint_says_that_it_does_no_harm(
     hints: dict[str, bool] | None, repeatable: bool
 ) -> None:
-    toolbox = Toolbox(pytest.fail)
+    toolbox = ToolCache(pytest.fail)
     toolbox.replace([tool("query", hints)], mirrored=False)
 
     assert toolbox.annotated(call(), mirror=False).repeatable is repeatable

@@ -12,7 +12,7 @@ from mcp_host import Client, Elicitation, FormRequest, SamplingRequest, Stdio, S
 from mcp_host.errors import ConnectionClosed, ConnectTimeout, ServerError
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
-from mcp_host.transports.memory import Inbox, InProcess, MemoryChannel, Outbox
+from mcp_host.transports.in_process import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.types import CreateMessageResult, ElicitResult, TextContent, ToolUseContent
 from tests.client.support import ADD, INFO, QUESTION, sampling, say_paris
 from tests.transports.children import python

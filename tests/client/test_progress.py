@@ -8,11 +8,11 @@ import anyio
 import pytest
 
 from mcp_host import Client
-from mcp_host.client.exchange import Deadlines, PendingExchange
-from mcp_host.client.timeouts import CallTimeouts
 from mcp_host.concurrency import Loop
 from mcp_host.errors import ConnectionClosed, RequestTimeout, ServerError
 from mcp_host.protocol.jsonrpc import Request, Success
+from mcp_host.session.pending import Deadlines, PendingRequest
+from mcp_host.session.timeouts import CallTimeouts
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
 from tests.client.support import EMPTY, Era
@@ -133,7 +133,7 @@ async def test_reports_that_came_with_the_answer_are_delivered_though_its_time_w
 
     seen: list[int] = []
     timeouts = CallTimeouts(timeout=10, idle_timeout=10)
-    exchange = PendingExchange(
+    exchange = PendingRequest(
         Request(1, "tools/call", {}), timeouts, lambda message, origin: None, Deadlines({}, Loop.running()), note, None
     )
     exchange.report({"progressToken": 1, "progress": 1})

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from mcp_host import Change, Client, Stdio
-from mcp_host.client import revival
+from mcp_host.client import restart
 from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError, RequestTimeout
-from mcp_host.protocol import pace
+from mcp_host.protocol import backoff
 from tests.transports.children import counted, python
 
 LIVES_FOR_ONE_CALL = "discovered()\nreply(read(), text(str(start)))\nsys.exit(1)"
@@ -20,14 +20,14 @@ LIVES_FOR_ONE_CALL = "discovered()\nreply(read(), text(str(start)))\nsys.exit(1)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restarts in a row come without the waits between them."""
-    monkeypatch.setattr(revival, "RESTART_PAUSE", 0.0)
-    monkeypatch.setattr(pace, "RETRY_FLOOR", 0.001)
+    monkeypatch.setattr(restart, "RESTART_PAUSE", 0.0)
+    monkeypatch.setattr(backoff, "RETRY_FLOOR", 0.001)
 
 
 async def until_dead(client: Client) -> None:
     connection = client._connection
     assert connection is not None
-    await connection.link.idle()
+    await connection.dispatcher.idle()
 
 
 async def test_a_stateless_server_that_died_between_calls_is_started_again_by_the_next(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_a_server_that_is_good_for_nothing_is_given_up_until_somebody_conn
             await client.connect()
             assert len((tmp_path / "starts").read_text()) == starts + 1
 
-    assert starts == 1 + pace.restarting().attempts
+    assert starts == 1 + backoff.restarting().attempts
 
 
 async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come_back(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from anyio import fail_after
 
 from mcp_host import OuterCall
-from mcp_host.client.roots import RootLike, Roots, RootsHandler, RootsRequest
 from mcp_host.errors import InputRefused
+from mcp_host.roots import RootLike, Roots, RootsHandler, RootsRequest
 from mcp_host.types import ListRootsResult, Root
 
 NAMED = Root(uri="file:///srv/data", name="Data")

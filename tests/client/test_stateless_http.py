@@ -11,8 +11,7 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Change, Client, StreamableHttp, Verdicts
-from mcp_host.client import connection
+from mcp_host import Change, Client, EraCache, StreamableHttp
 from mcp_host.errors import (
     CallerError,
     ConnectFailed,
@@ -28,6 +27,7 @@ from mcp_host.errors import (
     Unauthorized,
     UnsupportedProtocolVersion,
 )
+from mcp_host.session import connection
 from mcp_host.types import PromptReference, ToolListChangedNotification
 from tests.client.sites import BROKEN, DISCOVERED, MIRRORED, PLAIN, SAFE, Site, handshake, mirrored_headers, refused
 from tests.client.support import EMPTY
@@ -196,7 +196,7 @@ async def test_whatever_is_not_modern_is_shaken_hands_with(discover: object) -> 
     site._answers["notifications/initialized"] = httpx.Response(202)
 
     with anyio.fail_after(5):
-        async with site.client(verdicts=Verdicts()) as client:
+        async with site.client(era_cache=EraCache()) as client:
             await client.call_tool("x")
             assert client.protocol_version == "2025-11-25"
 

@@ -186,7 +186,7 @@ async def test_a_stream_that_says_nothing_yet_is_not_waited_for(
     beginning: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A proxy may keep the head of a stream back until there is an event. It is heard then."""
-    monkeypatch.setattr("mcp_host.transports._channel.STREAM_WAIT", 0.05)
+    monkeypatch.setattr("mcp_host.transports._http.channel.STREAM_WAIT", 0.05)
     logs = Log[object]()
     called = anyio.Event()
 
@@ -208,7 +208,9 @@ async def test_a_stream_that_says_nothing_yet_is_not_waited_for(
 @fault("E26")
 async def test_many_calls_on_streams_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each stream goes on for a moment after the reply."""
-    monkeypatch.setattr("mcp_host.transports._reply.DRAIN_TIME", 60.0)  # as long as that moment takes on a busy machine
+    monkeypatch.setattr(
+        "mcp_host.transports._http.response.DRAIN_TIME", 60.0
+    )  # as long as that moment takes on a busy machine
     told: list[anyio.Event] = []
 
     async def answer(wire: Wire, heard: Heard) -> None:

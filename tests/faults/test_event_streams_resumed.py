@@ -241,7 +241,7 @@ async def test_no_stack_grows_with_the_times_that_a_server_is_asked_again(monkey
         depths.append(depth())
         await checkpoint()
 
-    monkeypatch.setattr("mcp_host.transports._session.sleep", sleep)
+    monkeypatch.setattr("mcp_host.transports._http.session.sleep", sleep)
     gets = [streams(), streams(event(LOG, id="e-1")), says(b"", 503)] * 10
     async with connected(mcp(call=streams(PRIMED), get=resumed(*gets, streams(event(FOUND))))) as (client, _):
         await tides(client)

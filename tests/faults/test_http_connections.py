@@ -153,7 +153,7 @@ async def test_a_server_that_is_away_for_a_while_fails_the_calls_meanwhile_and_n
     async def no_pause(seconds: float) -> None:
         await anyio.lowlevel.checkpoint()
 
-    monkeypatch.setattr("mcp_host.transports._channel.sleep", no_pause)
+    monkeypatch.setattr("mcp_host.transports._http.channel.sleep", no_pause)
     async with serving(mcp()) as first:
         port = int(first.url.removesuffix("/mcp").rpartition(":")[2])
         client = Client(StreamableHttp(first.url), era="legacy")

@@ -11,9 +11,9 @@ import pytest
 from anyio import wait_all_tasks_blocked
 
 from mcp_host import Client, Stdio
-from mcp_host.client import rounds
 from mcp_host.errors import InputNotGiven, NoCommonVersion, ProtocolError, RoundsExceeded
 from mcp_host.limits import Limits
+from mcp_host.session import input_required
 from mcp_host.types import CreateMessageResult
 from tests.clock import advance
 from tests.faults.asking import DISCOVERED, PARIS, Model, ask, sampling, tool
@@ -96,7 +96,7 @@ def trouble(call):
 async def test_a_server_that_never_has_enough_input_ends_its_call(
     trouble: str, limit: str, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "IDLE_PAUSE", 0.0)
+    monkeypatch.setattr(input_required, "IDLE_PAUSE", 0.0)
     model = Model()
     bounds = {"max_idle_rounds": 3, "max_inputs_per_round": 64, "max_inputs": 10}
     async with modern(f"trouble = lambda call: {trouble}\n{SERVE}", model, **bounds) as client:
@@ -117,7 +117,7 @@ async def test_a_server_that_only_wants_to_be_called_again_is_called_at_a_pace_t
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(rounds, "sleep", sleep)
+    monkeypatch.setattr(input_required, "sleep", sleep)
     async with modern(f"trouble = lambda call: wants(call, count=0, state='s')\n{SERVE}", max_idle_rounds=9) as client:
         with pytest.raises(RoundsExceeded):
             await client.call_tool("trouble")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from anyio import fail_after
 
-from mcp_host import Client, Sampling, Stdio, StreamableHttp, ToolCall, Verdicts, __version__, always
+from mcp_host import Client, EraCache, Sampling, Stdio, StreamableHttp, ToolCall, __version__, always
 from mcp_host.errors import NoCommonVersion
 from mcp_host.testing import ScriptedModel
 from tests.interop.heard import reported
@@ -67,14 +67,14 @@ async def test_a_client_that_insists_on_an_era_or_a_version_gets_it(
 
 
 async def test_a_server_that_only_shakes_hands_is_shaken_hands_with_whatever_was_thought_of_it(mark: str) -> None:
-    learned = Verdicts()
+    learned = EraCache()
     with fail_after(IN_TIME):
-        async with Client(Stdio(typescript_sdk(mark)), verdicts=learned) as client:
+        async with Client(Stdio(typescript_sdk(mark)), era_cache=learned) as client:
             tools = [tool.name for tool in await client.list_tools()]
             first, warnings = client.protocol_version, client.warnings
         (server,) = learned.export()
-        wrong = Verdicts({server: "modern"})
-        async with Client(Stdio(typescript_sdk(mark)), verdicts=wrong) as client:
+        wrong = EraCache({server: "modern"})
+        async with Client(Stdio(typescript_sdk(mark)), era_cache=wrong) as client:
             second = client.protocol_version
 
     assert (tools, warnings) == (["calculate"], [])
@@ -90,8 +90,8 @@ async def test_a_server_that_only_shakes_hands_is_no_use_to_those_who_will_not(m
 
 async def test_a_server_that_shakes_no_hands_is_spoken_to_whatever_was_thought_of_it(mark: str) -> None:
     with fail_after(IN_TIME), both_eras_over_http("typescript", mark, "modern") as http:
-        wrong = Verdicts({http.url: "legacy"})
-        async with Client(StreamableHttp(http.url), verdicts=wrong) as client:
+        wrong = EraCache({http.url: "legacy"})
+        async with Client(StreamableHttp(http.url), era_cache=wrong) as client:
             told = reported(await client.call_tool("told"))
         with pytest.raises(NoCommonVersion, match="2026-07-28"):
             async with Client(StreamableHttp(http.url), era="legacy"):

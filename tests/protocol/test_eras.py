@@ -31,24 +31,24 @@ HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 
 
 def test_a_handshake_revision_sends_params_as_they_are() -> None:
-    assert LEGACY.dress({"name": "x", "_meta": {"trace": 1}}, "debug") == {"name": "x", "_meta": {"trace": 1}}
+    assert LEGACY.prepare_params({"name": "x", "_meta": {"trace": 1}}, "debug") == {"name": "x", "_meta": {"trace": 1}}
 
 
 def test_a_modern_request_introduces_us_and_keeps_what_the_caller_added() -> None:
-    assert MODERN.dress({"name": "x"}, None) == {"name": "x", "_meta": META}
-    assert MODERN.dress({"_meta": {"trace": 1}}, "debug") == {"_meta": {"trace": 1, LEVEL: "debug"} | META}
+    assert MODERN.prepare_params({"name": "x"}, None) == {"name": "x", "_meta": META}
+    assert MODERN.prepare_params({"_meta": {"trace": 1}}, "debug") == {"_meta": {"trace": 1, LEVEL: "debug"} | META}
 
 
 def test_a_callers_meta_may_choose_the_log_level_and_not_who_we_are() -> None:
     forged = {LEVEL: "error", "io.modelcontextprotocol/protocolVersion": "1"}
 
-    assert MODERN.dress({"_meta": forged}, "debug") == {"_meta": {LEVEL: "error"} | META}
+    assert MODERN.prepare_params({"_meta": forged}, "debug") == {"_meta": {LEVEL: "error"} | META}
 
 
 def test_params_are_never_changed_in_place() -> None:
     params: dict[str, Any] = {"_meta": {"trace": 1}}
 
-    MODERN.dress(params, "debug")
+    MODERN.prepare_params(params, "debug")
 
     assert params == {"_meta": {"trace": 1}}
 

@@ -19,13 +19,13 @@ from mcp_host.protocol.jsonrpc import (
     Params,
     Request,
     Success,
-    crowded,
     decode,
     depth,
     encode,
     failed,
     oversize,
     recover_id,
+    too_complex,
 )
 
 json_values = st.recursive(
@@ -216,8 +216,8 @@ def marks(value: object) -> int:
 def test_marks_are_counted_outside_of_strings_only(value: object, ascii: bool) -> None:
     raw = json.dumps(value, ensure_ascii=ascii).encode(errors="replace")
 
-    assert not crowded(raw, marks(value))
-    assert crowded(raw, marks(value) - 1)
+    assert not too_complex(raw, marks(value))
+    assert too_complex(raw, marks(value) - 1)
 
 
 def test_what_is_not_json_is_shown_by_its_beginning() -> None:

@@ -19,7 +19,7 @@ from mcp_host.errors import (
 from mcp_host.protocol.eras import Legacy
 from mcp_host.protocol.jsonrpc import Failure, Success
 from mcp_host.protocol.negotiation import (
-    Plan,
+    AllowedVersions,
     ProbeReply,
     ShakeHands,
     SpeakModern,
@@ -28,7 +28,7 @@ from mcp_host.protocol.negotiation import (
     judge,
 )
 
-AUTO = Plan.of("auto")
+AUTO = AllowedVersions.of("auto")
 MODERN = "2026-07-28"
 HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
@@ -134,7 +134,7 @@ def test_a_server_that_fails_over_the_probe_is_one_for_a_handshake(failure: McpE
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
 def test_where_no_handshake_is_allowed_the_failure_of_the_probe_stands(failure: McpError) -> None:
     with pytest.raises(type(failure)) as raised:
-        judge(failure, Plan.of("modern"))
+        judge(failure, AllowedVersions.of("modern"))
 
     assert raised.value is failure
 
@@ -151,17 +151,17 @@ def test_where_no_handshake_is_allowed_the_failure_of_the_probe_stands(failure: 
 )
 def test_a_modern_server_with_no_revision_of_ours_is_said_to_be_one(reply: ProbeReply, era: str) -> None:
     with pytest.raises(NoCommonVersion, match="we speak"):
-        judge(reply, Plan.of(era))
+        judge(reply, AllowedVersions.of(era))
 
 
 def test_a_plan_allows_all_one_kind_or_one_revision() -> None:
-    assert Plan.of("auto") == Plan((MODERN,), HANDSHAKE_VERSIONS)
-    assert Plan.of("modern") == Plan((MODERN,), ())
-    assert Plan.of("legacy") == Plan((), HANDSHAKE_VERSIONS)
-    assert Plan.of("2026-07-28") == Plan(("2026-07-28",), ())
-    assert Plan.of("2025-06-18") == Plan((), ("2025-06-18",))
+    assert AllowedVersions.of("auto") == AllowedVersions((MODERN,), HANDSHAKE_VERSIONS)
+    assert AllowedVersions.of("modern") == AllowedVersions((MODERN,), ())
+    assert AllowedVersions.of("legacy") == AllowedVersions((), HANDSHAKE_VERSIONS)
+    assert AllowedVersions.of("2026-07-28") == AllowedVersions(("2026-07-28",), ())
+    assert AllowedVersions.of("2025-06-18") == AllowedVersions((), ("2025-06-18",))
     with pytest.raises(ValueError, match="'2020-01-01'"):
-        Plan.of("2020-01-01")
+        AllowedVersions.of("2020-01-01")
 
 
 def test_only_a_revision_of_the_plan_is_accepted_in_a_handshake() -> None:
@@ -170,7 +170,7 @@ def test_only_a_revision_of_the_plan_is_accepted_in_a_handshake() -> None:
         with pytest.raises(NoCommonVersion):
             accept(version, AUTO)
     with pytest.raises(NoCommonVersion):
-        accept("2025-11-25", Plan.of("2025-06-18"))
+        accept("2025-11-25", AllowedVersions.of("2025-06-18"))
 
 
 def test_a_refusal_that_names_revisions_is_met_with_our_best_among_them() -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from mcp_host.protocol.pace import Pace, listening, restarting, resuming
+from mcp_host.protocol.backoff import Backoff, listening, restarting, resuming
 
 
-def pauses(pace: Pace, attempts: int, retry: float | None = None) -> list[float]:
+def pauses(pace: Backoff, attempts: int, retry: float | None = None) -> list[float]:
     """The pauses before so many attempts, each of which brings nothing."""
     taken = []
     for _ in range(attempts):
@@ -30,7 +30,7 @@ def pauses(pace: Pace, attempts: int, retry: float | None = None) -> list[float]
     ],
 )
 def test_pauses_grow_to_a_bound_but_are_no_shorter_than_the_server_asked_for(
-    made: Callable[[], Pace], retry: float | None, expected: list[float]
+    made: Callable[[], Backoff], retry: float | None, expected: list[float]
 ) -> None:
     assert pauses(made(), len(expected), retry) == expected
 
@@ -40,7 +40,7 @@ def test_after_thousands_of_attempts_the_pause_is_still_a_number() -> None:
 
 
 @pytest.mark.parametrize(("made", "attempts"), [(listening, 10), (restarting, 8), (resuming, 1000)])
-def test_it_is_given_up_after_so_many_attempts_in_a_row(made: Callable[[], Pace], attempts: int) -> None:
+def test_it_is_given_up_after_so_many_attempts_in_a_row(made: Callable[[], Backoff], attempts: int) -> None:
     pace = made()
     pauses(pace, attempts - 1)
     before = pace.exhausted

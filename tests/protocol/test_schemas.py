@@ -177,7 +177,7 @@ def test_the_schema_is_read_once_and_later_changes_do_not_count() -> None:
 
 def test_the_libraries_for_schemas_are_not_imported_before_there_is_a_value() -> None:
     code = (
-        "import sys, mcp_host, mcp_host.client.toolbox;"
+        "import sys, mcp_host, mcp_host.client.tools;"
         "print(sorted({'jsonschema', 'jsonschema_specifications', 'referencing'} & set(sys.modules)))"
     )
 

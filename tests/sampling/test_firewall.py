@@ -10,7 +10,7 @@ import pytest
 from mcp_host.errors import InputRefused, SamplingError
 from mcp_host.protocol import conversation
 from mcp_host.sampling import SamplingLimits, SamplingRequest
-from mcp_host.sampling.firewall import check_answer
+from mcp_host.sampling.validation import check_answer
 from mcp_host.types import (
     CreateMessageResult,
     ImageContent,
@@ -99,7 +99,7 @@ def test_tool_calls_that_max_tokens_cut_off_are_dropped_with_a_warning(
     assert checked == answer(*sent, stop_reason="maxTokens")
     assert caplog.record_tuples == [
         (
-            "mcp_host.sampling.firewall",
+            "mcp_host.sampling.validation",
             logging.WARNING,
             "sampling for calculator: maxTokens cut the answer off; its calls of 'add', 'add' are dropped",
         )

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio import CancelScope, Event, create_task_group, fail_after, to_thread, wait_all_tasks_blocked
 
-from mcp_host.sampling.places import NoPlace, Places, Share, Slot, current_slot
+from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, current_slot
 
 
 class Visitors:
@@ -20,7 +20,7 @@ class Visitors:
         self.inside: list[str] = []
         self._doors: dict[str, Event] = {}
 
-    async def visit(self, name: str, share: Share) -> None:
+    async def visit(self, name: str, share: SemaphoreShare) -> None:
         self._doors[name] = Event()
         await share.enter()
         try:
@@ -37,7 +37,7 @@ class Visitors:
 
 
 async def test_a_free_place_is_taken_at_once() -> None:
-    share = Places(1).share(at_once=1, waiting=0)
+    share = FairSemaphore(1).share(at_once=1, waiting=0)
 
     with fail_after(0):
         await share.enter()
@@ -46,7 +46,7 @@ async def test_a_free_place_is_taken_at_once() -> None:
 
 
 async def test_places_are_handed_out_in_the_order_of_asking() -> None:
-    visitors, share = Visitors(), Places(2).share(at_once=2, waiting=math.inf)
+    visitors, share = Visitors(), FairSemaphore(2).share(at_once=2, waiting=math.inf)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -63,7 +63,7 @@ async def test_places_are_handed_out_in_the_order_of_asking() -> None:
 
 async def test_nobody_overtakes_a_place_that_is_promised() -> None:
     """A place given up goes to whoever waits, not to whoever asks in the same instant."""
-    visitors, share = Visitors(), Places(1).share(at_once=1, waiting=1)
+    visitors, share = Visitors(), FairSemaphore(1).share(at_once=1, waiting=1)
 
     with fail_after(5):
         await share.enter()
@@ -71,7 +71,7 @@ async def test_nobody_overtakes_a_place_that_is_promised() -> None:
             tasks.start_soon(visitors.visit, "a", share)
             await wait_all_tasks_blocked()
             share.leave()
-            with pytest.raises(NoPlace):
+            with pytest.raises(QueueFull):
                 await share.enter()
             await wait_all_tasks_blocked()
             assert visitors.inside == ["a"]
@@ -79,7 +79,7 @@ async def test_nobody_overtakes_a_place_that_is_promised() -> None:
 
 
 async def test_a_server_at_its_own_bound_holds_up_no_other() -> None:
-    visitors, places = Visitors(), Places(2)
+    visitors, places = Visitors(), FairSemaphore(2)
     greedy, modest = places.share(at_once=1, waiting=8), places.share(at_once=1, waiting=8)
 
     with fail_after(5):
@@ -96,7 +96,7 @@ async def test_a_server_at_its_own_bound_holds_up_no_other() -> None:
 
 
 async def test_only_so_many_may_wait() -> None:
-    visitors, places = Visitors(), Places(1)
+    visitors, places = Visitors(), FairSemaphore(1)
     full, other = places.share(at_once=1, waiting=1), places.share(at_once=1, waiting=1)
 
     with fail_after(5):
@@ -104,7 +104,7 @@ async def test_only_so_many_may_wait() -> None:
             for name in "ab":
                 tasks.start_soon(visitors.visit, name, full)
                 await wait_all_tasks_blocked()
-            with pytest.raises(NoPlace):
+            with pytest.raises(QueueFull):
                 await full.enter()
             tasks.start_soon(visitors.visit, "c", other)  # another share's line is its own
             await wait_all_tasks_blocked()
@@ -117,7 +117,7 @@ async def test_only_so_many_may_wait() -> None:
 
 
 async def test_whoever_stops_waiting_leaves_the_line() -> None:
-    visitors, share = Visitors(), Places(1).share(at_once=1, waiting=2)
+    visitors, share = Visitors(), FairSemaphore(1).share(at_once=1, waiting=2)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -136,7 +136,7 @@ async def test_whoever_stops_waiting_leaves_the_line() -> None:
 
 async def test_a_place_called_out_to_somebody_who_just_left_goes_to_the_next() -> None:
     """Called and cancelled at the same moment: the place must not be lost."""
-    visitors, share, leaving = Visitors(), Places(1).share(at_once=1, waiting=2), CancelScope()
+    visitors, share, leaving = Visitors(), FairSemaphore(1).share(at_once=1, waiting=2), CancelScope()
 
     async def leave_when_called() -> None:
         with leaving:
@@ -158,7 +158,7 @@ async def test_a_place_called_out_to_somebody_who_just_left_goes_to_the_next() -
 
 
 def test_one_object_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
-    places = Places(1)
+    places = FairSemaphore(1)
     share = places.share(at_once=1, waiting=2)
 
     async def wait_in_vain() -> None:
@@ -190,7 +190,9 @@ class Handlers:
         self._ends: dict[str, Event] = {}
         self._works: dict[str, Event] = {}
 
-    async def handle(self, name: str, share: Share, *, calls: int = 1, scope: CancelScope | None = None) -> None:
+    async def handle(
+        self, name: str, share: SemaphoreShare, *, calls: int = 1, scope: CancelScope | None = None
+    ) -> None:
         """Begin, await so many calls side by side, work on, and end."""
         slot = Slot(share)
         self._calls |= {f"{name}{number}": Event() for number in range(calls)}
@@ -228,7 +230,7 @@ class Handlers:
 
 
 async def test_a_handler_that_awaits_a_call_lends_its_place_and_waits_for_one_to_go_on() -> None:
-    handlers, share = Handlers(), Places(1).share(at_once=1, waiting=8)
+    handlers, share = Handlers(), FairSemaphore(1).share(at_once=1, waiting=8)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -251,7 +253,7 @@ async def test_a_handler_that_awaits_a_call_lends_its_place_and_waits_for_one_to
 
 
 async def test_a_handler_with_several_calls_lends_once_and_goes_on_after_the_last() -> None:
-    handlers, share = Handlers(), Places(1).share(at_once=1, waiting=8)
+    handlers, share = Handlers(), FairSemaphore(1).share(at_once=1, waiting=8)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -270,7 +272,7 @@ async def test_a_handler_with_several_calls_lends_once_and_goes_on_after_the_las
 
 
 async def test_calls_that_end_at_once_wait_for_one_place_together() -> None:
-    handlers, share = Handlers(), Places(1).share(at_once=1, waiting=8)
+    handlers, share = Handlers(), FairSemaphore(1).share(at_once=1, waiting=8)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -290,7 +292,7 @@ async def test_calls_that_end_at_once_wait_for_one_place_together() -> None:
 
 
 async def test_a_call_that_begins_while_another_waits_for_the_place_lets_it_go_on_without() -> None:
-    share = Places(1).share(at_once=1, waiting=8)
+    share = FairSemaphore(1).share(at_once=1, waiting=8)
     slot, first, second = Slot(share), Event(), Event()
     ended: list[str] = []
 
@@ -320,7 +322,7 @@ async def test_a_call_that_begins_while_another_waits_for_the_place_lets_it_go_o
 
 @pytest.mark.parametrize("answered", [False, True], ids=["in the call", "in line"])
 async def test_a_cancelled_call_seizes_a_place_and_the_next_that_comes_free_makes_up_for_it(answered: bool) -> None:
-    handlers, share = Handlers(), Places(1).share(at_once=1, waiting=8)
+    handlers, share = Handlers(), FairSemaphore(1).share(at_once=1, waiting=8)
     scope = CancelScope()
 
     with fail_after(5):
@@ -346,7 +348,7 @@ async def test_a_cancelled_call_seizes_a_place_and_the_next_that_comes_free_make
 
 
 async def test_one_of_two_that_wait_for_the_place_is_cancelled_and_the_other_goes_on_with_what_it_seizes() -> None:
-    share = Places(1).share(at_once=1, waiting=8)
+    share = FairSemaphore(1).share(at_once=1, waiting=8)
     slot, answered, scope = Slot(share), Event(), CancelScope()
     ended: list[str] = []
 
@@ -379,7 +381,7 @@ async def test_one_of_two_that_wait_for_the_place_is_cancelled_and_the_other_goe
 
 
 async def test_a_call_that_fails_takes_a_place_again_as_well() -> None:
-    share = Places(1).share(at_once=1, waiting=8)
+    share = FairSemaphore(1).share(at_once=1, waiting=8)
     slot = Slot(share)
 
     async def fail() -> None:
@@ -398,7 +400,7 @@ async def test_a_call_that_fails_takes_a_place_again_as_well() -> None:
 
 
 async def test_what_a_handler_leaves_running_takes_no_place() -> None:
-    share = Places(1).share(at_once=1, waiting=8)
+    share = FairSemaphore(1).share(at_once=1, waiting=8)
     slot, answered = Slot(share), [Event(), Event()]
 
     with fail_after(5):
@@ -418,7 +420,7 @@ async def test_what_a_handler_leaves_running_takes_no_place() -> None:
 
 
 async def test_a_slot_that_is_left_keeps_its_place_until_the_last_of_its_threads_has_ended() -> None:
-    visitors, share = Visitors(), Places(1).share(at_once=1, waiting=8)
+    visitors, share = Visitors(), FairSemaphore(1).share(at_once=1, waiting=8)
     slot = Slot(share)
 
     with fail_after(5):
@@ -440,7 +442,7 @@ async def test_a_slot_that_is_left_keeps_its_place_until_the_last_of_its_threads
 
 
 async def test_a_slot_whose_thread_has_ended_gives_its_place_back_when_it_is_left() -> None:
-    share = Places(1).share(at_once=1, waiting=8)
+    share = FairSemaphore(1).share(at_once=1, waiting=8)
     slot = Slot(share)
 
     with fail_after(5):
@@ -453,14 +455,14 @@ async def test_a_slot_whose_thread_has_ended_gives_its_place_back_when_it_is_lef
 
 
 async def test_a_place_whose_thread_has_ended_is_taken_where_none_may_wait() -> None:
-    share = Places(1).share(at_once=1, waiting=0)
+    share = FairSemaphore(1).share(at_once=1, waiting=0)
     slot = Slot(share)
 
     with fail_after(5):
         await slot.enter()
         end = slot.hold()
         slot.leave()
-        with pytest.raises(NoPlace):
+        with pytest.raises(QueueFull):
             await share.enter()
         await to_thread.run_sync(end)
         await share.enter()
@@ -470,7 +472,7 @@ async def test_a_place_whose_thread_has_ended_is_taken_where_none_may_wait() -> 
 
 
 async def test_a_thread_that_was_left_behind_in_a_call_takes_a_place_again_until_it_has_ended() -> None:
-    share = Places(1).share(at_once=1, waiting=8)
+    share = FairSemaphore(1).share(at_once=1, waiting=8)
     slot, answered = Slot(share), Event()
 
     with fail_after(5):
@@ -491,7 +493,7 @@ async def test_a_thread_that_was_left_behind_in_a_call_takes_a_place_again_until
 
 
 async def test_a_task_that_returns_from_a_call_takes_no_place_if_the_last_thread_has_ended_meanwhile() -> None:
-    share = Places(1).share(at_once=1, waiting=8)
+    share = FairSemaphore(1).share(at_once=1, waiting=8)
     slot, answered = Slot(share), Event()
 
     with fail_after(5):
@@ -510,7 +512,7 @@ async def test_a_task_that_returns_from_a_call_takes_no_place_if_the_last_thread
 
 
 async def test_a_thread_that_ended_while_nothing_waited_gives_its_place_to_a_handler_that_returns_from_a_call() -> None:
-    share = Places(2).share(at_once=2, waiting=8)
+    share = FairSemaphore(2).share(at_once=2, waiting=8)
     slot, other = Slot(share), Slot(share)
 
     async def call() -> None:
@@ -533,7 +535,7 @@ async def test_a_thread_that_ended_while_nothing_waited_gives_its_place_to_a_han
 def test_a_thread_that_outlives_its_event_loop_gives_its_place_back_in_the_next(
     anyio_backend_name: str, waiting: bool
 ) -> None:
-    share = Places(1).share(at_once=1, waiting=1)
+    share = FairSemaphore(1).share(at_once=1, waiting=1)
     ends: list[Callable[[], None]] = []
 
     async def leave_a_thread() -> None:

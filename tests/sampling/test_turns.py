@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_tasks_blocked
 
-from mcp_host.concurrency import TimeLimit
+from mcp_host.concurrency import SharedTimeout
 from mcp_host.sampling import (
     Allow,
     Sampling,
@@ -18,7 +18,7 @@ from mcp_host.sampling import (
     always,
 )
 from mcp_host.sampling.approval import AsyncApprove
-from mcp_host.sampling.places import Places
+from mcp_host.sampling.slots import FairSemaphore
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult
 from tests.sampling.asking import refused, said, session, wire
@@ -97,9 +97,9 @@ async def test_an_answer_that_takes_too_long_is_cancelled_and_refused(
     approve: AsyncApprove, places: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     turnstile = Turnstile()
-    share = Places(1).share(at_once=places, waiting=1)
+    share = FairSemaphore(1).share(at_once=places, waiting=1)
     asked = SamplingSession(
-        turnstile, "with_tools", "calculator", approve, SamplingLimits(seconds=0), share, TimeLimit(0)
+        turnstile, "with_tools", "calculator", approve, SamplingLimits(seconds=0), share, SharedTimeout(0)
     )
 
     refusal = await refused(asked, wire())

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from anyio import fail_after
 
-from mcp_host import Client, Elicitation, FormRequest, Stdio, StreamableHttp, Verdicts
+from mcp_host import Client, Elicitation, EraCache, FormRequest, Stdio, StreamableHttp
 from mcp_host.errors import InputRefused, McpError
 from mcp_host.limits import Limits
 from mcp_host.protocol.headers import ParameterHeader
@@ -43,10 +43,10 @@ class Told:
             await call
         self.errors.append(caught.value)
 
-    def everything(self, client: Client, server: Stdio | StreamableHttp, verdicts: Verdicts) -> str:
+    def everything(self, client: Client, server: Stdio | StreamableHttp, era_cache: EraCache) -> str:
         formatter = logging.Formatter()
         records = [record for record in self._log.records if record.name.startswith(self._logger)]
-        shown = [client, server, server.name, server.identity, client.counters, verdicts.export(), *self.errors]
+        shown = [client, server, server.name, server.identity, client.counters, era_cache.export(), *self.errors]
         return "\n".join(
             [
                 *map(formatter.format, records),
@@ -86,9 +86,9 @@ for behave in (answer, noise, no, wrong, lambda request: None, last):
 
 
 async def test_no_secret_is_told_over_stdio(caplog: pytest.LogCaptureFixture) -> None:
-    told, verdicts = Told(caplog), Verdicts()
+    told, era_cache = Told(caplog), EraCache()
     server = Stdio([*python(FAILING), CANARY], env={"TOKEN": CANARY}, restart=False)
-    client = Client(server, limits=BRIEF, verdicts=verdicts)
+    client = Client(server, limits=BRIEF, era_cache=era_cache)
     with fail_after(SOON * 3):
         async with client:
             for _ in range(2):
@@ -106,7 +106,7 @@ async def test_no_secret_is_told_over_stdio(caplog: pytest.LogCaptureFixture) ->
         *("RequestTimeout", "ConnectionClosed", "NotConnected"),
     ]
     assert "skipped something that is no message" in caplog.text
-    assert CANARY not in told.everything(client, server, verdicts)
+    assert CANARY not in told.everything(client, server, era_cache)
 
 
 # A session over HTTP
@@ -128,13 +128,13 @@ GOOD = says(set_cookie=f"key={CANARY}; Path=/")
 async def test_no_secret_is_told_over_http(whose: str, caplog: pytest.LogCaptureFixture) -> None:
     """Of a client that is the caller's own, httpx writes a log of its own, in which URLs keep their query."""
     ours = whose == "our client"
-    told, verdicts = Told(caplog, "" if ours else "mcp_host"), Verdicts()
+    told, era_cache = Told(caplog, "" if ours else "mcp_host"), EraCache()
     answers = in_turn(GOOD, *chain(*FAULTS.values()))
     script = mcp(call=answers, initialize=welcome(CANARY), delete=drop, get=drop, initialized=says(b"", 500))
     async with serving(script) as peer, httpx.AsyncClient() as http:
         url = peer.url.replace("http://", f"http://me:{CANARY}@") + f"?key={CANARY}#{CANARY}"
         server = StreamableHttp(url, headers={"X-Key": CANARY}, client=None if ours else http)
-        client = Client(server, limits=Limits(max_message=10_000), verdicts=verdicts)
+        client = Client(server, limits=Limits(max_message=10_000), era_cache=era_cache)
         with fail_after(SOON * 3):
             async with client:
                 await tides(client, arguments={"key": CANARY})
@@ -149,7 +149,7 @@ async def test_no_secret_is_told_over_http(whose: str, caplog: pytest.LogCapture
     assert all(CANARY in heard.headers[name] for name in ("x-key", "mcp-session-id", "cookie"))
     assert "authorization" in heard.headers
     assert {record.levelname for record in caplog.records if record.name.startswith("mcp_host")} >= {"WARNING"}
-    assert CANARY not in told.everything(client, server, verdicts)
+    assert CANARY not in told.everything(client, server, era_cache)
 
 
 # What a sentence about a value repeats of it
@@ -208,6 +208,6 @@ def test_a_check_that_may_reveal_the_value_says_more() -> None:
 )
 def test_verdicts_that_are_none_are_refused_whoever_wrote_the_file(file: str) -> None:
     with pytest.raises(ValueError, match=r"what is known of servers|the era of a server") as caught:
-        Verdicts(json.loads(file))
+        EraCache(json.loads(file))
 
     assert str(caught.value).isprintable()

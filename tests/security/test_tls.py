@@ -10,20 +10,20 @@ from anyio import fail_after
 
 from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectFailed, HttpStatusError
-from mcp_host.transports import _client
+from mcp_host.transports._http import backends
 from tests.faults.http_server import SOON, mcp, says, tides
 from tests.transports.http_contract import by_httpx, certified, trusting  # noqa: F401  # one is an autouse fixture
 from tests.transports.http_peers import Heard, Wire, serving
 from tests.transports.legacy_peers import in_turn
 
 SECRETS = {"Authorization": "Bearer secret"}
-MACHINES = _client.trusting
+MACHINES = backends.trusting
 
 
 @pytest.fixture(autouse=True)
 def own_authority(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whom a machine would trust that trusts the tests' own authority."""
-    monkeypatch.setattr(_client, "trusting", trusting)
+    monkeypatch.setattr(backends, "trusting", trusting)
 
 
 async def test_a_redirect_to_plain_http_is_refused() -> None:
@@ -56,7 +56,7 @@ async def test_nothing_is_said_to_a_server_whose_certificate_is_for_somebody_els
 
 
 async def test_nothing_is_said_to_a_server_whose_authority_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_client, "trusting", MACHINES)
+    monkeypatch.setattr(backends, "trusting", MACHINES)
 
     async with serving(mcp(), tls=certified("127.0.0.1")) as peer:
         with fail_after(SOON), pytest.raises(ConnectFailed):

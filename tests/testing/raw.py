@@ -12,7 +12,7 @@ from anyio import create_memory_object_stream, create_task_group, wait_all_tasks
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Server
-from mcp_host.transports.memory import Inbox, Outbox
+from mcp_host.transports.in_process import Inbox, Outbox
 from tests import spec
 
 Wire = dict[str, Any]

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from mcp_host.protocol.jsonrpc import Params, Request
-from mcp_host.testing.request_state import BadState, Seal
+from mcp_host.testing.request_state import BadState, StateSigner
 
 ASKED: Params = {"name": "ask", "arguments": {"a": 1, "b": 2}}
 REQUEST = Request(1, "tools/call", ASKED)
@@ -23,7 +23,7 @@ REQUEST = Request(1, "tools/call", ASKED)
     ids=["the same", "in another order", "with the answers"],
 )
 def test_a_retry_of_the_same_request_opens_the_state(params: Params) -> None:
-    seal = Seal()
+    seal = StateSigner()
     state = seal.close("handle", REQUEST, 10.0)
 
     assert seal.open(state, Request(2, "tools/call", params), 9.9) == "handle"
@@ -41,7 +41,7 @@ def test_a_retry_of_the_same_request_opens_the_state(params: Params) -> None:
     ids=["another method", "another name", "another argument", "no arguments", "another resource"],
 )
 def test_another_request_does_not_open_the_state(request_: Request) -> None:
-    seal = Seal()
+    seal = StateSigner()
     state = seal.close("handle", REQUEST, 10.0)
 
     with pytest.raises(BadState, match=r"^requestState belongs to another request$"):
@@ -49,14 +49,14 @@ def test_another_request_does_not_open_the_state(request_: Request) -> None:
 
 
 def test_no_arguments_are_the_same_as_none_given() -> None:
-    seal = Seal()
+    seal = StateSigner()
     state = seal.close("handle", Request(1, "tools/call", {"name": "ask"}), 10.0)
 
     assert seal.open(state, Request(2, "tools/call", {"name": "ask", "arguments": {}}), 0.0) == "handle"
 
 
 def test_a_state_opens_until_it_expires() -> None:
-    seal = Seal()
+    seal = StateSigner()
     state = seal.close("handle", REQUEST, 10.0)
 
     with pytest.raises(BadState, match=r"^requestState has expired$"):
@@ -64,13 +64,13 @@ def test_a_state_opens_until_it_expires() -> None:
 
 
 def test_a_state_may_be_good_for_ever() -> None:
-    seal = Seal()
+    seal = StateSigner()
 
     assert seal.open(seal.close("handle", REQUEST, math.inf), REQUEST, 1e9) == "handle"
 
 
 def forged() -> dict[str, object]:
-    state = Seal().close("handle", REQUEST, 10.0)
+    state = StateSigner().close("handle", REQUEST, 10.0)
     return {
         "none": None,
         "no text": 5,
@@ -86,12 +86,12 @@ def forged() -> dict[str, object]:
 @pytest.mark.parametrize("state", forged().values(), ids=forged())
 def test_what_was_not_made_here_is_refused(state: object) -> None:
     with pytest.raises(BadState, match=r"^requestState is none of this server's$"):
-        Seal().open(state, REQUEST, 0.0)
+        StateSigner().open(state, REQUEST, 0.0)
 
 
 @pytest.mark.parametrize("place", [0, 10, -1], ids=["handle", "expiry", "seal"])
 def test_what_was_changed_on_its_way_is_refused(place: int) -> None:
-    seal = Seal()
+    seal = StateSigner()
     state = list(seal.close("handle", REQUEST, 10.0))
     state[place] = "0" if state[place] != "0" else "1"
 

@@ -9,8 +9,8 @@ from anyio.lowlevel import checkpoint
 from mcp_host.protocol.jsonrpc import Params, Request
 from mcp_host.testing import Context, RequestError, Server, ToolError
 from mcp_host.testing.context import Caller
-from mcp_host.testing.dialect import Dialect
-from mcp_host.testing.suspended import Errand, Turn
+from mcp_host.testing.dialect import RevisionWriter
+from mcp_host.testing.suspended import SuspendedCall, Turn
 from mcp_host.types import ClientCapabilities, Implementation
 from tests.testing.raw import Raw, Wire, modern
 
@@ -501,9 +501,9 @@ async def test_a_question_that_is_withdrawn_is_not_asked() -> None:
 
 
 async def test_whoever_waits_for_a_function_that_is_ended_hears_of_it() -> None:
-    client = Caller(Implementation(name="c", version="1"), ClientCapabilities(), Dialect("2026-07-28"))
+    client = Caller(Implementation(name="c", version="1"), ClientCapabilities(), RevisionWriter("2026-07-28"))
     turn = Turn(Request(1, "tools/call", {}), {}, client, 0, lambda method, params: None)
-    errand = Errand(turn)
+    errand = SuspendedCall(turn)
 
     async def work(context: Context) -> Params:
         tasks.start_soon(end)

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import trustme
 
-from mcp_host.transports.pool import Pool
+from mcp_host.transports._http.pool import Pool
 
 SECONDS = 5.0
 
@@ -61,7 +61,7 @@ both = pytest.mark.parametrize("kind", [Kind("ours"), Kind("httpx")], ids=lambda
 def by_httpx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """For modules that import it: what holds for our own connections holds for those that a proxy in the environment would need."""
     if request.param:
-        monkeypatch.setattr("mcp_host.transports._client.proxied", lambda url: True)
+        monkeypatch.setattr("mcp_host.transports._http.backends.proxied", lambda url: True)
 
 
 def not_with_httpx(kind: Kind, reason: str) -> None:

@@ -20,7 +20,7 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, Success
-from mcp_host.transports._channel import HttpChannel
+from mcp_host.transports._http.channel import HttpChannel
 from mcp_host.transports.http import StreamableHttp
 
 VERSION = {"MCP-Protocol-Version": "2025-11-25"}

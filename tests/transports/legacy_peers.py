@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import anyio
 
 from mcp_host.protocol.jsonrpc import Incoming
-from mcp_host.transports._channel import HttpChannel
+from mcp_host.transports._http.channel import HttpChannel
 from tests.transports.http_peers import (
     DONE_JSON,
     INITIALIZE,

@@ -7,7 +7,7 @@ from http.cookiejar import Cookie
 import httpx
 import pytest
 
-from mcp_host.transports._cookies import Jar
+from mcp_host.transports._http.cookies import Jar
 
 
 def kept(*answers: list[str]) -> list[str]:

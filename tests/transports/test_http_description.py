@@ -14,8 +14,8 @@ from anyio import to_thread
 
 from mcp_host.errors import ConnectFailed
 from mcp_host.limits import Limits
-from mcp_host.transports import _client
-from mcp_host.transports._client import Borrowed, Direct, own_client
+from mcp_host.transports._http import backends
+from mcp_host.transports._http.backends import HttpxBackend, PoolBackend, own_client
 from mcp_host.transports.http import StreamableHttp
 from tests.transports.http_peers import DONE, DONE_JSON, JSON, ask, opened
 
@@ -109,7 +109,7 @@ async def test_one_tls_context_serves_every_connection(monkeypatch: pytest.Monke
         return build(*args, **options)
 
     monkeypatch.setattr(httpx, "create_ssl_context", create)
-    _client.trusting.cache_clear()
+    backends.trusting.cache_clear()
     for _ in range(3):
         async with opened("https://127.0.0.1:1/") as channel:
             with pytest.raises(ConnectFailed):
@@ -119,7 +119,7 @@ async def test_one_tls_context_serves_every_connection(monkeypatch: pytest.Monke
 
 
 async def test_without_tls_no_certificate_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_client, "trusting", lambda: pytest.fail("read the certificates"))
+    monkeypatch.setattr(backends, "trusting", lambda: pytest.fail("read the certificates"))
 
     async with opened("http://127.0.0.1:1/") as channel:
         with pytest.raises(ConnectFailed):
@@ -129,20 +129,20 @@ async def test_without_tls_no_certificate_is_read(monkeypatch: pytest.MonkeyPatc
 async def test_a_proxy_that_is_reached_by_tls_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "https://proxy.test:3128")
 
-    assert _client._tls(httpx.URL("http://mcp.test/")) is _client.trusting()
+    assert backends._tls(httpx.URL("http://mcp.test/")) is backends.trusting()
 
 
 @pytest.mark.parametrize(
     ("environment", "kind"),
     [
-        pytest.param({}, Direct, id="none"),
-        pytest.param({"http_proxy": "http://proxy.test"}, Borrowed, id="for this scheme"),
-        pytest.param({"https_proxy": "http://proxy.test"}, Direct, id="for another scheme"),
-        pytest.param({"all_proxy": "http://proxy.test"}, Borrowed, id="for every scheme"),
-        pytest.param({"http_proxy": ""}, Direct, id="an empty one"),
-        pytest.param({"http_proxy": "http://proxy.test", "no_proxy": "a.test, mcp.test"}, Direct, id="not for this host"),
-        pytest.param({"http_proxy": "http://proxy.test", "no_proxy": "*"}, Direct, id="for no host"),
-        pytest.param({"http_proxy": "http://proxy.test", "no_proxy": ".test"}, Borrowed, id="a pattern, which httpx reads"),
+        pytest.param({}, PoolBackend, id="none"),
+        pytest.param({"http_proxy": "http://proxy.test"}, HttpxBackend, id="for this scheme"),
+        pytest.param({"https_proxy": "http://proxy.test"}, PoolBackend, id="for another scheme"),
+        pytest.param({"all_proxy": "http://proxy.test"}, HttpxBackend, id="for every scheme"),
+        pytest.param({"http_proxy": ""}, PoolBackend, id="an empty one"),
+        pytest.param({"http_proxy": "http://proxy.test", "no_proxy": "a.test, mcp.test"}, PoolBackend, id="not for this host"),
+        pytest.param({"http_proxy": "http://proxy.test", "no_proxy": "*"}, PoolBackend, id="for no host"),
+        pytest.param({"http_proxy": "http://proxy.test", "no_proxy": ".test"}, HttpxBackend, id="a pattern, which httpx reads"),
     ],
 )  # fmt: skip
 async def test_where_there_may_be_a_proxy_httpx_itself_decides(
@@ -181,7 +181,7 @@ async def test_the_callers_client_is_used_as_it_is_and_never_closed() -> None:
 
 async def test_an_own_client_is_closed_with_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
     client = own_client(httpx.URL("http://mcp.test/"), Limits())
-    monkeypatch.setattr("mcp_host.transports._channel.own_client", lambda url, limits: client)
+    monkeypatch.setattr("mcp_host.transports._http.channel.own_client", lambda url, limits: client)
 
     async with opened("http://mcp.test/"):
         assert not client.is_closed
@@ -192,12 +192,12 @@ async def test_an_own_client_is_closed_with_the_channel(monkeypatch: pytest.Monk
 async def test_an_own_client_gets_half_of_the_time_for_closing(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[float] = []
 
-    class Slow(Direct):
+    class Slow(PoolBackend):
         async def aclose(self) -> None:
             left.append(anyio.current_effective_deadline() - anyio.current_time())
 
     client = Slow(httpx.URL("http://mcp.test/"), Limits())
-    monkeypatch.setattr("mcp_host.transports._channel.own_client", lambda url, limits: client)
+    monkeypatch.setattr("mcp_host.transports._http.channel.own_client", lambda url, limits: client)
 
     async with opened("http://mcp.test/", limits=Limits(close_timeout=0.2)):
         assert left == []

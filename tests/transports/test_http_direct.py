@@ -146,7 +146,7 @@ async def test_a_request_says_who_sends_it() -> None:
 
 
 async def test_our_own_client_says_that_it_is_this_one(by_httpx: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr("mcp_host.transports._client.proxied", lambda url: False)
+    monkeypatch.setattr("mcp_host.transports._http.backends.proxied", lambda url: False)
 
     assert (await heard_with())[0].headers["user-agent"] == f"mcp-host/{__version__}"
 

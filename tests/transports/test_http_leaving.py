@@ -133,7 +133,9 @@ async def test_a_stream_that_breaks_after_the_response_bothers_nobody() -> None:
 
 
 async def test_a_stream_under_way_is_closed_with_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.transports._reply.DRAIN_TIME", 60.0)  # what is left of it is not read to its end
+    monkeypatch.setattr(
+        "mcp_host.transports._http.response.DRAIN_TIME", 60.0
+    )  # what is left of it is not read to its end
 
     async def script(wire: Wire) -> None:
         await wire.hear()

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, ProtocolError, Unauthorized
-from mcp_host.protocol.pace import listening, resuming
+from mcp_host.protocol.backoff import listening, resuming
 from mcp_host.protocol.sse import Cursor
-from mcp_host.transports._inflate import Inflater
-from mcp_host.transports._refusals import forgets_session, retry_after
-from mcp_host.transports._reply import Reply
-from mcp_host.transports._session import valid_session_id
-from mcp_host.transports._stream import MessageStream
+from mcp_host.transports._http.errors import forgets_session, retry_after
+from mcp_host.transports._http.inflate import Inflater
+from mcp_host.transports._http.response import HttpResponse
+from mcp_host.transports._http.session import valid_session_id
+from mcp_host.transports._http.stream import MessageStream
 from tests.transports.http_peers import event
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -146,7 +146,7 @@ def test_a_lost_session_is_recognized_by_status_or_by_its_known_spellings(status
 
 async def test_of_an_event_that_is_no_message_only_the_beginning_is_kept() -> None:
     body = httpx.Response(200, stream=httpx.ByteStream(event(b"x" * 5000)))
-    stream = MessageStream(Reply(body, "the server", lambda reply: False), Cursor(), 10_000)
+    stream = MessageStream(HttpResponse(body, "the server", lambda reply: False), Cursor(), 10_000)
 
     assert await stream.next() is not None
     assert await stream.next() is None
@@ -154,13 +154,13 @@ async def test_of_an_event_that_is_no_message_only_the_beginning_is_kept() -> No
 
 
 async def test_a_body_that_was_read_to_its_end_leaves_nothing_to_read() -> None:
-    left: list[Reply] = []
+    left: list[HttpResponse] = []
 
-    def leave(reply: Reply) -> bool:
+    def leave(reply: HttpResponse) -> bool:
         left.append(reply)
         return False
 
-    async with Reply(httpx.Response(200, stream=httpx.ByteStream(b"tide")), "the server", leave) as reply:
+    async with HttpResponse(httpx.Response(200, stream=httpx.ByteStream(b"tide")), "the server", leave) as reply:
         assert await reply.whole(4) == b"tide"
 
     assert left == []

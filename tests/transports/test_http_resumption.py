@@ -7,8 +7,8 @@ import pytest
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, MessageTooLarge, ProtocolError, SessionLost
 from mcp_host.limits import Limits
-from mcp_host.protocol.pace import Pace
-from mcp_host.transports._channel import HttpChannel
+from mcp_host.protocol.backoff import Backoff
+from mcp_host.transports._http.channel import HttpChannel
 from tests.transports.http_peers import (
     CALL,
     DONE,
@@ -168,7 +168,9 @@ async def test_a_server_that_is_polled_in_silence_answers_in_the_end(pauses: lis
 async def test_a_server_that_is_polled_in_vain_is_given_up(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_host.transports._session.resuming", lambda: Pace(patience=3, slowest=5.0, attempts=10))
+    monkeypatch.setattr(
+        "mcp_host.transports._http.session.resuming", lambda: Backoff(patience=3, slowest=5.0, attempts=10)
+    )
     script = legacy(post=stream(b"retry: 0\n", event(b"", id="e")), get=stream())
 
     async with serving(script) as peer, opened(peer.url) as channel:

@@ -83,7 +83,7 @@ async def restartable(**answers: Any) -> AsyncIterator[Restartable]:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> Pauses:
     """The pauses before a request is tried again, which take no time here."""
     pauses = Pauses()
-    monkeypatch.setattr("mcp_host.transports._channel.sleep", pauses)
+    monkeypatch.setattr("mcp_host.transports._http.channel.sleep", pauses)
     return pauses
 
 
@@ -252,7 +252,7 @@ async def test_a_subscription_keeps_to_a_pace_of_its_own(pauses: Pauses, monkeyp
     async def on_change(change: Change) -> None:
         pass
 
-    monkeypatch.setattr("mcp_host.client.subscriptions.sleep", sleep)
+    monkeypatch.setattr("mcp_host.session.subscriptions.sleep", sleep)
     async with (
         restartable(listen=streams(stay=True)) as server,
         Client(StreamableHttp(server.url), era="modern", on_change=on_change),

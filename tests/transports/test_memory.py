@@ -6,7 +6,7 @@ import anyio
 
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification, encode
-from mcp_host.transports.memory import Inbox, InProcess, Outbox
+from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 
 
 async def test_a_message_waits_for_room_in_the_inbox_of_a_server_that_reads_slowly() -> None:

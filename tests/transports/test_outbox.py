@@ -7,7 +7,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import ConnectionClosed
-from mcp_host.transports._outbox import Outbox
+from mcp_host.transports._process.outbox import Outbox
 
 
 class Pipe:

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from anyio.abc import SocketAttribute, SocketListener
 
-from mcp_host.transports._connection import connect
-from mcp_host.transports.pool import Pool
+from mcp_host.transports._http.connection import connect
+from mcp_host.transports._http.pool import Pool
 from tests.transports.http_contract import Kind, both, nobody, not_with_httpx
 from tests.transports.http_peers import CHUNKED, Log, Wire, head, serving
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from anyio.abc import SocketAttribute
 
-from mcp_host.transports.pool import Pool
+from mcp_host.transports._http.pool import Pool
 from tests.clock import advance
 from tests.transports.http_contract import Kind, both, certified, nobody, not_with_httpx, trusting
 from tests.transports.http_peers import CHUNKED, LENGTH, Wire, head, serving

@@ -9,7 +9,7 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host.transports.pool import Pool
+from mcp_host.transports._http.pool import Pool
 from tests.transports.http_contract import Kind, authority, both, certified, nobody, not_with_httpx, trusting
 from tests.transports.http_peers import CHUNKED, Wire, head, serving
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_host.transports._stderr import Stderr
+from mcp_host.transports._process.stderr import Stderr
 
 
 def taken(*chunks: bytes) -> list[str]:

@@ -13,29 +13,29 @@ from weakref import WeakMethod
 from anyio import CancelScope, Lock, current_time, move_on_after
 from anyio.lowlevel import EventLoopToken, current_token
 
-from mcp_host.client.attempts import Attempt, Attempts
-from mcp_host.client.cache import Cache
-from mcp_host.client.connection import Connection
-from mcp_host.client.inputs import Inputs
-from mcp_host.client.notices import Notices, OnChange, OnLog
-from mcp_host.client.registration import Registration
 from mcp_host.client.requests import Requests
-from mcp_host.client.revival import Revival
-from mcp_host.client.timeouts import CallTimeouts
-from mcp_host.client.verdicts import Verdicts
-from mcp_host.concurrency import Held, call_soon, detector
+from mcp_host.client.restart import Restarter
+from mcp_host.concurrency import OwnedContext, call_soon, detector
 from mcp_host.errors import CallerError, ConnectionClosed, McpError, quoted
 from mcp_host.handlers import as_async
 from mcp_host.limits import Limits
-from mcp_host.protocol.negotiation import Plan
+from mcp_host.protocol.negotiation import AllowedVersions
 from mcp_host.sampling import Sampling, SamplingMode
+from mcp_host.session.attempts import Attempt, Attempts
+from mcp_host.session.cache import Cache
+from mcp_host.session.config import ClientConfig
+from mcp_host.session.connection import Connection
+from mcp_host.session.era_cache import EraCache
+from mcp_host.session.features import ClientFeatures
+from mcp_host.session.notifications import NotificationQueue, OnChange, OnLog
+from mcp_host.session.timeouts import CallTimeouts
 from mcp_host.transports.infer import Connectable, infer_transport
 from mcp_host.types import Implementation, ServerCapabilities
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
-    from mcp_host.client.elicitation import Elicitation
-    from mcp_host.client.roots import RootLike, Roots, RootsHandler
+    from mcp_host.elicitation import Elicitation
+    from mcp_host.roots import RootLike, Roots, RootsHandler
 
 RootsArgument: TypeAlias = "Sequence[RootLike] | RootsHandler | None"
 
@@ -67,7 +67,7 @@ class Client(Requests):
     Which revision the server speaks is found out by a `server/discover`, which is sent
     before anything else: a stateless one (2026-07-28), or one that begins with a handshake.
     *era* is "auto"; "modern" or "legacy" allow only the one kind, and a version like
-    "2025-06-18" only itself. What is found out is kept in *verdicts*, which may be shared
+    "2025-06-18" only itself. What is found out is kept in *era_cache*, which may be shared
     and saved. Results that a server calls fresh are not asked for again, unless *cache* is false.
 
     What connecting has settled, such as `protocol_version`, can still be read when the server has
@@ -90,7 +90,7 @@ class Client(Requests):
         client_info: Implementation | None = None,
         limits: Limits | None = None,
         era: str = "auto",
-        verdicts: Verdicts | None = None,
+        era_cache: EraCache | None = None,
         cache: bool = True,
     ) -> None:
         super().__init__()
@@ -102,13 +102,13 @@ class Client(Requests):
         self._transport = transport = infer_transport(server)
         self._roots = None if roots is None else _offered(roots)
         limits = limits or Limits()
-        self._registration = Registration(
+        self._config = ClientConfig(
             client_info=client_info or Implementation(name="mcp-host", version=__version__),
-            inputs=Inputs(sampling, None if elicitation is None else _registered(elicitation), self._roots),
+            inputs=ClientFeatures(sampling, None if elicitation is None else _registered(elicitation), self._roots),
             limits=limits,
-            plan=Plan.of(era),
+            allowed_versions=AllowedVersions.of(era),
             server=transport.identity,
-            verdicts=Verdicts() if verdicts is None else verdicts,
+            era_cache=EraCache() if era_cache is None else era_cache,
             cache=Cache(limits.max_cache if cache else 0, time.monotonic),
             hears_logs=on_log is not None,
             hears_changes=on_change is not None,
@@ -117,12 +117,12 @@ class Client(Requests):
         self._on_log = None if on_log is None else as_async(on_log, argument="on_log", shape=ON_LOG)
         self._on_change = None if on_change is None else as_async(on_change, argument="on_change", shape=ON_CHANGE)
         self._on_elicitation_complete = None if on_complete is None else as_async(on_complete, argument="on_complete")
-        self._revival = Revival(transport.name, transport.restart, self._reopen, self._registration.warn)
+        self._restarter = Restarter(transport.name, transport.restart, self._reopen, self._config.warn)
         self._closings = 0
         self._loop: EventLoopToken | None = None
         self._is_home: Callable[[], bool] = lambda: False
         self._connecting: Lock
-        self._held: Held[Connection] | None = None
+        self._held: OwnedContext[Connection] | None = None
 
     def __del__(self) -> None:
         if self.connected and self._loop is not None and self._held is not None:
@@ -132,9 +132,9 @@ class Client(Requests):
 
     def __repr__(self) -> str:
         connection = self._connection
-        if connection is None or (session := connection.link.session) is None:
+        if connection is None or (session := connection.dispatcher.session) is None:
             return f"<Client of {quoted(self._transport.name)}, {self._era}, not connected>"
-        state = "connected" if connection.link.alive else "disconnected"
+        state = "connected" if connection.dispatcher.alive else "disconnected"
         return f"<Client of {quoted(self._transport.name)}, {session.era.version}, {state}>"
 
     # Coming and going
@@ -163,9 +163,9 @@ class Client(Requests):
         self._belong_here()
         closings = self._closings
         async with self._connecting:
-            if self._connection is not None and self._connection.link.alive:
+            if self._connection is not None and self._connection.dispatcher.alive:
                 return
-            self._revival.forgive()
+            self._restarter.reset()
             await self._replace(closings)
 
     async def aclose(self) -> None:
@@ -181,9 +181,9 @@ class Client(Requests):
         """
         self._belong_here()
         self._closings += 1
-        self._registration.forget_wishes()
+        self._config.clear_subscriptions()
         self._connection = None
-        self._revival.end(ConnectionClosed("the client was closed", may_have_run=False))
+        self._restarter.end(ConnectionClosed("the client was closed", may_have_run=False))
         await self._let_go()
 
     def _belong_here(self) -> None:
@@ -199,13 +199,13 @@ class Client(Requests):
             raise CallerError("this client is connected in another event loop, and can be used and closed only there")
         self._loop, self._connecting, self._held, self._connection = loop, Lock(), None, None
         self._is_home = detector()
-        self._revival = Revival(self._transport.name, self._transport.restart, self._reopen, self._registration.warn)
+        self._restarter = Restarter(self._transport.name, self._transport.restart, self._reopen, self._config.warn)
 
     async def _replace(self, closings: int) -> None:
         """Open a connection in the place of the last."""
         await self._let_go()
         self._connection = await self._open(closings)
-        if not self._connection.link.alive:
+        if not self._connection.dispatcher.alive:
             self._lost()  # so soon that nobody could have heard of it
 
     async def _open(self, closings: int) -> Connection:
@@ -214,9 +214,9 @@ class Client(Requests):
         Raises:
             McpError: Why the first of them failed that did not assume the wrong era of the server.
         """
-        registration = self._registration
-        known = registration.verdicts.of(registration.server)
-        attempts = Attempts(registration.offers, known, registration.limits.connect_timeout)
+        config = self._config
+        known = config.era_cache.of(config.server)
+        attempts = Attempts(config.offers, known, config.limits.connect_timeout)
         attempt: Attempt | None = attempts.current
         while attempt is not None:
             begun = current_time()
@@ -226,7 +226,7 @@ class Client(Requests):
                 self._check_wanted(closings)  # if it has been closed meanwhile, that is why this one failed
                 attempt = attempts.next(failure, current_time() - begun)
             else:
-                registration.settle(attempt.offers, self._transport.name)
+                config.settle(attempt.offers, self._transport.name)
                 return connection
         assert attempts.failure is not None, "which there is where no attempt follows"
         raise attempts.failure
@@ -234,11 +234,11 @@ class Client(Requests):
     async def _open_once(self, closings: int, attempt: Attempt) -> Connection:
         """Open a connection, unless the client has been closed since there were *closings*."""
         self._check_wanted(closings)
-        registration = self._registration
-        self._toolbox.replace((), mirrored=False)  # another process may be another version of the server
-        notices = Notices(
-            registration.limits.max_notifications,
-            registration.counters,
+        config = self._config
+        self._tool_cache.replace((), mirrored=False)  # another process may be another version of the server
+        notifications = NotificationQueue(
+            config.limits.max_notifications,
+            config.counters,
             on_log=self._on_log,
             on_change=self._on_change,
             on_elicitation_complete=self._on_elicitation_complete,
@@ -249,7 +249,7 @@ class Client(Requests):
             if (heed := lost()) is not None:
                 heed()
 
-        self._held = Held(Connection.open(self._transport, registration, notices, attempt, on_lost))
+        self._held = OwnedContext(Connection.open(self._transport, config, notifications, attempt, on_lost))
         connection = await self._held.enter()
         self._check_wanted(closings)
         return connection
@@ -262,7 +262,7 @@ class Client(Requests):
         """End what holds the connection, and its transport."""
         if (held := self._held) is None:
             return
-        with move_on_after(self._registration.limits.close_timeout) as scope:
+        with move_on_after(self._config.limits.close_timeout) as scope:
             await held.leave()
         if scope.cancelled_caught:
             held.cancel()
@@ -280,9 +280,9 @@ class Client(Requests):
 
     async def _live(self, timeouts: CallTimeouts) -> Connection:
         connection = self._connected()
-        while self._revival.due(connection):
+        while self._restarter.due(connection):
             try:
-                await self._revival.wait(connection, timeouts)
+                await self._restarter.wait(connection, timeouts)
             except ConnectionClosed as failed:
                 raise _not_begun(failed) from failed
             if self._connection is None:
@@ -299,8 +299,8 @@ class Client(Requests):
 
     def _lost(self) -> None:
         """The link is gone. Where the application wants to hear of changes, nobody may call for a long time."""
-        if self._registration.subscriptions or self._registration.hears_changes:
-            self._revival.see_to(lambda: self._connection)
+        if self._config.subscriptions or self._config.hears_changes:
+            self._restarter.restart_in_background(lambda: self._connection)
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
         """Offer other roots from now on, and tell a connected server so, in revisions that have words for it.
@@ -321,7 +321,7 @@ class Client(Requests):
     @property
     def connected(self) -> bool:
         """Whether a call could be sent now."""
-        return self._connection is not None and self._connection.link.alive
+        return self._connection is not None and self._connection.dispatcher.alive
 
     @property
     def protocol_version(self) -> str:
@@ -351,12 +351,12 @@ class Client(Requests):
     @property
     def warnings(self) -> list[str]:
         """What went wrong without failing anything, one sentence each, oldest first."""
-        return list(self._registration.warnings)
+        return list(self._config.warnings)
 
     @property
     def counters(self) -> Mapping[str, int]:
         """How often something that the server did was ignored, by kind."""
-        return Counter(self._registration.counters)
+        return Counter(self._config.counters)
 
 
 def _not_begun(failed: ConnectionClosed) -> ConnectionClosed:
@@ -367,7 +367,7 @@ def _not_begun(failed: ConnectionClosed) -> ConnectionClosed:
 
 
 def _registered(elicitation: Elicitation) -> Elicitation:
-    from mcp_host.client.elicitation import Elicitation  # which few clients offer
+    from mcp_host.elicitation import Elicitation  # which few clients offer
 
     if not isinstance(elicitation, Elicitation):
         raise TypeError("elicitation is Elicitation(form=handler), or url=handler, or both")
@@ -375,6 +375,6 @@ def _registered(elicitation: Elicitation) -> Elicitation:
 
 
 def _offered(roots: Sequence[RootLike] | RootsHandler) -> Roots:
-    from mcp_host.client.roots import Roots  # which few clients offer
+    from mcp_host.roots import Roots  # which few clients offer
 
     return Roots(roots)

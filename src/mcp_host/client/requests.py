@@ -8,13 +8,8 @@ from itertools import count
 from typing import Any, TypeAlias, TypeVar, get_args
 
 from mcp_host import types
-from mcp_host.client.call import Call
-from mcp_host.client.connection import Connection
-from mcp_host.client.exchange import OnReport
-from mcp_host.client.items import read_items
-from mcp_host.client.session import Session
-from mcp_host.client.timeouts import CallTimeouts
-from mcp_host.client.toolbox import Toolbox
+from mcp_host.client.lists import read_items
+from mcp_host.client.tools import ToolCache
 from mcp_host.errors import (
     HeaderMismatch,
     InvalidToolOutput,
@@ -26,6 +21,11 @@ from mcp_host.errors import (
 )
 from mcp_host.handlers import as_async
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
+from mcp_host.session.call import Call
+from mcp_host.session.connection import Connection
+from mcp_host.session.negotiated import Session
+from mcp_host.session.pending import OnReport
+from mcp_host.session.timeouts import CallTimeouts
 from mcp_host.types.base import Model
 
 OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None] | None]
@@ -55,7 +55,7 @@ class Requests(ABC):
     _connection: Connection | None = None  # of the class, for a client whose construction fails is finalized, too
 
     def __init__(self) -> None:
-        self._toolbox = Toolbox(self._warn)
+        self._tool_cache = ToolCache(self._warn)
 
     # Tools
 
@@ -98,7 +98,7 @@ class Requests(ABC):
             InvalidToolOutput: The result contradicts the listed schema; the error carries it.
             CallerError: The tool was listed as one that runs only as a task.
         """
-        self._toolbox.check_call(name)
+        self._tool_cache.check_call(name)
         params: Params = {"name": _text(name, "name"), "arguments": _mapping(arguments, "arguments")}
         if meta is not None:
             params["_meta"] = dict(_mapping(meta, "meta"))
@@ -107,13 +107,13 @@ class Requests(ABC):
             Call(method="tools/call", params=params, timeouts=timeouts, on_report=_report(on_progress), caller=caller)
         )
         result = types.CallToolResult.from_wire(wire)
-        if self._toolbox.promises(name):
+        if self._tool_cache.promises(name):
             await self._check(name, result, timeouts)
         return result
 
     async def _check(self, name: str, result: types.CallToolResult, timeouts: CallTimeouts) -> None:
         with timeouts.scope() as scope:
-            if problem := await self._toolbox.check_result(name, result):
+            if problem := await self._tool_cache.check_result(name, result):
                 raise problem
         if scope.cancelled_caught:
             raise InvalidToolOutput(f"the result of {name!r} could not be checked within the call's timeout", result)
@@ -267,7 +267,7 @@ class Requests(ABC):
     @property
     def _session(self) -> Session:
         """What connecting has settled. It holds when the server has ended, until the next connection or `aclose`."""
-        session = self._connected().link.session
+        session = self._connected().dispatcher.session
         assert session is not None, "a client gets a connection once it has begun"
         return session
 
@@ -277,7 +277,7 @@ class Requests(ABC):
 
     def _timeouts(self, timeout: float | None, idle_timeout: float | None) -> CallTimeouts:
         connection = self._connected()
-        return CallTimeouts.of(connection.limits, connection.link.now, timeout, idle_timeout)
+        return CallTimeouts.of(connection.limits, connection.dispatcher.now, timeout, idle_timeout)
 
     async def _request(
         self,
@@ -306,7 +306,7 @@ class Requests(ABC):
         connection = await self._live(call.timeouts)
         mirror = connection.mirrors_parameters
         try:
-            return await connection.request(self._toolbox.annotated(call, mirror=mirror))
+            return await connection.request(self._tool_cache.annotated(call, mirror=mirror))
         except HeaderMismatch as exc:
             if not mirror or exc.may_have_run:
                 raise
@@ -316,12 +316,12 @@ class Requests(ABC):
             await self._list_tools(call.timeouts)
         except McpError as exc:
             raise mismatch from exc
-        return await connection.request(self._toolbox.annotated(call, mirror=True))
+        return await connection.request(self._tool_cache.annotated(call, mirror=True))
 
     async def _list_tools(self, timeouts: CallTimeouts) -> list[types.Tool]:
         connection = await self._live(timeouts)
         tools = await self._list("tools/list", "tools", types.Tool, timeouts)
-        return self._toolbox.replace(tools, mirrored=connection.mirrors_parameters)
+        return self._tool_cache.replace(tools, mirrored=connection.mirrors_parameters)
 
     async def _list(
         self, method: str, key: str, model: type[ModelT], timeouts: CallTimeouts, *, again: bool = True

@@ -139,7 +139,7 @@ class Legacy:
     mirrors_parameters = False
     restarts = False
     listens = False
-    levels_ride = False
+    log_level_per_request = False
     server_requests = CLIENT_INPUT | {"ping"}
     removed = frozenset[str]()
 
@@ -158,7 +158,7 @@ class Legacy:
         """Whether a client says in which modes it can be asked (SEP-1036); before, there was one."""
         return self.version >= "2025-11-25"
 
-    def dress(self, params: Params, log_level: str | None) -> Params:
+    def prepare_params(self, params: Params, log_level: str | None) -> Params:
         """The params as this era sends them."""
         return params
 
@@ -208,7 +208,7 @@ class Modern:
     resumes_streams = False  # "Resumable SSE streams via `Last-Event-ID` are not supported"
     mirrors_parameters = True
     listens = True  # changes are told of to those who listen, and not unprompted
-    levels_ride = True  # each request says which log messages it wants
+    log_level_per_request = True  # each request says which log messages it wants
     restarts = True  # "If the server process exits unexpectedly, the client SHOULD restart it"
     server_requests = frozenset[str]()  # "The client MUST NOT send JSON-RPC responses"
     removed = REMOVED
@@ -224,7 +224,7 @@ class Modern:
         meta = {"protocolVersion": version, "clientInfo": client_info, "clientCapabilities": capabilities}
         return cls(version, {f"{META}{key}": value for key, value in meta.items()})
 
-    def dress(self, params: Params, log_level: str | None) -> Params:
+    def prepare_params(self, params: Params, log_level: str | None) -> Params:
         level = {} if log_level is None else {LOG_LEVEL: log_level}
         return {**params, "_meta": level | params.get("_meta", {}) | dict(self.meta)}
 

@@ -89,7 +89,7 @@ def decode(raw: Raw) -> Sequence[Incoming]:
     """
     if raw.startswith(BOM):
         raw = raw[len(BOM) :]
-    if len(raw) > MAX_MARKS and crowded(raw, MAX_MARKS):
+    if len(raw) > MAX_MARKS and too_complex(raw, MAX_MARKS):
         reason = f"a message of {len(raw):,} bytes with more than {MAX_MARKS:,} brackets, colons and commas"
         return (unreadable(reason, raw, raw, oversize=True),)
     try:
@@ -167,7 +167,7 @@ FEW_STRINGS = 1000  # past it, looking at them one by one takes longer than look
 _BACKSLASH = ord("\\")
 
 
-def crowded(raw: Raw, most: int) -> bool:
+def too_complex(raw: Raw, most: int) -> bool:
     """Whether JSON has more than *most* opening brackets, colons and commas outside of its strings.
 
     Of these everything else stands still while they are parsed: 16 MiB of "[[],[],[]…" take

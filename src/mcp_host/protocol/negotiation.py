@@ -25,14 +25,14 @@ AWAY = frozenset({502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AllowedVersions:
     """Which revisions a client may speak, the preferred ones first. An empty half is never tried."""
 
     modern: tuple[str, ...]
     handshake: tuple[str, ...]
 
     @classmethod
-    def of(cls, era: str) -> Plan:
+    def of(cls, era: str) -> AllowedVersions:
         """*era* is "auto", "modern", "legacy" or a single version.
 
         Raises:
@@ -80,7 +80,7 @@ ProbeReply: TypeAlias = Success | Failure | McpError
 """What came back for a probe: a response, or what its channel raised."""
 
 
-def judge(reply: ProbeReply, plan: Plan) -> Judgment:
+def judge(reply: ProbeReply, allowed_versions: AllowedVersions) -> Judgment:
     """What the answer to `server/discover` says of the server.
 
     "The fallback MUST NOT be keyed to one specific error code" (2026-07-28,
@@ -99,33 +99,35 @@ def judge(reply: ProbeReply, plan: Plan) -> Judgment:
         case Unauthorized() | ConnectionClosed(may_have_run=False):
             raise reply
         case Success(result=result) if _is_discovery(result):
-            return _chosen(result.get("supportedVersions", plan.modern), plan, result)
+            return _chosen(result.get("supportedVersions", allowed_versions.modern), allowed_versions, result)
         case Failure(code=code) | HttpStatusError(code=code) if code == UNSUPPORTED_PROTOCOL_VERSION:
-            return _chosen(reply.data.get("supported") if isinstance(reply.data, dict) else None, plan, None)
+            return _chosen(
+                reply.data.get("supported") if isinstance(reply.data, dict) else None, allowed_versions, None
+            )
         case Failure(code=code) | HttpStatusError(code=code) if code in RECOGNIZED:
-            return SpeakModern(plan.modern[0])
+            return SpeakModern(allowed_versions.modern[0])
         case HttpStatusError(status=status) if status in AWAY:
             raise reply
         case ConnectionClosed() as failure:
-            return _legacy(failure, plan)
+            return _legacy(failure, allowed_versions)
         case HttpStatusError(status=status) as failure if status >= 500:
-            return _legacy(failure, plan)
+            return _legacy(failure, allowed_versions)
     return ShakeHands(_words(reply))
 
 
-def accept(version: object, plan: Plan) -> Legacy:
+def accept(version: object, allowed_versions: AllowedVersions) -> Legacy:
     """The era of the revision that a server chose in its answer to `initialize`.
 
     "If the client does not support the version in the server's response, it
     SHOULD disconnect" (2025-11-25, basic/lifecycle).
     """
-    if version in plan.handshake:
+    if version in allowed_versions.handshake:
         return Legacy(str(version))
-    ours = ", ".join(plan.handshake)
+    ours = ", ".join(allowed_versions.handshake)
     raise NoCommonVersion(f"the server insists on protocol version {quoted(version)}; we speak {ours}")
 
 
-def counter_offer(refusal: Failure | HttpStatusError, plan: Plan) -> str | None:
+def counter_offer(refusal: Failure | HttpStatusError, allowed_versions: AllowedVersions) -> str | None:
     """A revision in common that a server names when it refuses ours.
 
     The specification shows this as an error with `data.supported`; most servers
@@ -135,20 +137,22 @@ def counter_offer(refusal: Failure | HttpStatusError, plan: Plan) -> str | None:
         NoCommonVersion: The server is a modern one, which shakes no hands in any revision of the plan.
     """
     supported = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
-    offer = _first(plan.handshake, supported)
+    offer = _first(allowed_versions.handshake, supported)
     if offer is None and refusal.code == UNSUPPORTED_PROTOCOL_VERSION:
-        raise NoCommonVersion(f"the server speaks {quoted(supported)}; we speak {', '.join(plan.handshake)}")
+        raise NoCommonVersion(
+            f"the server speaks {quoted(supported)}; we speak {', '.join(allowed_versions.handshake)}"
+        )
     return offer
 
 
-def _chosen(offered: object, plan: Plan, discovered: Params | None) -> Judgment:
-    if (version := _first(plan.modern, offered)) is not None:
+def _chosen(offered: object, allowed_versions: AllowedVersions, discovered: Params | None) -> Judgment:
+    if (version := _first(allowed_versions.modern, offered)) is not None:
         return SpeakModern(version, discovered)
-    if _first(plan.handshake, offered) is not None:
+    if _first(allowed_versions.handshake, offered) is not None:
         return ShakeHands("it offers no modern revision that we speak")
     if not _is_list_of_versions(offered):
         return ShakeHands(f"a malformed list of versions, {quoted(offered)}")
-    raise NoCommonVersion(f"the server speaks {quoted(offered)}; we speak {plan}")
+    raise NoCommonVersion(f"the server speaks {quoted(offered)}; we speak {allowed_versions}")
 
 
 def _first(ours: Iterable[str], offered: object) -> str | None:
@@ -163,8 +167,8 @@ def _is_discovery(result: Params) -> bool:
     return kind == "complete" and ("resultType" in result or "supportedVersions" in result)
 
 
-def _legacy(failure: McpError, plan: Plan) -> ShakeHands:
-    if not plan.handshake:
+def _legacy(failure: McpError, allowed_versions: AllowedVersions) -> ShakeHands:
+    if not allowed_versions.handshake:
         raise failure
     return ShakeHands(str(failure), failure)
 

@@ -137,7 +137,7 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size
             _hold("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
     if fits(size, min(limits.text, limits.binary)):
         return
-    weight = _weigh_request(params)
+    weight = _measure_request(params)
     _hold("text", weight.text, limits.text)
     _hold("binary", weight.binary, limits.binary)
 
@@ -158,7 +158,7 @@ def check_history(
         case [TextContent(text=words)] if len(words) * 4 <= limits.text:
             return  # as most answers are; a character takes four bytes of UTF-8 at most
     try:
-        text, binary = _total(map(_weigh, answer.content))
+        text, binary = _total(map(_measure, answer.content))
     except ProtocolError as exc:
         raise SamplingError("it holds something that cannot be written as JSON") from exc
     blocks = len(answer.content)
@@ -167,7 +167,7 @@ def check_history(
         _hold("messages", len(params.messages) + 2, limits.messages, found_in=NEXT)
         before = size * LONGER
         if text + before > limits.text or binary + before > limits.binary:
-            weight = _weigh_request(params)
+            weight = _measure_request(params)
             text, binary = text + weight.text, binary + weight.binary
     _hold("blocks", blocks, limits.blocks, found_in=NEXT)
     _hold("text", text, limits.text, found_in=NEXT)
@@ -204,41 +204,41 @@ def _inside(block: SamplingMessageContentBlock) -> int:
     return len(block.content) if isinstance(block, ToolResultContent) else 0
 
 
-class _Weight(NamedTuple):
+class _Size(NamedTuple):
     text: int = 0
     binary: int = 0
 
 
-def _total(weights: Iterable[_Weight]) -> _Weight:
+def _total(weights: Iterable[_Size]) -> _Size:
     text = binary = 0
     for weight in weights:
         text += weight.text
         binary += weight.binary
-    return _Weight(text, binary)
+    return _Size(text, binary)
 
 
-def _weigh_request(params: CreateMessageRequestParams) -> _Weight:
+def _measure_request(params: CreateMessageRequestParams) -> _Size:
     texts = [params.system_prompt or "", *(params.stop_sequences or ())]
-    beside = _Weight(text=sum(map(_utf8, texts)) + _json_size(params.metadata))
-    return _total([beside, *[_weigh(block) for message in params.messages for block in message.content]])
+    beside = _Size(text=sum(map(_utf8, texts)) + _json_size(params.metadata))
+    return _total([beside, *[_measure(block) for message in params.messages for block in message.content]])
 
 
-def _weigh(block: SamplingMessageContentBlock | ContentBlock) -> _Weight:
+def _measure(block: SamplingMessageContentBlock | ContentBlock) -> _Size:
     match block:
         case TextContent(text=text):
-            return _Weight(text=_utf8(text))
+            return _Size(text=_utf8(text))
         case ImageContent(data=data) | AudioContent(data=data):
-            return _Weight(binary=_decoded(data))
+            return _Size(binary=_decoded(data))
         case ToolUseContent(input=arguments):
-            return _Weight(text=_json_size(arguments))
+            return _Size(text=_json_size(arguments))
         case ToolResultContent(content=blocks, structured_content=structured):
-            return _total([_Weight(text=_json_size(structured)), *map(_weigh, blocks)])
+            return _total([_Size(text=_json_size(structured)), *map(_measure, blocks)])
         case EmbeddedResource(resource=resource):
             if isinstance(resource, BlobResourceContents):
-                return _Weight(binary=_decoded(resource.blob))
-            return _Weight(text=_utf8(resource.text))
+                return _Size(binary=_decoded(resource.blob))
+            return _Size(text=_utf8(resource.text))
         case ResourceLink():
-            return _Weight(text=_json_size(block.to_wire()))
+            return _Size(text=_json_size(block.to_wire()))
     assert_never(block)
 
 

@@ -10,18 +10,18 @@ from typing import Any, Protocol
 
 from anyio import CancelScope
 
-from mcp_host.concurrency import TimeLimit
+from mcp_host.concurrency import SharedTimeout
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, SamplingError, excerpt
 from mcp_host.handlers import as_async, call_handler
 from mcp_host.protocol import conversation
 from mcp_host.protocol.codes import TOO_MANY_WAITING, TOOK_TOO_LONG
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
-from mcp_host.sampling.firewall import check_answer
 from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp
-from mcp_host.sampling.places import NoPlace, Places, Share, Slot, hold_slot
 from mcp_host.sampling.progress import ProgressReporter
 from mcp_host.sampling.request import AsyncHandler, Handler, OuterCall, SamplingMode, SamplingRequest
+from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, hold_slot
+from mcp_host.sampling.validation import check_answer
 from mcp_host.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -100,8 +100,8 @@ class Sampling:
         self._approve: AsyncApprove = as_async(approve, argument="approve", shape=APPROVE, hold=hold_slot)
         self._context = context
         self._limits = limits or SamplingLimits()
-        self._places = Places(self._limits.at_once)
-        self._time = TimeLimit(self._limits.seconds)
+        self._semaphore = FairSemaphore(self._limits.at_once)
+        self._time = SharedTimeout(self._limits.seconds)
 
     def capability(self) -> dict[str, Any]:
         """What to advertise as the client capability ``sampling``: ``tools``, ``context``, both or ``{}``."""
@@ -116,7 +116,7 @@ class Sampling:
         was not, in a revision that has it.
         """
         handler, mode = self._choose(knows_tools)
-        share = self._places.share(at_once=self._limits.at_once_per_server, waiting=self._limits.waiting)
+        share = self._semaphore.share(at_once=self._limits.at_once_per_server, waiting=self._limits.waiting)
         return SamplingSession(
             handler,
             mode,
@@ -157,8 +157,8 @@ class SamplingSession:
         server: str,
         approve: AsyncApprove,
         limits: SamplingLimits,
-        share: Share,
-        time: TimeLimit,
+        share: SemaphoreShare,
+        time: SharedTimeout,
         *,
         refuses_context: bool = False,
     ) -> None:
@@ -232,7 +232,7 @@ class SamplingSession:
         slot = Slot(self._share)
         try:
             await slot.enter()
-        except NoPlace:
+        except QueueFull:
             limit = self._limits.waiting
             raise InputRefused(TOO_MANY_WAITING, f"this client's limit waiting is {limit} requests") from None
         try:

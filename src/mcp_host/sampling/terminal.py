@@ -12,8 +12,8 @@ from anyio import wait_readable, wait_writable
 
 from mcp_host.sampling.approval import Allow, Deny, Scope
 from mcp_host.sampling.display import describe
-from mcp_host.sampling.places import Places
 from mcp_host.sampling.request import SamplingRequest
+from mcp_host.sampling.slots import FairSemaphore
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ WITHDRAWN = b"\n(the question was withdrawn)\n"
 
 # One question at a time, whichever server and whichever Sampling it comes from:
 # there is one person, and a "y" must not answer the wrong question.
-_one_at_a_time = Places(1)
+_one_at_a_time = FairSemaphore(1)
 
 
 async def ask_in_terminal(request: SamplingRequest, /) -> Allow | Deny:

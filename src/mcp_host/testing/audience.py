@@ -10,7 +10,7 @@ from mcp_host.protocol.jsonrpc import Params
 from mcp_host.testing.catalog import Catalog
 
 
-class Audience(Protocol):
+class Broadcaster(Protocol):
     """One conversation, or all requests that stand for themselves at one endpoint."""
 
     async def announce(self, method: str, params: Params) -> None:
@@ -20,10 +20,10 @@ class Audience(Protocol):
         """End every `subscriptions/listen` with its result."""
 
 
-AudienceT = TypeVar("AudienceT", bound=Audience)
+AudienceT = TypeVar("AudienceT", bound=Broadcaster)
 
 
-class Converse(Protocol):
+class Serve(Protocol):
     """Has a server speak to the audience that is made for its catalog, until this is left."""
 
     def __call__(self, audience_for: Callable[[Catalog], AudienceT], /) -> AbstractContextManager[AudienceT]: ...

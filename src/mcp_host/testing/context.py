@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_host.errors import ProtocolError
 from mcp_host.protocol.jsonrpc import Id, Params
-from mcp_host.testing.dialect import Dialect, given
+from mcp_host.testing.dialect import RevisionWriter, given
 from mcp_host.testing.errors import NotDeclared, ToolError
 from mcp_host.testing.functions import AnyFunction, Injected, PlainSchema
 from mcp_host.testing.tool_loop import Prompt, Tools, as_messages, run_tools, tools_by_name
@@ -49,7 +49,7 @@ class Caller:
 
     info: Implementation
     capabilities: ClientCapabilities
-    dialect: Dialect
+    dialect: RevisionWriter
 
 
 @dataclass(slots=True)

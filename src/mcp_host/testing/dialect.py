@@ -19,7 +19,7 @@ def given(**fields: object) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class RevisionWriter:
     """One revision, from a server's point of view."""
 
     version: str

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Self
 
-from mcp_host.concurrency import Held, spawn
+from mcp_host.concurrency import OwnedContext, spawn
 from mcp_host.protocol.jsonrpc import PARSE_ERROR, Incoming, Malformed, Request, decode
 from mcp_host.testing.asgi import (
     Gone,
@@ -21,7 +21,7 @@ from mcp_host.testing.asgi import (
     start_events,
     while_connected,
 )
-from mcp_host.testing.audience import Converse
+from mcp_host.testing.audience import Serve
 from mcp_host.testing.event_loop import EventLoop
 from mcp_host.testing.http_rules import JSON, METHODS, HttpRequest, Reply, refusal, refuse
 from mcp_host.testing.http_session import Exchange, HttpSession
@@ -82,11 +82,11 @@ class HttpApp:
     (since 2026-07-28) have none of all this.
     """
 
-    def __init__(self, converse: Converse, *, json_response: bool, path: str) -> None:
+    def __init__(self, converse: Serve, *, json_response: bool, path: str) -> None:
         self._converse = converse
         self._json_response = json_response
         self._path = path
-        self._sessions: dict[str, tuple[HttpSession, Held[HttpSession]]] = {}
+        self._sessions: dict[str, tuple[HttpSession, OwnedContext[HttpSession]]] = {}
         self._stateless: StatelessHttp | None = None
         self._until_closed = ExitStack()
         self._event_loop: EventLoop | None = None
@@ -176,7 +176,7 @@ class HttpApp:
         return await self._answer(found.begin(post.requests), post, {}, receive, send)
 
     async def _initialize(self, post: Post, receive: Receive, send: Send) -> Reply | None:
-        held = Held(HttpSession.open(self._converse, answers_only=self._json_response))
+        held = OwnedContext(HttpSession.open(self._converse, answers_only=self._json_response))
         session = await held.enter()
         exchange = session.begin(post.requests)  # answered at once
         if session.session.client is None:  # and with an error

@@ -10,7 +10,7 @@ from secrets import token_urlsafe
 from anyio import Event, create_task_group
 
 from mcp_host.protocol.jsonrpc import Failure, Id, Message, Request, Success, encode
-from mcp_host.testing.audience import Converse
+from mcp_host.testing.audience import Serve
 from mcp_host.testing.session import Session
 from mcp_host.testing.streams import EventStream, split_event_id
 
@@ -54,7 +54,7 @@ class HttpSession:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, converse: Converse, *, answers_only: bool) -> AsyncIterator[HttpSession]:
+    async def open(cls, converse: Serve, *, answers_only: bool) -> AsyncIterator[HttpSession]:
         """A new session, which lasts until this is left."""
         http = cls(answers_only=answers_only)
         async with create_task_group() as tasks:

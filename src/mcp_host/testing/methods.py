@@ -11,7 +11,7 @@ from mcp_host.protocol.jsonrpc import INVALID_PARAMS, Params
 from mcp_host.testing.catalog import Catalog
 from mcp_host.testing.contents import as_contents, as_prompt
 from mcp_host.testing.context import Context
-from mcp_host.testing.dialect import Dialect
+from mcp_host.testing.dialect import RevisionWriter
 from mcp_host.testing.errors import NotDeclared, RequestError
 from mcp_host.testing.functions import BadArguments, Function
 from mcp_host.testing.tools import text_result, unknown_tool
@@ -36,7 +36,7 @@ MAX_SUGGESTIONS = 100  # "An array of completion values. Must not exceed 100 ite
 ModelT = TypeVar("ModelT", bound=Model)
 
 Page: TypeAlias = Callable[[Catalog, Params], Model]
-Work: TypeAlias = Callable[[Catalog, Params, Context, Dialect], Awaitable[Params]]
+Work: TypeAlias = Callable[[Catalog, Params, Context, RevisionWriter], Awaitable[Params]]
 
 
 def read(model: type[ModelT], params: Params) -> ModelT:
@@ -67,7 +67,7 @@ def _list_prompts(catalog: Catalog, params: Params) -> ListPromptsResult:
     return ListPromptsResult(prompts=found, **more)
 
 
-async def _call_tool(catalog: Catalog, params: Params, context: Context, dialect: Dialect) -> Params:
+async def _call_tool(catalog: Catalog, params: Params, context: Context, dialect: RevisionWriter) -> Params:
     call = read(CallToolRequestParams, params)
     tool = catalog.tools.get(call.name)
     if tool is None:
@@ -88,7 +88,7 @@ async def _call_tool(catalog: Catalog, params: Params, context: Context, dialect
         return dialect.write(text_result(str(exc), is_error=True))
 
 
-async def _read_resource(catalog: Catalog, params: Params, context: Context, dialect: Dialect) -> Params:
+async def _read_resource(catalog: Catalog, params: Params, context: Context, dialect: RevisionWriter) -> Params:
     uri = read(ReadResourceRequestParams, params).uri
     found = catalog.find(uri)
     if found is None:
@@ -97,7 +97,7 @@ async def _read_resource(catalog: Catalog, params: Params, context: Context, dia
     return dialect.write(as_contents(uri, await _call(function, values, context), mime_type))
 
 
-async def _get_prompt(catalog: Catalog, params: Params, context: Context, dialect: Dialect) -> Params:
+async def _get_prompt(catalog: Catalog, params: Params, context: Context, dialect: RevisionWriter) -> Params:
     wanted = read(GetPromptRequestParams, params)
     prompt = catalog.prompts.get(wanted.name)
     if prompt is None:
@@ -107,7 +107,7 @@ async def _get_prompt(catalog: Catalog, params: Params, context: Context, dialec
     return dialect.write(as_prompt(value, prompt.definition.description))
 
 
-async def _complete(catalog: Catalog, params: Params, context: Context, dialect: Dialect) -> Params:
+async def _complete(catalog: Catalog, params: Params, context: Context, dialect: RevisionWriter) -> Params:
     wanted = read(CompleteRequestParams, params)
     ref = wanted.ref.name if isinstance(wanted.ref, PromptReference) else wanted.ref.uri
     settled = wanted.context.arguments if wanted.context else None

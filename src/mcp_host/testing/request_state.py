@@ -15,7 +15,7 @@ class BadState(ValueError):
     """The text says what is wrong with the state, for the client to read."""
 
 
-class Seal:
+class StateSigner:
     """Makes request states, and knows its own again.
 
     "Servers MUST protect its integrity [...] and MUST reject state that fails verification."

@@ -12,7 +12,7 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.eras import ACKNOWLEDGED, DISCOVER
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.transports.base import Channel
-from mcp_host.transports.memory import Inbox, InProcess, Outbox
+from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 
 Wire: TypeAlias = dict[str, Any]  # one message, decoded and otherwise untouched
 Script: TypeAlias = "Callable[[ScriptedPeer], Awaitable[None]]"

@@ -13,7 +13,7 @@ from anyio import create_task_group
 
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.testing.audience import Audience, AudienceT
+from mcp_host.testing.audience import AudienceT, Broadcaster
 from mcp_host.testing.catalog import (
     Catalog,
     CompletionFunction,
@@ -29,7 +29,7 @@ from mcp_host.testing.requests import leave_open
 from mcp_host.testing.session import Session
 from mcp_host.testing.tools import function_tool
 from mcp_host.transports.base import deliver
-from mcp_host.transports.memory import Inbox, InProcess, Outbox
+from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from mcp_host.types import (
     Implementation,
     JSONObject,
@@ -98,7 +98,7 @@ class Server:
             suspended_for,
             max_suspended,
         )
-        self._audiences: dict[Audience, EventLoop] = {}
+        self._audiences: dict[Broadcaster, EventLoop] = {}
         self._apps: WeakSet[HttpApp] = WeakSet()
 
     # What it offers

@@ -20,7 +20,7 @@ from mcp_host.protocol.jsonrpc import (
 from mcp_host.testing import methods
 from mcp_host.testing.catalog import Catalog
 from mcp_host.testing.context import SEVERITY, Call, Caller, Context
-from mcp_host.testing.dialect import Dialect, given
+from mcp_host.testing.dialect import RevisionWriter, given
 from mcp_host.testing.errors import RequestError
 from mcp_host.testing.listeners import UPDATED
 from mcp_host.testing.requests import Dialogue, GivenUp, Later, Send
@@ -114,7 +114,7 @@ class Session:
         # "If the server supports the requested protocol version, it MUST respond with the same version.
         # Otherwise, the server MUST respond with another protocol version it supports."
         wanted = params.protocol_version
-        dialect = Dialect(wanted if wanted in catalog.handshake else catalog.handshake[0])
+        dialect = RevisionWriter(wanted if wanted in catalog.handshake else catalog.handshake[0])
         self.client = Caller(params.client_info, params.capabilities, dialect)
         self._capabilities = catalog.capabilities()
         result = InitializeResult(

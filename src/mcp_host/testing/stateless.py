@@ -12,11 +12,11 @@ from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Notifica
 from mcp_host.testing import methods
 from mcp_host.testing.catalog import Catalog
 from mcp_host.testing.context import SEVERITY, Caller, Context
-from mcp_host.testing.dialect import Dialect, given
+from mcp_host.testing.dialect import RevisionWriter, given
 from mcp_host.testing.errors import NotDeclared, RequestError
 from mcp_host.testing.listeners import Listeners, granted
 from mcp_host.testing.requests import Later
-from mcp_host.testing.suspended import Errand, Questions, Suspended, Tell, Turn
+from mcp_host.testing.suspended import Questions, SuspendedCall, SuspendedCalls, Tell, Turn
 from mcp_host.types import (
     DiscoverResult,
     Implementation,
@@ -52,9 +52,9 @@ class Stateless:
     def __init__(self, catalog: Catalog, start: Start) -> None:
         self._catalog = catalog
         self._start = start
-        self._suspended = Suspended(catalog.max_suspended, catalog.suspended_for)
+        self._suspended = SuspendedCalls(catalog.max_suspended, catalog.suspended_for)
         self._listeners = Listeners()
-        self._errands: set[Errand] = set()
+        self._errands: set[SuspendedCall] = set()
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class Stateless:
         if isinstance(version := meta.get(VERSION), str) and version not in self._catalog.modern:
             raise self._unsupported(version)
         said = methods.read(RequestMetaObject, meta)
-        client = Caller(said.client_info or NAMELESS, said.client_capabilities, Dialect(said.protocol_version))
+        client = Caller(said.client_info or NAMELESS, said.client_capabilities, RevisionWriter(said.protocol_version))
         # "The server MUST NOT emit `notifications/message` for a request that does not include this field."
         least_severity = len(SEVERITY) if said.log_level is None else SEVERITY[said.log_level]
         return Turn(request, meta, client, least_severity, tell)
@@ -153,8 +153,8 @@ class Stateless:
             return self._signed(asked)
         return self._complete(request.method, outcome)
 
-    def _begin(self, work: methods.Work, turn: Turn) -> Errand:
-        errand = Errand(turn)
+    def _begin(self, work: methods.Work, turn: Turn) -> SuspendedCall:
+        errand = SuspendedCall(turn)
         # Without a state, answers answer nothing: "the server SHOULD ignore any information it does not [...] need".
         params = {key: value for key, value in turn.request.params.items() if key != "inputResponses"}
 

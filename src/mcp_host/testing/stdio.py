@@ -17,7 +17,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 from mcp_host.limits import Limits
 from mcp_host.protocol.framing import LineBuffer, Oversize, Raw
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode, oversize
-from mcp_host.testing.audience import Converse
+from mcp_host.testing.audience import Serve
 from mcp_host.testing.requests import leave_open
 from mcp_host.testing.session import Session
 from mcp_host.transports.base import deliver
@@ -28,7 +28,7 @@ LAST_ANSWERS = 0.5  # seconds for calls under way once the client has hung up: w
 LAST_WORDS = 5.0  # seconds for the client to take what was said before it is given up
 
 
-def run(converse: Converse, backend: Literal["asyncio", "trio"]) -> None:
+def run(converse: Serve, backend: Literal["asyncio", "trio"]) -> None:
     """Serve one client over this process's stdin and stdout, until it closes our stdin."""
     reading, writing = _take_over()
     with redirect_stdout(sys.stderr), suppress(KeyboardInterrupt):
@@ -46,7 +46,7 @@ def _take_over() -> tuple[int, int]:
     return reading, writing
 
 
-async def _serve(converse: Converse, reading: int, writer: Writer) -> None:
+async def _serve(converse: Serve, reading: int, writer: Writer) -> None:
     def send(message: Message, origin: Id | None) -> None:
         writer.put(encode(message) + b"\n")
 

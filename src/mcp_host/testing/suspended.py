@@ -20,9 +20,9 @@ from anyio.lowlevel import checkpoint
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Params, Request
 from mcp_host.testing.context import Call, Caller, Context
 from mcp_host.testing.errors import RequestError
-from mcp_host.testing.request_state import BadState, Seal
+from mcp_host.testing.request_state import BadState, StateSigner
 
-SETTLING = 16  # passes of the event loop without a new question, after which a round is complete: see `Errand`
+SETTLING = 16  # passes of the event loop without a new question, after which a round is complete: see `SuspendedCall`
 
 Tell: TypeAlias = Callable[[str, Params], None]
 
@@ -45,7 +45,7 @@ class Questions:
     requests: Mapping[str, Params]
 
 
-class Errand:
+class SuspendedCall:
     """One function at work, for as many turns as it takes.
 
     What it asks at the same time belongs into one round. When a round is complete nobody
@@ -174,16 +174,16 @@ class _Question:
         self.answer: Params
 
 
-class Suspended:
+class SuspendedCalls:
     """The functions that wait for a retry: up to *limit*, each for *seconds*."""
 
     def __init__(self, limit: int, seconds: float) -> None:
         self._limit = limit
         self._seconds = seconds
-        self._seal = Seal()
-        self._errands: dict[str, Errand] = {}
+        self._seal = StateSigner()
+        self._errands: dict[str, SuspendedCall] = {}
 
-    def keep(self, errand: Errand, request: Request) -> str:
+    def keep(self, errand: SuspendedCall, request: Request) -> str:
         """Suspend a function; the request state that brings it back, once.
 
         Raises:
@@ -198,7 +198,7 @@ class Suspended:
         errand.suspend(self._seconds)
         return self._seal.close(handle, request, monotonic() + self._seconds)
 
-    def resume(self, request: Request) -> Errand:
+    def resume(self, request: Request) -> SuspendedCall:
         """The function that the request's state stands for.
 
         Raises:

@@ -56,7 +56,7 @@ class Transport(Protocol):
         ...
 
 
-class Exchange(Protocol):
+class RequestHandle(Protocol):
     """A request under way, as its channel sees it."""
 
     def receive(self, message: Incoming, /) -> None:
@@ -125,7 +125,7 @@ class Channel(Protocol):
         """Wait for a first sign that the server is there, and runs: what starts slowly is not silent yet."""
         ...
 
-    async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
+    async def request(self, request: Request, headers: Headers, exchange: RequestHandle) -> None:
         """Send *request* and stay until *exchange* is answered.
 
         Runs in the caller's task, and returns when its time is up. Raises

@@ -19,7 +19,7 @@ from mcp_host.limits import Limits
 if TYPE_CHECKING:
     import httpx
 
-    from mcp_host.transports._channel import HttpChannel
+    from mcp_host.transports._http.channel import HttpChannel
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -52,8 +52,8 @@ class StreamableHttp:
     _name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        from mcp_host.transports._headers import checked
-        from mcp_host.transports._origin import parse, shown
+        from mcp_host.transports._http.endpoint import parse, shown
+        from mcp_host.transports._http.headers import checked
 
         if self.max_connections is not None:
             check_count("max_connections", self.max_connections)
@@ -82,7 +82,7 @@ class StreamableHttp:
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[HttpChannel]:
         """Open a channel. Nothing is sent until the first request is."""
-        from mcp_host.transports._channel import opened
+        from mcp_host.transports._http.channel import opened
 
         headers, bound = self.headers or {}, self.max_connections
         async with opened(self._parsed, self._name, headers, self.client, bound, limits) as channel:

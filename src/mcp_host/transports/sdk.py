@@ -14,7 +14,7 @@ from anyio import CancelScope, EndOfStream, create_task_group, current_time, sle
 from pydantic import TypeAdapter
 
 from mcp_host.concurrency import bare
-from mcp_host.transports.memory import Inbox, InProcess, Outbox
+from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 
 SHUTDOWN_GRACE = 2.0  # seconds for a lifespan to end, after the client has hung up
 

@@ -28,10 +28,10 @@ from mcp_host.protocol.jsonrpc import (
     oversize,
     recover_id,
 )
-from mcp_host.transports._child import TURN, Child, start
-from mcp_host.transports._outbox import Line, OnLost, Outbox
-from mcp_host.transports._stderr import OnStderr, Stderr
-from mcp_host.transports.base import Exchange, Headers, Receive, deliver, quoting
+from mcp_host.transports._process.child import LINES_PER_TICK, Child, start
+from mcp_host.transports._process.outbox import Line, OnLost, Outbox
+from mcp_host.transports._process.stderr import OnStderr, Stderr
+from mcp_host.transports.base import Headers, Receive, RequestHandle, deliver, quoting
 
 COMMAND = 'it is a list of a program and its arguments, like ["uvx", "some-server"]'
 LSP = b"Content-Length:"  # how each message of the Language Server Protocol begins
@@ -171,7 +171,7 @@ class StdioChannel:
             tasks.start_soon(end_with, self._spoken.wait)
             tasks.start_soon(end_with, self._child.stdin.taken)
 
-    async def request(self, request: Request, headers: Headers, exchange: Exchange) -> None:
+    async def request(self, request: Request, headers: Headers, exchange: RequestHandle) -> None:
         line = encode(request) + b"\n"
         if not self._outbox.has_room(line):
             exchange.withdrawn = True  # until it is on its way
@@ -234,7 +234,7 @@ class StdioChannel:
         self._spoken.set()
         for number, line in enumerate(lines.feed(chunk), 1):
             self._take(line, receive)
-            if not number % TURN:
+            if not number % LINES_PER_TICK:
                 yield
 
     def _take(self, line: Raw | Oversize, receive: Receive) -> None:

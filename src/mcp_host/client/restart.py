@@ -1,0 +1,99 @@
+"""Starting a server again that has died: at a pace that slows down, and once for everybody who waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import TypeAlias
+
+from anyio import sleep
+
+from mcp_host.concurrency import spawn
+from mcp_host.protocol.backoff import restarting
+from mcp_host.session.connection import Connection
+from mcp_host.session.single_flight import SingleFlight
+from mcp_host.session.timeouts import CallTimeouts
+
+RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time
+
+Reopen: TypeAlias = Callable[[Connection], Coroutine[object, object, None]]
+
+
+class Restarter:
+    """Brings a connection back, by *reopen*, which is given the dead one. *wanted* is the transport's word on it.
+
+    "If the server process exits unexpectedly, the client SHOULD restart it" (2026-07-28,
+    basic/transports/stdio). A server that was good for nothing `attempts` times in a row is left alone:
+    one that gave the application nothing it asked for, and did not live long either.
+    """
+
+    def __init__(self, name: str, wanted: bool | None, reopen: Reopen, warn: Callable[[str], None]) -> None:
+        self._name = name
+        self._wanted = wanted
+        self._reopen = reopen
+        self._warn = warn
+        self._pace = restarting()
+        self._effort = SingleFlight(spawn)
+        self._restarting = False
+        self._last_dead: Connection | None = None
+
+    def due(self, connection: Connection) -> bool:
+        """Whether *connection* is dead and to be brought back: by choice, or as its revision has it."""
+        session = connection.dispatcher.session
+        if connection.dispatcher.alive or session is None:
+            return False
+        if not (session.era.restarts if self._wanted is None else self._wanted):
+            return False
+        if connection is not self._last_dead:
+            self._last_dead = connection
+            self._pace.lasted(connection.dispatcher.lasted, heard=connection.useful)
+            self._warn_in_the_end()
+        return self._pace.missed <= self._pace.attempts
+
+    def _warn_in_the_end(self) -> None:
+        if self._pace.missed == self._pace.attempts + 1:
+            self._warn(f"{self._name} has ended {self._pace.missed} times in a row: it stays down until connect()")
+
+    async def wait(self, dead: Connection, timeouts: CallTimeouts) -> None:
+        """Bring *dead* back, or wait while somebody does.
+
+        Raises:
+            RequestTimeout: That takes longer than the call may; it goes on.
+            McpError: It has failed.
+        """
+        self._effort.begin(partial(self._start_again, dead))
+        await self._effort.wait(timeouts, f"starting {self._name} again")
+
+    def restart_in_background(self, current: Callable[[], Connection | None]) -> None:
+        """Bring the *current* connection back though nobody calls, for as long as there is hope."""
+        if not self._restarting:
+            self._restarting = True
+            spawn(partial(self._restart_in_background, current))
+
+    async def _restart_in_background(self, current: Callable[[], Connection | None]) -> None:
+        try:
+            while (connection := current()) is not None and self.due(connection):
+                with suppress(Exception):  # which the next call gets as well, for it tries again
+                    await self.wait(connection, CallTimeouts(timeout=math.inf, idle_timeout=math.inf))
+        finally:
+            self._restarting = False
+
+    def reset(self) -> None:
+        """Somebody connects: what was is forgotten, and who waits looks again."""
+        self._pace.hit()
+        self._effort.end(None)
+
+    def end(self, error: Exception) -> None:
+        """Nothing is to be brought back any more: who waits gets *error*."""
+        self._effort.end(error)
+
+    async def _start_again(self, dead: Connection) -> None:
+        await sleep(self._pace.pause(RESTART_PAUSE) if self._pace.missed > 1 else 0.0)
+        try:
+            await self._reopen(dead)
+        except Exception:
+            self._pace.miss()
+            self._warn_in_the_end()
+            raise

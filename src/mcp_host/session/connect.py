@@ -1,0 +1,217 @@
+"""How a connection begins: finding out which era the server speaks, and beginning in it.
+
+The probe is `server/discover`. It is never a call of the application's, which a
+legacy server might carry out and then carry out again.
+"""
+
+from __future__ import annotations
+
+import math
+
+from anyio import Event, create_task_group, move_on_after
+
+from mcp_host.errors import (
+    ConnectionClosed,
+    ConnectTimeout,
+    HttpStatusError,
+    McpError,
+    NoCommonVersion,
+    Unauthorized,
+)
+from mcp_host.protocol.eras import DISCOVER, INITIALIZE
+from mcp_host.protocol.negotiation import Judgment, ShakeHands, SpeakModern, judge
+from mcp_host.session.attempts import Attempt, NoAnswer, WrongEra
+from mcp_host.session.config import ClientConfig
+from mcp_host.session.discovery import Discovery
+from mcp_host.session.dispatcher import Dispatcher
+from mcp_host.session.handshake import Handshake
+from mcp_host.session.negotiated import Session
+from mcp_host.session.timeouts import CallTimeouts
+from mcp_host.transports.base import quoting
+
+PROBE_SILENCE = 2.0  # seconds from the server's first sign of life: it "may never answer" what it does not know
+START = 10.0  # seconds for that sign; a package that has to be fetched says so on stderr long before
+
+
+class Connector:
+    """The opening of one connection to one server, as *attempt* has it."""
+
+    def __init__(self, name: str, dispatcher: Dispatcher, config: ClientConfig, attempt: Attempt) -> None:
+        self.handshake = Handshake(name, dispatcher, config, attempt.offers)
+        self.timeouts = CallTimeouts.connecting(attempt.limit, config.limits.input_timeout, dispatcher.now)
+        """The clock of connecting, which runs from here on. Like a call's, it stops for what our side has to answer."""
+        self._discovery = Discovery(name, dispatcher, config, attempt.offers)
+        self._name = name
+        self._dispatcher = dispatcher
+        self._config = config
+        self._allowed_versions = config.allowed_versions
+        self._attempt = attempt
+        self._limit = attempt.limit
+        self._awake = Event()
+        self._probe_failure: McpError | None = None
+        self._unanswered = False
+        """Whether time ran out while the server had not answered `initialize`."""
+
+    async def begin(self) -> Session:
+        """Settle the first session.
+
+        Raises:
+            WrongEra: The server is gone, or was taken for what it is not.
+            NoCommonVersion: It speaks nothing that the client may speak.
+            ServerError, ConnectionClosed, ProtocolError: As it says itself.
+        """
+        self._dispatcher.spawn(self._wait_until_awake)
+        if not self._allowed_versions.modern:
+            return await self._shake_hands()
+        if self._attempt.assumed == "legacy" and self._allowed_versions.handshake:
+            return await self._shake_hands_as_assumed()
+        if (known := self._discovery.recall()) is not None:
+            return known
+        return await self._find_out()
+
+    def timed_out(self, last_words: str) -> ConnectTimeout:
+        """The error for an opening that took too long; *last_words* are the server's."""
+        text = f"{self._name} was not ready within {self._config.limits.connect_timeout:g} s"
+        if self._unanswered and self._awake.is_set():
+            failed = "" if self._probe_failure is None else f"; {DISCOVER} failed: {self._probe_failure}"
+            return NoAnswer(f"{text}: it did not answer initialize{failed}{quoting(last_words)}")
+        return ConnectTimeout(f"{text}{quoting(last_words)}")
+
+    async def _wait_until_awake(self) -> None:
+        await self._dispatcher.awake()
+        self._awake.set()
+
+    async def _shake_hands_as_assumed(self) -> Session:
+        try:
+            return await self._shake_hands()
+        except McpError as exc:
+            if isinstance(exc, HttpStatusError):
+                self._config.forget()  # the next connection will find out
+            if _says_nothing_of_the_era(exc):
+                raise
+            raise WrongEra(exc, instead=None) from exc
+
+    async def _shake_hands(self) -> Session:
+        session = await self._initialize()
+        await self.handshake.confirm(session)
+        self._config.remember("legacy")
+        return session
+
+    async def _initialize(self) -> Session:
+        """The first half of the handshake."""
+        try:
+            return await self.handshake.initialize(1, self.timeouts)
+        finally:
+            self._unanswered = self._dispatcher.now() >= self.timeouts.end
+
+    async def _find_out(self) -> Session:
+        """Probe. Once that has met with silence, shake hands beside it: the first that says something decides."""
+        race = _Race()
+        async with create_task_group() as tasks:
+            tasks.start_soon(self._probe, race)
+            await self._wait_for(race)
+            if race.judgment is None and self._allowed_versions.handshake and self._attempt.assumed != "modern":
+                race.shaking = True
+                tasks.start_soon(self._shake_hands_meanwhile, race)
+            decision = await race.decided()
+            tasks.cancel_scope.cancel()
+        return await self._follow(decision)
+
+    async def _probe(self, race: _Race) -> None:
+        try:
+            race.judgment = judge(
+                await self._discovery.ask(self._allowed_versions.modern[0], self.timeouts), self._allowed_versions
+            )
+        except McpError as exc:
+            race.judgment = exc
+        race.news.set()
+
+    async def _wait_for(self, race: _Race) -> None:
+        with move_on_after(min(START, self._limit / 3)):
+            await self._awake.wait()
+        with move_on_after(min(PROBE_SILENCE, self._limit / 3)):
+            await race.news.wait()
+
+    async def _shake_hands_meanwhile(self, race: _Race) -> None:
+        try:
+            race.shaken = await self._shake_hands()
+        except McpError as exc:
+            race.shaken = exc
+        race.news.set()
+
+    async def _follow(self, decision: Session | Judgment | McpError) -> Session:
+        match decision:
+            case SpeakModern():
+                return await self._discovery.begin(decision, self.timeouts)
+            case Session():
+                return decision
+            case ShakeHands(failure=ConnectionClosed() as ended) if not self._dispatcher.stream_per_request:
+                raise WrongEra(ended, instead="legacy") from ended  # some exit over what they do not know
+            case ShakeHands(failure=failure) if self._allowed_versions.handshake:
+                return await self._shake_hands_after_the_probe(failure)
+            case ShakeHands(because):
+                raise NoCommonVersion(
+                    f"{self._name} does not speak {self._allowed_versions}: to server/discover it said: {because}"
+                )
+            case ConnectionClosed() if self._allowed_versions.handshake and not self._dispatcher.stream_per_request:
+                raise WrongEra(decision, instead="legacy") from decision  # before they have read a word of it
+        raise decision
+
+    async def _shake_hands_after_the_probe(self, failure: McpError | None) -> Session:
+        """Shake hands with a server that gave no modern answer, but perhaps a *failure*."""
+        self._probe_failure = failure
+        try:
+            return await self._shake_hands()
+        except McpError as exc:
+            if isinstance(exc, ConnectionClosed):
+                if not self._dispatcher.stream_per_request:
+                    raise WrongEra(exc, instead="legacy") from exc  # some say what is wrong before they exit over it
+                if isinstance(failure, HttpStatusError):
+                    raise _mentioning(failure, INITIALIZE, exc) from exc  # a server's word says more than its silence
+            raise _mentioning(exc, DISCOVER, failure) from exc.__cause__
+
+
+def _mentioning(error: McpError, method: str, other: McpError | None) -> McpError:
+    """*error*, which says now how *method* failed, too, unless that was in the same way."""
+    if other is not None and str(other) != str(error):
+        error.args = (f"{error}; {method} failed, too: {other}",)
+    return error
+
+
+class _Race:
+    """The probe, the handshake that may have been begun beside it, and what they have brought so far."""
+
+    def __init__(self) -> None:
+        self.judgment: Judgment | McpError | None = None
+        self.shaking = False
+        self.shaken: Session | McpError | None = None
+        self.news = Event()
+
+    def decision(self) -> Session | Judgment | McpError | None:
+        """What to do, or None while it is open. A late modern answer still counts: the server was slow, not silent."""
+        if isinstance(self.judgment, SpeakModern) or not self.shaking:
+            return self.judgment
+        if isinstance(self.shaken, McpError) and self.judgment is None:
+            return None  # that it will not shake hands may be the first sign of a server that needs none
+        return self.shaken
+
+    async def decided(self) -> Session | Judgment | McpError:
+        while (decision := self.decision()) is None:
+            with move_on_after(math.inf if self.shaken is None else PROBE_SILENCE) as waiting:
+                await self.news.wait()
+            if waiting.cancelled_caught and self.shaken is not None:
+                return self.shaken
+            self.news = Event()
+        return decision
+
+
+def _says_nothing_of_the_era(exc: McpError) -> bool:
+    """Whether a handshake failed for a reason that any server of any era may have."""
+    match exc:
+        case Unauthorized():
+            return True
+        case HttpStatusError(status=status):
+            return status >= 500
+        case ConnectionClosed(may_have_run=may_have_run):
+            return not may_have_run
+    return False

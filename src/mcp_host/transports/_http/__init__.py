@@ -1,0 +1,1 @@
+"""Streamable HTTP, beneath `mcp_host.transports.http`."""

@@ -1,0 +1,1 @@
+"""Child processes, beneath `mcp_host.transports.stdio`."""

@@ -1,0 +1,169 @@
+"""Windows' ways with child processes. Written for, and type-checked; not tested on it yet.
+
+Windows has no process groups that can be signalled and no SIGTERM. A job object
+holds the server and all of its descendants, and ends them together: also when
+our own process ends, however that happens.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from ctypes import wintypes
+from pathlib import Path
+from subprocess import PIPE
+
+from anyio import BrokenResourceError, CancelScope, ClosedResourceError, EndOfStream, move_on_after, open_process
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from anyio.lowlevel import checkpoint
+
+from mcp_host.transports._process.child import Take
+
+assert sys.platform == "win32"  # which tells a type checker that what follows is for Windows only
+
+KILL_ON_JOB_CLOSE = 0x2000
+EXTENDED_LIMIT_INFORMATION = 9
+PROCESS_SET_QUOTA_AND_TERMINATE = 0x0101
+CREATE_NO_WINDOW = 0x08000000
+
+
+class _BasicLimits(ctypes.Structure):
+    _fields_ = (
+        ("PerProcessUserTimeLimit", wintypes.LARGE_INTEGER),
+        ("PerJobUserTimeLimit", wintypes.LARGE_INTEGER),
+        ("LimitFlags", wintypes.DWORD),
+        ("MinimumWorkingSetSize", ctypes.c_size_t),
+        ("MaximumWorkingSetSize", ctypes.c_size_t),
+        ("ActiveProcessLimit", wintypes.DWORD),
+        ("Affinity", ctypes.c_size_t),
+        ("PriorityClass", wintypes.DWORD),
+        ("SchedulingClass", wintypes.DWORD),
+    )
+
+
+class _ExtendedLimits(ctypes.Structure):
+    _fields_ = (
+        ("BasicLimitInformation", _BasicLimits),
+        ("IoInfo", ctypes.c_ulonglong * 6),
+        ("ProcessMemoryLimit", ctypes.c_size_t),
+        ("JobMemoryLimit", ctypes.c_size_t),
+        ("PeakProcessMemoryUsed", ctypes.c_size_t),
+        ("PeakJobMemoryUsed", ctypes.c_size_t),
+    )
+
+
+class Job:
+    """A job object that ends its processes when it is closed."""
+
+    def __init__(self, pid: int) -> None:
+        self._kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        for function in (self._kernel.CreateJobObjectW, self._kernel.OpenProcess):
+            function.restype = wintypes.HANDLE
+        self._handle: int | None = self._kernel.CreateJobObjectW(None, None)
+        limits = _ExtendedLimits()
+        limits.BasicLimitInformation.LimitFlags = KILL_ON_JOB_CLOSE
+        self._kernel.SetInformationJobObject(
+            wintypes.HANDLE(self._handle), EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), ctypes.sizeof(limits)
+        )
+        process = self._kernel.OpenProcess(PROCESS_SET_QUOTA_AND_TERMINATE, False, pid)
+        self._kernel.AssignProcessToJobObject(wintypes.HANDLE(self._handle), wintypes.HANDLE(process))
+        self._kernel.CloseHandle(wintypes.HANDLE(process))
+
+    def end(self) -> None:
+        """End every process in the job."""
+        if self._handle is not None:
+            self._kernel.CloseHandle(wintypes.HANDLE(self._handle))
+            self._handle = None
+
+
+class WindowsInput:
+    """The child's stdin. Its pipe cannot be written without waiting, so every line takes the outbox."""
+
+    def __init__(self, stream: ByteSendStream) -> None:
+        self._stream = stream
+
+    def write_now(self, data: bytes) -> int:
+        return 0
+
+    async def write_some(self, data: memoryview) -> int:
+        try:
+            await self._stream.send(bytes(data))
+        except (BrokenResourceError, ClosedResourceError) as exc:
+            raise BrokenPipeError("closed") from exc
+        return len(data)
+
+    async def taken(self) -> None:
+        await checkpoint()  # nobody can tell
+
+    async def close(self) -> None:
+        await self._stream.aclose()
+
+
+class WindowsOutput:
+    """The child's stdout or stderr."""
+
+    def __init__(self, stream: ByteReceiveStream) -> None:
+        self._stream = stream
+
+    async def pump(self, take: Take) -> None:
+        with suppress(EndOfStream, BrokenResourceError, ClosedResourceError):
+            while True:
+                for _ in take(await self._stream.receive()) or ():
+                    await checkpoint()
+
+    async def close(self) -> None:
+        await self._stream.aclose()
+
+
+class WindowsChild:
+    """A running server, in a job of its own."""
+
+    def __init__(self, process: Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.process = process
+        self.stdin = WindowsInput(process.stdin)
+        self.stdout = WindowsOutput(process.stdout)
+        self.stderr = WindowsOutput(process.stderr)
+        self._job = Job(process.pid)
+
+    async def stop(self, limit: float) -> None:
+        """Close the server's input and wait; then end the job."""
+        grace = min(2.0, limit / 3)
+        with CancelScope(shield=True):
+            await self.stdin.close()
+            await self.exits_within(grace)
+            self._job.end()
+            await self.exits_within(grace)
+
+    async def close(self) -> None:
+        """Close what can still be read of it."""
+        with CancelScope(shield=True):
+            await self.stdout.close()
+            await self.stderr.close()
+
+    async def exits_within(self, seconds: float) -> bool:
+        """Whether the server's own process ends in time."""
+        with move_on_after(seconds):
+            await self.process.wait()
+        return self.process.returncode is not None
+
+
+async def start_child(command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> WindowsChild:
+    """Start *command*; "npx" is found as npx.cmd, as a shell would find it."""
+    program = shutil.which(command[0], path=env.get("PATH")) or command[0]
+    with CancelScope(shield=True):
+        process = await open_process(
+            [program, *command[1:]],
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=env,
+            cwd=cwd,
+            creationflags=CREATE_NO_WINDOW,
+        )
+    return WindowsChild(process)

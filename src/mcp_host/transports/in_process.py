@@ -1,0 +1,129 @@
+"""A server in this very process: two ends in memory, with the same codec as everywhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from anyio import (
+    BrokenResourceError,
+    ClosedResourceError,
+    EndOfStream,
+    WouldBlock,
+    create_memory_object_stream,
+    create_task_group,
+)
+from anyio.lowlevel import checkpoint
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from mcp_host.errors import ConnectionClosed
+from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Failure, Notification, Request, Success, decode, encode, oversize
+from mcp_host.transports.base import Headers, Receive, RequestHandle, deliver
+
+CAPACITY = 1024  # messages on their way to the server; past it, writers wait
+
+Inbox: TypeAlias = MemoryObjectReceiveStream[bytes]
+Outbox: TypeAlias = MemoryObjectSendStream[bytes]
+Serve: TypeAlias = Callable[[Inbox, Outbox], Awaitable[None]]
+"""A server: reads messages (as bytes, without line ends) and writes messages, until its inbox ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess:
+    """Speak to *serve*, an async function that runs as long as the connection."""
+
+    serve: Serve
+    name: str = field(default="the in-process server", kw_only=True)
+
+    restart = False  # who runs it in this process sees it end
+
+    @property
+    def identity(self) -> str:
+        """Its name, for what that is worth: nobody but this process knows it."""
+        return self.name
+
+    @asynccontextmanager
+    async def open(self, limits: Limits) -> AsyncIterator[MemoryChannel]:
+        """Run *serve* in a task; cancel it on leaving."""
+        to_server, server_inbox = create_memory_object_stream[bytes](CAPACITY)
+        # Bounded by what the server has to say to one client: both ends are the same program.
+        server_outbox, from_server = create_memory_object_stream[bytes](math.inf)
+        channel = MemoryChannel(self.name, to_server, from_server, limits.max_message)
+
+        async def run() -> None:
+            with server_inbox, server_outbox:
+                try:
+                    await self.serve(server_inbox, server_outbox)
+                except (BrokenResourceError, ClosedResourceError, EndOfStream):
+                    pass  # the client is gone
+                except Exception as exc:
+                    channel.reason = f"{self.name} failed: {type(exc).__name__}: {exc}"
+
+        with to_server, from_server:
+            async with create_task_group() as tasks:
+                tasks.start_soon(run)
+                try:
+                    yield channel
+                finally:
+                    to_server.close()  # the server hears that the client has hung up, and may shield its clean-up
+                    tasks.cancel_scope.cancel()
+
+
+class MemoryChannel:
+    """Our end."""
+
+    stream_per_request = False
+    continuous = False
+    last_words = ""
+
+    def __init__(self, name: str, to_server: Outbox, from_server: Inbox, max_message: int) -> None:
+        self.reason = f"{name} has ended"
+        self._to_server = to_server
+        self._from_server = from_server
+        self._max_message = max_message
+
+    async def awake(self) -> None:
+        await checkpoint()
+
+    async def request(self, request: Request, headers: Headers, exchange: RequestHandle) -> None:
+        raw = encode(request)
+        exchange.withdrawn = True  # until it is on its way
+        with exchange.bounded():
+            await self._write(raw)
+        if exchange.over:
+            return
+        exchange.withdrawn = False
+        await exchange.response()
+
+    async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        await self._write(encode(message))
+
+    def send_now(self, message: Notification | Success | Failure) -> bool:
+        try:
+            self._to_server.send_nowait(encode(message))
+        except WouldBlock:
+            return False
+        except (BrokenResourceError, ClosedResourceError) as exc:
+            raise ConnectionClosed(self.reason, may_have_run=False) from exc
+        return True
+
+    async def listen(self, receive: Receive) -> None:
+        async for raw in self._from_server:
+            if len(raw) > self._max_message:
+                receive(oversize(raw, raw, self._max_message))
+            else:
+                deliver(decode(raw), receive)
+        raise ConnectionClosed(self.reason)
+
+    async def _write(self, raw: bytes) -> None:
+        try:
+            try:
+                self._to_server.send_nowait(raw)
+            except WouldBlock:
+                await self._to_server.send(raw)
+        except (BrokenResourceError, ClosedResourceError) as exc:
+            raise ConnectionClosed(self.reason, may_have_run=False) from exc
