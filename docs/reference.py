@@ -84,7 +84,7 @@ def limits() -> str:
 
 
 FIXED = """\
-What `client/`, `protocol/` and `transports/` hold a server to besides, and `handlers.py` your plain functions.
+What `client/`, `json_schema/`, `protocol/` and `transports/` hold a server to besides, and `handlers.py` your plain functions.
 These are no options; they are here so that nobody has to look for them.
 """
 
@@ -108,9 +108,10 @@ def fixed_rows() -> Iterator[str]:
     """Every number in capitals that has a comment of its own."""
     for file in sorted((source.SOURCE / "mcp_host").rglob("*.py")):
         place = file.relative_to(source.SOURCE / "mcp_host")
-        if place.parts[0] not in ("handlers.py", "client", "protocol", "transports"):
+        if place.parts[0] not in ("handlers.py", "client", "json_schema", "protocol", "transports"):
             continue
-        name = "MAX_[A-Z_]+" if place.parts[0] == "protocol" else "[A-Z][A-Z_]+"  # other numbers there are no bounds
+        pure = place.parts[0] in ("json_schema", "protocol")  # other numbers there are no bounds
+        name = "MAX_[A-Z_]+" if pure else "[A-Z][A-Z_]+"
         for line in file.read_text(encoding="utf-8").splitlines():
             if found := re.fullmatch(rf"({name}) = ([\d_.]+|\d+ ?\*\*? ?\w+)  # (.*)", line):
                 yield f"| `{place.as_posix()}` | `{found[1]}` | {found[2]} | {found[3]} |"

@@ -20,10 +20,10 @@ from anyio.abc import ByteStream, SocketAttribute
 
 import mcp_host.types
 from mcp_host.errors import CallerError, ConnectionClosed, MessageTooLarge, ProtocolError, UncheckableSchema
+from mcp_host.json_schema.schema import compile_schema
 from mcp_host.protocol.framing import EDGE, LineBuffer, Oversize
 from mcp_host.protocol.headers import decode_value, encode_value, parameter_headers
 from mcp_host.protocol.jsonrpc import Malformed, decode, encode, recover_id
-from mcp_host.protocol.schemas import compile_schema
 from mcp_host.protocol.sse import FIELD_ROOM, Cursor, EventDecoder
 from mcp_host.transports._http.connection import Connection
 from mcp_host.transports._http.inflate import ACCEPTED, PIECE, Inflater

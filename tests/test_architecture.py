@@ -24,18 +24,19 @@ MAY_IMPORT = {
     "concurrency": {"errors"},
     "types": {"errors"},
     "protocol": {"errors", "types"},
+    "json_schema": {"errors"},
     "handlers": {"concurrency", "errors", "protocol"},
     "transports": {"bounds", "concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {"bounds", "concurrency", "errors", "handlers", "protocol", "types"},
-    "elicitation": {"errors", "handlers", "protocol", "sampling", "types"},
+    "elicitation": {"errors", "handlers", "json_schema", "protocol", "sampling", "types"},
     "roots": {"errors", "handlers", "sampling", "types"},
     "session": {
         *("bounds", "concurrency", "elicitation", "errors", "handlers", "limits", "protocol", "roots", "sampling"),
         *("transports", "types"),
     },
     "client": {
-        *("bounds", "concurrency", "elicitation", "errors", "handlers", "limits", "protocol", "roots", "sampling"),
-        *("session", "transports", "types", "version"),
+        *("bounds", "concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "protocol", "roots"),
+        *("sampling", "session", "transports", "types", "version"),
     },
     "testing": {"concurrency", "errors", "limits", "protocol", "sampling", "transports", "types", "version"},
     "cli": {

@@ -20,7 +20,7 @@ from mcp_host.sampling.progress import ProgressReporter, ReportsProgress
 from mcp_host.types import REVISIONS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
 if TYPE_CHECKING:
-    from mcp_host.protocol.schemas import Schema
+    from mcp_host.json_schema.schema import Schema
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class FormRequest(_ElicitationRequest):
 
     @cached_property
     def _schema(self) -> Schema:
-        from mcp_host.protocol.schemas import compile_schema  # a tenth of a second, which few clients ever need
+        from mcp_host.json_schema.schema import compile_schema  # a tenth of a second, which few clients ever need
 
         return compile_schema(self.requested_schema)
 

@@ -13,13 +13,13 @@ from anyio import move_on_after
 
 from mcp_host import Client, Stdio
 from mcp_host.errors import InvalidToolOutput, ProtocolError
-from mcp_host.protocol import schemas
+from mcp_host.json_schema import schema
 from tests.faults.fault import fault
 from tests.faults.responsive import pulse
 from tests.transports.children import python
 from tests.transports.http_peers import Wire, serving
 
-schemas.compile_schema({}).mismatch(1)  # the first check of a process prepares what all others share
+schema.compile_schema({}).mismatch(1)  # the first check of a process prepares what all others share
 
 LISTING = """
 while True:
@@ -95,7 +95,7 @@ async def test_a_large_pattern_and_a_large_text_leave_the_loop_alone() -> None:
 async def test_a_composition_that_fans_out_is_given_up_and_the_loop_goes_on_meanwhile(
     keyword: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schemas, "MAX_STEPS", 50_000)  # a tenth, of what takes seconds
+    monkeypatch.setattr(schema, "MAX_STEPS", 50_000)  # a tenth, of what takes seconds
     value = "a" if keyword == "allOf" else 1
     async with listed(fan_out(keyword)) as client, pulse() as loop:
         problem = await refused(client, value)
@@ -117,7 +117,7 @@ async def test_a_value_that_is_large_and_right_is_checked_and_the_loop_goes_on_m
 
 @fault("T03")
 async def test_who_does_not_want_to_wait_for_a_long_check_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schemas, "MAX_STEPS", 100_000)
+    monkeypatch.setattr(schema, "MAX_STEPS", 100_000)
     async with listed(fan_out("anyOf")) as client:
         with move_on_after(0.1) as scope:
             await client.call_tool("trap", {"value": 1})

@@ -14,9 +14,9 @@ from anyio import fail_after
 
 from mcp_host import Client, Elicitation, EraCache, FormRequest, Stdio, StreamableHttp
 from mcp_host.errors import InputRefused, McpError
+from mcp_host.json_schema.schema import compile_schema
 from mcp_host.limits import Limits
 from mcp_host.protocol.headers import ParameterHeader
-from mcp_host.protocol.schemas import compile_schema
 from mcp_host.types import ElicitResult
 from tests.faults.http_server import drop, mcp, says, subject, tides, welcome
 from tests.faults.processes import BRIEF

@@ -22,7 +22,7 @@ from mcp_host.session.call import Call
 from mcp_host.types import CallToolResult, Tool
 
 if TYPE_CHECKING:
-    from mcp_host.protocol.schemas import Schema
+    from mcp_host.json_schema.schema import Schema
 
 INLINE_STEPS = 2_000  # steps of a check that are made on the event loop: about 20 milliseconds
 
@@ -144,7 +144,7 @@ class ToolCache:
 
     def _schema(self, name: str, written: dict[str, object]) -> Schema:
         # a tenth of a second, which few clients ever need
-        from mcp_host.protocol.schemas import MAX_STEPS, compile_schema
+        from mcp_host.json_schema.schema import MAX_STEPS, compile_schema
 
         if name not in self._schemas:
             self._schemas[name] = compile_schema(written, most_steps=self._most_steps or MAX_STEPS)

@@ -23,6 +23,19 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
+USER_REJECTED = -1  # client/sampling: Error Handling, "User rejected sampling request"
+RESOURCE_NOT_FOUND = -32002  # 2025-11-25, server/resources: Error Handling
+URL_ELICITATION_REQUIRED = -32042  # 2025-11-25, schema: URLElicitationRequiredError
+HEADER_MISMATCH = -32020  # 2026-07-28, basic: Error Codes, as the two that follow
+MISSING_REQUIRED_CLIENT_CAPABILITY = -32021
+UNSUPPORTED_PROTOCOL_VERSION = -32022
+
+# Ours. MCP keeps -32020 to -32099 of the range that JSON-RPC leaves to implementations; other SDKs use -32000 to -32009.
+TOO_MANY_WAITING = -32010  # the queue of sampling requests is full
+TOOK_TOO_LONG = -32011  # the model or the user did not answer in time
+CALL_ENDED = -32012  # the call that the server's request belonged to has ended
+ASKED_TOO_MUCH = -32013  # one call has reached its limit of requests from the server
+
 MAX_BATCH = 10_000  # messages: all of them are taken in one turn of the event loop
 MAX_MARKS = 2**20  # opening brackets, colons and commas in one message, those in its texts not counted
 MAX_DEPTH = 640  # arrays and objects in each other: each takes one of the 1,000 frames of a stack in Python 3.11

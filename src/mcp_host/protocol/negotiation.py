@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, NoCommonVersion, Unauthorized, excerpt, quoted
-from mcp_host.protocol.codes import HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_host.protocol.eras import Legacy
-from mcp_host.protocol.jsonrpc import Failure, Params, Success
+from mcp_host.protocol.jsonrpc import (
+    HEADER_MISMATCH,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    Failure,
+    Params,
+    Success,
+)
 
 HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The revisions that begin with `initialize`, the preferred one first."""

@@ -16,8 +16,7 @@ from pydantic_core import to_json
 
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import call_handler
-from mcp_host.protocol.codes import USER_REJECTED
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, USER_REJECTED
 from mcp_host.sampling.request import REJECTION, SamplingRequest
 from mcp_host.types import Tool
 

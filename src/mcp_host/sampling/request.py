@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NoReturn, TypeAlias
 
 from mcp_host.errors import InputRefused
-from mcp_host.protocol.codes import USER_REJECTED
-from mcp_host.protocol.jsonrpc import Id
+from mcp_host.protocol.jsonrpc import USER_REJECTED, Id
 from mcp_host.sampling.progress import ProgressReporter, ReportsProgress
 from mcp_host.types import (
     CreateMessageRequestParams,

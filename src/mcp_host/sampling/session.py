@@ -14,8 +14,7 @@ from mcp_host.concurrency import SharedTimeout
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, SamplingError, excerpt
 from mcp_host.handlers import as_async, call_handler
 from mcp_host.protocol import conversation
-from mcp_host.protocol.codes import TOO_MANY_WAITING, TOOK_TOO_LONG
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Success, encode
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp
 from mcp_host.sampling.progress import ProgressReporter

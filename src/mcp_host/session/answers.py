@@ -11,8 +11,7 @@ from anyio import CancelScope
 
 from mcp_host.errors import InputRefused
 from mcp_host.limits import Limits
-from mcp_host.protocol.codes import ASKED_TOO_MUCH
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Id, Request, Response, Success
+from mcp_host.protocol.jsonrpc import ASKED_TOO_MUCH, INTERNAL_ERROR, Failure, Id, Request, Response, Success
 from mcp_host.sampling import OuterCall
 from mcp_host.sampling.progress import ProgressReporter
 from mcp_host.session.call import enter_handler

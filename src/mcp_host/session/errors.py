@@ -12,14 +12,16 @@ from mcp_host.errors import (
     UnsupportedProtocolVersion,
     UrlElicitationRequired,
 )
-from mcp_host.protocol.codes import (
+from mcp_host.protocol.jsonrpc import (
     HEADER_MISMATCH,
+    INVALID_PARAMS,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     RESOURCE_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
     URL_ELICITATION_REQUIRED,
+    Failure,
+    Params,
 )
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS, Failure, Params
 
 
 def server_error(method: str, params: Params, failure: Failure) -> ServerError:

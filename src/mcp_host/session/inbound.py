@@ -6,8 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mcp_host.concurrency import HandlerTasks
-from mcp_host.protocol.codes import CALL_ENDED
-from mcp_host.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, Failure, Notification, Params, Request, Success
+from mcp_host.protocol.jsonrpc import (
+    CALL_ENDED,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Failure,
+    Notification,
+    Params,
+    Request,
+    Success,
+)
 from mcp_host.sampling import OuterCall
 from mcp_host.sampling.progress import ProgressReporter
 from mcp_host.session.answers import InboundRequest, InboundRequests

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_host.errors import CallerError
-from mcp_host.protocol.codes import RESOURCE_NOT_FOUND
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.protocol.revisions import first_unknown
 from mcp_host.types.base import Model, ShapeSince, Since

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from mcp_host.errors import McpError, excerpt
-from mcp_host.protocol.codes import URL_ELICITATION_REQUIRED
+from mcp_host.protocol.jsonrpc import URL_ELICITATION_REQUIRED
 from mcp_host.types import ElicitRequestURLParams
 
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from anyio import CancelScope, Event, move_on_after
 
-from mcp_host.protocol.codes import HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_host.protocol.eras import LISTEN
 from mcp_host.protocol.headers import PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import (
+    HEADER_MISMATCH,
     METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    UNSUPPORTED_PROTOCOL_VERSION,
     Failure,
     Id,
     Incoming,

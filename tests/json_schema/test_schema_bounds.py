@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_host.errors import TooManySteps, UncheckableSchema
-from mcp_host.protocol.schemas import compile_schema
+from mcp_host.json_schema.schema import compile_schema
 
 DEFAULT = "https://json-schema.org/draft/2020-12/schema"
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"

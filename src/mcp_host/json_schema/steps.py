@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from mcp_host.errors import TooManySteps, UncheckableSchema, excerpt
-from mcp_host.protocol.patterns import MAX_WEIGHT, Pattern
+from mcp_host.json_schema.patterns import MAX_WEIGHT, Pattern
 
 COPIES_PER_STEP = 32  # of values that are copied
 LETTERS_PER_STEP = 100  # of a text that is written

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host.errors import UncheckableSchema, UnsupportedPattern
-from mcp_host.protocol.patterns import Pattern
+from mcp_host.json_schema.patterns import Pattern
 
 
 def found(pattern: str, text: str) -> bool:
@@ -122,7 +122,7 @@ KILLERS = [
 
 def test_the_classical_killers_end_at_once() -> None:
     """In a process of its own: a pattern that does not end can only be killed."""
-    code = f"from mcp_host.protocol.patterns import Pattern; print([Pattern(p).found_in(t) for p, t in {KILLERS!r}])"
+    code = f"from mcp_host.json_schema.patterns import Pattern; print([Pattern(p).found_in(t) for p, t in {KILLERS!r}])"
 
     ran = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True, check=True, timeout=20)
     assert ran.stdout == f"{[False] * len(KILLERS)}\n"

@@ -29,8 +29,8 @@ from referencing import Registry, Specification
 from referencing.jsonschema import specification_with
 
 from mcp_host.errors import TooManySteps, UncheckableSchema, quoted
-from mcp_host.protocol.problems import TEXT_SHOWN, first_problem, listed_briefly
-from mcp_host.protocol.steps import LETTERS_PER_STEP, RUN, TOO_DEEP, Memory, counted, too_many
+from mcp_host.json_schema.problems import TEXT_SHOWN, first_problem, listed_briefly
+from mcp_host.json_schema.steps import LETTERS_PER_STEP, RUN, TOO_DEEP, Memory, counted, too_many
 
 MAX_STEPS = 500_000  # of one check: two to four seconds; 10,000 records of 20 members take 460,000
 MAX_DEPTH = 200  # keywords within keywords that are being applied: three frames of Python's stack each
@@ -354,7 +354,7 @@ def _exact(number: float) -> Fraction:
 
 
 _OWN: dict[str, Keyword] = {
-    "pattern": _pattern,  # `re`, see `mcp_host.protocol.patterns`
+    "pattern": _pattern,  # `re`, see `mcp_host.json_schema.patterns`
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
     "enum": _enum,  # one comparison for each choice

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mcp_host.errors import TooManySteps, UncheckableSchema
-from mcp_host.protocol.schemas import compile_schema
-from mcp_host.protocol.steps import Memory, Run, counted
+from mcp_host.json_schema.schema import compile_schema
+from mcp_host.json_schema.steps import Memory, Run, counted
 
 Wire = dict[str, Any]
 

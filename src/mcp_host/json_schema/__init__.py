@@ -1,0 +1,1 @@
+"""Checking values against the JSON Schemas of servers, in a bounded number of steps."""
