@@ -61,7 +61,7 @@ async def folders(context: Context) -> list[str]:
 async def measure(context: Context) -> str:
     """Measure for a while, and say how far that has come."""
     for done in range(1, 4):
-        await context.progress(done, 3, f"buoy {done}")
+        await context.report_progress(done, 3, f"buoy {done}")
     return "3 buoys"
 
 

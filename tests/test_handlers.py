@@ -108,7 +108,7 @@ async def test_every_handler_that_a_call_waits_for_knows_that_it_is_one_and_noth
 
     @server.tool
     async def ask_everything(ctx: Context) -> str:
-        await ctx.progress(1)
+        await ctx.report_progress(1)
         await ctx.sample("capital?")
         await ctx.elicit("sure?", {"type": "object", "properties": {}})
         await ctx.list_roots()

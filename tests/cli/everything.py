@@ -48,8 +48,8 @@ def fail() -> str:
 
 @server.tool
 async def work(context: Context) -> str:
-    await context.progress(1, 2, f"half{CLEAR}")
-    await context.progress(2)
+    await context.report_progress(1, 2, f"half{CLEAR}")
+    await context.report_progress(2)
     return "done"
 
 

@@ -41,12 +41,12 @@ def everything_said_is_valid(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     receive, send = ScriptedPeer.receive, ScriptedPeer.send
 
     async def overhear(peer: ScriptedPeer, method: str | None = None) -> dict[str, Any]:
-        before = len(peer.heard)
+        before = len(peer.received)
         try:
             return await receive(peer, method)
         finally:
             overheard = peers.setdefault(id(peer), Overheard())
-            for message in peer.heard[before:]:
+            for message in peer.received[before:]:
                 overheard.add(message)
 
     async def note_revision(peer: ScriptedPeer, message: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ def answering(*results: dict[str, Any]) -> ScriptedPeer:
     """A stateless peer that answers requests with *results*, one after the other, and the last for ever."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered()
+        await peer.answer_discover()
         for result in results:
             await peer.reply(await peer.receive(), result)
         while True:

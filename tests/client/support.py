@@ -41,13 +41,13 @@ class Era:
     async def open(self, peer: ScriptedPeer, capabilities: Mapping[str, Any] = TOOLS, **said: Any) -> None:
         """Answer the client's opening. What follows can be written as in 2025: to a result, `resultType` is optional."""
         if self.meta:
-            await peer.be_discovered(capabilities=capabilities, **said)
+            await peer.answer_discover(capabilities=capabilities, **said)
         else:
-            await peer.shake_hands(capabilities=capabilities, **said)
+            await peer.answer_initialize(capabilities=capabilities, **said)
 
     def said_to(self, peer: ScriptedPeer) -> list[dict[str, Any]]:
         """What the client has said once it had opened its only connection, as it should."""
-        opening, said = peer.heard[: len(self.opening)], peer.heard[len(self.opening) :]
+        opening, said = peer.received[: len(self.opening)], peer.received[len(self.opening) :]
         assert [message["method"] for message in opening] == list(self.opening)
         return said
 

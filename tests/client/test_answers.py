@@ -25,9 +25,9 @@ class Asking(ScriptedPeer):
         self.answer: dict[str, Any] = {}
 
     async def _script_(self, peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS, version=self._version)
+        await peer.answer_initialize(capabilities=TOOLS, version=self._version)
         call = await peer.receive("tools/call")
-        answer = await peer.ask(*self._ask)
+        answer = await peer.request(*self._ask)
         self.answer = {key: value for key, value in answer.items() if key not in ("jsonrpc", "id")}
         await peer.reply(call, EMPTY)
 
@@ -170,13 +170,13 @@ async def test_what_an_old_revision_cannot_say_is_our_error_and_not_dropped(capl
 
 async def test_a_ping_is_answered_at_any_time() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        early = await peer.ask("ping")
+        early = await peer.request("ping")
         await peer.reply(
-            peer.heard[0],
+            peer.received[0],
             {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO},
         )
         await peer.receive("notifications/initialized")
-        answers.extend([early, await peer.ask("ping")])
+        answers.extend([early, await peer.request("ping")])
 
     answers: list[dict[str, Any]] = []
     with anyio.fail_after(5):
@@ -188,7 +188,7 @@ async def test_a_ping_is_answered_at_any_time() -> None:
 
 async def test_when_a_call_ends_what_it_caused_is_cancelled_and_answered() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await peer.answer_initialize(capabilities=TOOLS)
         call = await peer.receive("tools/call")
         await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
         await started.wait()
@@ -215,7 +215,7 @@ async def test_an_answer_that_was_found_although_its_call_had_ended_waits_until_
     pings = [{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(1024)]  # what the transport takes
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await peer.answer_initialize(capabilities=TOOLS)
         call = await peer.receive("tools/call")
         await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
         await started.wait()
@@ -247,7 +247,7 @@ async def test_an_answer_that_was_found_although_its_call_had_ended_waits_until_
 
 async def test_a_handler_that_fails_on_its_way_out_of_a_call_that_has_ended_ends_nothing_else() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await peer.answer_initialize(capabilities=TOOLS)
         call = await peer.receive("tools/call")
         await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
         await started.wait()
@@ -275,7 +275,7 @@ async def test_a_handler_that_fails_on_its_way_out_of_a_call_that_has_ended_ends
 
 async def test_a_second_request_under_an_id_in_use_is_refused_and_the_first_goes_on() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await peer.answer_initialize(capabilities=TOOLS)
         call = await peer.receive("tools/call")
         request = {"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION}
         await peer.send(request)
@@ -320,7 +320,7 @@ async def test_the_silence_of_a_server_that_waits_for_us_is_not_held_against_it(
 
 async def test_a_flood_of_requests_is_held_to_its_bound_and_counted() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await peer.answer_initialize(capabilities=TOOLS)
         for n in range(20):
             await peer.send({"jsonrpc": "2.0", "id": n, "method": "sampling/createMessage", "params": QUESTION})
 
@@ -394,7 +394,7 @@ async def test_what_came_too_early_is_kept_up_to_a_bound() -> None:
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
         for n in range(74):
-            await peer.tell("notifications/message", {"level": "info", "data": n})
+            await peer.notify("notifications/message", {"level": "info", "data": n})
         await peer.reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO})
 
     async def on_log(message: LoggingMessageNotificationParams) -> None:
@@ -429,7 +429,7 @@ async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
     flood = 1024 + 20
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands()
+        await peer.answer_initialize()
         pings = [b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % n for n in range(flood)]
         await peer.send_raw(b"[" + b",".join(pings) + b"]")
 
@@ -440,4 +440,4 @@ async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
             dropped = client.counters["dropped answers"]
 
     assert 14 <= dropped <= 15  # on trio one more goes straight to the peer, which is waiting
-    assert len([message for message in peer.heard if "result" in message]) == flood - dropped
+    assert len([message for message in peer.received if "result" in message]) == flood - dropped

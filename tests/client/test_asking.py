@@ -27,7 +27,7 @@ async def test_progress_that_was_not_asked_for_keeps_no_call_alive(era: Era) -> 
         call = await peer.receive("tools/call")
         while True:
             for token in (call["id"], str(call["id"])):
-                await peer.tell("notifications/progress", {"progressToken": token, "progress": 1})
+                await peer.notify("notifications/progress", {"progressToken": token, "progress": 1})
             await anyio.sleep(0.01)
 
     with anyio.fail_after(5):
@@ -218,7 +218,7 @@ async def test_a_call_of_the_innermost_handler_may_be_made_again_without_a_quest
     """It is only what is asked there that is refused."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered()
+        await peer.answer_discover()
         await peer.reply(await peer.receive(), wants("outer", k=SAMPLE))
         await peer.reply(await peer.receive(), wants("inner"))
         again = await peer.receive()
@@ -286,7 +286,7 @@ class TwoCalls:
         self.all = anyio.Event()
 
     async def __call__(self, peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.answer_initialize(capabilities={"tools": {}})
         calls = {call["params"]["name"]: call for call in [await peer.receive("tools/call") for _ in range(2)]}
         await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
         self.asked.set()
@@ -347,7 +347,7 @@ async def test_a_handler_ends_with_the_last_of_the_calls_that_it_may_belong_to()
 
 async def test_what_was_asked_between_calls_does_not_end_with_a_call() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.answer_initialize(capabilities={"tools": {}})
         await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
         await peer.reply(await peer.receive("tools/call"), EMPTY)
         answers.append(await peer.receive())

@@ -55,7 +55,7 @@ async def ignore(change: object) -> None:
 async def test_a_slow_server_that_shakes_no_hands_is_waited_for(code: int) -> None:
     async def script(peer: ScriptedPeer) -> None:
         probe = await peer.receive("server/discover")
-        await peer.refuse(await peer.receive("initialize"), code, "no", {"supported": ["2026-07-28"]})
+        await peer.reply_error(await peer.receive("initialize"), code, "no", {"supported": ["2026-07-28"]})
         await peer.reply(probe, MODERN)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
@@ -67,7 +67,7 @@ async def test_a_slow_server_that_shakes_no_hands_is_waited_for(code: int) -> No
 @pytest.mark.fake_clock
 async def test_a_silent_server_that_refuses_the_handshake_fails_with_that() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.refuse(await peer.receive("initialize"), -32000, "out of order")
+        await peer.reply_error(await peer.receive("initialize"), -32000, "out of order")
 
     with anyio.fail_after(5), pytest.raises(ServerError, match="out of order"):
         await Client(ScriptedPeer(script)).connect()
@@ -160,13 +160,13 @@ async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is(
         async with Client(peer, era_cache=EraCache({peer.identity: "modern"})):
             pass
 
-    assert [message["method"] for message in peer.heard] == ["server/discover"]
+    assert [message["method"] for message in peer.received] == ["server/discover"]
 
 
 async def test_what_a_server_says_in_refusing_is_harmless_in_a_warning() -> None:
     async def script(peer: ScriptedPeer) -> None:
         for _ in range(2):
-            await peer.refuse(await peer.receive("server/discover"), -32020, "\x1b[2J\n" + "x" * 100_000)
+            await peer.reply_error(await peer.receive("server/discover"), -32020, "\x1b[2J\n" + "x" * 100_000)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     with anyio.fail_after(5):
@@ -297,7 +297,7 @@ async def test_subscriptions_that_are_never_acknowledged_do_not_pile_up() -> Non
     open_streams: set[object] = set()
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         first = await peer.receive(LISTEN)
         await peer.acknowledge(first)
         open_streams.add(first["id"])
@@ -326,7 +326,7 @@ async def test_subscriptions_that_are_never_acknowledged_do_not_pile_up() -> Non
 @pytest.mark.fake_clock
 async def test_a_subscription_waits_for_another_no_longer_than_it_may_take() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
 
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
@@ -339,7 +339,7 @@ async def test_a_subscription_waits_for_another_no_longer_than_it_may_take() -> 
 
 async def test_lists_that_the_server_does_not_agree_to_are_named_in_a_warning() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities={"tools": {"listChanged": True}, "prompts": {"listChanged": True}})
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}, "prompts": {"listChanged": True}})
         await peer.acknowledge(await peer.receive(LISTEN), {"toolsListChanged": True})
 
     with anyio.fail_after(5):
@@ -354,9 +354,9 @@ async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> Non
         changes.append(change)
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         await peer.acknowledge(await peer.receive(LISTEN))
-        await peer.tell("notifications/tools/list_changed")
+        await peer.notify("notifications/tools/list_changed")
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     with anyio.fail_after(5):
@@ -370,7 +370,7 @@ async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> Non
 
 async def test_an_error_without_an_id_is_the_only_calls_though_a_subscription_stands() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         await peer.acknowledge(await peer.receive(LISTEN))
         await peer.receive("tools/call")
         await peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "cannot read that"}})
@@ -453,10 +453,10 @@ async def test_a_callback_whose_own_tasks_exit_ends_no_host() -> None:
         raise SystemExit(3)
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         listen = await peer.receive(LISTEN)
         await peer.acknowledge(listen)
-        await peer.announce(listen, "notifications/tools/list_changed")
+        await peer.notify_subscription(listen, "notifications/tools/list_changed")
         await asked.wait()
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
@@ -531,7 +531,7 @@ async def test_closing_while_a_subscription_ends_is_no_error_of_its_own() -> Non
     unsubscribing = anyio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         for _ in range(2):
             await peer.acknowledge(await peer.receive(LISTEN))
         await peer.receive(LISTEN)
@@ -572,7 +572,7 @@ async def test_what_a_channel_waits_for_on_behalf_of_a_call_that_is_over_ends_at
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands()
+        await peer.answer_initialize()
 
     async def lose(channel: MemoryChannel, request: Request, headers: Headers, exchange: RequestHandle) -> None:
         exchange.fail(ConnectionClosed("lost on its way"))

@@ -247,7 +247,7 @@ def serving(*results: dict[str, Any]) -> ScriptedPeer:
     """A stateless peer that answers with *results*, one after the other, and tells of a change where one is a method."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities={"tools": {}})
+        await peer.answer_discover(capabilities={"tools": {}})
         for result in results:
             await peer.reply(await peer.receive(), result)
 
@@ -275,7 +275,7 @@ async def test_lists_and_reads_that_are_fresh_are_not_asked_for_again(
             first = await request_(client)
             assert await request_(client) == first
 
-    assert len(peer.heard) == 2
+    assert len(peer.received) == 2
 
 
 async def test_each_page_is_fresh_for_as_long_as_it_says_itself() -> None:
@@ -287,7 +287,7 @@ async def test_each_page_is_fresh_for_as_long_as_it_says_itself() -> None:
             await client.list_tools()
             assert [tool.name for tool in await client.list_tools()] == ["add"]
 
-    assert [message["params"].get("cursor") for message in peer.heard[1:]] == [None, "2", "2"]
+    assert [message["params"].get("cursor") for message in peer.received[1:]] == [None, "2", "2"]
 
 
 async def test_a_client_without_a_cache_asks_every_time() -> None:
@@ -298,7 +298,7 @@ async def test_a_client_without_a_cache_asks_every_time() -> None:
             await client.list_tools()
             await client.list_tools()
 
-    assert len(peer.heard) == 3
+    assert len(peer.received) == 3
 
 
 async def test_two_clients_share_nothing_whatever_the_scope() -> None:
@@ -307,12 +307,12 @@ async def test_two_clients_share_nothing_whatever_the_scope() -> None:
             peer = serving(FRESH | {"tools": []})
             async with Client(peer) as client:
                 await client.list_tools()
-            assert len(peer.heard) == 2
+            assert len(peer.received) == 2
 
 
 async def test_a_handshake_server_is_always_asked() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.answer_initialize(capabilities={"tools": {}})
         for _ in range(2):
             await peer.reply(await peer.receive("tools/list"), {"tools": [], "ttlMs": 60_000})
 
@@ -322,19 +322,19 @@ async def test_a_handshake_server_is_always_asked() -> None:
             await client.list_tools()
             await client.list_tools()
 
-    assert [message["method"] for message in peer.heard[2:]] == ["tools/list", "tools/list"]
+    assert [message["method"] for message in peer.received[2:]] == ["tools/list", "tools/list"]
 
 
 async def test_a_change_that_is_told_of_makes_the_list_stale_for_who_asks_next() -> None:
     told = anyio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities={"tools": {"listChanged": True}})
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
         listen = await peer.receive("subscriptions/listen")
         await peer.acknowledge(listen)
         await peer.reply(await peer.receive("tools/list"), FRESH | {"tools": []})
         await told.wait()
-        await peer.announce(listen, "notifications/tools/list_changed")
+        await peer.notify_subscription(listen, "notifications/tools/list_changed")
         await peer.reply(await peer.receive("tools/list"), FRESH | {"tools": [TOOL]})
 
     changed = anyio.Event()
@@ -352,11 +352,11 @@ async def test_a_change_that_is_told_of_makes_the_list_stale_for_who_asks_next()
 
 async def test_a_list_that_was_on_its_way_when_a_change_was_told_of_is_not_fresh() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities={"tools": {"listChanged": True}})
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
         listen = await peer.receive("subscriptions/listen")
         await peer.acknowledge(listen)
         request = await peer.receive("tools/list")
-        await peer.announce(listen, "notifications/tools/list_changed")
+        await peer.notify_subscription(listen, "notifications/tools/list_changed")
         await peer.reply(request, FRESH | {"tools": []})
         await peer.reply(await peer.receive("tools/list"), FRESH | {"tools": [TOOL]})
 
@@ -380,7 +380,7 @@ async def test_another_process_is_asked_anew() -> None:
             async with client:
                 await client.list_tools()
 
-    assert [message["method"] for message in peer.heard] == 2 * ["server/discover", "tools/list"]
+    assert [message["method"] for message in peer.received] == 2 * ["server/discover", "tools/list"]
 
 
 async def test_the_cache_is_bounded_by_the_limits() -> None:
@@ -391,7 +391,7 @@ async def test_the_cache_is_bounded_by_the_limits() -> None:
             await client.read_resource("a:1")
             await client.read_resource("a:1")
 
-    assert len(peer.heard) == 3
+    assert len(peer.received) == 3
 
 
 async def test_a_change_of_something_that_is_no_uri_ends_no_connection(era: Era) -> None:
@@ -414,7 +414,7 @@ async def test_a_fresh_list_that_nests_too_deeply_to_be_kept_is_asked_for_again(
     listed = b'{"ttlMs":60000,"tools":[{"name":"deep","inputSchema":{},"outputSchema":%b}]}' % schema
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities={"tools": {}})
+        await peer.answer_discover(capabilities={"tools": {}})
         for _ in range(2):
             request = await peer.receive("tools/list")
             await peer.send_raw(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (request["id"], listed))
@@ -444,4 +444,4 @@ async def test_a_result_is_fresh_for_a_day_at_most_whatever_number_the_server_wr
             assert await client.list_tools() == []
             assert await client.list_tools() == []
 
-    assert len(peer.heard) == 2
+    assert len(peer.received) == 2

@@ -102,12 +102,12 @@ def asking_in_turn(rounds: int = 1) -> ScriptedPeer:
     """Of the handshake, over a pipe: within each call it asks all three questions, so many times."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=OFFERED)
+        await peer.answer_initialize(capabilities=OFFERED)
         while True:
             call = await peer.receive()
             for _ in range(rounds):
                 for question in QUESTIONS:
-                    await peer.ask(**question)
+                    await peer.request(**question)
             await peer.reply(call, RESULTS[call["method"]])
 
     return ScriptedPeer(script, name="the peer")
@@ -117,7 +117,7 @@ def asking_in_rounds(method: str = "tools/call", rounds: int = 1) -> ScriptedPee
     """Stateless: each call is answered by all three questions, so many times."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=OFFERED)
+        await peer.answer_discover(capabilities=OFFERED)
         fresh = {"ttlMs": 0, "cacheScope": "private"} if method == "resources/read" else {}
         while True:
             for _ in range(rounds):
@@ -177,10 +177,10 @@ async def test_each_call_has_an_id_that_no_other_has_and_nobody_is_its_caller_un
 
 async def test_with_two_calls_in_flight_over_a_pipe_no_caller_is_guessed() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await peer.answer_initialize(capabilities=TOOLS)
         calls = [await peer.receive("tools/call"), await peer.receive("tools/call")]
         for question in QUESTIONS:
-            await peer.ask(**question)
+            await peer.request(**question)
         for call in calls:
             await peer.reply(call, EMPTY)
 
@@ -208,20 +208,20 @@ async def test_a_question_is_not_of_the_next_call_while_the_server_may_work_on_o
 
     async def script(peer: ScriptedPeer) -> None:
         question: dict[str, Any] = SAMPLE
-        await peer.shake_hands(capabilities=TOOLS)
+        await peer.answer_initialize(capabilities=TOOLS)
         given_up = await peer.receive("tools/call")
         await peer.receive("notifications/cancelled")
         call = await peer.receive("tools/call")
-        await peer.ask(**question)
+        await peer.request(**question)
         if how == "answers late":
             await peer.reply(given_up, EMPTY)
         elif how == "answers late to a text":
             await peer.reply({"id": str(given_up["id"])}, EMPTY)  # which some servers make of a number
         else:
             await anyio.sleep(60)
-            await peer.ask(**question)
+            await peer.request(**question)
             await anyio.sleep(61)  # since the cancellation, longer than a server may be silent about a call
-        await peer.ask(**question)
+        await peer.request(**question)
         await peer.reply(call, EMPTY)
 
     seen = Handlers()
@@ -239,14 +239,14 @@ async def test_a_question_is_not_of_the_next_call_while_the_server_may_work_on_o
 async def test_each_call_that_was_given_up_counts_for_as_long_as_the_server_may_be_silent_about_it() -> None:
     async def script(peer: ScriptedPeer) -> None:
         question: dict[str, Any] = SAMPLE
-        await peer.shake_hands(capabilities=TOOLS)
+        await peer.answer_initialize(capabilities=TOOLS)
         for _ in range(2):
             await peer.receive("notifications/cancelled")
         call = await peer.receive("tools/call")
         await anyio.sleep(50)  # the first counts no more
-        await peer.ask(**question)
+        await peer.request(**question)
         await anyio.sleep(71)  # nor does the second
-        await peer.ask(**question)
+        await peer.request(**question)
         await peer.reply(call, EMPTY)
 
     seen = Handlers()
@@ -263,7 +263,7 @@ async def test_each_call_that_was_given_up_counts_for_as_long_as_the_server_may_
 @pytest.mark.fake_clock
 async def test_calls_that_were_given_up_are_forgotten_though_nothing_is_asked_after_them() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await peer.answer_initialize(capabilities=TOOLS)
         while True:
             await peer.receive()
 
@@ -402,7 +402,7 @@ async def test_the_caller_is_in_nothing_that_is_sent_shown_or_logged(
 
     assert [outer and outer.caller for outer in seen.outers] == [name] * len(seen.requests)
     assert seen.outers
-    shown += [*map(repr, seen.requests), *map(repr, seen.outers), caplog.text, repr(peer.heard)]
+    shown += [*map(repr, seen.requests), *map(repr, seen.outers), caplog.text, repr(peer.received)]
     assert [text for text in shown if name in text] == []
 
 
@@ -452,7 +452,7 @@ async def test_a_call_that_needs_no_input_is_made_as_before() -> None:
         async with Client(peer) as client:
             await client.call_tool("x", {"n": 1}, caller=Caller())
 
-    assert peer.heard[-1]["params"]["arguments"] == {"n": 1}
+    assert peer.received[-1]["params"]["arguments"] == {"n": 1}
 
 
 async def test_two_questions_of_one_round_need_one_yes_if_that_is_for_the_whole_call() -> None:
@@ -478,7 +478,7 @@ async def test_two_questions_of_one_round_need_one_yes_if_that_is_for_the_whole_
             await client.call_tool("x")
 
     assert asked == ["asked", "asked", "withdrawn"]
-    assert [message["params"]["inputResponses"] for message in peer.heard[2:]] == [{"a": PARIS, "b": PARIS}] * 2
+    assert [message["params"]["inputResponses"] for message in peer.received[2:]] == [{"a": PARIS, "b": PARIS}] * 2
 
 
 def test_nothing_that_holds_the_caller_looks_at_it_to_be_shown_or_compared() -> None:

@@ -58,7 +58,7 @@ async def test_a_call_says_what_was_meant_and_returns_what_was_answered(era: Era
 async def test_an_error_of_the_server_is_a_server_error(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
-        await peer.refuse(await peer.receive("tools/call"), -32602, "no such tool\x1b[2J", {"tool": "x"})
+        await peer.reply_error(await peer.receive("tools/call"), -32602, "no such tool\x1b[2J", {"tool": "x"})
 
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script)) as client:
@@ -96,7 +96,7 @@ async def test_progress_is_awaited_in_order_before_the_call_returns(era: Era) ->
         call = await peer.receive("tools/call")
         token = call["params"]["_meta"]["progressToken"]
         for done in (1, 2.5, 3):
-            await peer.tell("notifications/progress", {"progressToken": token, "progress": done, "total": 3})
+            await peer.notify("notifications/progress", {"progressToken": token, "progress": done, "total": 3})
         await peer.reply(call, EMPTY)
 
     seen: list[float] = []
@@ -123,7 +123,7 @@ async def test_progress_of_nobody_and_progress_that_is_none_are_counted_and_igno
             {"progressToken": token, "progress": 1, "message": 5},
             {"progressToken": str(token), "progress": 2},
         ):
-            await peer.tell("notifications/progress", params)
+            await peer.notify("notifications/progress", params)
         await peer.reply(call, EMPTY)
 
     seen: list[float] = []
@@ -145,7 +145,7 @@ async def test_a_slow_callback_gets_the_newest_progress_though_not_all_of_it(era
         call = await peer.receive("tools/call")
         token = call["params"]["_meta"]["progressToken"]
         for done in range(1500):
-            await peer.tell("notifications/progress", {"progressToken": token, "progress": done})
+            await peer.notify("notifications/progress", {"progressToken": token, "progress": done})
         await peer.reply(call, EMPTY)
         all_said.set()
 
@@ -174,10 +174,10 @@ async def test_a_silent_server_ends_the_call_and_hears_so(era: Era) -> None:
                 await client.call_tool("stuck", idle_timeout=0)
             await anyio.wait_all_tasks_blocked()
 
-    assert peer.heard[-1] == {
+    assert peer.received[-1] == {
         "jsonrpc": "2.0",
         "method": "notifications/cancelled",
-        "params": {"requestId": peer.heard[-2]["id"]},
+        "params": {"requestId": peer.received[-2]["id"]},
     }
     assert isinstance(RequestTimeout(""), TimeoutError)
 
@@ -189,7 +189,7 @@ async def test_the_timeout_of_a_call_holds_whatever_the_server_reports(era: Era)
         call = await peer.receive("tools/call")
         token = call["params"]["_meta"]["progressToken"]
         while True:
-            await peer.tell("notifications/progress", {"progressToken": token, "progress": 1})
+            await peer.notify("notifications/progress", {"progressToken": token, "progress": 1})
             await anyio.sleep(0.01)
 
     async def on_progress(progress: ProgressNotificationParams) -> None:
@@ -227,7 +227,7 @@ async def test_the_callers_own_error_in_a_callback_arrives_bare_and_is_announced
         await era.open(peer)
         call = await peer.receive("tools/call")
         token = call["params"]["_meta"]["progressToken"]
-        await peer.tell("notifications/progress", {"progressToken": token, "progress": 1})
+        await peer.notify("notifications/progress", {"progressToken": token, "progress": 1})
         cancelled.append((await peer.receive("notifications/cancelled"))["params"]["requestId"] == call["id"])
 
     async def on_progress(progress: ProgressNotificationParams) -> None:
@@ -319,7 +319,7 @@ async def test_answers_to_nothing_are_counted_and_harm_nobody(era: Era) -> None:
 
 async def test_a_batch_of_answers_answers_each_call() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS, version="2025-03-26")
+        await peer.answer_initialize(capabilities=TOOLS, version="2025-03-26")
         calls = [await peer.receive("tools/call") for _ in range(2)]
         answers = [
             {
@@ -354,7 +354,7 @@ async def test_what_was_not_advertised_is_not_asked() -> None:
             with pytest.raises(NotAdvertised, match="did not advertise prompts"):
                 await client.list_prompts()
 
-    assert [message["method"] for message in peer.heard] == ["initialize", "notifications/initialized"]
+    assert [message["method"] for message in peer.received] == ["initialize", "notifications/initialized"]
 
 
 async def test_calls_before_connecting_and_after_closing_say_so(era: Era) -> None:
@@ -385,7 +385,7 @@ async def test_a_server_that_ends_ends_every_call_that_waits_for_it(era: Era) ->
         await era.open(peer)
         for _ in range(2):
             await peer.receive("tools/call")
-        await peer.hang_up()
+        await peer.aclose()
 
     async def call() -> None:
         with pytest.raises(ConnectionClosed, match="the scripted peer has ended"):

@@ -71,7 +71,7 @@ async def test_the_handshake_says_who_we_are_and_what_we_answer() -> None:
             assert client.sampling_mode == "with_tools"
             assert client.warnings == []
 
-    assert peer.heard == [
+    assert peer.received == [
         {
             "jsonrpc": "2.0",
             "id": 1,
@@ -115,7 +115,7 @@ async def test_connecting_and_closing_may_be_done_more_than_once(era: Era) -> No
         await client.call_tool("two")
         await client.aclose()
 
-    assert [message["method"] for message in peer.heard] == [
+    assert [message["method"] for message in peer.received] == [
         *era.opening,
         "tools/call",
         *era.opening_again,
@@ -177,7 +177,7 @@ async def test_closing_while_another_task_connects_ends_the_connecting(
     with pytest.raises(NotConnected):
         await client.call_tool("x")
     assert may_have_run == [False, False]
-    assert [message["method"] for message in peer.heard] == [first]
+    assert [message["method"] for message in peer.received] == [first]
     assert client.warnings == []
 
 
@@ -187,7 +187,7 @@ async def test_closing_during_a_second_attempt_is_not_the_failure_of_the_first()
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
         if request["params"]["capabilities"]["sampling"]:
-            await peer.refuse(request, -32602, "unrecognized_keys: tools")
+            await peer.reply_error(request, -32602, "unrecognized_keys: tools")
         else:
             second.set()
 
@@ -240,13 +240,13 @@ async def test_a_server_that_never_answers_costs_one_bounded_wait(era: str, said
             await Client(peer, era=era, limits=Limits(connect_timeout=0.05)).connect()
 
     # "The initialize request MUST NOT be cancelled by clients", and nothing but the probe may come before it
-    assert [message["method"] for message in peer.heard] == said
+    assert [message["method"] for message in peer.received] == said
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])
 async def test_every_handshake_revision_is_spoken(version: str) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS, version=version)
+        await peer.answer_initialize(capabilities=TOOLS, version=version)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     with anyio.fail_after(5):
@@ -258,10 +258,10 @@ async def test_every_handshake_revision_is_spoken(version: str) -> None:
 
 async def test_a_version_that_the_server_names_in_its_refusal_is_tried() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.refuse(
+        await peer.reply_error(
             await peer.receive("initialize"), -32602, "unsupported", {"supported": ["2030-01-01", "2025-03-26"]}
         )
-        await peer.shake_hands(version="2025-03-26")
+        await peer.answer_initialize(version="2025-03-26")
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):
@@ -273,7 +273,7 @@ async def test_a_server_too_strict_for_sampling_tools_is_tried_once_more_without
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
         if "tools" in request["params"]["capabilities"]["sampling"]:
-            await peer.refuse(request, -32602, 'Unrecognized field "tools"')
+            await peer.reply_error(request, -32602, 'Unrecognized field "tools"')
         else:
             await peer.reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO})
 
@@ -285,7 +285,7 @@ async def test_a_server_too_strict_for_sampling_tools_is_tried_once_more_without
             (warning,) = client.warnings
 
     assert "sampling.tools" in warning
-    offers = [message["params"]["capabilities"] for message in peer.heard if message.get("method") == "initialize"]
+    offers = [message["params"]["capabilities"] for message in peer.received if message.get("method") == "initialize"]
     assert offers == [{"sampling": {"tools": {}}}, {"sampling": {}}]
 
 
@@ -310,7 +310,7 @@ async def test_when_the_tools_were_not_the_reason_the_first_error_stands() -> No
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
         with_tools = "tools" in request["params"]["capabilities"]["sampling"]
-        await peer.refuse(request, -32000, "first" if with_tools else "second")
+        await peer.reply_error(request, -32000, "first" if with_tools else "second")
 
     client = Client(ScriptedPeer(script), era="legacy", sampling=sampling())
     with anyio.fail_after(5), pytest.raises(ServerError, match="first"):
@@ -381,7 +381,7 @@ async def test_a_client_whose_server_ended_can_be_connected_again(era: Era) -> N
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         await peer.receive("tools/call")
-        await peer.hang_up()
+        await peer.aclose()
 
     client = Client(ScriptedPeer(script), sampling=sampling(basic=say_paris))
     with anyio.fail_after(5):
@@ -464,7 +464,7 @@ async def test_callers_let_go_before_the_transport_is_closed_even_where_closing_
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         token = (await peer.receive("tools/call"))["params"]["_meta"]["progressToken"]
-        await peer.tell("notifications/progress", {"progressToken": token, "progress": 1})
+        await peer.notify("notifications/progress", {"progressToken": token, "progress": 1})
 
     async def on_progress(progress: ProgressNotificationParams) -> None:
         await client.aclose()
@@ -483,7 +483,7 @@ async def test_callers_let_go_before_the_transport_is_closed_even_where_closing_
 
 async def test_completion_of_2024_needs_no_capability_for_there_was_none() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(version="2024-11-05")
+        await peer.answer_initialize(version="2024-11-05")
         await peer.reply(await peer.receive("completion/complete"), {"completion": {"values": ["Oslo"]}})
 
     with anyio.fail_after(5):
@@ -521,8 +521,8 @@ async def test_a_transport_that_breaks_in_its_own_code_ends_the_calls_and_says_s
 
 async def test_roots_may_be_replaced_before_there_is_a_connection() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands()
-        answers.append((await peer.ask("roots/list"))["result"])
+        await peer.answer_initialize()
+        answers.append((await peer.request("roots/list"))["result"])
 
     answers: list[Any] = []
     client = Client(ScriptedPeer(script), era="legacy", roots=[])
@@ -536,8 +536,8 @@ async def test_roots_may_be_replaced_before_there_is_a_connection() -> None:
 
 async def test_a_callback_may_close_its_own_client() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
-        await peer.tell("notifications/tools/list_changed")
+        await peer.answer_initialize(capabilities=TOOLS)
+        await peer.notify("notifications/tools/list_changed")
 
     async def on_change(change: Change) -> None:
         try:
@@ -557,9 +557,9 @@ async def test_a_callback_may_close_its_own_client() -> None:
 
 async def test_a_handler_may_close_its_own_client() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await peer.answer_initialize(capabilities=TOOLS)
         await peer.receive("tools/call")
-        await peer.ask("sampling/createMessage", QUESTION)
+        await peer.request("sampling/createMessage", QUESTION)
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
         await client.aclose()

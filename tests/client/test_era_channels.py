@@ -35,9 +35,9 @@ async def test_the_silence_of_a_server_begins_when_it_has_come_up(monkeypatch: p
     async def script(peer: ScriptedPeer) -> None:
         await peer.receive(DISCOVER)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(peer.shake_hands)
+            tasks.start_soon(peer.answer_initialize)
             await anyio.sleep(5)  # more than the silence of a server that runs, and less than a start may take
-            heard_while_starting.extend(message["method"] for message in peer.heard)
+            heard_while_starting.extend(message["method"] for message in peer.received)
             up.set()
 
     monkeypatch.setattr(MemoryChannel, "awake", awake)

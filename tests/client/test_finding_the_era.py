@@ -25,22 +25,22 @@ MODERN = "2026-07-28"
 
 
 def methods(peer: ScriptedPeer) -> list[str]:
-    return [message["method"] for message in peer.heard]
+    return [message["method"] for message in peer.received]
 
 
 async def modern(peer: ScriptedPeer) -> None:
-    await peer.be_discovered(capabilities=TOOLS, instructions="be nice")
+    await peer.answer_discover(capabilities=TOOLS, instructions="be nice")
     await peer.reply(await peer.receive("tools/call"), {"resultType": "complete"} | EMPTY)
 
 
 async def legacy(peer: ScriptedPeer) -> None:
-    await peer.shake_hands(capabilities=TOOLS)
+    await peer.answer_initialize(capabilities=TOOLS)
     await peer.reply(await peer.receive("tools/call"), EMPTY)
 
 
 async def silent(peer: ScriptedPeer) -> None:
     await peer.receive("initialize")  # it has heard the probe by then, and said nothing
-    request = peer.heard[-1]
+    request = peer.received[-1]
     await peer.reply(
         request, {"protocolVersion": "2025-11-25", "capabilities": TOOLS, "serverInfo": {"name": "s", "version": "0"}}
     )
@@ -59,7 +59,7 @@ async def test_a_server_that_can_be_discovered_is_spoken_to_without_a_handshake(
             assert client.instructions == "be nice"
             assert client.server_capabilities.tools is not None
 
-    assert peer.heard == [
+    assert peer.received == [
         {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}},
         {
             "jsonrpc": "2.0",
@@ -152,7 +152,7 @@ async def test_a_ping_before_anything_is_agreed_on_is_answered_only_in_a_handsha
     async def pings_first(peer: ScriptedPeer) -> None:
         probe = await peer.receive("server/discover")
         await peer.send({"jsonrpc": "2.0", "id": "p", "method": "ping"})
-        await peer.refuse(probe, -32601, "Method not found")
+        await peer.reply_error(probe, -32601, "Method not found")
         initialize = await peer.receive("initialize")
         assert await peer.receive() == {"jsonrpc": "2.0", "id": "p", "result": {}}
         result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}}
@@ -165,7 +165,7 @@ async def test_a_ping_before_anything_is_agreed_on_is_answered_only_in_a_handsha
 
 async def test_a_modern_server_that_sends_requests_gets_no_responses() -> None:
     async def chatty(peer: ScriptedPeer) -> None:
-        await peer.be_discovered()
+        await peer.answer_discover()
         await peer.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
         await peer.send({"jsonrpc": "2.0", "id": 2, "method": "sampling/createMessage", "params": {}})
         await peer.send({"jsonrpc": "2.0", "id": 3, "method": "x", "params": 7})
@@ -185,7 +185,7 @@ async def test_a_modern_server_that_sends_requests_gets_no_responses() -> None:
 async def test_a_refused_version_leads_to_one_in_common() -> None:
     async def strict(peer: ScriptedPeer) -> None:
         data = {"supported": [MODERN], "requested": "?"}
-        await peer.refuse(await peer.receive("server/discover"), -32022, "Unsupported protocol version", data)
+        await peer.reply_error(await peer.receive("server/discover"), -32022, "Unsupported protocol version", data)
         await modern(peer)
 
     peer = ScriptedPeer(strict)
@@ -200,7 +200,9 @@ async def test_a_refused_version_leads_to_one_in_common() -> None:
 async def test_a_modern_server_that_says_nothing_of_itself_can_be_called_all_the_same() -> None:
     async def shy(peer: ScriptedPeer) -> None:
         for _ in range(2):
-            await peer.refuse(await peer.receive("server/discover"), -32021, "not to you", {"requiredCapabilities": {}})
+            await peer.reply_error(
+                await peer.receive("server/discover"), -32021, "not to you", {"requiredCapabilities": {}}
+            )
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     with anyio.fail_after(5):
@@ -213,7 +215,7 @@ async def test_a_modern_server_that_says_nothing_of_itself_can_be_called_all_the
 
 async def test_a_modern_server_with_no_revision_of_ours_ends_the_connecting() -> None:
     async def future(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(versions=["2031-01-01"])
+        await peer.answer_discover(versions=["2031-01-01"])
 
     peer = ScriptedPeer(future)
     with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="2031-01-01"):
@@ -234,7 +236,7 @@ async def test_a_client_that_is_pinned_to_handshakes_sends_no_probe(era: str, fi
 
 
 async def answer_handshake(peer: ScriptedPeer, version: str) -> None:
-    await peer.shake_hands(version=version)
+    await peer.answer_initialize(version=version)
 
 
 async def test_a_client_that_is_pinned_to_one_revision_takes_no_other() -> None:
@@ -281,7 +283,7 @@ async def test_a_verdict_that_turns_out_wrong_is_found_out_and_replaced() -> Non
     async def refuses_handshakes(peer: ScriptedPeer) -> None:
         request = await peer.receive()
         if request["method"] == "initialize":
-            await peer.refuse(request, -32602, "no handshakes here: 2026-07-28 only")
+            await peer.reply_error(request, -32602, "no handshakes here: 2026-07-28 only")
             request = await peer.receive()
         result = {"resultType": "complete", "supportedVersions": [MODERN], "capabilities": {}}
         await peer.reply(request, result)
@@ -312,7 +314,7 @@ async def test_a_server_that_was_modern_and_is_not_any_more_is_shaken_hands_with
 async def test_a_handshake_that_fails_for_its_own_reasons_fails_with_those() -> None:
     async def refuses_all(peer: ScriptedPeer) -> None:
         while True:
-            await peer.refuse(await peer.receive(), -32000, "out of order")
+            await peer.reply_error(await peer.receive(), -32000, "out of order")
 
     peer = ScriptedPeer(refuses_all)
     with anyio.fail_after(5), pytest.raises(ServerError, match="out of order"):

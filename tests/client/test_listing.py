@@ -45,7 +45,7 @@ def refusing_stale_cursors(era: Era, *answers: Params | int) -> ScriptedPeer:
         for answer in answers:
             request = await peer.receive("tools/list")
             if isinstance(answer, int):
-                await peer.refuse(request, answer, "Invalid cursor")
+                await peer.reply_error(request, answer, "Invalid cursor")
             else:
                 await peer.reply(request, answer)
 
@@ -53,7 +53,7 @@ def refusing_stale_cursors(era: Era, *answers: Params | int) -> ScriptedPeer:
 
 
 def cursors(peer: ScriptedPeer) -> list[str | None]:
-    return [message["params"].get("cursor") for message in peer.heard if message["method"] == "tools/list"]
+    return [message["params"].get("cursor") for message in peer.received if message["method"] == "tools/list"]
 
 
 async def names(client: Client) -> list[str]:
@@ -307,7 +307,7 @@ async def test_a_call_that_is_refused_for_its_headers_stays_that_when_the_list_c
 async def test_where_there_are_no_headers_their_mismatch_lists_nothing(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
-        await peer.refuse(await peer.receive("tools/call"), -32020, "Header mismatch")
+        await peer.reply_error(await peer.receive("tools/call"), -32020, "Header mismatch")
         await peer.reply(await peer.receive(), EMPTY)
 
     peer = ScriptedPeer(script)

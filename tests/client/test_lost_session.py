@@ -200,7 +200,7 @@ async def test_a_registered_handler_serves_the_new_session_too() -> None:
             sampling = Sampling(with_tools=say_paris, approve=always)
             async with Client(StreamableHttp(url), era="legacy", sampling=sampling) as client:
                 first = await client.call_tool("capital")
-                await server.forget_sessions()
+                await server.expire_sessions()
                 second = await client.call_tool("capital")
                 assert client.sampling_mode == "with_tools"
 
@@ -228,7 +228,7 @@ async def test_what_was_allowed_for_a_session_ends_with_it() -> None:
                 await client.call_tool("capital")
                 await client.call_tool("capital")
                 counts.append(len(asked))
-                await server.forget_sessions()
+                await server.expire_sessions()
                 await client.call_tool("capital")
                 await client.call_tool("capital")
                 counts.append(len(asked))
@@ -274,7 +274,7 @@ async def test_a_handler_of_a_lost_session_is_cancelled() -> None:
             ):
                 tasks.start_soon(ask_and_lose, client)
                 await started.wait()
-                await server.forget_sessions()
+                await server.expire_sessions()
                 await client.call_tool("hello")
                 await ended.wait()
 

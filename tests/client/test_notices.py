@@ -29,7 +29,7 @@ def telling(era: Era, *notifications: tuple[str, dict[str, Any]]) -> ScriptedPee
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         for method, params in notifications:
-            await peer.tell(method, params)
+            await peer.notify(method, params)
         while True:
             await peer.reply(await peer.receive("tools/call"), EMPTY)
 
@@ -97,7 +97,7 @@ async def test_callbacks_may_be_plain_functions(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         for data in ("one", "two"):
-            await peer.tell("notifications/message", {"level": "info", "data": data})
+            await peer.notify("notifications/message", {"level": "info", "data": data})
         await peer.receive()
 
     def on_log(message: LoggingMessageNotificationParams) -> None:

@@ -37,7 +37,7 @@ EITHER = Elicitation(form=fill_in, url=visit)
 
 def offered(peer: ScriptedPeer) -> list[Any]:
     """What each handshake advertised."""
-    return [message["params"]["capabilities"] for message in peer.heard if message.get("method") == "initialize"]
+    return [message["params"]["capabilities"] for message in peer.received if message.get("method") == "initialize"]
 
 
 def bears(capabilities: dict[str, Any], allowed: dict[str, Any]) -> bool:
@@ -49,7 +49,7 @@ def bears(capabilities: dict[str, Any], allowed: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
 async def test_a_revision_older_than_sampling_tools_is_offered_none(version: str) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(version=version)
+        await peer.answer_initialize(version=version)
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):
@@ -61,8 +61,8 @@ async def test_a_revision_older_than_sampling_tools_is_offered_none(version: str
 
 async def test_an_older_revision_that_the_server_names_is_offered_no_tools_either() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.refuse(await peer.receive("initialize"), -32602, "unsupported", {"supported": ["2025-06-18"]})
-        await peer.shake_hands(version="2025-06-18")
+        await peer.reply_error(await peer.receive("initialize"), -32602, "unsupported", {"supported": ["2025-06-18"]})
+        await peer.answer_initialize(version="2025-06-18")
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):
@@ -118,7 +118,7 @@ async def test_context_is_advertised_where_it_was_registered_and_the_revision_ha
     era: str, offers: dict[str, Any]
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(version="2025-06-18" if era == "2025-06-18" else "2025-11-25")
+        await peer.answer_initialize(version="2025-06-18" if era == "2025-06-18" else "2025-11-25")
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):
@@ -134,7 +134,7 @@ async def test_a_server_too_strict_for_context_is_tried_once_more_without_it() -
             request = await peer.receive("initialize")
             if "context" not in request["params"]["capabilities"]["sampling"]:
                 break
-            await peer.refuse(request, -32602, "unknown capability")
+            await peer.reply_error(request, -32602, "unknown capability")
         await peer.reply(request, WELCOME)
 
     peer = ScriptedPeer(script)
@@ -148,7 +148,7 @@ async def test_a_server_too_strict_for_context_is_tried_once_more_without_it() -
 
 async def test_forms_alone_are_advertised_as_every_revision_knows_them() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands()
+        await peer.answer_initialize()
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):
@@ -190,7 +190,7 @@ async def test_a_strict_server_is_offered_less_until_it_can_bear_it(
         if bears(request["params"]["capabilities"], known):
             await peer.reply(request, WELCOME)
         else:
-            await peer.refuse(request, -32602, "unrecognized_keys")
+            await peer.reply_error(request, -32602, "unrecognized_keys")
 
     peer = ScriptedPeer(script, name="strict")
     client = Client(peer, era="legacy", sampling=sampling(), elicitation=EITHER)
@@ -207,7 +207,7 @@ async def test_a_server_too_strict_for_the_modes_of_elicitation_is_tried_once_mo
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
         if request["params"]["capabilities"].get("elicitation"):
-            await peer.refuse(request, -32602, "unrecognized_keys: url")
+            await peer.reply_error(request, -32602, "unrecognized_keys: url")
         else:
             await peer.reply(request, WELCOME)
 
@@ -329,7 +329,7 @@ async def test_slow_refusals_have_the_time_of_one_attempt_together() -> None:
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
         await anyio.sleep(12)
-        await peer.refuse(request, -32602, f"no {len(offered(peer))}")
+        await peer.reply_error(request, -32602, f"no {len(offered(peer))}")
 
     peer = ScriptedPeer(script, name="slow")
     client = Client(peer, era="legacy", sampling=sampling(), elicitation=EITHER, limits=Limits(connect_timeout=30))
@@ -346,7 +346,7 @@ async def test_a_server_that_dies_of_the_probe_and_then_is_silent_has_the_time_o
     async def script(peer: ScriptedPeer) -> None:
         if (await peer.receive())["method"] == "server/discover":
             await anyio.sleep(12)
-            await peer.hang_up()
+            await peer.aclose()
 
     peer = ScriptedPeer(script, name="mute")
     begun = anyio.current_time()
@@ -369,7 +369,7 @@ async def test_a_server_that_was_not_asked_to_initialize_is_not_tried_with_less(
 
     assert str(caught.value) == "mute was not ready within 30 s"
     assert anyio.current_time() - begun == pytest.approx(30)
-    assert [message["method"] for message in peer.heard] == ["server/discover"]
+    assert [message["method"] for message in peer.received] == ["server/discover"]
 
 
 # The connection that is kept after the probe
@@ -427,7 +427,7 @@ async def test_a_server_that_breaks_every_connection_is_asked_twice_and_reported
 async def test_the_error_of_the_first_offer_stands_when_no_offer_is_taken() -> None:
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
-        await peer.refuse(request, -32000, f"no {len(offered(peer))}")
+        await peer.reply_error(request, -32000, f"no {len(offered(peer))}")
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5), pytest.raises(ServerError, match="no 1"):

@@ -23,7 +23,7 @@ async def test_a_progress_callback_may_be_a_plain_function(era: Era) -> None:
         await era.open(peer)
         call = await peer.receive("tools/call")
         for done in (1, 2):
-            await peer.tell("notifications/progress", {"progressToken": call["id"], "progress": done})
+            await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": done})
         await peer.reply(call, EMPTY)
 
     seen: list[float] = []
@@ -42,10 +42,10 @@ async def test_what_cannot_be_called_for_progress_is_refused_before_anything_is_
     peer = ScriptedPeer(script)
     with anyio.fail_after(30):
         async with Client(peer) as client:
-            before = len(peer.heard)
+            before = len(peer.received)
             with pytest.raises(TypeError, match="on_progress has to be a function, async or plain, not int"):
                 await client.call_tool("x", on_progress=5)  # type: ignore[arg-type]  # which is what is tested
-            assert len(peer.heard) == before
+            assert len(peer.received) == before
 
 
 async def test_a_progress_callback_that_could_not_be_called_is_refused_before_anything_is_sent(era: Era) -> None:
@@ -70,7 +70,7 @@ async def test_what_a_progress_callback_raises_ends_the_call_and_nothing_else(
         await era.open(peer)
         call = await peer.receive("tools/call")
         for done in (1, 2):
-            await peer.tell("notifications/progress", {"progressToken": call["id"], "progress": done})
+            await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": done})
         if answered:
             await peer.reply(call, EMPTY)
         said.set()
@@ -103,7 +103,7 @@ async def test_no_callback_is_at_work_or_begins_after_the_calls_timeout(era: Era
         await era.open(peer)
         call = await peer.receive("tools/call")
         for done in (1, 2):
-            await peer.tell("notifications/progress", {"progressToken": call["id"], "progress": done})
+            await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": done})
         await peer.receive()
 
     async def never_end(progress: ProgressNotificationParams) -> None:

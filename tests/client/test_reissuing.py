@@ -139,7 +139,7 @@ async def test_what_was_cached_is_forgotten_when_the_stream_of_changes_ends() ->
     fresh = {"resultType": "complete", "tools": [ADD], "ttlMs": 60_000, "cacheScope": "private"}
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities={"tools": {"listChanged": True}})
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
         listen = await peer.receive("subscriptions/listen")
         await peer.acknowledge(listen)
         await peer.reply(await peer.receive("tools/list"), fresh)

@@ -30,7 +30,7 @@ class Asking:
         self.heard: list[object] = []
 
     async def __call__(self, peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.answer_initialize(capabilities={"tools": {}})
         call = await peer.receive("tools/call")
         await peer.send({"jsonrpc": "2.0", "id": "q", "method": self._method, "params": self._params})
         while "method" in (message := await peer.receive()):
@@ -96,7 +96,7 @@ async def test_a_stateless_server_is_told_nothing() -> None:
         async with Client(peer, sampling=sampling(with_tools=model)) as client:
             await client.call_tool("x")
 
-    assert [message["method"] for message in peer.heard] == ["server/discover", "tools/call", "tools/call"]
+    assert [message["method"] for message in peer.received] == ["server/discover", "tools/call", "tools/call"]
 
 
 async def test_a_form_reports_as_well() -> None:

@@ -157,7 +157,7 @@ async def test_what_can_only_be_asked_after_a_handshake_is_written_and_has_no_re
         async with Client(peer, era="legacy") as client:
             assert await ask(client) is None
 
-    assert peer.heard[2:] == [{"jsonrpc": "2.0", "id": 2, "method": method, "params": params}]
+    assert peer.received[2:] == [{"jsonrpc": "2.0", "id": 2, "method": method, "params": params}]
 
 
 async def test_a_list_is_followed_through_all_its_pages(era: Era) -> None:
@@ -400,7 +400,7 @@ async def test_errors_with_a_meaning_of_their_own_are_typed(
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer, EVERYTHING)
-        await peer.refuse(await peer.receive(), code, "no", data)
+        await peer.reply_error(await peer.receive(), code, "no", data)
 
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script)) as client:
@@ -415,7 +415,7 @@ async def test_the_urls_that_a_server_requires_come_with_the_error(era: Era) -> 
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer, EVERYTHING)
         wanted = {"mode": "url", "message": "sign in", "url": "https://a.example/x", "elicitationId": "e1"}
-        await peer.refuse(await peer.receive(), -32042, "sign in first", {"elicitations": [wanted]})
+        await peer.reply_error(await peer.receive(), -32042, "sign in first", {"elicitations": [wanted]})
 
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script)) as client:
@@ -428,21 +428,21 @@ async def test_the_urls_that_a_server_requires_come_with_the_error(era: Era) -> 
 
 async def test_a_server_that_knows_no_ping_is_alive_all_the_same() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands()
-        await peer.refuse(await peer.receive("ping"), -32601, "what?")
+        await peer.answer_initialize()
+        await peer.reply_error(await peer.receive("ping"), -32601, "what?")
 
     peer = ScriptedPeer(script)
     with anyio.fail_after(5):
         async with Client(peer, era="legacy") as client:
             await client.ping()
 
-    assert peer.heard[-1]["method"] == "ping"
+    assert peer.received[-1]["method"] == "ping"
 
 
 async def test_a_ping_that_is_refused_for_another_reason_is_an_error() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands()
-        await peer.refuse(await peer.receive("ping"), -32600, "no")
+        await peer.answer_initialize()
+        await peer.reply_error(await peer.receive("ping"), -32600, "no")
 
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script), era="legacy") as client:
@@ -466,10 +466,10 @@ async def test_an_unknown_content_block_is_kept_as_it_came(era: Era) -> None:
 
 async def test_roots_may_change_and_the_server_is_told() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands()
-        roots.append((await peer.ask("roots/list"))["result"])
+        await peer.answer_initialize()
+        roots.append((await peer.request("roots/list"))["result"])
         await peer.receive("notifications/roots/list_changed")
-        roots.append((await peer.ask("roots/list"))["result"])
+        roots.append((await peer.request("roots/list"))["result"])
 
     roots: list[Any] = []
     with anyio.fail_after(5):

@@ -24,15 +24,15 @@ pytestmark = pytest.mark.fake_clock  # on which a call takes as long as the paus
 
 
 async def good_for_one_call(peer: ScriptedPeer) -> None:
-    await peer.be_discovered()
+    await peer.answer_discover()
     await peer.reply(await peer.receive("tools/call"), EMPTY)
-    await peer.hang_up()
+    await peer.aclose()
 
 
 async def good_for_nothing(peer: ScriptedPeer) -> None:
-    await peer.be_discovered()
+    await peer.answer_discover()
     await peer.receive("tools/call")
-    await peer.hang_up()
+    await peer.aclose()
 
 
 async def call(client: Client) -> float:
@@ -68,7 +68,7 @@ async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and
                 took.append(await call(client))
                 await anyio.wait_all_tasks_blocked()  # until its end is known
 
-    assert [message["method"] for message in peer.heard] == 20 * ["server/discover", "tools/call"]
+    assert [message["method"] for message in peer.received] == 20 * ["server/discover", "tools/call"]
     assert took == pytest.approx(20 * [0])
 
 
@@ -92,14 +92,14 @@ async def test_who_hears_of_changes_gets_the_server_back_without_calling_it() ->
 
     async def life(peer: ScriptedPeer) -> None:
         number = next(lives)
-        await peer.be_discovered(capabilities={"tools": {"listChanged": True}})
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
         listen = await peer.receive("subscriptions/listen")
         await peer.acknowledge(listen)
         await connected.wait()
         if number == 1:
-            await peer.hang_up()
+            await peer.aclose()
         else:
-            await peer.announce(listen, "notifications/tools/list_changed")
+            await peer.notify_subscription(listen, "notifications/tools/list_changed")
 
     async def on_change(change: Change) -> None:
         changes.append(change)
@@ -112,4 +112,4 @@ async def test_who_hears_of_changes_gets_the_server_back_without_calling_it() ->
             await changed.wait()
 
     assert changes == [ToolListChangedNotification()]
-    assert [message["method"] for message in peer.heard] == 2 * ["server/discover", "subscriptions/listen"]
+    assert [message["method"] for message in peer.received] == 2 * ["server/discover", "subscriptions/listen"]

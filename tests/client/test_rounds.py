@@ -47,7 +47,7 @@ async def test_a_server_that_needs_sampling_gets_it_on_the_retry_under_a_new_id_
         async with Client(peer, sampling=sampling()) as client:
             await client.call_tool("x", {"n": 1}, meta={"trace": 7})
 
-    _, first, retry = peer.heard
+    _, first, retry = peer.received
     assert (first["id"], retry["id"]) == (2, 3)
     assert retry["params"] == first["params"] | {"inputResponses": {"k": PARIS}, "requestState": state}
 
@@ -60,7 +60,7 @@ async def test_no_state_is_sent_where_none_came_and_none_leaks_into_the_next_rou
             await client.call_tool("x")
             await client.call_tool("x")
 
-    assert [extras(message) for message in peer.heard[1:]] == [
+    assert [extras(message) for message in peer.received[1:]] == [
         {},
         {"inputResponses": {"k": PARIS}, "requestState": "s"},
         {"inputResponses": {"k": PARIS}},
@@ -88,7 +88,7 @@ async def test_calls_prompts_and_reads_may_ask_for_input(
             await request_(client)
             await request_(client)
 
-    assert len(peer.heard) == 5
+    assert len(peer.received) == 5
 
 
 async def test_all_that_one_result_asks_for_is_answered_side_by_side_and_sent_together() -> None:
@@ -109,7 +109,7 @@ async def test_all_that_one_result_asks_for_is_answered_side_by_side_and_sent_to
         ) as client:
             await client.call_tool("x")
 
-    given = extras(peer.heard[-1])["inputResponses"]
+    given = extras(peer.received[-1])["inputResponses"]
     assert list(given) == ["a", "b", "c"]
     assert given == {"a": PARIS, "b": {"action": "decline"}, "c": {"roots": [{"uri": "file:///tmp/x"}]}}
 
@@ -132,7 +132,7 @@ async def test_a_wish_for_context_takes_a_declaration(declared: bool) -> None:
                     await client.call_tool("x")
 
     if declared:
-        answer = extras(peer.heard[-1])["inputResponses"]["k"]
+        answer = extras(peer.received[-1])["inputResponses"]["k"]
         assert answer["content"] == {"type": "text", "text": "with the context of thisServer"}
 
 
@@ -150,7 +150,7 @@ async def test_sampling_with_tools_is_answered_with_the_tools_the_model_wants() 
             assert client.sampling_mode == "with_tools"
             await client.call_tool("solve")
 
-    answer = extras(peer.heard[-1])["inputResponses"]["k"]
+    answer = extras(peer.received[-1])["inputResponses"]["k"]
     assert (answer["stopReason"], answer["content"]["type"], answer["content"]["name"]) == (
         "toolUse",
         "tool_use",
@@ -235,7 +235,7 @@ async def test_what_is_refused_ends_the_call_and_nothing_is_sent(
 
     error = raised.value
     assert (error.key, error.method, type(error.__cause__)) == ("bad", asked["method"], cause)
-    assert [message["method"] for message in peer.heard] == ["server/discover", "tools/call"]
+    assert [message["method"] for message in peer.received] == ["server/discover", "tools/call"]
 
 
 # Limits
@@ -268,7 +268,7 @@ async def test_a_server_that_asks_without_end_is_ended_by_a_limit_that_has_a_nam
             assert client.connected
 
     assert raised.value.limit == limit
-    assert len(peer.heard) - 1 == requests
+    assert len(peer.received) - 1 == requests
 
 
 @pytest.mark.fake_clock
@@ -280,7 +280,7 @@ async def test_idle_rounds_count_only_in_a_row() -> None:
         async with Client(peer, roots=[], limits=Limits(max_idle_rounds=2)) as client:
             await client.call_tool("x")
 
-    assert len(peer.heard) == 10
+    assert len(peer.received) == 10
 
 
 async def test_sixty_four_turns_pass_with_the_defaults() -> None:
@@ -290,7 +290,7 @@ async def test_sixty_four_turns_pass_with_the_defaults() -> None:
         async with Client(peer, sampling=sampling()) as client:
             await client.call_tool("x")
 
-    assert len(peer.heard) == 1 + 65
+    assert len(peer.received) == 1 + 65
 
 
 # Deadlines and endings
@@ -398,7 +398,7 @@ async def test_a_handler_may_call_the_client_in_whose_call_it_works() -> None:
         async with Client(peer, sampling=sampling(with_tools=look_up)) as client:
             await client.call_tool("outer")
 
-    assert [message["params"].get("name") for message in peer.heard] == [None, "outer", "inner", "outer"]
+    assert [message["params"].get("name") for message in peer.received] == [None, "outer", "inner", "outer"]
 
 
 async def test_what_failed_in_a_handler_within_handlers_is_said_once() -> None:
@@ -442,9 +442,9 @@ async def test_a_result_that_is_none_fails_its_call_and_no_other(result: dict[st
 
 async def test_an_error_in_the_middle_of_the_rounds_is_the_calls_error() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered()
+        await peer.answer_discover()
         await peer.reply(await peer.receive(), wants("s", k=FORM))
-        await peer.refuse(await peer.receive(), -32602, "that state has expired")
+        await peer.reply_error(await peer.receive(), -32602, "that state has expired")
 
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script), elicitation=Elicitation(form=confirm)) as client:
@@ -454,11 +454,11 @@ async def test_an_error_in_the_middle_of_the_rounds_is_the_calls_error() -> None
 
 async def test_progress_of_every_round_comes_in_order_before_the_result() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered()
+        await peer.answer_discover()
         for step, result in enumerate((wants("s", k=ROOTS), DONE), start=1):
             call = await peer.receive("tools/call")
             token = call["params"]["_meta"]["progressToken"]
-            await peer.tell("notifications/progress", {"progressToken": token, "progress": step})
+            await peer.notify("notifications/progress", {"progressToken": token, "progress": step})
             await peer.reply(call, result)
 
     steps: list[float] = []
@@ -489,4 +489,4 @@ async def test_an_answer_that_is_no_json_is_an_input_that_was_not_given(text: st
 
     assert (caught.value.key, caught.value.method) == ("bad", "elicitation/create")
     assert isinstance(caught.value.__cause__, CallerError)
-    assert [message["method"] for message in peer.heard] == ["server/discover", "tools/call"]
+    assert [message["method"] for message in peer.received] == ["server/discover", "tools/call"]

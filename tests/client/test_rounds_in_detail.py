@@ -24,7 +24,7 @@ async def test_idle_rounds_wait_twice_as_long_each_time_until_the_server_asks_fo
     asked: list[float] = []
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered()
+        await peer.answer_discover()
         for result in (idle, idle, idle, wants("s", k=ROOTS), idle, idle, DONE):
             call = await peer.receive("tools/call")
             asked.append(anyio.current_time())

@@ -47,15 +47,15 @@ class Heard:
 
 
 def filters(peer: ScriptedPeer) -> list[dict[str, Any]]:
-    return [message["params"]["notifications"] for message in peer.heard if message["method"] == LISTEN]
+    return [message["params"]["notifications"] for message in peer.received if message["method"] == LISTEN]
 
 
 async def test_who_has_a_callback_listens_to_the_lists_that_the_server_says_it_announces() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities={"tools": {"listChanged": True}, "prompts": {}, "resources": {}})
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}, "prompts": {}, "resources": {}})
         listen = await peer.receive(LISTEN)
         await peer.acknowledge(listen)
-        await peer.announce(listen, "notifications/tools/list_changed")
+        await peer.notify_subscription(listen, "notifications/tools/list_changed")
 
     peer, heard = ScriptedPeer(script), Heard()
     with anyio.fail_after(5):
@@ -74,7 +74,7 @@ async def test_what_is_listened_to_is_what_may_come(
     capabilities: dict[str, Any], expected: list[dict[str, Any]]
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=capabilities)
+        await peer.answer_discover(capabilities=capabilities)
         request = await peer.receive()
         if request["method"] == LISTEN:
             await peer.acknowledge(request)
@@ -91,7 +91,7 @@ async def test_what_is_listened_to_is_what_may_come(
 
 async def test_who_has_no_callback_opens_no_stream() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         await peer.reply(await peer.receive(), EMPTY)
 
     peer = ScriptedPeer(script)
@@ -107,15 +107,17 @@ async def test_a_resource_is_subscribed_to_when_the_server_agrees() -> None:
     left = anyio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         first = await peer.receive(LISTEN)
         await peer.acknowledge(first)
         second = await peer.receive(LISTEN)
         await peer.acknowledge(second)
         cancelled = await peer.receive("notifications/cancelled")
         assert cancelled["params"] == {"requestId": first["id"]}
-        await peer.announce(second, "notifications/resources/updated", {"uri": "a:1"})
-        await peer.announce(first, "notifications/resources/updated", {"uri": "a:2"})  # to a stream that was left
+        await peer.notify_subscription(second, "notifications/resources/updated", {"uri": "a:1"})
+        await peer.notify_subscription(
+            first, "notifications/resources/updated", {"uri": "a:2"}
+        )  # to a stream that was left
         third = await peer.receive(LISTEN)
         left.set()
         await peer.acknowledge(third)
@@ -135,7 +137,7 @@ async def test_a_resource_is_subscribed_to_when_the_server_agrees() -> None:
 
 async def test_a_resource_that_was_unsubscribed_is_not_asked_for_with_the_next() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         for _ in range(2):
             await peer.acknowledge(await peer.receive(LISTEN))
 
@@ -158,7 +160,7 @@ def updated(uri: str) -> dict[str, Any]:
     ("answer", "error"),
     [
         (lambda peer, listen: peer.acknowledge(listen, {"toolsListChanged": True}), ServerError),
-        (lambda peer, listen: peer.refuse(listen, -32601, "no subscriptions here"), ServerError),
+        (lambda peer, listen: peer.reply_error(listen, -32601, "no subscriptions here"), ServerError),
         (lambda peer, listen: checkpoint(), RequestTimeout),
     ],
     ids=["not granted", "refused", "silence"],
@@ -167,7 +169,7 @@ async def test_a_subscription_that_the_server_does_not_grant_is_an_error(
     answer: Callable[[ScriptedPeer, dict[str, Any]], Awaitable[None]], error: type[Exception]
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         await answer(peer, await peer.receive(LISTEN))
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
@@ -182,7 +184,7 @@ async def test_a_subscription_that_the_server_does_not_grant_is_an_error(
     "end",
     [
         lambda peer, listen: peer.reply(listen, {"resultType": "complete"}),
-        lambda peer, listen: peer.tell("notifications/cancelled", {"requestId": listen["id"]}),
+        lambda peer, listen: peer.notify("notifications/cancelled", {"requestId": listen["id"]}),
     ],
     ids=["a result", "cancelled by the server"],
 )
@@ -190,13 +192,13 @@ async def test_a_stream_that_the_server_ends_is_opened_again(
     end: Callable[[ScriptedPeer, dict[str, Any]], Awaitable[None]],
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         listen = await peer.receive(LISTEN)
         await peer.acknowledge(listen)
         await end(peer, listen)
         listen = await peer.receive(LISTEN)
         await peer.acknowledge(listen)
-        await peer.announce(listen, "notifications/tools/list_changed")
+        await peer.notify_subscription(listen, "notifications/tools/list_changed")
 
     peer, heard = ScriptedPeer(script), Heard()
     with anyio.fail_after(5):
@@ -208,7 +210,7 @@ async def test_a_stream_that_the_server_ends_is_opened_again(
 
 async def test_a_stream_that_fails_ten_times_in_a_row_is_warned_of_once_and_opened_again_all_the_same() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         for number in range(1, 13):
             listen = await peer.receive(LISTEN)
             await peer.acknowledge(listen)
@@ -233,8 +235,8 @@ async def test_a_stream_that_fails_ten_times_in_a_row_is_warned_of_once_and_open
 
 async def test_a_server_that_knows_no_subscriptions_can_be_called_all_the_same() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
-        await peer.refuse(await peer.receive(LISTEN), -32601, "Method not found")
+        await peer.answer_discover(capabilities=CHANGING)
+        await peer.reply_error(await peer.receive(LISTEN), -32601, "Method not found")
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     with anyio.fail_after(5):
@@ -248,7 +250,7 @@ async def test_the_clock_of_a_subscription_never_runs_out() -> None:
     """It is silent for as long as nothing changes, whatever the limits of a call."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         await peer.acknowledge(await peer.receive(LISTEN))
 
     peer = ScriptedPeer(script)
@@ -266,9 +268,9 @@ async def test_the_clock_of_a_subscription_never_runs_out() -> None:
 @pytest.mark.parametrize(("level", "asked"), [(None, "info"), ("warning", "warning")])
 async def test_who_hears_logs_asks_for_them_with_every_request(level: Any, asked: str) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered()
+        await peer.answer_discover()
         call = await peer.receive("tools/call")
-        await peer.tell("notifications/message", {"level": "error", "data": "oh"})
+        await peer.notify("notifications/message", {"level": "error", "data": "oh"})
         await peer.reply(call, EMPTY)
 
     logs: list[Any] = []
@@ -287,12 +289,12 @@ async def test_who_hears_logs_asks_for_them_with_every_request(level: Any, asked
             await logged.wait()
 
     assert logs == ["oh"]
-    assert peer.heard[-1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == asked
+    assert peer.received[-1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == asked
 
 
 async def test_who_hears_no_logs_asks_for_none() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered()
+        await peer.answer_discover()
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(script)
@@ -300,12 +302,12 @@ async def test_who_hears_no_logs_asks_for_none() -> None:
         async with Client(peer) as client:
             await client.call_tool("x")
 
-    assert "io.modelcontextprotocol/logLevel" not in peer.heard[-1]["params"]["_meta"]
+    assert "io.modelcontextprotocol/logLevel" not in peer.received[-1]["params"]["_meta"]
 
 
 async def test_what_this_revision_has_no_words_for_is_not_sent() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered()
+        await peer.answer_discover()
         call = await peer.receive("tools/call")
         await peer.reply(call, {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}})
         await peer.reply(await peer.receive("tools/call"), EMPTY)
@@ -319,13 +321,13 @@ async def test_what_this_revision_has_no_words_for_is_not_sent() -> None:
             await client.set_log_level("error")
             await client.call_tool("x")
 
-    assert [message["method"] for message in peer.heard] == ["server/discover", "tools/call", "tools/call"]
-    assert peer.heard[-1]["params"]["inputResponses"] == {"r": {"roots": [{"uri": "file:///srv"}]}}
+    assert [message["method"] for message in peer.received] == ["server/discover", "tools/call", "tools/call"]
+    assert peer.received[-1]["params"]["inputResponses"] == {"r": {"roots": [{"uri": "file:///srv"}]}}
 
 
 async def test_what_was_not_advertised_is_asked_for_all_the_same() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities={})
+        await peer.answer_discover(capabilities={})
         await peer.reply(await peer.receive("prompts/list"), {"prompts": []})
 
     with anyio.fail_after(5):
@@ -338,7 +340,7 @@ async def test_a_call_that_is_given_up_is_cancelled_in_words_where_it_has_no_str
     cancelled = anyio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered()
+        await peer.answer_discover()
         call = await peer.receive("tools/call")
         assert (await peer.receive("notifications/cancelled"))["params"] == {"requestId": call["id"]}
         cancelled.set()

@@ -261,7 +261,7 @@ async def test_a_server_that_asks_again_and_again_gets_no_more_than_the_time_for
 @pytest.mark.fake_clock
 async def test_two_handlers_at_once_for_one_call_stop_its_clocks_once_and_until_the_last_has_ended() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.answer_initialize(capabilities={"tools": {}})
         call = await peer.receive("tools/call")
         for number in (1, 2):
             await peer.send(
@@ -294,14 +294,14 @@ async def test_what_a_server_asks_while_it_is_connected_to_stops_the_clock_of_co
     """Here over what the last connection was subscribed to; a login will, in the same way."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities={"resources": {"subscribe": True}})
+        await peer.answer_initialize(capabilities={"resources": {"subscribe": True}})
         subscribe = await peer.receive("resources/subscribe")
         if first:
             first.clear()
             await peer.reply(subscribe, {})
-            await peer.hang_up()
+            await peer.aclose()
         else:
-            answers.append(await peer.ask("sampling/createMessage", QUESTION))
+            answers.append(await peer.request("sampling/createMessage", QUESTION))
             await peer.reply(subscribe, {})
 
     async def think(request: SamplingRequest) -> CreateMessageResult:
@@ -344,7 +344,7 @@ async def test_a_call_that_may_take_no_time_at_all_is_not_sent_and_says_so(era: 
 
 async def test_a_later_round_that_no_time_is_left_for_is_not_sent_and_the_beginning_may_have_run() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities={"tools": {}})
+        await peer.answer_discover(capabilities={"tools": {}})
         question = {"method": "sampling/createMessage", "params": QUESTION}
         asks = {"resultType": "input_required", "requestState": "s", "inputRequests": {"q": question}}
         await peer.reply(await peer.receive("tools/call"), asks)
@@ -363,4 +363,4 @@ async def test_a_later_round_that_no_time_is_left_for_is_not_sent_and_the_beginn
                 await client.call_tool("x", timeout=0.2)
 
     assert caught.value.may_have_run is True
-    assert [message["method"] for message in peer.heard].count("tools/call") == 1
+    assert [message["method"] for message in peer.received].count("tools/call") == 1

@@ -44,7 +44,7 @@ async def test_a_silent_server_is_shaken_hands_with_after_two_seconds_or_a_third
 
 async def test_a_subscription_that_is_not_acknowledged_holds_up_the_first_call_for_a_second() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities=CHANGING)
+        await peer.answer_discover(capabilities=CHANGING)
         begun = current_time()
         call = await peer.receive("tools/call")
         waited.append(current_time() - begun)
@@ -75,7 +75,7 @@ async def test_an_answer_that_cannot_be_delivered_is_given_up_after_thirty_secon
     """The transport takes 1,024 messages that the server does not read; the next waits for room."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands()
+        await peer.answer_initialize()
         pings = [{"jsonrpc": "2.0", "id": number, "method": "ping"} for number in range(1025)]
         await peer.send_raw(to_json(pings))
         await anyio.sleep(seconds)
@@ -87,14 +87,14 @@ async def test_an_answer_that_cannot_be_delivered_is_given_up_after_thirty_secon
         await reads_again.wait()
         await anyio.wait_all_tasks_blocked()
 
-    assert len([message for message in peer.heard if "result" in message]) == delivered
+    assert len([message for message in peer.received if "result" in message]) == delivered
 
 
 async def test_after_a_hundred_warnings_only_each_power_of_two_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     tools = [{"name": f"t{number}"} for number in range(110)]  # without what a tool takes
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities=TOOLS)
+        await peer.answer_initialize(capabilities=TOOLS)
         await peer.reply(await peer.receive("tools/list"), {"tools": tools})
 
     with anyio.fail_after(5):

@@ -219,7 +219,7 @@ async def test_its_repr_says_server_era_and_state(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         await peer.receive("tools/call")
-        await peer.hang_up()
+        await peer.aclose()
 
     client = Client(ScriptedPeer(script, name="tides\n"))
     seen = [repr(client)]
@@ -248,7 +248,7 @@ async def test_what_connecting_has_settled_holds_when_the_server_has_ended(era: 
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer, TOOLS, instructions="be kind")
         await peer.receive("tools/call")
-        await peer.hang_up()
+        await peer.aclose()
 
     def known() -> object:
         return (

@@ -221,10 +221,10 @@ async def test_progress_for_ever_does_not_keep_a_call_alive_for_ever() -> None:
     async def script(peer: ScriptedPeer) -> None:
         async def report() -> None:
             while True:
-                await peer.tell("notifications/progress", {"progressToken": token, "progress": 1})
+                await peer.notify("notifications/progress", {"progressToken": token, "progress": 1})
                 await sleep(0.3)
 
-        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.answer_initialize(capabilities={"tools": {}})
         token = (await peer.receive("tools/call"))["params"]["_meta"]["progressToken"]
         async with create_task_group() as tasks:
             tasks.start_soon(report)

@@ -171,10 +171,10 @@ async def test_a_server_that_samples_for_ever_without_being_called_comes_to_its_
 
 async def asking(peer: ScriptedPeer) -> None:
     """A server in memory that asks one question in each call, and says what it heard."""
-    await peer.shake_hands(capabilities={"tools": {}})
+    await peer.answer_initialize(capabilities={"tools": {}})
     while True:
         call = await peer.receive("tools/call")
-        answer = await peer.ask("sampling/createMessage", ask())
+        answer = await peer.request("sampling/createMessage", ask())
         await peer.reply(call, {"content": [words(json.dumps(answer))]})
 
 

@@ -133,7 +133,7 @@ async def test_after_a_restart_of_the_server_all_calls_share_one_new_session(mar
                 await client.aclose()
 
     assert sorted(heard) == ["Echo: one", "Echo: three", "Echo: two"]
-    assert (sessions, model.left, client.warnings) == (1, 0, [])
+    assert (sessions, model.remaining, client.warnings) == (1, 0, [])
 
 
 async def test_a_call_under_way_when_the_server_restarts_says_that_its_session_is_lost(mark: str) -> None:

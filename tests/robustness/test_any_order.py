@@ -139,7 +139,7 @@ class Play:
             case "ping":
                 await self._say({"id": "p", "method": "ping"})
             case "hang up":
-                await self.peer.hang_up()
+                await self.peer.aclose()
 
     async def _notify(self, what: str, **params: object) -> None:
         await self._say({"method": f"notifications/{what}", "params": params})

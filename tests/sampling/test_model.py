@@ -54,15 +54,15 @@ async def test_a_turn_can_refuse_or_fail() -> None:
 
 async def test_asking_past_the_end_of_the_script_fails_and_says_so() -> None:
     model = ScriptedModel("one")
-    assert model.left == 1
+    assert model.remaining == 1
     await model(ASKED)
-    assert model.left == 0
+    assert model.remaining == 0
 
     with pytest.raises(SamplingError, match=r"^the script has 1 turns, and this is request 2$"):
         await model(ASKED)
 
     assert model.requests == [ASKED, ASKED]
-    assert model.left == 0
+    assert model.remaining == 0
 
 
 async def test_it_calls_no_tool_that_is_not_on_offer() -> None:

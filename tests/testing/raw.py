@@ -154,7 +154,7 @@ class Raw:
     async def reply(self, request: Wire, result: Wire) -> None:
         await self.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
-    async def refuse(self, request: Wire, code: int, message: str, data: object) -> None:
+    async def reply_error(self, request: Wire, code: int, message: str, data: object) -> None:
         error = {"code": code, "message": message, "data": data}
         await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
@@ -183,20 +183,20 @@ class Raw:
         params = {"name": name, "arguments": arguments, "inputResponses": answers, "requestState": state}
         return await self.complete("tools/call", params)
 
-    async def tell(self, method: str, params: Wire | None = None) -> None:
+    async def notify(self, method: str, params: Wire | None = None) -> None:
         await self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
 
-    async def hang_up(self) -> None:
+    async def close(self) -> None:
         """End the connection; returns when the server has ended it, too."""
         await self._outbox.aclose()
         async for _ in self._inbox:
             pass
 
-    async def shake_hands(self, *, version: str = "2025-11-25", capabilities: Wire | None = None) -> Wire:
+    async def initialize(self, *, version: str = "2025-11-25", capabilities: Wire | None = None) -> Wire:
         declared = EVERYTHING if capabilities is None else capabilities
         params = {"protocolVersion": version, "capabilities": declared, "clientInfo": INFO}
         result = await self.result("initialize", params)
-        await self.tell("notifications/initialized")
+        await self.notify("notifications/initialized")
         return result
 
 
@@ -225,7 +225,7 @@ async def talk(
 ) -> AsyncIterator[Raw]:
     """A connection after the handshake."""
     async with strangers(server, lenient=lenient) as raw:
-        await raw.shake_hands(version=version, capabilities=capabilities)
+        await raw.initialize(version=version, capabilities=capabilities)
         yield raw
 
 

@@ -161,7 +161,7 @@ class Peer:
         async with self.stream(body) as stream:
             return await stream.rest()
 
-    async def shake_hands(self, version: str = "2025-11-25") -> Peer:
+    async def initialize(self, version: str = "2025-11-25") -> Peer:
         """A new session."""
         response = await self.post(request(0, "initialize", {**INITIALIZE, "protocolVersion": version}))
         session = Peer(

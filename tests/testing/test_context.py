@@ -111,8 +111,8 @@ async def roots(ctx: Context) -> list[str]:
 
 @server.tool
 async def report(ctx: Context) -> None:
-    await ctx.progress(1)
-    await ctx.progress(2, 2.5, "nearly")
+    await ctx.report_progress(1)
+    await ctx.report_progress(2, 2.5, "nearly")
 
 
 @server.tool
@@ -130,9 +130,9 @@ async def impatient(ctx: Context) -> str:
 
 @server.tool
 async def anything(ctx: Context) -> dict[str, Any]:
-    await ctx.tell("notifications/made_up", {"x": 1})
+    await ctx.notify("notifications/made_up", {"x": 1})
     try:
-        return await ctx.ask("made/up", {"y": 2})
+        return await ctx.request("made/up", {"y": 2})
     except ClientError as exc:
         return {"method": exc.method, "code": exc.code, "message": exc.message, "data": exc.data}
 
@@ -374,7 +374,7 @@ async def test_an_error_of_the_client_is_an_exception_with_all_it_said() -> None
         async with talk(server, lenient=True) as raw:
             call = await raw.start("anything")
             told, asked = await raw.receive(), await raw.receive()
-            await raw.refuse(asked, -1, "no", {"why": "because"})
+            await raw.reply_error(asked, -1, "no", {"why": "because"})
 
             assert told == {"jsonrpc": "2.0", "method": "notifications/made_up", "params": {"x": 1}}
             assert (asked["method"], asked["params"]) == ("made/up", {"y": 2})
@@ -390,7 +390,7 @@ async def test_a_tool_that_does_not_expect_a_refusal_fails_with_its_words() -> N
     with fail_after(5):
         async with talk(server) as raw:
             call = await raw.start("ask")
-            await raw.refuse(await raw.receive(), -1, "User rejected sampling request", None)
+            await raw.reply_error(await raw.receive(), -1, "User rejected sampling request", None)
 
             assert await result_of(raw, call) == failed(
                 "the client refused sampling/createMessage: User rejected sampling request (-1)"

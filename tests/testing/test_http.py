@@ -26,7 +26,7 @@ def asking() -> Server:
 
     @server.tool
     async def ask(ctx: Context) -> str:
-        await ctx.progress(1)
+        await ctx.report_progress(1)
         return (await ctx.sample("Why?")).text
 
     @server.tool
@@ -48,7 +48,7 @@ BECAUSE = {"content": [{"type": "text", "text": "Because."}]}
 async def test_a_post_is_answered_by_a_stream_that_carries_all_it_causes() -> None:
     with fail_after(20):
         async with served(asking()) as stranger:
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             async with peer.stream(call(1, "ask", _meta={"progressToken": "t"})) as events:
                 progress = await events.next()
                 asked = await events.message()
@@ -75,7 +75,7 @@ async def test_with_json_answers_everything_else_is_on_the_get_stream() -> None:
     heard: list[Wire | None] = []
     with fail_after(20):
         async with served(asking(), json_response=True) as stranger:
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             async with peer.stream() as events, create_task_group() as tasks:
                 tasks.start_soon(answer_once, peer, events)
                 response = await peer.post(call(1, "ask", _meta={"progressToken": "t"}))
@@ -90,7 +90,7 @@ async def test_what_is_said_unasked_waits_for_the_get_stream() -> None:
     server = asking()
     with fail_after(20):
         async with served(server) as stranger:
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             await server.notify_tools_changed()
             async with peer.stream() as events:
                 assert await events.next() == {
@@ -111,7 +111,7 @@ async def test_a_second_get_takes_the_stream_over() -> None:
     server = asking()
     with fail_after(20):
         async with served(server) as stranger:
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             async with peer.stream() as first, peer.stream() as second:
                 assert await first.next() is None
                 await server.notify_tools_changed()
@@ -130,7 +130,7 @@ async def test_a_stream_that_was_cut_is_resumed_and_nothing_runs_twice() -> None
 
     with fail_after(20):
         async with served(server) as stranger:
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             async with peer.stream(call(1, "cut")) as events:
                 assert await events.rest() == []
                 cursor, retry = events.last_id, events.retry
@@ -148,7 +148,7 @@ async def test_leaving_a_stream_cancels_nothing() -> None:
     """ "Disconnection SHOULD NOT be interpreted as the client cancelling its request"."""
     with fail_after(20):
         async with served(asking()) as stranger:
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             async with peer.stream(call(1, "ask")) as events:
                 asked = await events.next()
                 cursor = events.last_id
@@ -161,7 +161,7 @@ async def test_leaving_a_stream_cancels_nothing() -> None:
 async def test_a_request_id_in_use_is_refused() -> None:
     with fail_after(20):
         async with served(asking()) as stranger:
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             async with peer.stream(call(1, "ask")) as events:
                 await events.message()
                 refused = await peer.post(call(1, "echo"))
@@ -175,7 +175,7 @@ CANCEL = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"req
 async def test_a_cancelled_request_ends_its_stream_without_an_answer() -> None:
     with fail_after(20):
         async with served(asking()) as stranger:
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             async with peer.stream(call(1, "ask")) as events:
                 asked = await events.message()
                 await peer.post(CANCEL)
@@ -192,7 +192,7 @@ async def test_a_cancelled_request_that_waits_for_json_gets_none() -> None:
 
     with fail_after(20):
         async with served(asking(), json_response=True) as stranger:
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             async with peer.stream() as events, create_task_group() as tasks:
                 tasks.start_soon(begin, peer)
                 await events.message()
@@ -204,7 +204,7 @@ async def test_a_cancelled_request_that_waits_for_json_gets_none() -> None:
 async def test_deleting_a_session_ends_its_streams_and_forgets_it() -> None:
     with fail_after(20):
         async with served(asking()) as stranger:
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             async with peer.stream() as events:
                 deleted = await peer.send("DELETE")
                 assert await events.rest() == []
@@ -218,14 +218,14 @@ async def test_forgotten_sessions_are_404_and_a_new_one_can_begin() -> None:
     server = asking()
     with fail_after(20):
         async with served(server) as stranger:
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             async with peer.stream(call(1, "ask")) as events:
                 await events.next()
-                await server.forget_sessions()
+                await server.expire_sessions()
                 assert b"result" not in to_json(await events.rest())
             await server.drop_streams()  # of which there are none
             lost = await peer.post(request(2, "ping"))
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             [fresh] = await peer.ask(call(1, "echo"))
 
     assert (lost.status, lost.json()) == (
@@ -239,12 +239,12 @@ async def test_batches_are_taken_in_the_one_revision_that_has_them() -> None:
     batch = [call(1, "echo"), {"jsonrpc": "2.0", "method": "notifications/made_up"}, request(2, "ping")]
     with fail_after(20):
         async with served(asking()) as stranger:
-            old = await stranger.shake_hands("2025-03-26")
+            old = await stranger.initialize("2025-03-26")
             async with old.stream(batch) as events:
                 streamed = await events.rest()
-            refused = await (await stranger.shake_hands()).post(batch)
+            refused = await (await stranger.initialize()).post(batch)
         async with served(asking(), json_response=True) as stranger:
-            answered = (await (await stranger.shake_hands("2025-03-26")).post(batch)).json()
+            answered = (await (await stranger.initialize("2025-03-26")).post(batch)).json()
 
     def by_id(messages: list[Wire]) -> dict[int, Wire]:
         return {message["id"]: message["result"] for message in messages}
@@ -258,7 +258,7 @@ async def test_streams_are_primed_where_the_revision_asks_for_it() -> None:
     with fail_after(20):
         async with served(asking()) as stranger:
             bodies = [
-                (await (await stranger.shake_hands(version)).post(request(1, "ping"))).body.decode()
+                (await (await stranger.initialize(version)).post(request(1, "ping"))).body.decode()
                 for version in ("2025-11-25", "2025-06-18")
             ]
 
@@ -269,7 +269,7 @@ async def test_streams_are_primed_where_the_revision_asks_for_it() -> None:
 async def test_many_clients_at_once_have_a_session_each() -> None:
     with fail_after(20):
         async with served(asking()) as stranger:
-            peers = [await stranger.shake_hands() for _ in range(3)]
+            peers = [await stranger.initialize() for _ in range(3)]
             answers = [await peer.ask(call(1, "echo")) for peer in peers]
 
     assert len({peer.headers["mcp-session-id"] for peer in peers}) == 3
@@ -280,7 +280,7 @@ async def test_no_thread_and_no_session_is_left_behind() -> None:
     server = asking()
     with fail_after(20):
         async with served(server) as stranger:
-            peer = await stranger.shake_hands()
+            peer = await stranger.initialize()
             async with peer.stream(), peer.stream(call(1, "ask")) as events:
                 await events.next()
                 assert "uvicorn" in {thread.name for thread in threading.enumerate()}
@@ -288,7 +288,7 @@ async def test_no_thread_and_no_session_is_left_behind() -> None:
     assert "uvicorn" not in {thread.name for thread in threading.enumerate()}
     await server.notify_tools_changed()  # there is no event loop any more that this could run in
     await server.drop_streams()
-    await server.forget_sessions()
+    await server.expire_sessions()
 
 
 async def test_a_server_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

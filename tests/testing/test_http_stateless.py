@@ -52,13 +52,13 @@ class Bench:
     async def wait(self, ctx: Context) -> None:
         self.begun.set()
         try:
-            await ctx.progress(1)
+            await ctx.report_progress(1)
             await sleep_forever()
         finally:
             self.ended.set()
 
     async def report(self, ctx: Context, fail: bool = False) -> str:
-        await ctx.progress(1)
+        await ctx.report_progress(1)
         if fail:
             await ctx.sample("Why?")
         return "hello"
@@ -231,7 +231,7 @@ async def test_a_server_of_handshakes_is_asked_for_its_session() -> None:
 async def test_both_kinds_of_client_share_an_endpoint() -> None:
     with fail_after(20):
         async with served(Bench().server) as stranger:
-            old = await stranger.shake_hands()
+            old = await stranger.initialize()
             [first] = await old.ask(call(1, "echo"))
             [second] = await Modern(stranger.url).ask(dressed(call(1, "echo")))
             [third] = await Modern(stranger.url, old.headers).ask(dressed(call(1, "echo")))
@@ -331,7 +331,7 @@ async def test_a_server_that_forgets_its_sessions_forgets_its_functions() -> Non
     with fail_after(20):
         async with modern(bench.server) as peer:
             asked = await reply(peer, dressed(call(1, "ask")))
-            await bench.server.forget_sessions()
+            await bench.server.expire_sessions()
             await bench.ended.wait()
             again = await reply(peer, dressed(call(2, "ask", requestState=asked["result"]["requestState"])))
 
@@ -343,7 +343,7 @@ async def test_a_server_that_forgets_its_sessions_ends_the_requests_under_way_wi
     with fail_after(20):
         async with modern(bench.server) as peer, peer.stream(dressed(call(1, "wait"), progressToken="t")) as stream:
             await stream.message()
-            await bench.server.forget_sessions()
+            await bench.server.expire_sessions()
             assert await stream.rest() == []
             await bench.ended.wait()
 
@@ -369,7 +369,7 @@ async def test_a_server_that_ends_ends_its_subscriptions_with_their_results() ->
     bench = Bench()
     with fail_after(20):
         async with listening(bench) as stream:
-            await bench.server.forget_sessions()
+            await bench.server.expire_sessions()
             [ended] = await stream.rest()
 
     assert ended["result"]["resultType"] == "complete"

@@ -130,7 +130,7 @@ async def test_a_subscription_that_is_cancelled_hears_nothing_more() -> None:
     with fail_after(5):
         async with modern(server) as raw:
             id = await listen(raw, toolsListChanged=True)
-            await raw.tell("notifications/cancelled", {"requestId": id})
+            await raw.notify("notifications/cancelled", {"requestId": id})
             assert await raw.nothing_more()
             await say_everything(server)
 
@@ -174,7 +174,7 @@ async def test_both_kinds_of_client_hear_the_same_news() -> None:
     server = full()
     with fail_after(5):
         async with strangers(server) as old, strangers(server) as new:
-            await old.shake_hands()
+            await old.initialize()
             await old.result("resources/subscribe", {"uri": "r://a"})
             new.meta = meta()
             await listen(new, **EVERYTHING)

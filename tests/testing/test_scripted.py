@@ -19,11 +19,11 @@ INFO = Implementation(name="c", version="1")
 
 async def test_a_peer_says_what_its_script_says_and_remembers_what_it_heard() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        request = await peer.shake_hands(capabilities={"tools": {}}, version="2025-06-18", instructions="Hm.")
+        request = await peer.answer_initialize(capabilities={"tools": {}}, version="2025-06-18", instructions="Hm.")
         assert request["params"]["protocolVersion"] == "2025-11-25"
         call = await peer.receive("tools/call")
         await peer.reply(call, {"content": []})
-        await peer.refuse(await peer.receive("tools/call"), -5, "no", {"k": 1})
+        await peer.reply_error(await peer.receive("tools/call"), -5, "no", {"k": 1})
 
     peer = ScriptedPeer(script, name="the peer")
     with fail_after(5):
@@ -35,25 +35,25 @@ async def test_a_peer_says_what_its_script_says_and_remembers_what_it_heard() ->
                 await client.call_tool("t")
 
     assert (refused.value.code, refused.value.message, refused.value.data) == (-5, "no", {"k": 1})
-    assert [message.get("method") for message in peer.heard] == [
+    assert [message.get("method") for message in peer.received] == [
         "server/discover",
         "initialize",
         "notifications/initialized",
         "tools/call",
         "tools/call",
     ]
-    assert peer.heard[3]["params"] == {"name": "t", "arguments": {"a": 1}}
+    assert peer.received[3]["params"] == {"name": "t", "arguments": {"a": 1}}
 
 
 async def test_a_peer_asks_tells_and_hears_the_answer() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.answer_initialize(capabilities={"tools": {}})
         call = await peer.receive("tools/call")
-        await peer.tell("notifications/made_up")
-        await peer.tell("notifications/cancelled", {"requestId": 99})
-        ping, pong = await peer.ask("ping"), await peer.ask("ping")
+        await peer.notify("notifications/made_up")
+        await peer.notify("notifications/cancelled", {"requestId": 99})
+        ping, pong = await peer.request("ping"), await peer.request("ping")
         assert ping["id"] == "ask-1"
-        unknown = await peer.ask("made/up", {"x": 1})
+        unknown = await peer.request("made/up", {"x": 1})
         await peer.reply(call, {"content": [], "structuredContent": {"pong": pong, "code": unknown["error"]["code"]}})
 
     with fail_after(5):
@@ -65,7 +65,7 @@ async def test_a_peer_asks_tells_and_hears_the_answer() -> None:
 
 async def test_a_peer_can_break_every_rule() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.answer_initialize(capabilities={"tools": {}})
         call = await peer.receive("tools/call")
         await peer.send_raw(b"\xff not JSON")
         await peer.send({"id": "nobody's", "result": 1})
@@ -78,9 +78,9 @@ async def test_a_peer_can_break_every_rule() -> None:
 
 async def test_a_peer_hangs_up() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.answer_initialize(capabilities={"tools": {}})
         await peer.receive("tools/call")
-        await peer.hang_up()
+        await peer.aclose()
 
     with fail_after(5):
         async with Client(ScriptedPeer(script)) as client:
@@ -90,7 +90,7 @@ async def test_a_peer_hangs_up() -> None:
 
 async def test_what_the_script_raises_is_named_in_the_clients_error() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.answer_initialize(capabilities={"tools": {}})
         call = await peer.receive("tools/call")
         assert call["params"]["name"] == "other", "the client called something else"
 
@@ -102,7 +102,7 @@ async def test_what_the_script_raises_is_named_in_the_clients_error() -> None:
 
 async def test_the_script_runs_again_for_every_connection() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands()
+        await peer.answer_initialize()
 
     peer = ScriptedPeer(script)
     with fail_after(5):
@@ -110,13 +110,13 @@ async def test_the_script_runs_again_for_every_connection() -> None:
             async with Client(peer, era="legacy"):
                 pass
 
-    assert [message["method"] for message in peer.heard] == ["initialize", "notifications/initialized"] * 2
+    assert [message["method"] for message in peer.received] == ["initialize", "notifications/initialized"] * 2
 
 
 @pytest.mark.fake_clock
 async def test_a_peer_listens_on_when_its_script_is_over() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.answer_initialize(capabilities={"tools": {}})
 
     peer = ScriptedPeer(script)
     with fail_after(5):
@@ -125,16 +125,16 @@ async def test_a_peer_listens_on_when_its_script_is_over() -> None:
                 await client.call_tool("t", timeout=0.01)
             await client.aclose()
 
-    assert [message["method"] for message in peer.heard[2:]] == ["tools/call", "notifications/cancelled"]
+    assert [message["method"] for message in peer.received[2:]] == ["tools/call", "notifications/cancelled"]
 
 
 async def test_what_comes_between_is_heard_and_passed_over() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.shake_hands(capabilities={"tools": {}})
+        await peer.answer_initialize(capabilities={"tools": {}})
         first = await peer.receive("tools/call")
         await wait_all_tasks_blocked()  # the second call is here, and comes before the answer to our ping
-        await peer.ask("ping")
-        second = peer.heard[-2]
+        await peer.request("ping")
+        second = peer.received[-2]
         await peer.reply(second, {"content": []})
         await peer.reply(first, {"content": []})
 
@@ -145,7 +145,7 @@ async def test_what_comes_between_is_heard_and_passed_over() -> None:
             tasks.start_soon(client.call_tool, "t")
             tasks.start_soon(client.call_tool, "t")
 
-    assert [message.get("method") for message in peer.heard[2:]] == [
+    assert [message.get("method") for message in peer.received[2:]] == [
         "notifications/roots/list_changed",
         "tools/call",
         "tools/call",
@@ -165,10 +165,10 @@ class Recorded(ScriptedPeer):
 
 async def test_a_peer_that_is_discovered_says_what_a_stateless_server_has_to() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.be_discovered(capabilities={"tools": {"listChanged": True}}, instructions="Ask.")
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}}, instructions="Ask.")
         listen = await peer.receive("subscriptions/listen")
         await peer.acknowledge(listen)
-        await peer.announce(listen, "notifications/tools/list_changed")
+        await peer.notify_subscription(listen, "notifications/tools/list_changed")
 
     async def on_change(change: Change) -> None:
         heard.set()
@@ -181,7 +181,7 @@ async def test_a_peer_that_is_discovered_says_what_a_stateless_server_has_to() -
             await heard.wait()
 
     discovered, acknowledged, announced = peer.said
-    meta = {"io.modelcontextprotocol/subscriptionId": peer.heard[1]["id"]}
+    meta = {"io.modelcontextprotocol/subscriptionId": peer.received[1]["id"]}
     assert discovered["result"] == {
         "resultType": "complete",
         "supportedVersions": ["2026-07-28"],

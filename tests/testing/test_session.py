@@ -39,7 +39,7 @@ def full() -> Server:
 async def test_the_revision_that_the_client_asks_for_is_spoken(version: str) -> None:
     with fail_after(5):
         async with strangers(full()) as raw:
-            result = await raw.shake_hands(version=version)
+            result = await raw.initialize(version=version)
 
     capabilities: dict[str, Any] = {
         "logging": {},
@@ -61,7 +61,7 @@ async def test_the_revision_that_the_client_asks_for_is_spoken(version: str) -> 
 async def test_a_client_that_asks_for_another_revision_is_offered_the_preferred_one() -> None:
     with fail_after(5):
         async with strangers(Server("s", versions=("2025-06-18", "2024-11-05"))) as raw:
-            result = await raw.shake_hands(version="2025-11-25")
+            result = await raw.initialize(version="2025-11-25")
 
     assert result == {
         "protocolVersion": "2025-06-18",
@@ -97,7 +97,7 @@ async def test_a_malformed_handshake_is_refused_and_may_be_tried_again() -> None
                 "code": -32602,
                 "message": "malformed InitializeRequestParams: capabilities: Field required",
             }
-            await raw.shake_hands()
+            await raw.initialize()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ async def test_a_cancelled_tool_stops_and_is_not_answered() -> None:
         async with talk(server) as raw:
             call = await raw.start("wait")
             asked = await raw.receive()
-            await raw.tell("notifications/cancelled", {"requestId": call, "reason": "enough"})
+            await raw.notify("notifications/cancelled", {"requestId": call, "reason": "enough"})
             cancelled = await raw.receive()
             await cleaned.wait()
 
@@ -190,7 +190,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_not_answered_either() ->
     @server.tool
     async def stubborn(ctx: Context) -> str:
         try:
-            await ctx.ask("ping", {})
+            await ctx.request("ping", {})
         except BaseException:
             return "all the same"
         return "never"
@@ -199,7 +199,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_not_answered_either() ->
         async with talk(server) as raw:
             call = await raw.start("stubborn")
             await raw.receive()
-            await raw.tell("notifications/cancelled", {"requestId": call})
+            await raw.notify("notifications/cancelled", {"requestId": call})
             await raw.receive()
 
             assert await raw.nothing_more()
@@ -209,7 +209,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_not_answered_either() ->
 async def test_cancelling_what_is_not_under_way_is_ignored(params: dict[str, object]) -> None:
     with fail_after(5):
         async with talk(full()) as raw:
-            await raw.tell("notifications/cancelled", params)
+            await raw.notify("notifications/cancelled", params)
 
             assert await raw.result("ping") == {}
 
@@ -303,6 +303,6 @@ async def test_a_client_that_leaves_takes_its_calls_with_it() -> None:
         async with talk(server) as raw:
             await raw.start("wait")
             await begun.wait()
-            await raw.hang_up()
+            await raw.close()
         await ended.wait()
         await server.notify_tools_changed()  # and nobody is there any more to be told

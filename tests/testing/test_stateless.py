@@ -296,7 +296,7 @@ async def test_a_server_of_handshakes_knows_nothing_else() -> None:
     with fail_after(5):
         async with strangers(server) as raw:
             early = await raw.error("server/discover", {"_meta": meta()})
-            await raw.shake_hands()
+            await raw.initialize()
             late = await raw.error("server/discover", {"_meta": meta()})
             listed = await raw.result("tools/list", {"_meta": meta()})
 
@@ -311,7 +311,7 @@ async def test_both_kinds_of_request_are_answered_on_one_connection() -> None:
             raw.meta = meta()
             first = await raw.complete("tools/call", {"name": "who"})
             raw.meta = {}
-            await raw.shake_hands(version="2025-06-18")
+            await raw.initialize(version="2025-06-18")
             second = await raw.call("who")
             raw.meta = meta()
             third = await raw.complete("tools/call", {"name": "who"})
@@ -352,7 +352,7 @@ async def test_progress_and_logs_are_for_those_who_asked_for_them() -> None:
 
     @server.tool
     async def chatter(ctx: Context) -> None:
-        await ctx.progress(1, 2, "half")
+        await ctx.report_progress(1, 2, "half")
         await ctx.log("debug", "small")
         await ctx.log("warning", {"a": 1}, logger="l")
 
@@ -384,7 +384,7 @@ async def test_a_request_that_is_cancelled_is_not_answered() -> None:
         async with modern(server) as raw:
             id = await raw.start("wait")
             await begun.wait()
-            await raw.tell("notifications/cancelled", {"requestId": id})
+            await raw.notify("notifications/cancelled", {"requestId": id})
             await ended.wait()
 
             assert await raw.nothing_more()

@@ -129,7 +129,7 @@ async def test_a_task_that_is_slower_asks_in_the_next_round() -> None:
     async def uneven(ctx: Context) -> str:
         async def slow() -> None:
             await go.wait()
-            await ctx.progress(1)  # heard by nobody: the client is away
+            await ctx.report_progress(1)  # heard by nobody: the client is away
             done.set()
             await ctx.sample("slow?")
 
@@ -273,7 +273,7 @@ async def test_a_state_that_was_never_given_out_is_refused(state: object) -> Non
 
 
 async def test_a_function_that_nobody_comes_back_for_is_cancelled() -> None:
-    server, ended = Server("s", suspended_for=0), Event()
+    server, ended = Server("s", resume_timeout=0), Event()
 
     @server.tool
     async def ask(ctx: Context) -> None:
@@ -375,7 +375,7 @@ async def test_cancelling_the_retry_ends_the_function() -> None:
             params = {"name": "stay", "arguments": {}, "requestState": asked.state}
             id = await raw.request("tools/call", {**params, "inputResponses": {"sampling-1": answer("x")}})
             await resumed.wait()
-            await raw.tell("notifications/cancelled", {"requestId": id})
+            await raw.notify("notifications/cancelled", {"requestId": id})
             await ended.wait()
 
             assert await raw.nothing_more()
@@ -394,7 +394,7 @@ async def test_hanging_up_ends_the_functions_that_wait() -> None:
     with fail_after(5):
         async with modern(server) as raw:
             await raw.round("ask")
-            await raw.hang_up()
+            await raw.close()
 
     assert ended.is_set()
 
@@ -406,7 +406,7 @@ async def test_what_a_resumed_function_says_belongs_to_the_retry() -> None:
     async def report(ctx: Context) -> None:
         for number in (1, 2):
             seen.append(ctx.request_id)
-            await ctx.progress(number)
+            await ctx.report_progress(number)
             await ctx.log("info", number)
             if number == 1:
                 await ctx.sample("Why?")

@@ -38,7 +38,7 @@ def calculator(versions: Sequence[str] = MODERN + HANDSHAKE) -> Server:
     @server.tool
     async def solve(ctx: Context, problem: str) -> str:
         """Solve a problem in words."""
-        await ctx.progress(0, message="asking")
+        await ctx.report_progress(0, message="asking")
         return (await ctx.sample_loop(problem, tools=[add, divide])).text
 
     @server.tool
@@ -205,7 +205,7 @@ async def test_a_session_that_the_server_forgot_is_taken_up_anew() -> None:
     with fail_after(20):
         async with server.http() as url, Client(StreamableHttp(url)) as client:
             before = await client.list_tools()
-            await server.forget_sessions()
+            await server.expire_sessions()
             after = await client.list_tools()
 
     assert [tool.name for tool in after] == [tool.name for tool in before]

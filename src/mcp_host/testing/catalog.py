@@ -57,7 +57,7 @@ class Catalog:
     versions: tuple[str, ...]
     page_size: int | None
     ttl: float
-    suspended_for: float
+    resume_timeout: float
     max_suspended: int
     tools: dict[str, FunctionTool] = field(default_factory=dict)
     resources: dict[str, FunctionResource] = field(default_factory=dict)

@@ -76,7 +76,7 @@ class Context(Injected):
     A function gets one by annotating a parameter with this class. What the client did
     not declare raises `NotDeclared` ("servers MUST NOT" ask for it); what it answers with
     an error raises `ClientError`. Both end an unsuspecting tool with an error result that
-    says so. `ask` and `tell` send anything to anybody.
+    says so. `request` and `notify` send anything to anybody.
     """
 
     def __init__(self, call: Call) -> None:
@@ -143,7 +143,7 @@ class Context(Injected):
         )
         params = CreateMessageRequestParams(messages=as_messages(prompt), max_tokens=max_tokens, **optional)
         return CreateMessageResult.from_wire(
-            await self.ask("sampling/createMessage", self._call.client.dialect.write(params))
+            await self.request("sampling/createMessage", self._call.client.dialect.write(params))
         )
 
     async def sample_loop(
@@ -218,7 +218,7 @@ class Context(Injected):
     async def elicit_complete(self, elicitation_id: str) -> None:
         """Tell the client that the user is done at the URL of that elicitation; nothing, since 2026-07-28."""
         if self._call.client.dialect.names_elicitations:
-            await self.tell("notifications/elicitation/complete", {"elicitationId": elicitation_id})
+            await self.notify("notifications/elicitation/complete", {"elicitationId": elicitation_id})
 
     async def list_roots(self) -> list[Root]:
         """The folders that the host lets us work in.
@@ -228,28 +228,28 @@ class Context(Injected):
         """
         if self.client_capabilities.roots is None:
             raise NotDeclared("roots")
-        return ListRootsResult.from_wire(await self.ask("roots/list", {})).roots
+        return ListRootsResult.from_wire(await self.request("roots/list", {})).roots
 
     # Notifications
 
-    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+    async def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Report how far the call has come. Does nothing if the client did not ask for reports."""
         if (token := self.meta.get("progressToken")) is None:
             return
         optional = given(total=total, message=message)
         params = ProgressNotificationParams(progress_token=token, progress=done, **optional)
-        await self.tell("notifications/progress", self._call.client.dialect.write(params))
+        await self.notify("notifications/progress", self._call.client.dialect.write(params))
 
     async def log(self, level: LoggingLevel, data: object, *, logger: str | None = None) -> None:
         """Send a log message, unless it is less severe than what the client has asked for."""
         if SEVERITY[level] < self._call.least_severity():
             return
         params = LoggingMessageNotificationParams(level=level, data=data, **given(logger=logger))
-        await self.tell("notifications/message", params.to_wire())
+        await self.notify("notifications/message", params.to_wire())
 
     # Anything else
 
-    async def ask(self, method: str, params: Params) -> Params:
+    async def request(self, method: str, params: Params) -> Params:
         """Send any request, in the wire's own spelling, and return its result as it came. Nothing is checked.
 
         Since revision 2026-07-28 the request travels in the result, and the function waits
@@ -260,7 +260,7 @@ class Context(Injected):
         """
         return await self._call.ask(method, params)
 
-    async def tell(self, method: str, params: Params) -> None:
+    async def notify(self, method: str, params: Params) -> None:
         """Send any notification, in the wire's own spelling. Nothing is checked.
 
         Since revision 2026-07-28 nobody hears it while the client is away with a question.
@@ -269,7 +269,7 @@ class Context(Injected):
         await checkpoint()  # a function that only reports must still let others run
 
     async def _elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
-        return ElicitResult.from_wire(await self.ask("elicitation/create", self._call.client.dialect.write(params)))
+        return ElicitResult.from_wire(await self.request("elicitation/create", self._call.client.dialect.write(params)))
 
     def _require_sampling(self, with_tools: bool, include_context: str | None) -> None:
         sampling = self.client_capabilities.sampling

@@ -34,7 +34,7 @@ class RequestError(McpError):
 class NotDeclared(McpError):
     """The client did not declare the capability that this takes, so it was not asked.
 
-    `Context.ask` asks all the same. A tool that does not catch this ends with an error
+    `Context.request` asks all the same. A tool that does not catch this ends with an error
     result, and since revision 2026-07-28 its request with the error -32021.
     """
 

@@ -34,7 +34,7 @@ class ScriptedModel:
         """Every request so far, in order, those past the end of the script included."""
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """How many turns have not been asked for."""
         return max(0, len(self._turns) - len(self.requests))
 

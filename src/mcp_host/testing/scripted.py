@@ -25,21 +25,21 @@ class ScriptedPeer:
     """A transport to a server that follows a script. It knows no rules, so it can break all of them.
 
     >>> async def script(peer: ScriptedPeer) -> None:
-    ...     await peer.shake_hands(capabilities={"tools": {}})
+    ...     await peer.answer_initialize(capabilities={"tools": {}})
     ...     call = await peer.receive("tools/call")
     ...     await peer.reply(call, {"content": []})
     >>> peer = ScriptedPeer(script)
     >>> async with Client(peer) as client:
     ...     await client.call_tool("anything")
-    >>> assert [message["method"] for message in peer.heard][-1] == "tools/call"
+    >>> assert [message["method"] for message in peer.received][-1] == "tools/call"
 
     The script runs once for every connection. When it returns, the peer goes on
-    listening in silence; `hang_up` ends the connection instead. What the script
+    listening in silence; `aclose` ends the connection instead. What the script
     raises ends the connection, too, and is named in the client's `ConnectionClosed`.
     """
 
     def __init__(self, script: Script, *, name: str = "the scripted peer") -> None:
-        self.heard: list[Wire] = []
+        self.received: list[Wire] = []
         """Every message of the client so far, in order, over all connections."""
         self._script = script
         self._transport = InProcess(self._serve, name=name)
@@ -72,11 +72,11 @@ class ScriptedPeer:
         """Wait for the client's next message; with *method*, for the next one of that method, hearing what is between."""
         while True:
             message: Wire = from_json(await self._inbox.receive())
-            self.heard.append(message)
+            self.received.append(message)
             if method is None or message.get("method") == method:
                 return message
 
-    async def shake_hands(
+    async def answer_initialize(
         self,
         *,
         capabilities: Mapping[str, Any] | None = None,
@@ -93,7 +93,7 @@ class ScriptedPeer:
         request = await self.receive()
         while request.get("method") != "initialize":
             if request.get("method") == DISCOVER:
-                await self.refuse(request, METHOD_NOT_FOUND, "Method not found")
+                await self.reply_error(request, METHOD_NOT_FOUND, "Method not found")
             request = await self.receive()
         result: Wire = {
             "protocolVersion": version,
@@ -106,7 +106,7 @@ class ScriptedPeer:
         await self.receive("notifications/initialized")
         return request
 
-    async def be_discovered(
+    async def answer_discover(
         self,
         *,
         capabilities: Mapping[str, Any] | None = None,
@@ -138,12 +138,12 @@ class ScriptedPeer:
         """Answer *request* with a result."""
         await self.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
-    async def refuse(self, request: Wire, code: int, message: str, data: object = None) -> None:
+    async def reply_error(self, request: Wire, code: int, message: str, data: object = None) -> None:
         """Answer *request* with an error."""
         error = {"code": code, "message": message} | ({} if data is None else {"data": data})
         await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
-    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Wire:
+    async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Wire:
         """Send a request under an id of its own, and wait for the response to it, hearing what is between."""
         self._last_id += 1
         id = f"ask-{self._last_id}"
@@ -153,19 +153,19 @@ class ScriptedPeer:
             if message.get("id") == id and "method" not in message:
                 return message
 
-    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
         await self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
 
     async def acknowledge(self, listen: Wire, notifications: Mapping[str, Any] | None = None) -> None:
         """Agree to a ``subscriptions/listen``: to all it asks for, or to *notifications*."""
         granted = listen["params"]["notifications"] if notifications is None else notifications
-        await self.announce(listen, ACKNOWLEDGED, {"notifications": granted})
+        await self.notify_subscription(listen, ACKNOWLEDGED, {"notifications": granted})
 
-    async def announce(self, listen: Wire, method: str, params: Mapping[str, Any] | None = None) -> None:
+    async def notify_subscription(self, listen: Wire, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification that belongs to the subscription *listen*."""
         meta = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
-        await self.tell(method, {**(params or {}), "_meta": meta})
+        await self.notify(method, {**(params or {}), "_meta": meta})
 
     async def send(self, message: Mapping[str, Any]) -> None:
         """Send this very message. Nothing is added, and nothing is checked."""
@@ -175,7 +175,7 @@ class ScriptedPeer:
         """Send these bytes as one message: they need not be JSON."""
         await self._outbox.send(raw)
 
-    async def hang_up(self) -> None:
+    async def aclose(self) -> None:
         """End the connection from this side."""
         await self._outbox.aclose()
 

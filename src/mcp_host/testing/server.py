@@ -68,7 +68,7 @@ class Server:
     read (since 2026-07-28).
 
     In 2026-07-28 a function that asks its client something is suspended until the client comes
-    back with the answer: for up to *suspended_for* seconds, after which it is cancelled, and
+    back with the answer: for up to *resume_timeout* seconds, after which it is cancelled, and
     up to *max_suspended* functions at a time, on each connection or HTTP endpoint.
     """
 
@@ -81,7 +81,7 @@ class Server:
         versions: Sequence[str] = VERSIONS,
         page_size: int | None = None,
         ttl: float = 0.0,
-        suspended_for: float = 600.0,
+        resume_timeout: float = 600.0,
         max_suspended: int = 1024,
     ) -> None:
         if not versions or not set(versions) <= set(VERSIONS):
@@ -95,7 +95,7 @@ class Server:
             tuple(versions),
             page_size,
             ttl,
-            suspended_for,
+            resume_timeout,
             max_suspended,
         )
         self._audiences: dict[Broadcaster, EventLoop] = {}
@@ -335,7 +335,7 @@ class Server:
 
         run(self.asgi(json_response=json_response), port, lambda port: print(_url(port), flush=True))
 
-    async def forget_sessions(self) -> None:
+    async def expire_sessions(self) -> None:
         """Lose every HTTP session, as a restarted server does: their requests end, and the next ones get a 404.
 
         Functions that are suspended since 2026-07-28 are lost as well.

@@ -59,7 +59,7 @@ class Stateless:
     def __init__(self, catalog: Catalog, start: Start) -> None:
         self._catalog = catalog
         self._start = start
-        self._suspended = SuspendedCalls(catalog.max_suspended, catalog.suspended_for)
+        self._suspended = SuspendedCalls(catalog.max_suspended, catalog.resume_timeout)
         self._listeners = Listeners()
         self._errands: set[SuspendedCall] = set()
 

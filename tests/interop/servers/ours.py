@@ -49,7 +49,7 @@ async def gather(what: str, context: Context) -> JSONObject:
 async def count(to: int, context: Context) -> int:
     """Report progress from 1 to *to*, with a line of log each."""
     for step in range(1, to + 1):
-        await context.progress(step, to, f"step {step}")
+        await context.report_progress(step, to, f"step {step}")
         await context.log("info", f"at {step}")
     return to
 
