@@ -20,7 +20,7 @@ from anyio.from_thread import start_blocking_portal
 from mcp_host import errors
 from mcp_host.cli import main
 from mcp_host.cli.commands import COMMANDS, Progress
-from mcp_host.cli.outcomes import code_of
+from mcp_host.cli.output import code_of
 from mcp_host.types import ProgressNotificationParams
 from tests.cli import everything, scripted_child
 from tests.cli.terminals import Terminal
@@ -455,7 +455,7 @@ def test_a_reader_that_leaves_while_a_handler_tells_what_it_does_is_no_error_eit
     program = """
 import sys
 from mcp_host.cli import demo, main
-from mcp_host.cli.narration import STATELESS
+from mcp_host.cli.demo import STATELESS
 
 def question(page, manner):
     if manner is STATELESS:

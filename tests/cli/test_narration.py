@@ -8,8 +8,8 @@ import pytest
 from anyio import fail_after
 
 from mcp_host import Client, Sampling, SamplingRequest, always
-from mcp_host.cli.narration import HANDSHAKE, Narrated, tell_opening, tell_result
-from mcp_host.cli.page import Page
+from mcp_host.cli.demo import HANDSHAKE, Narrated, tell_opening, tell_result
+from mcp_host.cli.output import Page
 from mcp_host.testing import ScriptedModel, Server
 from mcp_host.types import (
     CallToolResult,

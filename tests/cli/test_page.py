@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 
-from mcp_host.cli.page import Page, Style
+from mcp_host.cli.output import Page, Style
 from tests.cli.terminals import Terminal
 
 TEXT = "The quick brown fox jumps over the lazy dog."

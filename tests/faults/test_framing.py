@@ -9,7 +9,7 @@ from anyio import CancelScope, create_task_group, fail_after
 
 from mcp_host.errors import ConnectTimeout, MessageTooLarge, ProtocolError
 from mcp_host.limits import Limits
-from mcp_host.transports._process import pipes
+from mcp_host.transports._process import posix
 from mcp_host.types import LoggingMessageNotificationParams, ProgressNotificationParams
 from tests.clock import advance
 from tests.faults.fault import fault
@@ -82,7 +82,7 @@ async def test_blank_lines_are_nothing_at_all() -> None:
 
 @pytest.fixture
 def read_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(pipes, "CHUNK", request.param)
+    monkeypatch.setattr(posix, "CHUNK", request.param)
     return int(request.param)
 
 

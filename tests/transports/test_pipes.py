@@ -13,7 +13,7 @@ import pytest
 import sniffio
 from anyio.lowlevel import checkpoint
 
-from mcp_host.transports._process.pipes import ReadEnd, WriteEnd, open_pipe, read_end
+from mcp_host.transports._process.posix import ReadEnd, WriteEnd, open_pipe, read_end
 
 CHUNK = 64 * 1024  # bytes
 

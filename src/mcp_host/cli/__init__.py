@@ -12,9 +12,9 @@ from io import TextIOWrapper
 
 import anyio
 
-from mcp_host.cli import commands, demo, outcomes
+from mcp_host.cli import commands, demo, output
 from mcp_host.cli.arguments import Options, UsageError, parse
-from mcp_host.cli.page import Page
+from mcp_host.cli.output import Page
 from mcp_host.errors import McpError
 
 __all__ = ["main"]
@@ -29,26 +29,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _carry_out(parse(sys.argv[1:] if argv is None else argv))
     except UsageError as exc:
-        outcomes.complain(sys.stderr, str(exc))
-        return outcomes.USAGE
+        output.complain(sys.stderr, str(exc))
+        return output.USAGE
     except McpError as exc:
         if isinstance(exc.__cause__, BrokenPipeError):  # a handler of ours that tells what it does
             return _leave_quietly()
-        outcomes.complain(sys.stderr, str(exc))
-        return outcomes.code_of(exc)
+        output.complain(sys.stderr, str(exc))
+        return output.code_of(exc)
     except KeyboardInterrupt:
-        return outcomes.INTERRUPTED
+        return output.INTERRUPTED
     except BrokenPipeError:
         return _leave_quietly()
     except Exception:
         traceback.print_exc()
-        return outcomes.DEFECT
+        return output.DEFECT
 
 
 def _leave_quietly() -> int:
     """Nobody reads our stdout any more. Python flushes it once more at exit, which must not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return outcomes.READER_LEFT
+    return output.READER_LEFT
 
 
 def _carry_out(options: Options) -> int:
@@ -56,15 +56,15 @@ def _carry_out(options: Options) -> int:
     if options.verb == "demo":
         assert options.model is not None, "the arguments have a default for it"
         anyio.run(demo.run, options.model, page)
-        return outcomes.OK
+        return output.OK
     report = anyio.run(commands.run, options)
     if options.json:
         print(_document(report.document()), flush=True)
     elif report.complaint is None:
         report.tell(page)
     else:
-        outcomes.complain(sys.stderr, report.complaint)
-    return outcomes.OK if report.complaint is None else outcomes.TOOL_ERROR
+        output.complain(sys.stderr, report.complaint)
+    return output.OK if report.complaint is None else output.TOOL_ERROR
 
 
 def _document(value: object) -> str:

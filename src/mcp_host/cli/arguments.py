@@ -12,7 +12,7 @@ from typing import NoReturn
 from pydantic_core import from_json
 
 from mcp_host.cli.models import MODELS, Model
-from mcp_host.cli.outcomes import MEANINGS
+from mcp_host.cli.output import MEANINGS
 from mcp_host.limits import Limits
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.version import __version__

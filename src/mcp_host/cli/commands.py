@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, TextIO, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TextIO, TypeAlias, TypeVar
 
 from mcp_host.cli.arguments import Options, UsageError
-from mcp_host.cli.outcomes import complain
-from mcp_host.cli.page import Page, clean
-from mcp_host.cli.reports import CallResult, Document, Inspection, ToolList
+from mcp_host.cli.output import Page, clean, compact, complain
 from mcp_host.client.client import Client
 from mcp_host.errors import ServerError
 from mcp_host.limits import Limits
@@ -18,7 +17,18 @@ from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling import Sampling, always
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
-from mcp_host.types import ProgressNotificationParams
+from mcp_host.types import (
+    CallToolResult,
+    Implementation,
+    ProgressNotificationParams,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    ServerCapabilities,
+    Tool,
+)
+from mcp_host.types.base import Model
+from mcp_host.types.content import in_words
 
 T = TypeVar("T")
 
@@ -133,3 +143,145 @@ class Progress:
             width = shutil.get_terminal_size().columns - 1
             self._stream.write(f"\r{clean(text)[:width]}\x1b[K")
             self._stream.flush()
+
+
+Document: TypeAlias = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolList:
+    """The answer to `mcp-host tools`."""
+
+    tools: Sequence[Tool]
+    complaint: ClassVar[None] = None
+
+    def document(self) -> Document:
+        """``{"tools": [...]}``, each as the server wrote it."""
+        return {"tools": _wire(self.tools)}
+
+    def tell(self, page: Page) -> None:
+        for tool in self.tools:
+            tell_tool(page, tool)
+        if not self.tools:
+            page.line("This server offers no tools.")
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """The answer to `mcp-host call`."""
+
+    result: CallToolResult
+
+    @property
+    def complaint(self) -> str | None:
+        return f"the tool reported an error\n{self.text()}" if self.result.is_error else None
+
+    def document(self) -> Document:
+        """The tool's result as the server wrote it: ``{"content": [...], "isError": ..., ...}``."""
+        return self.result.to_wire()
+
+    def tell(self, page: Page) -> None:
+        page.text(self.text())
+
+    def text(self) -> str:
+        """What the tool said; a tool that returns structured content "SHOULD also return" it as text."""
+        result = self.result
+        if not result.content and result.structured_content is not None:
+            return compact(result.structured_content)
+        return "\n".join(map(in_words, result.content))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """The answer to `mcp-host inspect`. A list is None where the server does not advertise its kind."""
+
+    version: str
+    info: Implementation
+    capabilities: ServerCapabilities
+    instructions: str | None
+    tools: Sequence[Tool] | None
+    resources: Sequence[Resource] | None
+    templates: Sequence[ResourceTemplate] | None
+    prompts: Sequence[Prompt] | None
+    complaint: ClassVar[None] = None
+
+    def document(self) -> Document:
+        """The handshake and the lists under the protocol's own names; what is not there is absent."""
+        lists = {
+            "tools": self.tools,
+            "resources": self.resources,
+            "resourceTemplates": self.templates,
+            "prompts": self.prompts,
+        }
+        return {
+            "protocolVersion": self.version,
+            "serverInfo": self.info.to_wire(),
+            "capabilities": self.capabilities.to_wire(),
+            **({} if self.instructions is None else {"instructions": self.instructions}),
+            **{name: _wire(items) for name, items in lists.items() if items is not None},
+        }
+
+    def tell(self, page: Page) -> None:
+        page.line("Server", "bold")
+        page.field("name", _titled(self.info))
+        page.field("version", self.info.version)
+        page.field("revision", self.version)
+        page.field("capabilities", compact(self.capabilities.to_wire()))
+        if self.instructions is not None:
+            page.field("instructions", self.instructions)
+        if self.tools is not None:
+            _heading(page, "Tools", self.tools)
+            for tool in self.tools:
+                tell_tool(page, tool, indent=4)
+        self._tell_resources(page)
+        if self.prompts is not None:
+            _heading(page, "Prompts", self.prompts)
+            for prompt in self.prompts:
+                blanks = [f"{blank.name}{'' if blank.required else '?'}" for blank in prompt.arguments or []]
+                _tell_item(page, f"{prompt.name}({', '.join(blanks)})", prompt.title, prompt.description)
+
+    def _tell_resources(self, page: Page) -> None:
+        if self.resources is not None:
+            _heading(page, "Resources", self.resources)
+            for resource in self.resources:
+                _tell_item(page, resource.uri, _titled(resource), resource.description)
+        if self.templates is not None:
+            _heading(page, "Resource templates", self.templates)
+            for template in self.templates:
+                _tell_item(page, template.uri_template, _titled(template), template.description)
+
+
+def tell_tool(page: Page, tool: Tool, *, indent: int = 0) -> None:
+    """A tool with its arguments; those with a question mark may be left out."""
+    properties = tool.input_schema.get("properties")
+    required = tool.input_schema.get("required")
+    required = required if isinstance(required, list) else []
+    names = [
+        f"{name}{'' if name in required else '?'}: {_type(schema)}"
+        for name, schema in (properties.items() if isinstance(properties, dict) else ())
+    ]
+    _tell_item(page, f"{tool.name}({', '.join(names)})", tool.title, tool.description, indent=indent)
+
+
+def _tell_item(page: Page, head: str, title: str | None, about: str | None, *, indent: int = 4) -> None:
+    page.paragraph(head, "bold", indent=indent)
+    for text in filter(None, (title, about)):
+        page.paragraph(text, indent=indent + 4)
+
+
+def _heading(page: Page, name: str, items: Sequence[object]) -> None:
+    page.line()
+    page.line(f"{name} ({len(items)})", "bold")
+
+
+def _titled(named: Implementation | Resource | ResourceTemplate) -> str:
+    return f"{named.name} ({named.title})" if named.title else named.name
+
+
+def _type(schema: object) -> str:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return kind if isinstance(kind, str) else "any"
+
+
+def _wire(items: Sequence[Model]) -> list[Document]:
+    return [item.to_wire() for item in items]

@@ -43,7 +43,7 @@ EXIT_CODE = 0.5  # seconds, after its output has ended, to learn how the process
 class Stdio:
     """Start *command* (a program and its arguments; no shell) and speak to it.
 
-    The server's environment is a short safe list of ours (`_child.INHERITED`: PATH,
+    The server's environment is a short safe list of ours (`_process.child.INHERITED`: PATH,
     HOME, the locale and the like) and *env*. *on_stderr* gets each line that it
     writes to stderr; the last lines are attached to connection errors anyway.
 

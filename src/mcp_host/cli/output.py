@@ -6,11 +6,22 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from textwrap import TextWrapper
 from typing import Literal, TextIO, TypeAlias
 
-from mcp_host.errors import escaped
+from mcp_host.errors import (
+    MARGIN,
+    CallerError,
+    ConnectionClosed,
+    InputNotGiven,
+    McpError,
+    McpTimeout,
+    ProtocolError,
+    RoundsExceeded,
+    ServerError,
+    escaped,
+)
 
 Style: TypeAlias = Literal["bold", "dim", "red", "green", "cyan"]
 
@@ -86,3 +97,53 @@ def clean(text: str) -> str:
 def compact(value: object) -> str:
     """JSON for people, on one line."""
     return json.dumps(value, ensure_ascii=False)
+
+
+OK = 0
+TOOL_ERROR = 1
+USAGE = 2
+NO_CONNECTION = 3
+TOO_LATE = 4
+REFUSED = 5
+BROKEN_PROTOCOL = 6
+NO_INPUT = 7
+DEFECT = 70  # EX_SOFTWARE of sysexits.h
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+READER_LEFT = 141  # 128 + SIGPIPE, likewise
+
+CODES: Mapping[type[BaseException], int] = {
+    CallerError: USAGE,
+    ConnectionClosed: NO_CONNECTION,
+    McpTimeout: TOO_LATE,
+    ServerError: REFUSED,
+    ProtocolError: BROKEN_PROTOCOL,
+    InputNotGiven: NO_INPUT,
+    RoundsExceeded: NO_INPUT,
+    McpError: DEFECT,  # what is left concerns sampling, and is answered to the server instead of raised
+}
+
+MEANINGS: Mapping[int, str] = {
+    OK: "done",
+    TOOL_ERROR: "the tool ran and reported an error",
+    USAGE: "the command was wrong, or wants what the server does not offer",
+    NO_CONNECTION: "no connection to the server, or it was lost",
+    TOO_LATE: "it took too long",
+    REFUSED: "the server answered with an error",
+    BROKEN_PROTOCOL: "the server broke the protocol",
+    NO_INPUT: "the server wanted input that it did not get, or too much of it",
+    DEFECT: "a defect of mcp-host",
+    INTERRUPTED: "interrupted by Ctrl-C",
+}
+
+
+def code_of(error: McpError) -> int:
+    """The exit code of an error: that of its nearest ancestor in the table."""
+    return next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
+
+
+def complain(stream: TextIO, text: str) -> None:
+    """Say what went wrong; further lines, such as the end of a server's stderr, are set off."""
+    first, *rest = text.splitlines() or [""]
+    print(f"mcp-host: {clean(first)}", file=stream)
+    for line in rest:
+        print(f"{MARGIN}{clean(line.removeprefix(MARGIN))}", file=stream)
