@@ -29,7 +29,7 @@ from mcp_host.sampling import (
     ToolCall,
     always,
 )
-from mcp_host.session.era_cache import EraCache
+from mcp_host.session.attempts import EraCache
 from mcp_host.session.notifications import OnChange, OnLog
 from mcp_host.transports.stdio import Stdio
 from mcp_host.version import __version__

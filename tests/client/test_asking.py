@@ -11,7 +11,7 @@ from mcp_host import Client, Sampling, SamplingRequest, always
 from mcp_host.errors import RequestTimeout, RoundsExceeded
 from mcp_host.limits import Limits
 from mcp_host.sampling import SamplingLimits
-from mcp_host.session.answers import InboundRequest, InboundRequests
+from mcp_host.session.inbound import InboundRequest, InboundRequests
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, TextContent
 from tests.client.rounds import DONE, SAMPLE, wants

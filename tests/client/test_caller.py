@@ -32,8 +32,7 @@ from mcp_host import (
 from mcp_host.errors import InputNotGiven, RequestTimeout
 from mcp_host.roots import RootLike, RootsRequest
 from mcp_host.session import dispatcher
-from mcp_host.session.call import Call
-from mcp_host.session.timeouts import CallTimeouts
+from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, ElicitRequestURLParams, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants

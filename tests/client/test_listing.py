@@ -15,8 +15,7 @@ from mcp_host import Client
 from mcp_host.client.tools import ToolCache
 from mcp_host.errors import HeaderMismatch, HttpStatusError, ServerError
 from mcp_host.protocol.jsonrpc import Params
-from mcp_host.session.call import Call
-from mcp_host.session.timeouts import CallTimeouts
+from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Tool
 from tests.client.sites import Site, refused

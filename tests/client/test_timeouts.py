@@ -12,7 +12,7 @@ import pytest
 from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, always
 from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
-from mcp_host.session.timeouts import CallTimeouts
+from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.support import EMPTY, QUESTION, Era

@@ -6,7 +6,7 @@ import pytest
 from anyio import Event, sleep_forever, wait_all_tasks_blocked
 
 from mcp_host import SamplingRequest
-from mcp_host.session import sender
+from mcp_host.session import inbound
 from mcp_host.types import CreateMessageResult
 from tests.faults.asking import PARIS, Model, sampling
 from tests.faults.fault import fault
@@ -145,7 +145,7 @@ async def test_a_model_goes_on_though_the_stream_that_asked_is_cut_meanwhile() -
 async def test_an_answer_that_is_lost_on_its_way_is_sent_again_and_the_model_asked_but_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sender, "RETRY_DELAYS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(inbound, "RETRY_DELAYS", (0.0, 0.0, 0.0))
     model, answers = Model(), Answers(in_turn(says(b"", 500), drop, reset, accept))
     async with connected(mcp(call=asking(answers, event(ASK), count=4), answer=answers), sampling=sampling(model)) as (
         client,
@@ -159,7 +159,7 @@ async def test_an_answer_that_is_lost_on_its_way_is_sent_again_and_the_model_ask
 
 @fault("S23")
 async def test_what_a_server_is_told_when_time_is_up_is_sent_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sender, "RETRY_DELAYS", (0.0,))
+    monkeypatch.setattr(inbound, "RETRY_DELAYS", (0.0,))
 
     async def never(request: SamplingRequest) -> CreateMessageResult:
         await sleep_forever()
@@ -181,7 +181,7 @@ async def test_what_a_server_is_told_when_time_is_up_is_sent_again_too(monkeypat
 async def test_an_answer_that_nobody_takes_is_given_up_and_the_session_goes_on(
     taking: Answer, tries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sender, "RETRY_DELAYS", (0.0, 0.0))
+    monkeypatch.setattr(inbound, "RETRY_DELAYS", (0.0, 0.0))
     answers = Answers(taking)
     script = mcp(call=in_turn(asking(answers, event(ASK), count=tries), says()), answer=answers)
     async with connected(script, sampling=sampling(Model())) as (client, _):

@@ -21,14 +21,13 @@ from mcp_host.handlers import as_async
 from mcp_host.limits import Limits
 from mcp_host.protocol.negotiation import AllowedVersions
 from mcp_host.sampling import Sampling, SamplingMode
-from mcp_host.session.attempts import Attempt, Attempts
+from mcp_host.session.attempts import Attempt, Attempts, EraCache
 from mcp_host.session.cache import Cache
+from mcp_host.session.call import CallTimeouts
 from mcp_host.session.config import ClientConfig
 from mcp_host.session.connection import Connection
-from mcp_host.session.era_cache import EraCache
 from mcp_host.session.features import ClientFeatures
 from mcp_host.session.notifications import NotificationQueue, OnChange, OnLog
-from mcp_host.session.timeouts import CallTimeouts
 from mcp_host.transports.infer import Connectable, infer_transport
 from mcp_host.types import Implementation, ServerCapabilities
 from mcp_host.version import __version__

@@ -21,11 +21,9 @@ from mcp_host.errors import (
 )
 from mcp_host.handlers import as_async
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
-from mcp_host.session.call import Call
+from mcp_host.session.call import Call, CallTimeouts, OnReport
+from mcp_host.session.config import Session
 from mcp_host.session.connection import Connection
-from mcp_host.session.negotiated import Session
-from mcp_host.session.pending import OnReport
-from mcp_host.session.timeouts import CallTimeouts
 from mcp_host.types.base import Model
 
 OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None] | None]

@@ -12,9 +12,9 @@ from anyio import sleep
 
 from mcp_host.concurrency import spawn
 from mcp_host.protocol.backoff import restarting
+from mcp_host.session.call import CallTimeouts
 from mcp_host.session.connection import Connection
 from mcp_host.session.single_flight import SingleFlight
-from mcp_host.session.timeouts import CallTimeouts
 
 RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time
 

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mcp_host.errors import HttpStatusError, Unauthorized
 from mcp_host.limits import Limits
-from mcp_host.protocol.eras import DISCOVER, Legacy, Modern
+from mcp_host.protocol.eras import DISCOVER, Era, Legacy, Modern
 from mcp_host.protocol.negotiation import AllowedVersions
-from mcp_host.session.attempts import Offers
+from mcp_host.session.attempts import EraCache, EraName, Offers
 from mcp_host.session.cache import Cache
-from mcp_host.session.era_cache import EraCache, EraName
-from mcp_host.session.features import ClientFeatures
-from mcp_host.types import Implementation
+from mcp_host.session.features import ClientFeatures, SessionFeatures
+from mcp_host.types import Implementation, ServerCapabilities
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What holds until the next handshake, which settles another one with the next *epoch*.
+
+    A stateless server knows of no session. What it said of itself once holds as long as the connection.
+    """
+
+    epoch: int
+    era: Era
+    server_info: Implementation
+    server_capabilities: ServerCapabilities
+    capabilities: Mapping[str, Any]
+    """The server's, as it wrote them: a capability we have no name for counts, too."""
+    instructions: str | None
+    inputs: SessionFeatures
+
 
 logger = logging.getLogger(__name__)
 

@@ -7,6 +7,8 @@ legacy server might carry out and then carry out again.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import partial
 
 from anyio import Event, create_task_group, move_on_after
 
@@ -16,18 +18,175 @@ from mcp_host.errors import (
     HttpStatusError,
     McpError,
     NoCommonVersion,
+    ProtocolError,
+    RequestTimeout,
     Unauthorized,
+    excerpt,
 )
-from mcp_host.protocol.eras import DISCOVER, INITIALIZE
-from mcp_host.protocol.negotiation import Judgment, ShakeHands, SpeakModern, judge
-from mcp_host.session.attempts import Attempt, NoAnswer, WrongEra
-from mcp_host.session.config import ClientConfig
-from mcp_host.session.discovery import Discovery
+from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, SERVER_INFO, Complete, Legacy, Modern
+from mcp_host.protocol.jsonrpc import Failure, Params, Response, Success
+from mcp_host.protocol.negotiation import Judgment, ProbeReply, ShakeHands, SpeakModern, accept, counter_offer, judge
+from mcp_host.session.attempts import Attempt, NoAnswer, Offers, WrongEra
+from mcp_host.session.call import CallTimeouts, server_error
+from mcp_host.session.config import ClientConfig, Session
 from mcp_host.session.dispatcher import Dispatcher
-from mcp_host.session.handshake import Handshake
-from mcp_host.session.negotiated import Session
-from mcp_host.session.timeouts import CallTimeouts
+from mcp_host.session.single_flight import SingleFlight
 from mcp_host.transports.base import quoting
+from mcp_host.types import Implementation, InitializeResult, ServerCapabilities
+
+INITIALIZED_WAIT = 1.0  # seconds, a third of `connect_timeout` at most, for a notification that nothing depends on
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """How to shake hands with one server, the first time and after it has forgotten us."""
+
+    name: str
+    dispatcher: Dispatcher
+    config: ClientConfig
+    offers: Offers
+
+    async def initialize(self, epoch: int, timeouts: CallTimeouts) -> Session:
+        """Only the first half, after which the server may not be asked yet.
+
+        Raises:
+            ServerError: The server refused.
+            ProtocolError: Its answer is none (`NoCommonVersion`: no revision in common).
+        """
+        return await self._initialize(epoch, self.config.allowed_versions.handshake[0], timeouts)
+
+    async def _initialize(self, epoch: int, version: str, timeouts: CallTimeouts) -> Session:
+        allowed_versions, offers = self.config.allowed_versions, self.offers.within(Legacy(version))
+        params = {
+            "protocolVersion": version,
+            "capabilities": self.config.inputs.capabilities(offers),
+            "clientInfo": self.config.client_info.to_wire(),
+        }
+        self.dispatcher.expect_handshake()
+        reply: Response | HttpStatusError
+        try:
+            reply = await self.dispatcher.ask("initialize", params, {}, timeouts)
+        except HttpStatusError as exc:
+            reply = exc
+        if not isinstance(reply, Success):
+            if (other := counter_offer(reply, allowed_versions)) and other != version:
+                return await self._initialize(epoch, other, timeouts)
+            raise reply if isinstance(reply, HttpStatusError) else server_error("initialize", params, reply)
+        result = InitializeResult.from_wire(reply.result)
+        era = accept(result.protocol_version, allowed_versions)
+        return Session(
+            epoch=epoch,
+            era=era,
+            server_info=result.server_info,
+            server_capabilities=result.capabilities,
+            capabilities=reply.result["capabilities"],
+            instructions=result.instructions,
+            inputs=self.config.inputs.session(era, result.server_info.name, offers),
+        )
+
+    async def confirm(self, session: Session) -> None:
+        """Say that we are initialized, and wait a little until the server has taken it: some refuse calls that overtake it.
+
+        One that fumbles this may still answer calls. It hears all of it, even if nobody waits any more.
+        """
+        seconds = min(INITIALIZED_WAIT, self.config.limits.connect_timeout / 3)
+        telling = SingleFlight(self.dispatcher.spawn)
+        telling.begin(partial(self.dispatcher.tell, INITIALIZED, {}, session.era.headers(INITIALIZED, {})))
+        try:
+            await telling.wait(CallTimeouts(timeout=seconds, idle_timeout=seconds), INITIALIZED)
+        except RequestTimeout:
+            self.config.warn(
+                f"{self.name} did not answer {INITIALIZED} within {seconds:g} s: calls do not wait for that"
+            )
+        except McpError as exc:
+            self.config.warn(f"{self.name} did not take {INITIALIZED}: {exc}")
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """Asks one server about itself."""
+
+    name: str
+    dispatcher: Dispatcher
+    config: ClientConfig
+    offers: Offers
+
+    async def ask(self, version: str, timeouts: CallTimeouts) -> ProbeReply:
+        """What comes back for `server/discover` in *version*: a response, or the error in its stead."""
+        era = self._era(version)
+        try:
+            return await self.dispatcher.ask(
+                DISCOVER, era.prepare_params({}, None), era.headers(DISCOVER, {}), timeouts
+            )
+        except McpError as exc:
+            return exc
+
+    def recall(self) -> Session | None:
+        """The session with a server that has said for how long its word holds, while it does."""
+        for version in self.config.allowed_versions.modern:
+            known = self.config.cache.find(DISCOVER, {"version": version})
+            if known is not None:
+                return self._session(version, known)
+        return None
+
+    async def begin(self, verdict: SpeakModern, timeouts: CallTimeouts) -> Session:
+        """The session with a server that speaks *verdict*'s version. It is asked again if it did not say more."""
+        said = verdict.discovered
+        if said is None:
+            said = await self._insist(verdict.version, timeouts)
+        outcome = self._era(verdict.version).read(DISCOVER, said)
+        if isinstance(outcome, Complete):
+            self.config.cache.keep(DISCOVER, {"version": verdict.version}, outcome)
+        self.config.remember("modern")
+        return self._session(verdict.version, said)
+
+    async def _insist(self, version: str, timeouts: CallTimeouts) -> Params:
+        match await self.ask(version, timeouts):
+            case Success(result=result):
+                return result
+            case Unauthorized() as exc:
+                raise exc
+            case Failure(message=message) | HttpStatusError(message=message, code=int()):
+                self.config.warn(f"{self.name} says nothing of itself: {excerpt(message)}")
+                return {}
+            case exc:
+                raise exc
+
+    def _session(self, version: str, said: Params) -> Session:
+        era = self._era(version)
+        capabilities = said.get("capabilities")
+        capabilities = capabilities if isinstance(capabilities, dict) else {}
+        instructions = said.get("instructions")
+        info = self._server_info(said)
+        return Session(
+            epoch=1,
+            era=era,
+            server_info=info,
+            server_capabilities=self._server_capabilities(capabilities),
+            capabilities=capabilities,
+            instructions=instructions if isinstance(instructions, str) else None,
+            inputs=self.config.inputs.session(era, info.name, self.offers),
+        )
+
+    def _era(self, version: str) -> Modern:
+        capabilities = self.config.inputs.capabilities(self.offers)
+        return Modern.introducing(version, self.config.client_info.to_wire(), capabilities)
+
+    def _server_info(self, said: Params) -> Implementation:
+        """ "Servers SHOULD include" their name; for the others, ours for them has to do."""
+        meta = said.get("_meta")
+        try:
+            return Implementation.from_wire(meta[SERVER_INFO] if isinstance(meta, dict) else None)
+        except (KeyError, ProtocolError):
+            return Implementation(name=self.name, version="")
+
+    def _server_capabilities(self, capabilities: Params) -> ServerCapabilities:
+        try:
+            return ServerCapabilities.from_wire(capabilities)
+        except ProtocolError as exc:  # nothing depends on them in this era
+            self.config.warn(f"the capabilities of {self.name} are malformed: {exc}")
+            return ServerCapabilities()
+
 
 PROBE_SILENCE = 2.0  # seconds from the server's first sign of life: it "may never answer" what it does not know
 START = 10.0  # seconds for that sign; a package that has to be fetched says so on stderr long before

@@ -28,18 +28,15 @@ from mcp_host.protocol.eras import Complete, Outcome
 from mcp_host.protocol.jsonrpc import Failure, Id, Notification, Params, Success
 from mcp_host.sampling.slots import current_slot
 from mcp_host.session.attempts import Attempt, never_came_up
-from mcp_host.session.call import Call
-from mcp_host.session.config import ClientConfig
+from mcp_host.session.call import Call, CallTimeouts, refined, server_error
+from mcp_host.session.config import ClientConfig, Session
 from mcp_host.session.connect import Connector
 from mcp_host.session.dispatcher import Dispatcher
-from mcp_host.session.errors import refined, server_error
 from mcp_host.session.input_required import InputRequiredLoop
-from mcp_host.session.negotiated import Session
 from mcp_host.session.notifications import NotificationQueue
 from mcp_host.session.pending import OnEvent
 from mcp_host.session.single_flight import SingleFlight
 from mcp_host.session.subscriptions import Subscriptions
-from mcp_host.session.timeouts import CallTimeouts
 from mcp_host.transports.base import Channel, Transport
 
 CANCEL_GRACE = 1.0  # seconds for cancelled callers to leave their streams before these are torn down

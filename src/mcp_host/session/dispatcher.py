@@ -29,14 +29,11 @@ from mcp_host.protocol.jsonrpc import (
     Success,
     failed,
 )
-from mcp_host.session.answers import InboundRequests
-from mcp_host.session.call import Call
-from mcp_host.session.inbound import RequestHandler
-from mcp_host.session.negotiated import Session
+from mcp_host.session.call import Call, CallTimeouts, OnReport
+from mcp_host.session.config import Session
+from mcp_host.session.inbound import BackgroundSender, InboundRequests, RequestHandler
 from mcp_host.session.notifications import CHANGES
-from mcp_host.session.pending import Deadlines, OnEvent, OnReport, PendingRequest
-from mcp_host.session.sender import BackgroundSender
-from mcp_host.session.timeouts import CallTimeouts
+from mcp_host.session.pending import Deadlines, OnEvent, PendingRequest
 from mcp_host.transports.base import Channel, Headers
 
 logger = logging.getLogger(__name__)

@@ -23,9 +23,9 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.eras import InputRequest, InputRequired
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Id, Params, Success, encode
 from mcp_host.sampling import OuterCall
-from mcp_host.session.answers import FAILED
 from mcp_host.session.call import Call, enter_handler
 from mcp_host.session.features import SessionFeatures
+from mcp_host.session.inbound import FAILED
 
 logger = logging.getLogger(__name__)
 

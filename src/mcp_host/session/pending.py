@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from anyio import CancelScope, sleep_forever
 
@@ -14,14 +14,10 @@ from mcp_host.concurrency import Loop, Signal
 from mcp_host.errors import McpError
 from mcp_host.handlers import HandlerScope
 from mcp_host.protocol.jsonrpc import Id, Incoming, Notification, Params, Request, Response
-from mcp_host.session.timeouts import CallTimeouts
-
-if TYPE_CHECKING:
-    from mcp_host.session.call import Call
+from mcp_host.session.call import Call, CallTimeouts, OnReport
 
 MAX_REPORTS = 1024  # progress that waits for a slow callback; past it the newest replaces the one before
 
-OnReport: TypeAlias = Callable[[Params], Awaitable[None]]
 OnEvent: TypeAlias = Callable[[Notification], None]
 Ending: TypeAlias = Response | McpError
 Route: TypeAlias = "Callable[[Incoming, PendingRequest], None]"

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from anyio import CancelScope, Event
 
-from mcp_host.session.timeouts import CallTimeouts
+from mcp_host.session.call import CallTimeouts
 
 Work: TypeAlias = Callable[[], Coroutine[object, object, None]]
 

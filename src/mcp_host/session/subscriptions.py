@@ -17,11 +17,10 @@ from mcp_host.errors import HttpStatusError, McpError, ServerError, quoted
 from mcp_host.protocol.backoff import listening
 from mcp_host.protocol.eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import Failure, Notification, Params
+from mcp_host.session.call import CallTimeouts, refined, server_error
 from mcp_host.session.config import ClientConfig
 from mcp_host.session.dispatcher import Dispatcher
-from mcp_host.session.errors import refined, server_error
 from mcp_host.session.pending import OnEvent
-from mcp_host.session.timeouts import CallTimeouts
 
 logger = logging.getLogger(__name__)
 
