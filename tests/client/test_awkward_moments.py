@@ -491,7 +491,7 @@ async def test_a_server_that_was_useful_once_is_not_started_for_ever(tmp_path: P
             assert not raised.value.may_have_run
         await client.aclose()
 
-    assert len((tmp_path / "starts").read_text()) == 1 + backoff.restarting().attempts
+    assert len((tmp_path / "starts").read_text()) == 1 + backoff.restart_backoff().max_failures
     assert [warning for warning in client.warnings if "it stays down until connect()" in warning] == client.warnings
     assert len(client.warnings) == 1
 
@@ -524,7 +524,7 @@ async def test_what_is_asked_of_a_server_to_re_establish_does_not_make_it_useful
         await client.aclose()
 
     assert "times in a row: it stays down until connect()" in client.warnings[-1]
-    assert len((tmp_path / "starts").read_text()) == 1 + backoff.restarting().attempts
+    assert len((tmp_path / "starts").read_text()) == 1 + backoff.restart_backoff().max_failures
 
 
 async def test_closing_while_a_subscription_ends_is_no_error_of_its_own() -> None:

@@ -143,7 +143,7 @@ async def test_a_server_that_is_good_for_nothing_is_given_up_until_somebody_conn
             await client.connect()
             assert len((tmp_path / "starts").read_text()) == starts + 1
 
-    assert starts == 1 + backoff.restarting().attempts
+    assert starts == 1 + backoff.restart_backoff().max_failures
 
 
 async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come_back(tmp_path: Path) -> None:

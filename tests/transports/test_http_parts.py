@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, ProtocolError, Unauthorized
-from mcp_host.protocol.backoff import listening, resuming
+from mcp_host.protocol.backoff import listen_backoff, resume_backoff
 from mcp_host.protocol.sse import Cursor
 from mcp_host.transports._http.errors import forgets_session, retry_after
 from mcp_host.transports._http.inflate import Inflater
@@ -182,37 +182,37 @@ def test_any_other_session_id_breaks_the_protocol(id: str) -> None:
     [(None, 1.0), (0.5, 0.5), (0.0, 0.1), (60.0, 60.0), (math.inf, 3600.0)],
 )
 def test_the_first_pause_is_the_servers_within_bounds(retry: float | None, pause: float) -> None:
-    assert resuming().pause(retry) == pause
-    assert listening().pause(retry) == pause
+    assert resume_backoff().delay(retry) == pause
+    assert listen_backoff().delay(retry) == pause
 
 
 def test_pauses_grow_while_nothing_comes_and_begin_anew_with_a_message() -> None:
-    pace = resuming()
+    backoff = resume_backoff()
     pauses = []
     for _ in range(9):
-        pauses.append(round(pace.pause(None), 2))
-        pace.miss()
+        pauses.append(round(backoff.delay(None), 2))
+        backoff.fail()
 
     assert pauses == [1.0, 1.0, 1.0, 1.0, 1.5, 2.25, 3.38, 5.0, 5.0]
 
-    pace.hit()
-    assert pace.pause(None) == 1.0
+    backoff.reset()
+    assert backoff.delay(None) == 1.0
 
 
 def test_a_pause_that_the_server_asked_for_is_never_cut_short() -> None:
-    pace = resuming()
+    backoff = resume_backoff()
     for _ in range(100):
-        pace.miss()
+        backoff.fail()
 
-    assert pace.pause(60.0) == 60.0
-    assert pace.pause(0.0) == 5.0
+    assert backoff.delay(60.0) == 60.0
+    assert backoff.delay(0.0) == 5.0
 
 
 def test_a_stream_is_given_up_after_a_bounded_number_of_attempts() -> None:
-    pace = listening()
+    backoff = listen_backoff()
     for _ in range(9):
-        pace.miss()
+        backoff.fail()
 
-    assert not pace.exhausted
-    pace.miss()
-    assert pace.exhausted
+    assert not backoff.exhausted
+    backoff.fail()
+    assert backoff.exhausted

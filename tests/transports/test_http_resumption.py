@@ -169,7 +169,8 @@ async def test_a_server_that_is_polled_in_vain_is_given_up(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "mcp_host.transports._http.session.resuming", lambda: Backoff(patience=3, slowest=5.0, attempts=10)
+        "mcp_host.transports._http.session.resume_backoff",
+        lambda: Backoff(flat_failures=3, max_delay=5.0, max_failures=10),
     )
     script = legacy(post=stream(b"retry: 0\n", event(b"", id="e")), get=stream())
 

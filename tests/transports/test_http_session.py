@@ -250,7 +250,7 @@ async def test_a_stream_that_keeps_failing_is_opened_ever_more_slowly_then_given
 async def test_a_stream_that_had_lasted_begins_its_pauses_anew(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_host.protocol.backoff.STEADY", 0.0)
+    monkeypatch.setattr("mcp_host.protocol.backoff.STABLE_AFTER", 0.0)
 
     async with serving(legacy(get=in_turn(*[stream()] * 20, refuse))) as peer, listening(peer) as channel:
         await shake_hands(channel)

@@ -1,4 +1,4 @@
-"""Starting a server again that has died: at a pace that slows down, and once for everybody who waits."""
+"""Starting a server again that has died: with growing delays, and once for all who wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 from anyio import sleep
 
 from mcp_host.concurrency import spawn
-from mcp_host.protocol.backoff import restarting
+from mcp_host.protocol.backoff import restart_backoff
 from mcp_host.session.call import CallTimeouts
 from mcp_host.session.connection import Connection
 from mcp_host.session.single_flight import SingleFlight
@@ -34,7 +34,7 @@ class Restarter:
         self._wanted = wanted
         self._reopen = reopen
         self._warn = warn
-        self._pace = restarting()
+        self._backoff = restart_backoff()
         self._effort = SingleFlight(spawn)
         self._restarting = False
         self._last_dead: Connection | None = None
@@ -48,13 +48,13 @@ class Restarter:
             return False
         if connection is not self._last_dead:
             self._last_dead = connection
-            self._pace.lasted(connection.dispatcher.lasted, heard=connection.useful)
+            self._backoff.ended(connection.dispatcher.lasted, useful=connection.useful)
             self._warn_in_the_end()
-        return self._pace.missed <= self._pace.attempts
+        return self._backoff.failures <= self._backoff.max_failures
 
     def _warn_in_the_end(self) -> None:
-        if self._pace.missed == self._pace.attempts + 1:
-            self._warn(f"{self._name} has ended {self._pace.missed} times in a row: it stays down until connect()")
+        if self._backoff.failures == self._backoff.max_failures + 1:
+            self._warn(f"{self._name} has ended {self._backoff.failures} times in a row: it stays down until connect()")
 
     async def wait(self, dead: Connection, timeouts: CallTimeouts) -> None:
         """Bring *dead* back, or wait while somebody does.
@@ -82,7 +82,7 @@ class Restarter:
 
     def reset(self) -> None:
         """Somebody connects: what was is forgotten, and who waits looks again."""
-        self._pace.hit()
+        self._backoff.reset()
         self._effort.end(None)
 
     def end(self, error: Exception) -> None:
@@ -90,10 +90,10 @@ class Restarter:
         self._effort.end(error)
 
     async def _start_again(self, dead: Connection) -> None:
-        await sleep(self._pace.pause(RESTART_PAUSE) if self._pace.missed > 1 else 0.0)
+        await sleep(self._backoff.delay(RESTART_PAUSE) if self._backoff.failures > 1 else 0.0)
         try:
             await self._reopen(dead)
         except Exception:
-            self._pace.miss()
+            self._backoff.fail()
             self._warn_in_the_end()
             raise

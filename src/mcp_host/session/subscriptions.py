@@ -14,7 +14,7 @@ from anyio import CancelScope, Event, Lock, current_time, move_on_after, sleep
 from anyio.abc import TaskGroup
 
 from mcp_host.errors import HttpStatusError, McpError, ServerError, quoted
-from mcp_host.protocol.backoff import listening
+from mcp_host.protocol.backoff import listen_backoff
 from mcp_host.protocol.eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import Failure, Notification, Params
 from mcp_host.session.call import CallTimeouts, refined, server_error
@@ -165,15 +165,15 @@ class _Stream:
         self.settled.set()
 
     async def _listen_for_ever(self) -> None:
-        pace = listening()
+        backoff = listen_backoff()
         while True:
             opened = current_time()
             await self._listen()
             self._config.cache.drop()  # whatever has changed meanwhile, nobody will say so
-            pace.lasted(current_time() - opened)
-            if pace.missed == pace.attempts:
+            backoff.ended(current_time() - opened)
+            if backoff.failures == backoff.max_failures:
                 self._config.warn(f"{self._name}: the stream of changes keeps failing; they are not heard of")
-            await sleep(pace.pause(None))
+            await sleep(backoff.delay(None))
 
     async def _listen(self) -> None:
         """One stream from its opening to its end; returns if another may be better.

@@ -209,7 +209,7 @@ class HttpChannel:
         """POST *request*, and try again after each of `RETRY_DELAYS` where none of it could be sent.
 
         A server that has answered before is away for a moment, most likely; what was never
-        reached is a wrong URL. A subscription has a pace of its own.
+        reached is a wrong URL. A subscription has another backoff.
         """
         for delay in RETRY_DELAYS if self._reached and request.method != LISTEN else ():
             try:

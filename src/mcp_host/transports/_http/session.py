@@ -25,7 +25,7 @@ from mcp_host.errors import (
     excerpt,
     quoted,
 )
-from mcp_host.protocol.backoff import Backoff, listening, resuming
+from mcp_host.protocol.backoff import Backoff, listen_backoff, resume_backoff
 from mcp_host.protocol.headers import PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import Message, Request
 from mcp_host.protocol.sse import Cursor
@@ -137,12 +137,12 @@ class LegacySession:
         raise SessionLost(f"{self._origin.name}: a new session took the place of this request's")
 
     async def _resume(self, cursor: Cursor, exchange: RequestHandle) -> None:
-        pace, failures = resuming(), 0
+        backoff, failures = resume_backoff(), 0
         while not exchange.answered:
-            if pace.exhausted or failures >= MAX_FAILURES:
+            if backoff.exhausted or failures >= MAX_FAILURES:
                 raise ConnectionClosed(f"{self._origin.name}: the response's stream broke off and stayed away")
-            await sleep(pace.pause(cursor.retry))
-            pace.miss()
+            await sleep(backoff.delay(cursor.retry))
+            backoff.fail()
             try:
                 reply = await self._open(cursor)
             except (HttpStatusError, ProtocolError) as exc:
@@ -154,12 +154,12 @@ class LegacySession:
             else:
                 failures = 0
                 async with reply:
-                    await self._go_on(reply, cursor, exchange, pace)
+                    await self._go_on(reply, cursor, exchange, backoff)
 
-    async def _go_on(self, reply: HttpResponse, cursor: Cursor, exchange: RequestHandle, pace: Backoff) -> None:
+    async def _go_on(self, reply: HttpResponse, cursor: Cursor, exchange: RequestHandle, backoff: Backoff) -> None:
         stream = MessageStream(reply, cursor, self._max_message)
         while (messages := await stream.next()) is not None:
-            pace.hit()
+            backoff.reset()
             deliver(messages, exchange.receive)
             await exchange.progress()
             if exchange.answered:
@@ -185,32 +185,32 @@ class LegacySession:
         self._settled.set()
 
     async def _listen(self, receive: Receive) -> None:
-        cursor, pace = Cursor(), listening()
-        while await self._hear_out(cursor, pace, receive):
-            if not pace.exhausted:
-                await sleep(pace.pause(cursor.retry))
+        cursor, backoff = Cursor(), listen_backoff()
+        while await self._hear_out(cursor, backoff, receive):
+            if not backoff.exhausted:
+                await sleep(backoff.delay(cursor.retry))
                 continue
             logger.warning("%s: the stream for server messages keeps failing; waiting for activity", self._origin.name)
             self._active = Event()
             await self._active.wait()
-            pace.hit()
+            backoff.reset()
 
-    async def _hear_out(self, cursor: Cursor, pace: Backoff, receive: Receive) -> bool:
+    async def _hear_out(self, cursor: Cursor, backoff: Backoff, receive: Receive) -> bool:
         """One stream from opening to end. False if there is none to be had."""
         try:
             reply = await self._open(cursor)
         except HttpStatusError as exc:
-            pace.miss()
+            backoff.fail()
             return self._may_come_back(exc, cursor)
         except (ConnectionClosed, ProtocolError) as exc:
-            pace.miss()
+            backoff.fail()
             logger.debug("%s: no stream for server messages: %s", self._origin.name, exc)
             return not isinstance(exc, ProtocolError)
         finally:
             self._settled.set()
         opened = current_time()
         heard = await self._hear(reply, cursor, receive)
-        pace.lasted(current_time() - opened, heard=heard)
+        backoff.ended(current_time() - opened, useful=heard)
         return True
 
     async def _hear(self, reply: HttpResponse, cursor: Cursor, receive: Receive) -> bool:
