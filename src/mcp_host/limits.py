@@ -1,77 +1,99 @@
-"""What one connection may take: times in seconds, sizes in bytes."""
+"""The limits of one connection, and the checks of every limit that an application sets."""
 
 from __future__ import annotations
 
+import math
+import sys
 from dataclasses import dataclass, fields
-
-from mcp_host.bounds import check_count, check_seconds
+from numbers import Real
 
 MiB = 1024 * 1024
+LARGEST = sys.float_info.max  # a larger integer does not fit a float; Python cannot even print one of 4,300 digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The bounds of one client's connection. Sampling has its own: `SamplingLimits`."""
+    """The limits of one client's connection: times in seconds, sizes in bytes. For sampling, see `SamplingLimits`."""
 
     connect_timeout: float = 30.0
-    """Spawning or reaching the server, and the handshake, together. Stops like `timeout`. A server that
-    runs but does not answer `initialize` in this time costs a third more, if fewer capabilities can be
-    offered: it is asked once more with the fewest."""
+    """Connecting: starting or reaching the server, and the handshake. Paused like `timeout`. If a running
+    server does not answer `initialize` in this time, the client may ask once more with fewer capabilities,
+    for a third of this time."""
 
     timeout: float = 3600.0
-    """One call from beginning to end, whatever the server reports meanwhile. Stops while our side
-    answers what the server asks within the call, for *input_timeout* in all. A server over HTTP that cannot
-    be reached any more is tried again after 0.1, 0.5 and 2 seconds; then the call fails, however long it may take."""
+    """One call from beginning to end, progress or not. Paused while the client handles server requests
+    that belong to the call, for *input_timeout* in total. If an HTTP server becomes unreachable, the client
+    tries again after 0.1, 0.5 and 2 seconds; then the call fails, even if time is left."""
 
     idle_timeout: float = 120.0
-    """How long a server may be silent about one call. Progress that was asked for restarts it, and so does what
-    the server asks within the call; it stops like `timeout`."""
+    """How long the server may be silent during one call. Requested progress and server requests within
+    the call restart it. Paused like `timeout`."""
 
     input_timeout: float = 3600.0
-    """How long, in all, your handlers, forms and logins may stop the clocks of one call. After that
-    the clocks run again, so that no server can stretch a call by asking."""
+    """How long, in total, your handlers, forms and logins may pause the timeouts of one call. After that
+    the timeouts run again, so a server cannot extend a call by asking."""
 
     close_timeout: float = 10.0
-    """Closing; what is left then is killed."""
+    """Closing. After that, what is still running is killed."""
 
     max_message: int = 64 * MiB
-    """One message: a line, a JSON body or an event, after decompression. Past it that request fails."""
+    """One message: a line, a JSON body or an event, after decompression. A request whose answer is larger fails."""
 
     max_outbox: int = 64 * MiB
-    """What may wait to be written to a pipe; past it, writers wait."""
+    """Bytes waiting to be written to a pipe. Beyond that, writers wait."""
 
     stall_timeout: float = 60.0
-    """A server that reads nothing for this long, while something waits to be written, is given up."""
+    """How long a server may read nothing while data waits to be written. Then the connection is closed."""
 
     max_answers: int = 1024
-    """Requests of the server that may be in our hands at once; past it they are dropped and counted."""
+    """Server requests handled at the same time. Further requests are dropped and counted."""
 
     max_notifications: int = 1024
-    """Notifications that may wait for a callback; past it the oldest are dropped and counted."""
+    """Notifications waiting for a callback. Beyond that, the oldest are dropped and counted."""
 
     max_pages: int = 1000
-    """Pages of one list; a server that never ends its list ends here."""
+    """Pages of one list. Further pages are not requested, and a warning says so."""
 
     max_inputs: int = 500
-    """What a server may ask of us within one call: sampling, elicitation and roots, each question counted.
-    Each turn of a server's tool loop is one. Past it the call ends with `RoundsExceeded`. In the revisions
-    before 2026-07-28 the server is told -32013 instead, a request counts for every call that waits
-    meanwhile, and between calls a server may ask as much in an hour."""
+    """Requests for input (sampling, elicitation, roots) that a server may make within one call. Each turn of
+    a server's tool loop counts as one. Beyond that, the call fails with `RoundsExceeded`. Before revision
+    2026-07-28, the server gets error -32013 instead, and a request counts for every call in flight. Between
+    calls, a server may make as many requests per hour."""
 
     max_nesting: int = 8
-    """Handlers within each other: one makes a call, within which the server asks again, and so on. What is asked
-    deeper is refused like what is past *max_inputs*, which counts for each of these calls anew."""
+    """Depth of nested handlers: a handler makes a call, the server asks for input, another handler runs, and so
+    on. Deeper requests are refused like those beyond *max_inputs*, which counts for each call separately."""
 
     max_inputs_per_round: int = 64
-    """Questions that one result may hold (revision 2026-07-28)."""
+    """Requests for input in one result (revision 2026-07-28)."""
 
     max_idle_rounds: int = 3
-    """Results in a row in which a server asks for nothing and only wants to be called again (revision 2026-07-28)."""
+    """Results in a row that request no input and only ask the client to call again (revision 2026-07-28)."""
 
     max_cache: int = 16 * MiB
-    """Results kept for as long as the server calls them fresh (revision 2026-07-28); the oldest make room."""
+    """Cached results that the server declared fresh (revision 2026-07-28). Beyond that, the oldest are removed."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
             check = check_count if field.name.startswith("max_") else check_seconds
             check(f"Limits.{field.name}", getattr(self, field.name))
+
+
+def check_count(name: str, count: float, *, least: int = 1, what: str = "a number") -> None:
+    """Check that *count* is a number of items or bytes, at least *least*; `math.inf` is no limit.
+
+    Raises:
+        TypeError: It is not a number.
+        ValueError: It is smaller, nan, or an integer too large for a float.
+    """
+    if isinstance(count, bool) or not isinstance(count, Real):
+        raise TypeError(f"{name} must be {what}, not {count!r}")
+    if not count >= least:  # true for nan, too
+        raise ValueError(f"{name} must be at least {least}, not {max(count, -LARGEST)}")
+    if LARGEST < count < math.inf:
+        raise ValueError(f"{name} must be at most {LARGEST:g}, or math.inf for no bound")
+
+
+def check_seconds(name: str, seconds: float) -> None:
+    """Check that *seconds* is a time of at least 0. Raises as `check_count` does."""
+    check_count(name, seconds, least=0, what="a number of seconds")

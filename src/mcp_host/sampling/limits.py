@@ -9,8 +9,8 @@ from typing import NamedTuple, assert_never
 
 from pydantic_core import to_json
 
-from mcp_host.bounds import check_count, check_seconds
 from mcp_host.errors import ProtocolError, SamplingError
+from mcp_host.limits import check_count, check_seconds
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,

@@ -11,7 +11,6 @@ from typing import Self, TypeAlias
 
 from anyio import CancelScope, current_time
 
-from mcp_host.bounds import check_seconds
 from mcp_host.errors import (
     HeaderMismatch,
     HttpStatusError,
@@ -24,7 +23,7 @@ from mcp_host.errors import (
     UrlElicitationRequired,
 )
 from mcp_host.handlers import in_handler
-from mcp_host.limits import Limits
+from mcp_host.limits import Limits, check_seconds
 from mcp_host.protocol.eras import NAMED_BY, READS
 from mcp_host.protocol.jsonrpc import (
     HEADER_MISMATCH,

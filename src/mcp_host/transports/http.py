@@ -13,8 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mcp_host.bounds import check_count
-from mcp_host.limits import Limits
+from mcp_host.limits import Limits, check_count
 
 if TYPE_CHECKING:
     import httpx
