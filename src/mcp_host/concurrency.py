@@ -359,3 +359,59 @@ def bare(exc: BaseException) -> BaseException:
     while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
         exc = exc.exceptions[0]
     return exc
+
+
+class SingleFlight:
+    """Runs one job at a time, for all callers that need its result.
+
+    The job runs in a task that *spawn* starts: it goes on when a waiting caller is cancelled.
+    """
+
+    def __init__(self, spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], object]) -> None:
+        self._spawn = spawn
+        self._flight: _Flight | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._flight is not None
+
+    def begin(self, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start *job*, unless one is running. What it raises is raised for every caller that waits."""
+        if self._flight is None:
+            self._flight = flight = _Flight()
+            self._spawn(lambda: self._run(flight, job))
+
+    async def wait(self) -> None:
+        """Wait for the running job, if there is one; raise what it raised, or what `end` was given."""
+        if (flight := self._flight) is not None:
+            await flight.done.wait()
+            if flight.error is not None:
+                raise flight.error.with_traceback(None)  # several callers raise the same one
+
+    def end(self, error: Exception | None) -> None:
+        """Cancel the running job. Waiting callers get *error*, or go on."""
+        if (flight := self._flight) is not None:
+            flight.error = error
+            flight.scope.cancel()
+            self._finish(flight)
+
+    async def _run(self, flight: _Flight, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            with flight.scope:
+                await job()
+        except Exception as exc:  # raised for those who wait
+            flight.error = exc
+        finally:
+            self._finish(flight)
+
+    def _finish(self, flight: _Flight) -> None:
+        if self._flight is flight:
+            self._flight = None
+        flight.done.set()
+
+
+class _Flight:
+    def __init__(self) -> None:
+        self.scope = CancelScope()
+        self.done = Event()
+        self.error: Exception | None = None

@@ -10,11 +10,10 @@ from typing import TypeAlias
 
 from anyio import sleep
 
-from mcp_host.concurrency import spawn
+from mcp_host.concurrency import SingleFlight, spawn
 from mcp_host.protocol.backoff import restart_backoff
 from mcp_host.session.call import CallTimeouts
 from mcp_host.session.connection import Connection
-from mcp_host.session.single_flight import SingleFlight
 
 RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time
 
@@ -64,7 +63,8 @@ class Restarter:
             McpError: It has failed.
         """
         self._effort.begin(partial(self._start_again, dead))
-        await self._effort.wait(timeouts, f"starting {self._name} again")
+        with timeouts.bound(f"starting {self._name} again", idle=True):
+            await self._effort.wait()
 
     def restart_in_background(self, current: Callable[[], Connection | None]) -> None:
         """Bring the *current* connection back though nobody calls, for as long as there is hope."""

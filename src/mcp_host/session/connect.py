@@ -12,6 +12,7 @@ from functools import partial
 
 from anyio import Event, create_task_group, move_on_after
 
+from mcp_host.concurrency import SingleFlight
 from mcp_host.errors import (
     ConnectionClosed,
     ConnectTimeout,
@@ -19,7 +20,6 @@ from mcp_host.errors import (
     McpError,
     NoCommonVersion,
     ProtocolError,
-    RequestTimeout,
     Unauthorized,
     excerpt,
 )
@@ -30,7 +30,6 @@ from mcp_host.session.attempts import Attempt, NoAnswer, Offers, WrongEra
 from mcp_host.session.call import CallTimeouts, server_error
 from mcp_host.session.config import ClientConfig, Session
 from mcp_host.session.dispatcher import Dispatcher
-from mcp_host.session.single_flight import SingleFlight
 from mcp_host.transports.base import quoting
 from mcp_host.types import Implementation, InitializeResult, ServerCapabilities
 
@@ -92,14 +91,15 @@ class Handshake:
         seconds = min(INITIALIZED_WAIT, self.config.limits.connect_timeout / 3)
         telling = SingleFlight(self.dispatcher.spawn)
         telling.begin(partial(self.dispatcher.tell, INITIALIZED, {}, session.era.headers(INITIALIZED, {})))
-        try:
-            await telling.wait(CallTimeouts(timeout=seconds, idle_timeout=seconds), INITIALIZED)
-        except RequestTimeout:
+        with move_on_after(seconds) as scope:
+            try:
+                await telling.wait()
+            except McpError as exc:
+                self.config.warn(f"{self.name} did not take {INITIALIZED}: {exc}")
+        if scope.cancelled_caught:
             self.config.warn(
                 f"{self.name} did not answer {INITIALIZED} within {seconds:g} s: calls do not wait for that"
             )
-        except McpError as exc:
-            self.config.warn(f"{self.name} did not take {INITIALIZED}: {exc}")
 
 
 @dataclass(frozen=True, slots=True)

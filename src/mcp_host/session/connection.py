@@ -9,7 +9,7 @@ from functools import partial
 from anyio import create_task_group, move_on_after, sleep
 from anyio.abc import TaskGroup
 
-from mcp_host.concurrency import HandlerTasks
+from mcp_host.concurrency import HandlerTasks, SingleFlight
 from mcp_host.errors import (
     CallerError,
     ConnectionClosed,
@@ -35,7 +35,6 @@ from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.input_required import InputRequiredLoop
 from mcp_host.session.notifications import NotificationQueue
 from mcp_host.session.pending import OnEvent
-from mcp_host.session.single_flight import SingleFlight
 from mcp_host.session.subscriptions import Subscriptions
 from mcp_host.transports.base import Channel, Transport
 
@@ -152,7 +151,7 @@ class Connection:
         return slot.lend(partial(self._request, call), within=call.timeouts.scope)
 
     async def _request(self, call: Call) -> Params:
-        if self._renewal.under_way:
+        if self._renewal.running:
             await self._renewed(call)
         session = self.dispatcher.require()
         if call.method in session.era.removed:
@@ -291,7 +290,8 @@ class Connection:
 
     async def _renewed(self, call: Call) -> None:
         """Wait for the new session, if there is to be one, but no longer than the call may take."""
-        await self._renewal.wait(call.timeouts, f"{call.method}: a new session with {self._name}")
+        with call.timeouts.bound(f"{call.method}: a new session with {self._name}", idle=True):
+            await self._renewal.wait()
 
     async def _renew(self, epoch: int) -> None:
         """Shake hands once more, and ask again for what the application had asked for."""
