@@ -19,8 +19,8 @@ from anyio.from_thread import start_blocking_portal
 
 from mcp_host import errors
 from mcp_host.cli import main
-from mcp_host.cli.commands import COMMANDS, Progress
-from mcp_host.cli.output import code_of
+from mcp_host.cli.commands import COMMANDS, progress_line
+from mcp_host.cli.output import ExitCode
 from mcp_host.types import ProgressNotificationParams
 from tests.cli import everything, scripted_child
 from tests.cli.terminals import Terminal
@@ -28,7 +28,7 @@ from tests.cli.terminals import Terminal
 SERVER = ["--", sys.executable, str(everything.__file__)]
 MCP_HOST = [sys.executable, "-m", "mcp_host.cli"]
 PYTHON = Path(sys.executable).name  # what a server is called that it runs
-PATIENCE = 30.0  # seconds for a child process that has to import everything, on a busy machine
+TIMEOUT = 30.0  # seconds for a child process that has to import everything, on a busy machine
 
 NO_METHOD = {"error": {"code": -32601, "message": "Method not found"}}
 UNKNOWN = {"error": {"code": -32602, "message": "no\x1b[2J such tool"}}
@@ -60,7 +60,7 @@ def url() -> Iterator[str]:
 # What is printed
 
 
-def test_tools_lists_names_arguments_and_descriptions_made_harmless(url: str, capsys: Captured) -> None:
+def test_tools_prints_names_arguments_and_descriptions_with_escapes_visible(url: str, capsys: Captured) -> None:
     assert main(["tools", url]) == 0
 
     out, err = capsys.readouterr()
@@ -77,13 +77,13 @@ def test_tools_lists_names_arguments_and_descriptions_made_harmless(url: str, ca
     ]
 
 
-def test_a_server_without_tools_is_said_to_have_none(capsys: Captured) -> None:
+def test_tools_says_that_a_server_has_none(capsys: Captured) -> None:
     assert main(["tools", *scripted({"tools": {}}, tools_list={"result": {"tools": []}})]) == 0
 
     assert capsys.readouterr() == ("This server offers no tools.\n", "")
 
 
-def test_what_had_to_be_left_out_is_a_warning(capsys: Captured) -> None:
+def test_a_tool_that_was_left_out_is_a_warning(capsys: Captured) -> None:
     tools = [{"name": "good", "inputSchema": {}}, {"name": "bad"}]
 
     assert main(["tools", *scripted({"tools": {}}, tools_list={"result": {"tools": tools}})]) == 0
@@ -94,13 +94,13 @@ def test_what_had_to_be_left_out_is_a_warning(capsys: Captured) -> None:
     assert err.count("\n") == 1
 
 
-def test_a_call_prints_what_the_tool_says_and_nothing_else(url: str, capsys: Captured) -> None:
+def test_a_call_prints_the_tools_text_and_nothing_else(url: str, capsys: Captured) -> None:
     assert main(["call", url, "contents"]) == 0
 
     assert capsys.readouterr() == ("text\n[image/png, 4 characters of base64]\na note\n[link to note://2]\n", "")
 
 
-def test_what_a_tool_says_cannot_command_the_terminal(url: str, capsys: Captured) -> None:
+def test_a_tools_text_cannot_control_the_terminal(url: str, capsys: Captured) -> None:
     assert main(["call", url, everything.EVIL]) == 0
 
     assert capsys.readouterr() == ("\\x1b[2Jwiped\n\\u202e\\x9b\nsecond line\n", "")
@@ -114,7 +114,7 @@ def test_structured_content_without_text_is_printed_as_json(capsys: Captured) ->
     assert capsys.readouterr() == ('{"n": 1, "s": "\\u001b"}\n', "")
 
 
-def test_blocks_that_are_no_text_are_named(capsys: Captured) -> None:
+def test_other_content_than_text_is_described(capsys: Captured) -> None:
     blob = {"type": "resource", "resource": {"uri": "a:b", "blob": "AAAA"}}
     result = {"content": [blob, {"type": "hologram"}, {"type": "audio", "data": "AA", "mimeType": "audio/ogg"}]}
 
@@ -127,7 +127,7 @@ def test_blocks_that_are_no_text_are_named(capsys: Captured) -> None:
     ]
 
 
-def test_inspect_shows_all_that_a_server_says_of_itself(url: str, capsys: Captured) -> None:
+def test_inspect_shows_the_server_its_capabilities_and_lists(url: str, capsys: Captured) -> None:
     assert main(["inspect", url]) == 0
 
     out, err = capsys.readouterr()
@@ -165,7 +165,7 @@ def test_inspect_shows_all_that_a_server_says_of_itself(url: str, capsys: Captur
     ],
     ids=["no templates", "only templates"],
 )
-def test_inspect_leaves_out_what_the_server_cannot_list(
+def test_inspect_leaves_out_lists_that_the_server_does_not_have(
     answers: dict[str, object], headings: list[str], capsys: Captured
 ) -> None:
     assert main(["inspect", *scripted({"resources": {}}, **answers)]) == 0
@@ -235,7 +235,7 @@ def test_a_failed_tool_is_a_document_and_exit_code_1(url: str, capsys: Captured)
     }
 
 
-def test_a_program_may_take_the_output_where_it_wants(url: str) -> None:
+def test_the_output_goes_to_a_redirected_stdout(url: str) -> None:
     output = StringIO()
 
     with redirect_stdout(output):
@@ -276,7 +276,7 @@ def test_an_era_may_be_asked_for(era: str, revision: str, capsys: Captured) -> N
     assert json.loads(capsys.readouterr().out)["protocolVersion"] == revision
 
 
-def test_a_server_gets_no_model_unless_it_is_lent_one(capsys: Captured) -> None:
+def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
     calculator = ["--", sys.executable, str(Path(__file__).parents[2] / "examples" / "calculator_server.py")]
     solve = ["call", "solve", '{"problem": "2 * (3 + 4)"}']
 
@@ -298,22 +298,22 @@ def test_a_server_gets_no_model_unless_it_is_lent_one(capsys: Captured) -> None:
         (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
         (["tools", "--"], 2, "there is no command after --"),
         (["tools", "--", "python server.py"], 2, "command[0] has a space in it, and there is no such program. "),
-        (["tools", "http://x", "y"], 2, "'y' is one word too many"),
+        (["tools", "http://x", "y"], 2, "unexpected argument 'y'; a command for the server comes after --"),
         (["tools", "http://"], 2, "not the URL of an HTTP server: "),
         (["tools", "http://x", "-H", "secret"], 2, "argument -H/--header: not of the form NAME=VALUE"),
         (["tools", "http://x", "-e", "A=b"], 2, "--env is for a command; a URL takes --header"),
         (["tools", "-H", "A=b", *SERVER], 2, "headers are for a URL; a command takes --env"),
-        (["tools", "--timeout", "soon", *SERVER], 2, "argument --timeout: 'soon' is no number of seconds"),
-        (["tools", "--timeout", "nan", *SERVER], 2, "argument --timeout: 'nan' is no number of seconds"),
+        (["tools", "--timeout", "soon", *SERVER], 2, "argument --timeout: 'soon' is not a number of seconds"),
+        (["tools", "--timeout", "nan", *SERVER], 2, "argument --timeout: 'nan' is not a number of seconds"),
         (["tools", "--era", "1999", *SERVER], 2, "argument --era: invalid choice: '1999'"),
         (["tools", "--era", "modern", *scripted({"tools": {}})], 6, f"{PYTHON} does not speak 2026-07-28"),
         (["call", *SERVER], 2, "there is no tool to call"),
         (["call", "add", '{"a": 1,}', *SERVER], 2, "the arguments are not JSON: trailing comma at line 1 column 9"),
         (["call", "add", '{"a": NaN}', *SERVER], 2, "the arguments are not JSON: expected value at line 1 column 7"),
         (["call", "add", "[" * 9999, *SERVER], 2, "the arguments are not JSON: recursion limit exceeded at line 1"),
-        (["call", "add", "null", *SERVER], 2, 'the arguments are a JSON object, like {"name": "value"}, and this is null'),
-        (["call", "add", "--model", "gpt-5", *SERVER], 2, "argument --model: there is no model 'gpt-5'; the models there are: arithmetic; "),
-        (["demo", "--model", "gpt-5"], 2, "argument --model: there is no model 'gpt-5'; the models there are: arithmetic; "),
+        (["call", "add", "null", *SERVER], 2, 'the arguments must be a JSON object, like {"name": "value"}'),
+        (["call", "add", "--model", "gpt-5", *SERVER], 2, "argument --model: there is no model 'gpt-5'; available models: arithmetic; "),
+        (["demo", "--model", "gpt-5"], 2, "argument --model: there is no model 'gpt-5'; available models: arithmetic; "),
         (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} did not advertise tools, which tools/list needs"),
         (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
         (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr ends:"),
@@ -337,7 +337,7 @@ def test_the_exit_code_says_what_went_wrong_and_one_sentence_says_why(
     assert all(char.isprintable() or char == "\n" for char in err)
 
 
-def test_a_failed_tool_is_exit_code_1_and_its_words_are_set_off(url: str, capsys: Captured) -> None:
+def test_a_failed_tool_is_exit_code_1_and_its_text_has_a_margin(url: str, capsys: Captured) -> None:
     assert main(["call", url, "fail"]) == 1
 
     assert capsys.readouterr() == (
@@ -350,13 +350,13 @@ EXIT_CODES = """
 exit codes:
   0         done
   1         the tool ran and reported an error
-  2         the command was wrong, or wants what the server does not offer
+  2         the command was wrong, or needs what the server does not offer
   3         no connection to the server, or it was lost
   4         it took too long
   5         the server answered with an error
   6         the server broke the protocol
-  7         the server wanted input that it did not get, or too much of it
-  70        a defect of mcp-host
+  7         the server asked for input that it did not get, or for too much
+  70        a bug in mcp-host
   130       interrupted by Ctrl-C
 """
 
@@ -364,7 +364,7 @@ exit codes:
 def test_every_error_has_an_exit_code_that_the_help_explains(capsys: Captured) -> None:
     tree = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.McpError)]
 
-    codes = {kind.__name__: code_of(kind.__new__(kind)) for kind in tree}
+    codes = {kind.__name__: ExitCode.of(kind.__new__(kind)) for kind in tree}
 
     expected = {
         "NotConnected": 2,
@@ -385,8 +385,8 @@ def test_every_error_has_an_exit_code_that_the_help_explains(capsys: Captured) -
 
 
 SERVER_HELP = """
-SERVER is the URL of a server, or stands for a command that starts one: the
-command comes last, after --
+SERVER is the URL of a server. To start a server instead, leave it out and put
+the command last, after --
 
 """
 
@@ -402,9 +402,7 @@ def test_each_command_has_help_with_an_example(verb: str, capsys: Captured) -> N
     assert (SERVER_HELP in out) == (verb != "demo")
 
 
-def test_a_defect_of_ours_is_told_from_a_failed_tool(
-    url: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_of_ours_is_exit_code_70(url: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(COMMANDS, "tools")
 
     assert main(["tools", url]) == 70
@@ -428,9 +426,9 @@ sys.exit(main())
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             try:
-                assert select.select([reading], [], [], PATIENCE)[0], "the tool was never called"
+                assert select.select([reading], [], [], TIMEOUT)[0], "the tool was never called"
                 process.send_signal(signal.SIGINT)
-                out, err = process.communicate(timeout=PATIENCE)
+                out, err = process.communicate(timeout=TIMEOUT)
             finally:
                 process.kill()  # which means nothing to one that has ended
     finally:
@@ -445,25 +443,25 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr is not None
         err = process.stderr.read()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
 
     assert (process.returncode, err) == (141, b"")
 
 
-def test_a_reader_that_leaves_while_a_handler_tells_what_it_does_is_no_error_either() -> None:
-    """In the era in which such a handler works inside a call, so that the call is what fails of it."""
+def test_a_reader_that_leaves_while_a_sampling_handler_prints_is_no_error_either() -> None:
+    """In 2026 the handler runs inside of the call, so the call fails."""
     program = """
 import sys
 from mcp_host.cli import demo, main
 from mcp_host.cli.demo import STATELESS
 
-def question(page, manner):
-    if manner is STATELESS:
+def print_request(self, request):
+    if self._headings is STATELESS:
         raise BrokenPipeError
-demo.Narrated._tell_request = lambda self, request: question(self._page, self._manner)
+demo.PrintingModel._print_request = print_request
 sys.exit(main(["demo"]))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=TIMEOUT, check=False)
 
     assert (done.returncode, done.stderr) == (141, b"")
 
@@ -473,31 +471,31 @@ def test_a_console_that_cannot_show_a_character_gets_its_escape() -> None:
     command = [*MCP_HOST, "call", "t", *scripted({"tools": {}}, tools_call=result)]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
 
-    done = subprocess.run(command, capture_output=True, env=environment, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=TIMEOUT, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"\\u2603\n", b"")
 
 
-def test_help_does_not_import_what_only_urls_need() -> None:
+def test_parsing_a_command_does_not_import_httpx() -> None:
     program = "import sys; from mcp_host.cli.arguments import parse; parse(['tools', '--', 'x']); print('httpx' in sys.modules)"
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=TIMEOUT, check=True)
 
     assert done.stdout == b"False\n"
 
 
-async def test_progress_is_one_line_of_a_terminal_and_wiped_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_progress_is_one_line_of_a_terminal_which_is_cleared_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     terminal = Terminal()
 
-    with Progress(terminal) as progress:
-        await progress.show(ProgressNotificationParams(progress_token=1, progress=1, total=4, message="half\x1b[2J"))
-        await progress.show(ProgressNotificationParams(progress_token=1, progress=2.5))
+    with progress_line(terminal) as show:
+        await show(ProgressNotificationParams(progress_token=1, progress=1, total=4, message="half\x1b[2J"))
+        await show(ProgressNotificationParams(progress_token=1, progress=2.5))
 
     assert terminal.getvalue() == "\r1 of 4 half\\x1b[2J\x1b[K\r2.5 \x1b[K\r\x1b[K"
 
 
-def test_progress_is_silent_where_nobody_watches(url: str, capsys: Captured) -> None:
+def test_progress_is_not_shown_without_a_terminal(url: str, capsys: Captured) -> None:
     assert main(["call", url, "work"]) == 0
 
     assert capsys.readouterr() == ("done\n", "")

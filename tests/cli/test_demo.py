@@ -15,13 +15,13 @@ from mcp_host.cli import demo, main
 from mcp_host.cli.demo import server_script
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0  # seconds for three processes that import everything, on a busy machine
+TIMEOUT = 60.0  # seconds for three processes that import everything, on a busy machine
 
 DIALOGUE = """\
-{opening}
+{connect}
     advertises    {{"sampling": {{"tools": {{}}}}}}
 
-{welcome}
+{connected}
     server        calculator 1.0.0
     revision      {revision}
     advertises    {{"logging": {{}}, "tools": {{"listChanged": true}}}}
@@ -31,7 +31,7 @@ host -> server: tools/call
     tool          solve
     arguments     {{"problem": "What is (3 + 4) * (10 - 4) / 2?"}}
 
-{question}
+{request}
     user          What is (3 + 4) * (10 - 4) / 2?
     tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
 
@@ -41,7 +41,7 @@ host -> server: tools/call
     tool_use      subtract {{"a": 10, "b": 4}} (call 2)
     stopReason    toolUse
 
-{question}
+{request}
     messages      the 2 from before and 1 new
     tool_result   7.0 (call 1)
     tool_result   6.0 (call 2)
@@ -52,7 +52,7 @@ host -> server: tools/call
     tool_use      multiply {{"a": 7, "b": 6}} (call 3)
     stopReason    toolUse
 
-{question}
+{request}
     messages      the 4 from before and 1 new
     tool_result   42.0 (call 3)
     tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
@@ -62,7 +62,7 @@ host -> server: tools/call
     tool_use      divide {{"a": 42, "b": 2}} (call 4)
     stopReason    toolUse
 
-{question}
+{request}
     messages      the 6 from before and 1 new
     tool_result   21.0 (call 4)
     tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
@@ -78,17 +78,17 @@ server -> host: the tool's result
 
 
 HANDSHAKE = DIALOGUE.format(
-    opening="host -> server: initialize",
-    welcome="server -> host: the handshake's answer",
+    connect="host -> server: initialize",
+    connected="server -> host: the handshake's answer",
     revision="2025-11-25",
-    question="server -> host: sampling/createMessage, a question for our model",
+    request="server -> host: sampling/createMessage, a question for our model",
     answer="host -> server: our model's answer",
 )
 STATELESS = DIALOGUE.format(
-    opening="host -> server: server/discover",
-    welcome="server -> host: what it says of itself",
+    connect="host -> server: server/discover",
+    connected="server -> host: its capabilities",
     revision="2026-07-28",
-    question="server -> host: a result that asks for sampling/createMessage, a question for our model",
+    request="server -> host: a result that asks for sampling/createMessage, a question for our model",
     answer="host -> server: tools/call once more, with our model's answer",
 )
 
@@ -104,7 +104,7 @@ def test_the_demo_shows_every_step_over_stdio_and_then_over_http(tmp_path: Path)
     environment = {**os.environ, "HOME": str(tmp_path), "COLUMNS": "100"}
 
     done = subprocess.run(
-        command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=PATIENCE, check=False
+        command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=TIMEOUT, check=False
     )
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -117,7 +117,7 @@ def test_the_demo_shows_every_step_over_stdio_and_then_over_http(tmp_path: Path)
     assert plain(dialogue) == STATELESS
 
 
-def test_without_uvicorn_the_demo_says_what_its_second_half_needs(
+def test_without_uvicorn_the_demo_names_what_its_second_half_needs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
@@ -147,17 +147,17 @@ def test_a_server_that_does_not_start_is_an_error(
     assert capsys.readouterr().err == "mcp-host: calculator_server.py --http ended before it served\n"
 
 
-def test_a_server_that_never_listens_is_given_up(
+def test_a_server_that_does_not_listen_in_time_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "STARTING", 0)
+    monkeypatch.setattr(demo, "STARTUP_TIMEOUT", 0)
 
     assert main(["demo"]) == 3
 
     assert capsys.readouterr().err == "mcp-host: calculator_server.py --http did not start within 0 s\n"
 
 
-def test_an_installed_package_brings_the_example_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_wheel_contains_the_example_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["force-include"] == {"examples/calculator_server.py": "mcp_host/cli/calculator_server.py"}
     assert server_script() == ROOT / "examples" / "calculator_server.py"

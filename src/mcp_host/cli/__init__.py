@@ -12,9 +12,9 @@ from io import TextIOWrapper
 
 import anyio
 
-from mcp_host.cli import commands, demo, output
+from mcp_host.cli import commands, demo
 from mcp_host.cli.arguments import Options, UsageError, parse
-from mcp_host.cli.output import Page
+from mcp_host.cli.output import ExitCode, Printer, print_error
 from mcp_host.errors import McpError
 
 __all__ = ["main"]
@@ -24,49 +24,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code. *argv* is without the program's name; by default the process's."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what an old console cannot show is no reason to fail
-    logging.getLogger("mcp_host").addHandler(logging.NullHandler())  # the warnings are printed once, by us
+            stream.reconfigure(errors="backslashreplace")  # an old console cannot show every character
+    logging.getLogger("mcp_host").addHandler(logging.NullHandler())  # the command prints each warning once
     try:
-        return _carry_out(parse(sys.argv[1:] if argv is None else argv))
+        return _run(parse(sys.argv[1:] if argv is None else argv))
     except UsageError as exc:
-        output.complain(sys.stderr, str(exc))
-        return output.USAGE
+        print_error(str(exc))
+        return ExitCode.USAGE
     except McpError as exc:
-        if isinstance(exc.__cause__, BrokenPipeError):  # a handler of ours that tells what it does
-            return _leave_quietly()
-        output.complain(sys.stderr, str(exc))
-        return output.code_of(exc)
+        if isinstance(exc.__cause__, BrokenPipeError):  # a sampling handler that prints
+            return _stdout_closed()
+        print_error(str(exc))
+        return ExitCode.of(exc)
     except KeyboardInterrupt:
-        return output.INTERRUPTED
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        return _leave_quietly()
+        return _stdout_closed()
     except Exception:
         traceback.print_exc()
-        return output.DEFECT
+        return ExitCode.INTERNAL_ERROR
 
 
-def _leave_quietly() -> int:
-    """Nobody reads our stdout any more. Python flushes it once more at exit, which must not fail again."""
+def _stdout_closed() -> ExitCode:
+    """The reader of our stdout has gone. Python flushes it once more at exit, which must not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return output.READER_LEFT
+    return ExitCode.BROKEN_PIPE
 
 
-def _carry_out(options: Options) -> int:
-    page = Page(sys.stdout)
+def _run(options: Options) -> ExitCode:
+    printer = Printer(sys.stdout)
     if options.verb == "demo":
         assert options.model is not None, "the arguments have a default for it"
-        anyio.run(demo.run, options.model, page)
-        return output.OK
+        anyio.run(demo.run, options.model, printer)
+        return ExitCode.OK
     report = anyio.run(commands.run, options)
     if options.json:
-        print(_document(report.document()), flush=True)
-    elif report.complaint is None:
-        report.tell(page)
+        # In ASCII, DEL escaped too: nothing in it controls a terminal.
+        print(json.dumps(report.document, indent=2).replace("\x7f", "\\u007f"), flush=True)
+    elif report.error is None:
+        report.show(printer)
     else:
-        output.complain(sys.stderr, report.complaint)
-    return output.OK if report.complaint is None else output.TOOL_ERROR
-
-
-def _document(value: object) -> str:
-    """JSON in ASCII, so that a terminal has nothing in it to obey."""
-    return json.dumps(value, indent=2).replace("\x7f", "\\u007f")
+        print_error(report.error)
+    return ExitCode.OK if report.error is None else ExitCode.TOOL_ERROR

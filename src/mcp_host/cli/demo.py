@@ -1,9 +1,9 @@
-"""`mcp-host demo`: a server asks our model to answer with tools, by requests over stdio and in results over HTTP."""
+"""`mcp-host demo`: a server asks our model and offers it tools, first over stdio (2025-11-25), then over HTTP (2026-07-28)."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,12 +11,11 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import assert_never
 
-from anyio import IncompleteRead, move_on_after, open_process
-from anyio.abc import Process
+from anyio import IncompleteRead, fail_after, open_process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from mcp_host.cli.models import Model
-from mcp_host.cli.output import Page, compact
+from mcp_host.cli.arithmetic import Model
+from mcp_host.cli.output import Printer, compact
 from mcp_host.client.client import Client
 from mcp_host.errors import ConnectFailed
 from mcp_host.sampling import Sampling, SamplingRequest, always
@@ -27,7 +26,6 @@ from mcp_host.types import (
     CallToolResult,
     CreateMessageResult,
     ImageContent,
-    SamplingMessage,
     TextContent,
     Tool,
     ToolResultContent,
@@ -38,8 +36,8 @@ from mcp_host.types.conversation import SamplingMessageContentBlock
 
 SERVER = "calculator_server.py"
 PROBLEM = "What is (3 + 4) * (10 - 4) / 2?"
-LONGEST_LINE = 1000  # bytes of a URL on 127.0.0.1
-STARTING = 20.0  # seconds for the server to listen; a cold machine takes some to import everything
+MAX_URL = 1000  # bytes; it is one on 127.0.0.1
+STARTUP_TIMEOUT = 20.0  # seconds for the server to listen; a cold machine takes some to import everything
 
 
 def server_script() -> Path:
@@ -48,167 +46,151 @@ def server_script() -> Path:
     return installed if installed.exists() else Path(__file__).parents[3] / "examples" / SERVER
 
 
-async def run(model: Model, page: Page) -> None:
-    """Run the whole dialogue over both transports, each in an era of its own, and tell it on *page*."""
+async def run(model: Model, printer: Printer) -> None:
+    """Call the same tool over both transports, each in one era, and print every message."""
     script = server_script()
-    page.line("1. Over stdio, with a handshake: the server is a child process of ours", "bold")
-    page.line(f"   python {SERVER}", "dim")
-    page.line()
-    await _dialogue(Stdio([sys.executable, str(script)]), "legacy", HANDSHAKE, model, page)
-    page.line()
-    page.line("2. Over HTTP, without one: the same server, as a service", "bold")
+    printer.line("1. Over stdio, with a handshake: the server is a child process of ours", "bold")
+    printer.line(f"   python {SERVER}", "dim")
+    printer.line()
+    await _call(Stdio([sys.executable, str(script)]), "legacy", HANDSHAKE, model, printer)
+    printer.line()
+    printer.line("2. Over HTTP, without one: the same server, as a service", "bold")
     if find_spec("uvicorn") is None:
-        page.line("   needs uvicorn, which is not installed: pip install 'mcp-host[testing]'", "dim")
+        printer.line("   needs uvicorn, which is not installed: pip install 'mcp-host[testing]'", "dim")
         return
-    page.line(f"   python {SERVER} --http", "dim")
-    async with _serving(script) as url:
+    printer.line(f"   python {SERVER} --http", "dim")
+    async with _http_server(script) as url:
         from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
 
-        page.line(f"   {url}", "dim")
-        page.line()
-        await _dialogue(StreamableHttp(url), "modern", STATELESS, model, page)
+        printer.line(f"   {url}", "dim")
+        printer.line()
+        await _call(StreamableHttp(url), "modern", STATELESS, model, printer)
 
 
 @asynccontextmanager
-async def _serving(script: Path) -> AsyncIterator[str]:
-    """Run the example over HTTP; the URL that it prints first."""
+async def _http_server(script: Path) -> AsyncIterator[str]:
+    """Run the example over HTTP; yields its URL, which it prints first."""
     async with await open_process([sys.executable, str(script), "--http"], stdin=DEVNULL, stderr=None) as process:
+        assert process.stdout is not None, "it is a pipe by default"
         try:
-            yield await _first_line(process)
+            try:
+                with fail_after(STARTUP_TIMEOUT):
+                    line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", MAX_URL)
+            except IncompleteRead as exc:
+                raise ConnectFailed(f"{SERVER} --http ended before it served") from exc
+            except TimeoutError as exc:
+                raise ConnectFailed(f"{SERVER} --http did not start within {STARTUP_TIMEOUT:g} s") from exc
+            yield line.decode().strip()
         finally:
             with suppress(ProcessLookupError):  # Ctrl-C has ended it already
                 process.terminate()
 
 
-async def _first_line(process: Process) -> str:
-    assert process.stdout is not None, "it is a pipe by default"
-    with move_on_after(STARTING):
-        try:
-            line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", LONGEST_LINE)
-        except IncompleteRead as exc:
-            raise ConnectFailed(f"{SERVER} --http ended before it served") from exc
-        return line.decode().strip()
-    raise ConnectFailed(f"{SERVER} --http did not start within {STARTING:g} s")
-
-
-async def _dialogue(transport: Transport, era: str, manner: Manner, model: Model, page: Page) -> None:
-    sampling = Sampling(with_tools=Narrated(model, page, manner), approve=always)
+async def _call(transport: Transport, era: str, headings: Headings, model: Model, printer: Printer) -> None:
+    sampling = Sampling(with_tools=PrintingModel(model, printer, headings), approve=always)
     async with Client(transport, sampling=sampling, era=era) as client:
-        tell_opening(page, client, sampling, manner)
+        print_connection(printer, client, sampling, headings)
         arguments = {"problem": PROBLEM}
-        tell_call(page, "solve", arguments)
-        tell_result(page, await client.call_tool("solve", arguments))
+        printer.line()
+        printer.line("host -> server: tools/call", "bold")
+        printer.field("tool", "solve")
+        printer.field("arguments", compact(arguments))
+        print_result(printer, await client.call_tool("solve", arguments))
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How the two sides speak, in words: what opens the conversation, and how a question travels."""
+class Headings:
+    """What is printed above each message; the two eras send different ones."""
 
-    opening: str
-    welcome: str
-    question: str
+    connect: str
+    connected: str
+    request: str
     answer: str
 
 
-HANDSHAKE = Manner(
-    opening="host -> server: initialize",
-    welcome="server -> host: the handshake's answer",
-    question="server -> host: sampling/createMessage, a question for our model",
+HANDSHAKE = Headings(
+    connect="host -> server: initialize",
+    connected="server -> host: the handshake's answer",
+    request="server -> host: sampling/createMessage, a question for our model",
     answer="host -> server: our model's answer",
 )
-STATELESS = Manner(
-    opening="host -> server: server/discover",
-    welcome="server -> host: what it says of itself",
-    question="server -> host: a result that asks for sampling/createMessage, a question for our model",
+STATELESS = Headings(
+    connect="host -> server: server/discover",
+    connected="server -> host: its capabilities",
+    request="server -> host: a result that asks for sampling/createMessage, a question for our model",
     answer="host -> server: tools/call once more, with our model's answer",
 )
 
 
-class Narrated:
-    """A sampling handler for one conversation, that tells what it is asked and what *model* answers."""
+class PrintingModel:
+    """A sampling handler for one conversation. It prints each request, and the answer of *model*."""
 
-    def __init__(self, model: Model, page: Page, manner: Manner) -> None:
+    def __init__(self, model: Model, printer: Printer, headings: Headings) -> None:
         self._model = model
-        self._page = page
-        self._manner = manner
-        self._told = 0
+        self._printer = printer
+        self._headings = headings
+        self._printed = 0  # messages of the conversation
 
     async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
-        self._tell_request(request)
+        self._print_request(request)
         answer = await self._model(request)
-        self._tell_answer(answer)
+        self._printer.line()
+        self._printer.line(self._headings.answer, "bold")
+        self._printer.field("model", answer.model)
+        _print_content(self._printer, answer.role, answer.content)
+        self._printer.field("stopReason", answer.stop_reason or "none", "green")
         return answer
 
-    def _tell_request(self, request: SamplingRequest) -> None:
-        page = self._page
-        page.line()
-        page.line(self._manner.question, "bold")
+    def _print_request(self, request: SamplingRequest) -> None:
+        printer = self._printer
+        printer.line()
+        printer.line(self._headings.request, "bold")
         if request.system_prompt is not None:
-            page.field("system", request.system_prompt)
-        new = request.messages[self._told :]
-        if self._told:
-            page.field("messages", f"the {self._told} from before and {len(new)} new")
+            printer.field("system", request.system_prompt)
+        new = request.messages[self._printed :]
+        if self._printed:
+            printer.field("messages", f"the {self._printed} from before and {len(new)} new")
         for message in new:
-            _tell_message(page, message)
-        self._told = len(request.messages) + 1  # what we answer comes back as a message
-        page.field("tools", ", ".join(map(_signature, request.tools)) or "none")
-
-    def _tell_answer(self, answer: CreateMessageResult) -> None:
-        self._page.line()
-        self._page.line(self._manner.answer, "bold")
-        self._page.field("model", answer.model)
-        _tell_blocks(self._page, answer.role, answer.content)
-        self._page.field("stopReason", answer.stop_reason or "none", "green")
+            _print_content(printer, message.role, message.content)
+        self._printed = len(request.messages) + 1  # our answer comes back as a message
+        printer.field("tools", ", ".join(map(_signature, request.tools)) or "none")
 
 
-def tell_opening(page: Page, client: Client, sampling: Sampling, manner: Manner) -> None:
-    """What the two sides advertised to each other."""
-    page.line(manner.opening, "bold")
-    page.field("advertises", compact({"sampling": sampling.capability()}), "cyan")
-    page.line()
-    page.line(manner.welcome, "bold")
-    info = client.server_info
-    page.field("server", f"{info.name} {info.version}")
-    page.field("revision", client.protocol_version)
-    page.field("advertises", compact(client.server_capabilities.to_wire()))
+def print_connection(printer: Printer, client: Client, sampling: Sampling, headings: Headings) -> None:
+    """Print what the two sides advertise to each other."""
+    printer.line(headings.connect, "bold")
+    printer.field("advertises", compact({"sampling": sampling.capability()}), "cyan")
+    printer.line()
+    printer.line(headings.connected, "bold")
+    printer.field("server", f"{client.server_info.name} {client.server_info.version}")
+    printer.field("revision", client.protocol_version)
+    printer.field("advertises", compact(client.server_capabilities.to_wire()))
     if client.instructions:
-        page.field("instructions", client.instructions)
+        printer.field("instructions", client.instructions)
 
 
-def tell_call(page: Page, tool: str, arguments: object) -> None:
-    """What we ask the server."""
-    page.line()
-    page.line("host -> server: tools/call", "bold")
-    page.field("tool", tool)
-    page.field("arguments", compact(arguments))
-
-
-def tell_result(page: Page, result: CallToolResult) -> None:
-    """What came of it in the end."""
-    page.line()
-    page.line("server -> host: the tool's result", "bold")
+def print_result(printer: Printer, result: CallToolResult) -> None:
+    """Print the tool's result."""
+    printer.line()
+    printer.line("server -> host: the tool's result", "bold")
     for block in result.content:
-        page.field("text" if isinstance(block, TextContent) else "content", in_words(block), "green")
+        printer.field("text" if isinstance(block, TextContent) else "content", in_words(block), "green")
     if result.is_error:
-        page.field("isError", "true", "red")
+        printer.field("isError", "true", "red")
 
 
-def _tell_message(page: Page, message: SamplingMessage) -> None:
-    _tell_blocks(page, message.role, message.content)
-
-
-def _tell_blocks(page: Page, role: str, blocks: Sequence[SamplingMessageContentBlock]) -> None:
+def _print_content(printer: Printer, role: str, blocks: Iterable[SamplingMessageContentBlock]) -> None:
     for block in blocks:
         match block:
             case TextContent(text=text):
-                page.field("text" if role == "assistant" else role, text, "green" if role == "assistant" else None)
+                printer.field("text" if role == "assistant" else role, text, "green" if role == "assistant" else None)
             case ToolUseContent(id=id, name=name, input=arguments):
-                page.field("tool_use", f"{name} {compact(arguments)} ({id})", "cyan")
+                printer.field("tool_use", f"{name} {compact(arguments)} ({id})", "cyan")
             case ToolResultContent(tool_use_id=id, content=content, is_error=is_error):
-                said = " ".join(map(in_words, content))
-                page.field("tool_result", f"{'error: ' if is_error else ''}{said} ({id})", "cyan")
+                text = " ".join(map(in_words, content))
+                printer.field("tool_result", f"{'error: ' if is_error else ''}{text} ({id})", "cyan")
             case ImageContent() | AudioContent():
-                page.field(role, in_words(block))
+                printer.field(role, in_words(block))
             case _:
                 assert_never(block)
 

@@ -1,4 +1,4 @@
-"""Lines for a terminal: their width, their colours, and what cannot get into them."""
+"""Lines for a terminal: their width, their colors, and what is escaped in them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 
-from mcp_host.cli.output import Page, Style
+from mcp_host.cli.output import Printer, Style
 from tests.cli.terminals import Terminal
 
 TEXT = "The quick brown fox jumps over the lazy dog."
@@ -19,11 +19,11 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
 
 
-def test_text_of_others_is_indented_on_every_line_so_that_none_passes_for_ours() -> None:
+def test_every_line_of_a_servers_text_is_indented_so_that_none_looks_like_ours() -> None:
     stream = StringIO()
-    page = Page(stream)
+    printer = Printer(stream)
 
-    page.field("says", f"{TEXT}\n\nserver -> host: hi\r\x1b[2J")
+    printer.field("says", f"{TEXT}\n\nserver -> host: hi\r\x1b[2J")
 
     assert stream.getvalue().splitlines() == [
         "    says          The quick brown fox",
@@ -36,17 +36,15 @@ def test_text_of_others_is_indented_on_every_line_so_that_none_passes_for_ours()
 
 
 @pytest.mark.parametrize("columns", [1, 24, 40, 79, 500])
-def test_no_line_is_wider_than_the_terminal_or_than_what_is_easy_to_read(
-    columns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_line_is_wider_than_the_terminal_or_100_columns(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     stream = StringIO()
-    page = Page(stream)
+    printer = Printer(stream)
 
-    page.line(TEXT * 5)
-    page.field("label", TEXT * 5)
-    page.field("a label that is very long", TEXT * 5)
-    page.paragraph("x" * 200, indent=4)
+    printer.line(TEXT * 5)
+    printer.field("label", TEXT * 5)
+    printer.field("a label that is very long", TEXT * 5)
+    printer.paragraph("x" * 200, indent=4)
 
     widest = max(map(len, stream.getvalue().splitlines()))
     assert widest == min(100, max(24, columns - 1))
@@ -54,44 +52,44 @@ def test_no_line_is_wider_than_the_terminal_or_than_what_is_easy_to_read(
 
 def test_an_empty_text_leaves_its_label() -> None:
     stream = StringIO()
-    page = Page(stream)
+    printer = Printer(stream)
 
-    page.field("text", "")
-    page.line()
+    printer.field("text", "")
+    printer.line()
 
     assert stream.getvalue() == "    text\n\n"
 
 
-def test_a_tools_own_lines_are_kept() -> None:
+def test_the_lines_of_a_tools_text_are_kept() -> None:
     stream = StringIO()
 
-    Page(stream).text("x" * 60 + "\n\ta\x00b\u202e")
+    Printer(stream).text("x" * 60 + "\n\ta\x00b\u202e")
 
     assert stream.getvalue() == "x" * 60 + "\n    a\\x00b\\u202e\n"
 
 
 @pytest.mark.parametrize(("style", "code"), [("bold", 1), ("dim", 2), ("red", 31), ("green", 32), ("cyan", 36)])
-def test_a_terminal_gets_colours(style: Style, code: int) -> None:
+def test_a_terminal_gets_colors(style: Style, code: int) -> None:
     stream = Terminal()
 
-    Page(stream).line("Tools", style)
+    Printer(stream).line("Tools", style)
 
     assert stream.getvalue() == f"\x1b[{code}mTools\x1b[0m\n"
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colours_can_be_turned_off(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colors_can_be_turned_off(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     stream = Terminal()
 
-    Page(stream).line("Tools", "bold")
+    Printer(stream).line("Tools", "bold")
 
     assert stream.getvalue() == "Tools\n"
 
 
-def test_what_is_no_terminal_gets_none() -> None:
+def test_a_file_gets_no_colors() -> None:
     stream = StringIO()
 
-    Page(stream).line("Tools", "bold")
+    Printer(stream).line("Tools", "bold")
 
     assert stream.getvalue() == "Tools\n"

@@ -1,4 +1,4 @@
-"""Telling a dialogue, where it differs from the demo's own."""
+"""Printing a conversation, in the cases that the demo's own does not show."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from anyio import fail_after
 
 from mcp_host import Client, Sampling, SamplingRequest, always
-from mcp_host.cli.demo import HANDSHAKE, Narrated, tell_opening, tell_result
-from mcp_host.cli.output import Page
+from mcp_host.cli.demo import HANDSHAKE, PrintingModel, print_connection, print_result
+from mcp_host.cli.output import Printer
 from mcp_host.testing import ScriptedModel, Server
 from mcp_host.types import (
     CallToolResult,
@@ -30,11 +30,11 @@ def width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-async def told(model: ScriptedModel, *requests: CreateMessageRequestParams) -> list[str]:
+async def printed(model: ScriptedModel, *requests: CreateMessageRequestParams) -> list[str]:
     stream = StringIO()
-    narrated = Narrated(model, Page(stream), HANDSHAKE)
+    printing = PrintingModel(model, Printer(stream), HANDSHAKE)
     for params in requests:
-        await narrated(SamplingRequest(params=params, server="test"))
+        await printing(SamplingRequest(params=params, server="test"))
     return [line for line in stream.getvalue().splitlines() if line]
 
 
@@ -42,12 +42,12 @@ def user(*content: TextContent | ImageContent | ToolResultContent) -> SamplingMe
     return SamplingMessage(role="user", content=content)
 
 
-async def test_a_plain_request_shows_its_system_prompt_every_kind_of_content_and_no_tools() -> None:
+async def test_a_request_without_tools_is_printed_with_its_system_prompt_and_all_content() -> None:
     model = ScriptedModel(CreateMessageResult(content=TextContent(text="Yes.\x1b[2J"), model="m"))
     image = ImageContent(data="AAAA", mime_type="image/png")
     asked = [user(TextContent(text="Is this\nthe truth?"), image)]
 
-    lines = await told(model, CreateMessageRequestParams(messages=asked, max_tokens=9, system_prompt="Be brief."))
+    lines = await printed(model, CreateMessageRequestParams(messages=asked, max_tokens=9, system_prompt="Be brief."))
 
     assert lines == [
         "server -> host: sampling/createMessage, a question for our model",
@@ -63,13 +63,13 @@ async def test_a_plain_request_shows_its_system_prompt_every_kind_of_content_and
     ]
 
 
-async def test_a_failed_tool_and_a_tool_of_a_strange_schema_are_told_as_they_are() -> None:
+async def test_a_failed_tool_and_a_tool_with_an_invalid_schema_are_printed() -> None:
     use = ToolUseContent(id="1", name="look", input={})
     failed = ToolResultContent(tool_use_id="1", content=[TextContent(text="too dark")], is_error=True)
     asked = [user(TextContent(text="?")), SamplingMessage(role="assistant", content=use), user(failed)]
     tool = Tool(name="look", input_schema={"properties": True})
 
-    lines = await told(ScriptedModel("ok"), CreateMessageRequestParams(messages=asked, max_tokens=9, tools=[tool]))
+    lines = await printed(ScriptedModel("ok"), CreateMessageRequestParams(messages=asked, max_tokens=9, tools=[tool]))
 
     assert lines[1:5] == [
         "    user          ?",
@@ -79,11 +79,11 @@ async def test_a_failed_tool_and_a_tool_of_a_strange_schema_are_told_as_they_are
     ]
 
 
-def test_a_result_that_is_an_error_says_so() -> None:
+def test_a_result_that_is_an_error_is_marked() -> None:
     stream = StringIO()
     blocks: list[ReceivedContent] = [TextContent(text="no"), ImageContent(data="AAAA", mime_type="image/png")]
 
-    tell_result(Page(stream), CallToolResult(content=blocks, is_error=True))
+    print_result(Printer(stream), CallToolResult(content=blocks, is_error=True))
 
     assert stream.getvalue().splitlines() == [
         "",
@@ -94,13 +94,13 @@ def test_a_result_that_is_an_error_says_so() -> None:
     ]
 
 
-async def test_a_server_without_instructions_has_none_shown() -> None:
+async def test_for_a_server_without_instructions_none_are_printed() -> None:
     stream = StringIO()
     sampling = Sampling(with_tools=ScriptedModel(), approve=always)
 
     with fail_after(5):
         async with Client(Server("s").in_process(), era="legacy", sampling=sampling) as client:
-            tell_opening(Page(stream), client, sampling, HANDSHAKE)
+            print_connection(Printer(stream), client, sampling, HANDSHAKE)
 
     assert stream.getvalue().splitlines()[-3:] == [
         "    server        s 1.0.0",
