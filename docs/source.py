@@ -34,12 +34,20 @@ def tree(module: str) -> ast.Module:
 
 
 def exported(module: str) -> list[str]:
-    """The names in ``__all__``; without one, every public class."""
+    """The names in ``__all__``; without one, those of the modules that are imported with ``*``, or every public class."""
     for node in tree(module).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             names: list[str] = ast.literal_eval(node.value)
             return names
+    if stars := star_imports(module):
+        return [name for origin in stars for name in exported(origin)]
     return [n.name for n in tree(module).body if isinstance(n, ast.ClassDef) and not n.name.startswith("_")]
+
+
+def star_imports(module: str) -> list[str]:
+    """The modules that *module* imports with ``*``."""
+    imports = [node for node, _ in statements(tree(module).body) if isinstance(node, ast.ImportFrom)]
+    return [node.module for node in imports if node.module and node.names[0].name == "*"]
 
 
 def find(module: str, name: str) -> Named:
@@ -56,6 +64,9 @@ def find(module: str, name: str) -> Named:
                 return Named(name, module, node, doc)
             case ast.ImportFrom(module=str(origin)) if name in [alias.asname or alias.name for alias in node.names]:
                 return find(origin, next(a.name for a in node.names if (a.asname or a.name) == name))
+    for origin in star_imports(module):
+        if name in exported(origin):
+            return find(origin, name)
     raise LookupError(f"{module} has no {name}")
 
 

@@ -120,7 +120,7 @@ def headers(data: bytes) -> None:
 
 @cache
 def models() -> list[type[Model]]:
-    names = sorted(mcp_host.types.__all__)
+    names = sorted(dir(mcp_host.types))
     found = [getattr(mcp_host.types, name) for name in names]
     return [each for each in found if isinstance(each, type) and issubclass(each, Model) and each is not Model]
 

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt, quoted
 from mcp_host.handlers import as_async, call_handler, check_callable
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.protocol.revisions import first_unknown
 from mcp_host.sampling import OuterCall
 from mcp_host.sampling.progress import ProgressReporter, ReportsProgress
 from mcp_host.types import REVISIONS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+from mcp_host.types.revisions import first_unknown
 
 if TYPE_CHECKING:
     from mcp_host.json_schema.schema import Schema

@@ -20,7 +20,7 @@ from mcp_host.types import (
     ToolUseContent,
 )
 from mcp_host.types.content import Role
-from mcp_host.types.conversation import SamplingMessageContentBlock
+from mcp_host.types.sampling import SamplingMessageContentBlock
 
 Conversation = list[SamplingMessage]
 

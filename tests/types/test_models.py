@@ -6,6 +6,7 @@ import copy
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, get_args
 
 import pytest
@@ -50,7 +51,7 @@ from mcp_host.types import (
     UserMessage,
 )
 from mcp_host.types.base import Model
-from mcp_host.types.conversation import ToolOutput
+from mcp_host.types.sampling import ToolOutput
 
 
 def classes() -> list[type[Model]]:
@@ -59,7 +60,7 @@ def classes() -> list[type[Model]]:
     def below(cls: type[Model]) -> set[type[Model]]:
         return {cls}.union(*(below(sub) for sub in cls.__subclasses__()))
 
-    for name in mcp_host.types.__all__:
+    for name in dir(mcp_host.types):
         getattr(mcp_host.types, name)  # the rarer ones are imported when they are asked for
     ours = [cls for cls in below(Model) if cls.__module__.startswith("mcp_host.types.")]
     return sorted(ours, key=lambda cls: cls.__name__)
@@ -375,21 +376,21 @@ def test_an_elicitation_of_an_unknown_mode_is_refused() -> None:
 # --- the package ------------------------------------------------------------------
 
 
-def test_the_package_promises_each_name_once_and_keeps_every_promise() -> None:
-    names = mcp_host.types.__all__
+def test_the_package_lists_each_name_once_and_has_all_that_it_lists() -> None:
+    names: list[str] = import_module("mcp_host.types").__all__
 
     assert len(names) == len(set(names))
     assert [name for name in names if not hasattr(mcp_host.types, name)] == []
     assert dir(mcp_host.types) == sorted(names)
 
 
-def test_a_name_that_nobody_promised_is_no_attribute() -> None:
+def test_an_unknown_name_raises_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'import_modul'"):
         _ = mcp_host.types.import_modul  # type: ignore[attr-defined]  # the mistake in question
 
 
 def test_every_class_is_exported_under_its_own_name() -> None:
-    assert {cls.__name__ for cls in classes()} - set(mcp_host.types.__all__) == set()
+    assert {cls.__name__ for cls in classes()} - set(dir(mcp_host.types)) == set()
 
 
 def test_the_revisions_are_five() -> None:
@@ -397,7 +398,7 @@ def test_the_revisions_are_five() -> None:
 
 
 def test_importing_the_types_leaves_the_rarer_ones_alone() -> None:
-    rare = {"mcp_host.types.responses", "mcp_host.types.tasks"}
+    rare = {"mcp_host.types.requests", "mcp_host.types.features"}
     code = f"import sys, mcp_host.types; print({rare} & set(sys.modules))"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

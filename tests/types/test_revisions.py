@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from mcp_host.protocol.revisions import first_unknown
 from mcp_host.types import (
     AudioContent,
     CallToolRequestParams,
@@ -36,6 +35,7 @@ from mcp_host.types import (
     ToolUseContent,
 )
 from mcp_host.types.base import Model
+from mcp_host.types.revisions import first_unknown
 from tests import spec
 from tests.types.places import place_of
 
@@ -113,7 +113,7 @@ def _enveloped(message: Model, revision: str) -> dict[str, Any]:
         ("a form declined", "2025-03-26", "ElicitResult came with revision 2025-06-18"),
         ("a URL to visit", "2025-06-18", "ElicitRequestURLParams at params came with revision 2025-11-25"),
         ("a tool result with a link", "2025-03-26", "ResourceLink at content[1] came with revision 2025-06-18"),
-        ("a ping", "2026-07-28", "PingRequest left after revision 2025-11-25"),
+        ("a ping", "2026-07-28", "PingRequest was removed after revision 2025-11-25"),
         (
             "a tool result with a number",
             "2025-11-25",

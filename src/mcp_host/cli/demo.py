@@ -32,7 +32,7 @@ from mcp_host.types import (
     ToolUseContent,
 )
 from mcp_host.types.content import in_words
-from mcp_host.types.conversation import SamplingMessageContentBlock
+from mcp_host.types.sampling import SamplingMessageContentBlock
 
 SERVER = "calculator_server.py"
 PROBLEM = "What is (3 + 4) * (10 - 4) / 2?"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, quoted
 from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, encode_value
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params
-from mcp_host.protocol.revisions import first_unknown
 from mcp_host.types import CreateMessageResult, TextContent
+from mcp_host.types.revisions import first_unknown
 
 if TYPE_CHECKING:
     from mcp_host.types import ElicitResult, ListRootsResult

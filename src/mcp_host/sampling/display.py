@@ -22,7 +22,7 @@ from mcp_host.types import (
     ToolUseContent,
 )
 from mcp_host.types.content import ContentBlock, in_words
-from mcp_host.types.conversation import SamplingMessageContentBlock
+from mcp_host.types.sampling import SamplingMessageContentBlock
 
 # Few enough that all of it can be read before saying yes.
 MESSAGES_SHOWN = 6  # the last ones: the earlier were there to read when they were new

@@ -24,7 +24,7 @@ from mcp_host.types import (
     ToolUseContent,
 )
 from mcp_host.types.content import ContentBlock
-from mcp_host.types.conversation import SamplingMessageContentBlock
+from mcp_host.types.sampling import SamplingMessageContentBlock
 
 KiB = 1024
 MiB = 1024 * KiB

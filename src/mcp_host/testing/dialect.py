@@ -8,8 +8,8 @@ from typing import Any
 from mcp_host.errors import CallerError
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.protocol.revisions import first_unknown
-from mcp_host.types.base import Model, ShapeSince, Since
+from mcp_host.types.base import Model
+from mcp_host.types.revisions import ShapeSince, Since, first_unknown, marks
 
 
 def given(**fields: object) -> dict[str, Any]:
@@ -81,10 +81,8 @@ def _as_of(model: Model, revision: str) -> Model:
 
 def _since(model: Model, name: str) -> str:
     """The revision that the field came with; if it is None, the first that has a null there."""
-    field = type(model).model_fields.get(name)
     kinds = (Since, ShapeSince) if getattr(model, name) is None else Since
-    marks = [mark.revision for mark in field.metadata if isinstance(mark, kinds)] if field else []
-    return max(marks, default="")
+    return max([mark.revision for mark in marks(type(model)).get(name, ()) if isinstance(mark, kinds)], default="")
 
 
 def _inside(value: object, revision: str) -> object:

@@ -26,7 +26,7 @@ from mcp_host.testing.listeners import UPDATED
 from mcp_host.testing.requests import Dialogue, GivenUp, Later, Send
 from mcp_host.testing.stateless import Stateless, version_named
 from mcp_host.types import InitializeRequestParams, InitializeResult, ServerCapabilities
-from mcp_host.types.logging import SetLevelRequestParams
+from mcp_host.types.messages import SetLevelRequestParams
 from mcp_host.types.requests import ResourceRequestParams
 
 

@@ -1,40 +1,22 @@
 """How every type reads and writes JSON, and since which revision of the protocol it exists."""
 
-from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, PydanticUndefined
 
 from mcp_host.errors import QUOTED, ProtocolError, excerpt
 
+# fmt: off
+__all__ = [
+    "REVISIONS", "JSONArray", "JSONObject", "JSONValue", "Model",
+]
+# fmt: on
+
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 """The revisions these types are the union of, oldest first. They are dates, so they sort as text."""
 
-
-class Since(NamedTuple):
-    """Marks a field that came later than its class: ``Annotated[str | None, Since("2025-06-18")]``."""
-
-    revision: str
-
-
-class ShapeSince(NamedTuple):
-    """Marks a field whose value may have a shape that earlier revisions refuse; *what* names that shape."""
-
-    revision: str
-    what: str
-    has_shape: Callable[[object], bool]
-
-
-SINCE_2025_03_26 = Since("2025-03-26")
-SINCE_2025_06_18 = Since("2025-06-18")
-SINCE_2025_11_25 = Since("2025-11-25")
-SINCE_2026_07_28 = Since("2026-07-28")
-
-NOT_AN_OBJECT = ShapeSince(
-    "2026-07-28", "a value that is not an object", lambda value: value is not None and not isinstance(value, dict)
-)
 
 Item = TypeVar("Item")
 ModelT = TypeVar("ModelT", bound="Model")

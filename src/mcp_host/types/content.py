@@ -5,7 +5,16 @@ from typing import Annotated, Literal, TypeAlias, assert_never
 
 from pydantic import AfterValidator, Field
 
-from mcp_host.types.base import SINCE_2025_06_18, SINCE_2025_11_25, Array, Meta, Model, Number
+from mcp_host.types.base import Array, Meta, Model, Number
+from mcp_host.types.revisions import SINCE_2025_06_18, SINCE_2025_11_25
+
+# fmt: off
+__all__ = [
+    "Annotations", "AudioContent", "BaseMetadata", "BlobResourceContents", "ContentBlock", "EmbeddedResource", "Icon",
+    "Icons", "ImageContent", "ReceivedContent", "Resource", "ResourceContents", "ResourceLink", "Role", "TextContent",
+    "TextResourceContents", "UnknownContent",
+]
+# fmt: on
 
 Role: TypeAlias = Literal["user", "assistant"]
 

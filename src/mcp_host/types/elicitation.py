@@ -4,8 +4,20 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag
 
-from mcp_host.types.base import SINCE_2025_11_25, Array, JSONObject, Meta, Model, Number, ShapeSince
+from mcp_host.types.base import Array, JSONObject, Meta, Model, Number
 from mcp_host.types.messages import InputCall, NotificationParams, TaskAugmentedRequestParams, TypedNotification
+from mcp_host.types.revisions import SINCE_2025_11_25, ShapeSince
+
+# fmt: off
+__all__ = [
+    "BooleanSchema", "ElicitRequest", "ElicitRequestFormParams", "ElicitRequestParams", "ElicitRequestURLParams",
+    "ElicitResult", "ElicitationCompleteNotification", "ElicitationCompleteParams", "ElicitationForm", "EnumOption",
+    "EnumSchema", "LegacyTitledEnumSchema", "MultiSelectEnumSchema", "NumberSchema", "PrimitiveSchemaDefinition",
+    "SingleSelectEnumSchema", "StringSchema", "TitledItems", "TitledMultiSelectEnumSchema",
+    "TitledSingleSelectEnumSchema", "UntitledItems", "UntitledMultiSelectEnumSchema",
+    "UntitledSingleSelectEnumSchema",
+]
+# fmt: on
 
 
 class StringSchema(Model, since="2025-06-18"):

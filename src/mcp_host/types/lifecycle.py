@@ -4,20 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict
 
-from mcp_host.types.base import (
-    SINCE_2025_03_26,
-    SINCE_2025_06_18,
-    SINCE_2025_11_25,
-    SINCE_2026_07_28,
-    Array,
-    JSONObject,
-    Model,
-    wire_name,
-)
+from mcp_host.types.base import Array, JSONObject, Model, wire_name
 from mcp_host.types.content import BaseMetadata, Icons
-from mcp_host.types.logging import LoggingLevel
 from mcp_host.types.messages import (
     CacheableResult,
+    LoggingLevel,
     NotificationParams,
     ProgressToken,
     RequestId,
@@ -26,6 +17,17 @@ from mcp_host.types.messages import (
     TypedNotification,
     TypedRequest,
 )
+from mcp_host.types.revisions import SINCE_2025_03_26, SINCE_2025_06_18, SINCE_2025_11_25, SINCE_2026_07_28
+
+# fmt: off
+__all__ = [
+    "ClientCapabilities", "DiscoverRequest", "DiscoverResult", "ElicitationCapability", "Implementation",
+    "InitializeRequest", "InitializeRequestParams", "InitializeResult", "InitializedNotification", "ListedCapability",
+    "MetaObject", "NotificationMetaObject", "RequestMetaObject", "ResourcesCapability", "ResultMetaObject",
+    "RootsCapability", "SamplingCapability", "ServerCapabilities", "SubscriptionsListenResultMetaObject",
+    "TasksCapability",
+]
+# fmt: on
 
 
 class Implementation(BaseMetadata, Icons):

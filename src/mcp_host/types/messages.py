@@ -2,7 +2,19 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from mcp_host.types.base import SINCE_2025_03_26, SINCE_2025_11_25, SINCE_2026_07_28, Meta, Model, Number
+from mcp_host.types.base import Meta, Model, Number
+from mcp_host.types.revisions import SINCE_2025_03_26, SINCE_2025_11_25, SINCE_2026_07_28
+
+# fmt: off
+__all__ = [
+    "CacheableResult", "Cursor", "EmptyResult", "InputCall", "LoggingLevel", "LoggingMessageNotification",
+    "LoggingMessageNotificationParams", "NotificationParams", "PaginatedRequest", "PaginatedRequestParams",
+    "PaginatedResult", "ProgressNotificationParams", "ProgressToken", "RequestId", "RequestParams", "Result",
+    "ResultType", "SetLevelRequest", "SetLevelRequestParams", "TaskAugmentedRequestParams", "TaskMetadata",
+    "TypedNotification", "TypedRequest",
+]
+# fmt: on
+
 
 RequestId: TypeAlias = str | int
 ProgressToken: TypeAlias = str | int
@@ -64,6 +76,19 @@ class NotificationParams(Model):
     meta: Meta = None
 
 
+class PaginatedRequestParams(RequestParams):
+    """Which page to list: the *next_cursor* of the page before, or none for the first."""
+
+    cursor: Cursor | None = None
+
+
+class PaginatedRequest(TypedRequest):
+    """Any request for one page of a listing."""
+
+    method: str
+    params: PaginatedRequestParams | None = None
+
+
 class PaginatedResult(Result):
     """One page of a listing; there are more if it has a *next_cursor*."""
 
@@ -84,3 +109,37 @@ class ProgressNotificationParams(NotificationParams):
     progress: Number
     total: Number | None = None
     message: Annotated[str | None, SINCE_2025_03_26] = None
+
+
+# Logging. Deprecated by the specification from revision 2026-07-28.
+
+
+LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+class LoggingMessageNotificationParams(NotificationParams):
+    """One log message; *data* is any JSON value, often a string."""
+
+    level: LoggingLevel
+    logger: str | None = None
+    data: object
+
+
+class LoggingMessageNotification(TypedNotification):
+    """The server logs something."""
+
+    method: Literal["notifications/message"] = "notifications/message"
+    params: LoggingMessageNotificationParams
+
+
+class SetLevelRequestParams(RequestParams, until="2025-11-25"):
+    """The least severe level the client wants to hear of."""
+
+    level: LoggingLevel
+
+
+class SetLevelRequest(TypedRequest, until="2025-11-25"):
+    """Log from this level on. Since 2026-07-28 the level rides on each request instead."""
+
+    method: Literal["logging/setLevel"] = "logging/setLevel"
+    params: SetLevelRequestParams

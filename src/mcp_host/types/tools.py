@@ -5,19 +5,16 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Annotated, Literal
 
-from mcp_host.types.base import (
-    NOT_AN_OBJECT,
-    SINCE_2025_03_26,
-    SINCE_2025_06_18,
-    SINCE_2025_11_25,
-    Array,
-    JSONObject,
-    Meta,
-    Model,
-    wire_name,
-)
+from mcp_host.types.base import Array, JSONObject, Meta, Model, wire_name
 from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent, words
 from mcp_host.types.messages import CacheableResult, NotificationParams, PaginatedResult, Result, TypedNotification
+from mcp_host.types.revisions import NOT_AN_OBJECT, SINCE_2025_03_26, SINCE_2025_06_18, SINCE_2025_11_25
+
+# fmt: off
+__all__ = [
+    "CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations", "ToolExecution", "ToolListChangedNotification",
+]
+# fmt: on
 
 
 class ToolAnnotations(Model, since="2025-03-26"):
