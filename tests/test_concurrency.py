@@ -1,4 +1,4 @@
-"""A crew's jobs, and one timer for many who may take equally long."""
+"""Handler tasks, and one timer for many equal timeouts."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from mcp_host.concurrency import HandlerTasks, SharedTimeout
 
 
 @pytest.mark.fake_clock
-async def test_everyone_inside_a_time_limit_is_cancelled_when_their_own_time_is_up() -> None:
-    limit = SharedTimeout(0.3)
+async def test_each_scope_of_a_shared_timeout_is_cancelled_when_its_own_time_is_up() -> None:
+    shared = SharedTimeout(0.3)
     outcomes: list[str] = []
 
     async def take_too_long(name: str) -> None:
-        with limit.held() as inside:
+        with shared.scope() as timeout:
             await anyio.sleep_forever()
-        outcomes.append(f"{name} {inside.over}")
+        outcomes.append(f"{name} {timeout.expired}")
 
     async def be_in_time() -> None:
-        with limit.held() as inside:
+        with shared.scope() as timeout:
             await checkpoint()
-        outcomes.append(f"in time {inside.over}")
+        outcomes.append(f"in time {timeout.expired}")
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -39,14 +39,14 @@ async def test_everyone_inside_a_time_limit_is_cancelled_when_their_own_time_is_
     assert set(outcomes[1:]) == {"one True", "two True"}  # trio wakes at random who is due at once
 
 
-def test_a_time_limit_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
-    limit = SharedTimeout(0.3)
+def test_a_shared_timeout_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
+    shared = SharedTimeout(0.3)
     caught = []
 
     async def once() -> None:
-        with anyio.fail_after(5), limit.held() as inside:
+        with anyio.fail_after(5), shared.scope() as timeout:
             await anyio.sleep_forever()
-        caught.append(inside.over)
+        caught.append(timeout.expired)
 
     for _ in range(2):
         anyio.run(once, backend=anyio_backend_name)
@@ -54,34 +54,34 @@ def test_a_time_limit_serves_one_event_loop_after_another(anyio_backend_name: st
     assert caught == [True, True]
 
 
-@pytest.mark.parametrize("seconds", [0.0, float("inf")], ids=["none", "for ever"])
-async def test_no_time_and_all_the_time_there_is_are_limits_too(seconds: float) -> None:
-    with SharedTimeout(seconds).held() as inside:
+@pytest.mark.parametrize("seconds", [0.0, float("inf")], ids=["zero", "infinite"])
+async def test_a_shared_timeout_may_be_zero_or_infinite(seconds: float) -> None:
+    with SharedTimeout(seconds).scope() as timeout:
         await checkpoint()
 
-    assert inside.over == (seconds == 0)
+    assert timeout.expired == (seconds == 0)
 
 
 @pytest.mark.fake_clock
-async def test_a_scope_that_its_owner_lends_is_cancelled_in_time_and_given_back_unbounded() -> None:
+async def test_a_timeout_within_a_given_scope_cancels_that_scope_and_leaves_it_without_a_deadline() -> None:
     with anyio.fail_after(5), anyio.CancelScope() as scope:
-        with SharedTimeout(1000).held(scope) as inside:
+        with SharedTimeout(1000).scope(scope) as timeout:
             await checkpoint()
-        assert not inside.over
+        assert not timeout.expired
         assert scope.deadline == float("inf")
-        with SharedTimeout(0.05).held(scope) as inside:
+        with SharedTimeout(0.05).scope(scope) as timeout:
             await anyio.sleep_forever()
-        assert inside.over
+        assert timeout.expired
 
     assert scope.cancel_called
 
 
 @pytest.mark.fake_clock
-@pytest.mark.parametrize("lent", [False, True], ids=["its own scope", "a scope that is lent"])
-async def test_a_time_limit_takes_nothing_for_its_own_end_but_cancellations_in_groups_or_not(lent: bool) -> None:
+@pytest.mark.parametrize("within", [False, True], ids=["its own scope", "a given scope"])
+async def test_a_timeout_catches_only_cancellations_grouped_or_not(within: bool) -> None:
     async def end_with(*errors: BaseException) -> None:
         with anyio.CancelScope() as scope:
-            with SharedTimeout(0.05).held(scope if lent else None):
+            with SharedTimeout(0.05).scope(scope if within else None):
                 try:
                     await anyio.sleep_forever()
                 except anyio.get_cancelled_exc_class() as cancelled:
@@ -99,8 +99,8 @@ async def test_a_time_limit_takes_nothing_for_its_own_end_but_cancellations_in_g
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_job_is_not_made_by_the_applications_task_factory() -> None:
-    """Python 3.12 has an eager one: by it a job would begin before anybody has its scope."""
+async def test_a_handler_task_is_not_made_by_the_applications_task_factory() -> None:
+    """The eager one of Python 3.12 would run the job before `start` has returned its scope."""
 
     def make(loop: asyncio.AbstractEventLoop, job: Any, **options: Any) -> asyncio.Task[Any]:
         raise AssertionError
@@ -109,17 +109,17 @@ async def test_a_job_is_not_made_by_the_applications_task_factory() -> None:
         began.append(scope)
 
     began: list[anyio.CancelScope] = []
-    async with HandlerTasks.gathered() as crew:
+    async with HandlerTasks.gathered() as tasks:
         loop = asyncio.get_running_loop()
         loop.set_task_factory(make)
-        scope = crew.start(job)
+        scope = tasks.start(job)
         loop.set_task_factory(None)
         await anyio.wait_all_tasks_blocked()
 
     assert began == [scope]
 
 
-async def test_leaving_a_crew_cancels_its_jobs_and_waits_for_them() -> None:
+async def test_leaving_cancels_the_jobs_and_waits_for_them() -> None:
     ended: list[str] = []
 
     async def job() -> None:
@@ -131,9 +131,9 @@ async def test_leaving_a_crew_cancels_its_jobs_and_waits_for_them() -> None:
             ended.append("cleaned up")
 
     with anyio.fail_after(5):
-        async with HandlerTasks.gathered() as crew:
-            crew.start(job)
-            crew.start(job)
+        async with HandlerTasks.gathered() as tasks:
+            tasks.start(job)
+            tasks.start(job)
             await anyio.wait_all_tasks_blocked()
 
     assert ended == ["cleaned up", "cleaned up"]
@@ -151,15 +151,15 @@ async def test_one_job_can_be_cancelled_and_none_starts_after_the_end() -> None:
         steps.append("never")
 
     with anyio.fail_after(5):
-        async with HandlerTasks.gathered() as crew:
-            scope = crew.start(job)
+        async with HandlerTasks.gathered() as tasks:
+            scope = tasks.start(job)
             await anyio.wait_all_tasks_blocked()
             scope.cancel()
             await anyio.wait_all_tasks_blocked()
             assert scope.cancelled_caught
-            crew.cancel()
-            crew.start(late)
-            with anyio.CancelScope(shield=True):  # to leave the crew would cancel it once more
+            tasks.cancel()
+            tasks.start(late)
+            with anyio.CancelScope(shield=True):  # leaving cancels it once more
                 await anyio.wait_all_tasks_blocked()
 
     assert steps == ["begun"]
@@ -177,10 +177,10 @@ async def test_a_job_gets_a_copy_of_the_context_it_is_given_even_of_an_empty_one
     given.run(var.set, "given")
     var.set("gathered")
     with anyio.fail_after(5):
-        async with HandlerTasks.gathered() as crew:
+        async with HandlerTasks.gathered() as tasks:
             var.set("later")
             for context in (None, given, given, Context()):
-                crew.start(look, context)
+                tasks.start(look, context)
             await anyio.wait_all_tasks_blocked()
 
     assert sorted(seen) == ["gathered", "given", "given", "none"]

@@ -160,94 +160,90 @@ async def _within(scope: CancelScope, job: Callable[[], Awaitable[None]]) -> Non
 
 
 class SharedTimeout:
-    """The same number of *seconds* for each who enters: one timer serves them all.
+    """The same timeout of so many *seconds* for many scopes, with one timer for all of them.
 
-    Hardly a limit like this is ever reached, and on asyncio a timer of its own for
-    each takes longer than all else that a scope does. Bound to no event loop, but
-    not for two of them at the same time.
+    Such a timeout rarely fires, and on asyncio a timer for each scope costs more than the rest of
+    the scope. It can serve one event loop after another, but not two at the same time.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ends: dict[TimeoutScope, float] = {}  # the first first
+        self._ends: dict[TimeoutScope, float] = {}  # the first to end comes first
         self._armed = False
 
-    def held(self, within: CancelScope | None = None) -> TimeoutScope:
-        """What runs inside is cancelled when its time is up, and then that is `TimeoutScope.over`.
+    def scope(self, within: CancelScope | None = None) -> TimeoutScope:
+        """Cancels what runs inside when its time is up; `TimeoutScope.expired` tells so.
 
-        *within* is a scope that the caller runs in, and nothing else does: then there is none in it,
-        and whoever goes on in it can await nothing more.
+        *within* is a cancel scope that the caller runs in, and nothing else: then no scope is created, *within*
+        itself is cancelled, and the caller can await nothing more after the timeout.
         """
         return TimeoutScope(self, within)
 
-    def enter(self, inside: TimeoutScope) -> None:
+    def _enter(self, scope: TimeoutScope) -> None:
         if self._seconds <= 0:
-            inside.end()
+            scope.expire()
         elif _in_trio() is not None:
-            inside.scope.deadline = current_time() + self._seconds  # a number to trio, and no timer
+            scope.scope.deadline = current_time() + self._seconds  # on trio a number, not a timer
         elif self._seconds < math.inf:
-            self._watch(inside, asyncio.get_running_loop())
+            loop = asyncio.get_running_loop()
+            if loop is not self._loop:
+                self._loop, self._ends, self._armed = loop, {}, False
+            self._ends[scope] = loop.time() + self._seconds
+            if not self._armed:
+                self._arm(loop)
 
-    def leave(self, inside: TimeoutScope) -> None:
-        self._ends.pop(inside, None)
-        inside.scope.deadline = math.inf
-
-    def _watch(self, inside: TimeoutScope, loop: asyncio.AbstractEventLoop) -> None:
-        if loop is not self._loop:
-            self._loop, self._ends, self._armed = loop, {}, False
-        self._ends[inside] = loop.time() + self._seconds
-        if not self._armed:
-            self._arm(loop)
+    def _exit(self, scope: TimeoutScope) -> None:
+        self._ends.pop(scope, None)
+        scope.scope.deadline = math.inf
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        left = [end for inside, end in self._ends.items() if not inside.over]
-        self._armed = bool(left)
-        if left:
-            loop.call_at(left[0], self._ring, loop)
+        end = next((end for scope, end in self._ends.items() if not scope.expired), None)
+        self._armed = end is not None
+        if end is not None:
+            loop.call_at(end, self._expire, loop)
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        for inside, end in self._ends.items():
+        for scope, end in self._ends.items():
             if end <= now:
-                inside.end()
+                scope.expire()
         self._arm(loop)
 
 
 class TimeoutScope:
-    """One who has entered a time limit. Made by `SharedTimeout.held`."""
+    """One use of a `SharedTimeout`. Made by `SharedTimeout.scope`."""
 
-    __slots__ = ("_ended", "_limit", "_own", "scope")
+    __slots__ = ("_expired", "_is_own", "_timeout", "scope")
 
-    def __init__(self, limit: SharedTimeout, within: CancelScope | None) -> None:
-        self._limit = limit
-        self._own = within is None
-        self._ended = False
+    def __init__(self, timeout: SharedTimeout, within: CancelScope | None) -> None:
+        self._timeout = timeout
+        self._is_own = within is None
+        self._expired = False
         self.scope = within or CancelScope()
 
     @property
-    def over(self) -> bool:
-        """Whether the time is up."""
-        return self._ended or (self.scope.cancel_called and current_time() >= self.scope.deadline)
+    def expired(self) -> bool:
+        return self._expired or (self.scope.cancel_called and current_time() >= self.scope.deadline)
 
-    def end(self) -> None:
-        self._ended = True
+    def expire(self) -> None:
+        self._expired = True
         self.scope.cancel()
 
     def __enter__(self) -> TimeoutScope:
-        if self._own:
+        if self._is_own:
             self.scope.__enter__()
-        self._limit.enter(self)
+        self._timeout._enter(self)
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        self._ended = self.over
-        self._limit.leave(self)
-        if self._own:
+        self._expired = self.expired
+        self._timeout._exit(self)
+        if self._is_own:
             return self.scope.__exit__(exc_type, exc, tb)
-        return self._ended and _is_cancellation(exc)
+        return self._expired and _is_cancellation(exc)
 
 
 def _is_cancellation(exc: BaseException | None) -> bool:

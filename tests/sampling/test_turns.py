@@ -1,4 +1,4 @@
-"""Whose turn it is: places in front of the model, and the time for one answer."""
+"""How many requests are answered at once, how many wait, and for how long."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import anyio
 import pytest
 from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_tasks_blocked
 
-from mcp_host.concurrency import SharedTimeout
 from mcp_host.sampling import (
     Allow,
     Sampling,
@@ -18,14 +17,14 @@ from mcp_host.sampling import (
     always,
 )
 from mcp_host.sampling.approval import AsyncApprove
-from mcp_host.sampling.slots import FairSemaphore
+from mcp_host.sampling.slots import Slot
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult
 from tests.sampling.asking import refused, said, session, wire
 
 
 class Turnstile:
-    """A handler that lets requests in and keeps them until it is opened."""
+    """A handler that does not return until it is opened."""
 
     def __init__(self) -> None:
         self.inside = 0
@@ -68,7 +67,7 @@ async def test_a_storm_of_requests_is_answered_a_few_at_a_time() -> None:
     assert turnstile.most == 16
 
 
-async def test_too_many_waiting_are_refused_at_once_and_told_the_limit() -> None:
+async def test_requests_beyond_the_queue_are_refused_at_once_and_told_the_limit() -> None:
     turnstile = Turnstile()
     asked = session(turnstile, limits=SamplingLimits(at_once_per_server=1, waiting=1))
 
@@ -89,24 +88,28 @@ async def never(request: SamplingRequest) -> Allow:
 
 
 @pytest.mark.parametrize(
-    ("approve", "places"),
-    [(always, 1), (never, 1), (always, 0)],
-    ids=["in the handler", "in the approver", "waiting for a place"],
+    ("approve", "queued"),
+    [(always, False), (never, False), (always, True)],
+    ids=["in the handler", "in the approver", "waiting for a slot"],
 )
 async def test_an_answer_that_takes_too_long_is_cancelled_and_refused(
-    approve: AsyncApprove, places: int, caplog: pytest.LogCaptureFixture
+    approve: AsyncApprove, queued: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     turnstile = Turnstile()
-    share = FairSemaphore(1).share(at_once=places, waiting=1)
-    asked = SamplingSession(
-        turnstile, "with_tools", "calculator", approve, SamplingLimits(seconds=0), share, SharedTimeout(0)
+    limits = SamplingLimits(seconds=0, at_once=1)
+    asked = Sampling(with_tools=turnstile, approve=approve, limits=limits).session(
+        server="calculator", knows_tools=True
     )
+    other = Slot(asked._share)
+    if queued:
+        await other.acquire()
 
     refusal = await refused(asked, wire())
 
+    other.release()
     assert said(refusal) == (-32011, "this client's limit for one answer is 0 seconds")
     assert turnstile.inside == 0
-    assert share.room == places
+    assert (asked._share.free, asked._share.queue_space) == (4, 64)
     assert caplog.record_tuples == [
         ("mcp_host.sampling.session", logging.WARNING, "sampling for calculator took longer than 0 s")
     ]
@@ -125,7 +128,7 @@ def test_one_registration_serves_one_event_loop_after_another(anyio_backend_name
     assert len(model.requests) == 2
 
 
-async def test_cancelling_whoever_waits_cancels_the_handler() -> None:
+async def test_cancelling_the_caller_cancels_the_handler() -> None:
     turnstile = Turnstile()
     asked = session(turnstile, limits=SamplingLimits(at_once_per_server=1))
 
@@ -137,4 +140,4 @@ async def test_cancelling_whoever_waits_cancels_the_handler() -> None:
             tasks.cancel_scope.cancel()
         assert turnstile.inside == 0
         turnstile.opened.set()
-        await asked.answer(wire())  # the place was given back
+        await asked.answer(wire())  # the slot was released

@@ -1,4 +1,4 @@
-"""Places in front of a model: so many at once, handed out in the order of asking."""
+"""A fair semaphore in front of the model: so many requests at once, in total and for each server, in order."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -19,252 +20,214 @@ T = TypeVar("T")
 
 
 class QueueFull(Exception):
-    """Too many are waiting already."""
+    """Too many requests are waiting already."""
 
 
 class FairSemaphore:
-    """A number of places that several shares hand out together.
+    """Slots for a *total* number of requests at once, given to several shares in the order of asking.
 
-    Bound to no event loop: what waits belongs to the loop it waits in, and what
-    is left over are numbers. Not for two loops at the same time.
+    It can serve one event loop after another, but not two at the same time.
     """
 
     def __init__(self, total: int) -> None:
-        self._free = total  # less than zero while some had to be seized
-        self._new: deque[_Waiter] = deque()
-        self._returning: deque[_Waiter] = deque()
-        self._pending: deque[Callable[[], None]] = deque()  # from threads that have ended
-        self._loop: EventLoopToken | None = None  # the one in which a request waited last
+        self._free = total  # negative after `force_acquire`
+        self.new: deque[Slot] = deque()
+        self.resuming: deque[Slot] = deque()  # these have begun, so they go first
+        self._ended_threads: deque[Slot] = deque()
+        self._loop: EventLoopToken | None = None  # the last one in which a slot waited
 
-    def share(self, *, at_once: int, waiting: float) -> SemaphoreShare:
-        """A share of the places: at most *at_once* of them, with at most *waiting* in line."""
-        return SemaphoreShare(self, at_once, waiting)
-
-    def take(self, share: SemaphoreShare) -> bool:
-        """Take a place if *share* may have one now. Nobody overtakes: whoever could have one has it."""
-        if self._free <= 0 or share.room <= 0:
+    def try_acquire(self, slot: Slot) -> bool:
+        """Acquire *slot* if its share has one free. It overtakes no other: a free one is given to a waiting slot at once."""
+        self.release_ended_threads()
+        if self._free <= 0 or slot.share.free <= 0:
             return False
-        self.seize(share)
+        self.force_acquire(slot)
         return True
 
-    def seize(self, share: SemaphoreShare) -> None:
-        """Take a place though there may be none. Then as many less are handed out until one is put back."""
+    def force_acquire(self, slot: Slot) -> None:
+        """Acquire *slot* although none may be free. Then one fewer is given out until one is released."""
         self._free -= 1
-        share.room -= 1
+        slot.share.free -= 1
+        slot.acquired = True
 
-    def line_up(self, share: SemaphoreShare, *, returning: bool = False) -> _Waiter:
-        """Wait for a place. A handler that is *returning* has begun, and goes before all that have not."""
-        waiter = _Waiter(share, self._returning if returning else self._new)
-        waiter.line.append(waiter)
+    def enqueue(self, slot: Slot, queue: deque[Slot]) -> None:
+        """Have *slot* acquired as soon as possible, perhaps at once."""
+        queue.append(slot)
+        slot.queue, slot.turn = queue, Event()
         self._loop = current_token()
-        return waiter
+        self.release_ended_threads()  # those that ended before they could know this loop
+        self._acquire_next()
 
-    def put_back(self, share: SemaphoreShare) -> None:
-        """Free a place, for the first in line whose share has room: a server at its own bound holds up no other."""
+    def release(self, slot: Slot) -> None:
+        slot.acquired = False
         self._free += 1
-        share.room += 1
-        for waiter in chain(self._returning, self._new):
-            if self.take(waiter.share):
-                waiter.line.remove(waiter)
-                waiter.called.set()
+        slot.share.free += 1
+        self._acquire_next()
+
+    def _acquire_next(self) -> None:
+        """Give what is free to the first whose share may have it: a server at its own limit delays no other."""
+        for slot in chain(self.resuming, self.new):
+            if self._free > 0 and slot.share.free > 0:
+                self.force_acquire(slot)
+                slot.dequeue()
                 return
 
-    def call_from_thread(self, callback: Callable[[], None]) -> None:
-        """Have *callback* called in the event loop: at once if requests wait there, else before the places are next used.
+    def thread_ended(self, slot: Slot) -> None:
+        """Called in any thread when a thread of *slot* has ended.
 
-        That loop need not be the one in which the thread was started, which may have ended.
+        The event loop in which the thread was started may have ended, too: then the next one notices.
         """
-        self._pending.append(callback)
+        self._ended_threads.append(slot)
         if (loop := self._loop) is not None:
-            call_soon(loop, self.run_pending)
+            call_soon(loop, self.release_ended_threads)
 
-    def run_pending(self) -> None:
-        """Call the callbacks from threads."""
-        while self._pending:
-            self._pending.popleft()()
+    def release_ended_threads(self) -> None:
+        while self._ended_threads:
+            self._ended_threads.popleft().thread_ended()
 
 
+@dataclass(slots=True, eq=False)
 class SemaphoreShare:
-    """One server's share of the places."""
+    """One server's share of a *semaphore*."""
 
-    def __init__(self, semaphore: FairSemaphore, at_once: int, waiting: float) -> None:
-        self.semaphore = semaphore
-        self._seats = waiting
-        self.room = at_once
-        """How many more places this share may have now."""
-
-    async def enter(self) -> None:
-        """Wait for a place, which then has to be left.
-
-        Raises:
-            NoPlace: Too many are waiting for one already.
-        """
-        self.semaphore.run_pending()
-        if self.semaphore.take(self):
-            return
-        if self._seats <= 0:
-            raise QueueFull
-        waiter = self.semaphore.line_up(self)
-        self._seats -= 1
-        try:
-            await waiter.wait()
-        except BaseException:
-            waiter.give_up()
-            raise
-        finally:
-            self._seats += 1
-
-    def leave(self) -> None:
-        """Give the place to whoever is next."""
-        self.semaphore.put_back(self)
-
-
-class _Waiter:
-    def __init__(self, share: SemaphoreShare, line: deque[_Waiter]) -> None:
-        self.share = share
-        self.line = line
-        self.called = Event()
-        """Set together with the taking of a place."""
-
-    async def wait(self) -> None:
-        self.share.semaphore.run_pending()  # from a thread that ended before it could see this loop
-        await self.called.wait()
-
-    def give_up(self) -> None:
-        """Wait no longer. What was called in the same moment gives its place to the next."""
-        if self.called.is_set():
-            self.share.leave()
-        else:
-            self.line.remove(self)
+    semaphore: FairSemaphore
+    free: int
+    """How many more slots this share may have now."""
+    queue_space: float
+    """How many more new slots may wait."""
 
 
 class Slot:
-    """The place of one request, which its handler lends while it awaits calls.
+    """One request's place among those that run at once. Its handler lends it while it awaits a call.
 
-    Servers that sample within those calls would otherwise wait for the places that their own
-    handlers hold. A handler has its place, or it awaits a call: with several calls at once the
-    place is lent with the first, and taken again after the last.
+    Otherwise, servers that sample within that call would wait for slots that their own handlers hold.
+    If a handler awaits several calls at once, it lends the slot with the first and takes it back after the last.
 
-    A thread that was left behind keeps the place until it has ended.
+    A thread that was left behind keeps the slot until it ends.
     """
 
-    __slots__ = ("_ended", "_has_place", "_left", "_lent", "_share", "_threads", "_token", "_waiter")
+    __slots__ = ("_left", "_lent", "_threads", "_token", "acquired", "queue", "share", "turn")
 
     def __init__(self, share: SemaphoreShare) -> None:
-        self._share = share
-        self._has_place = False
+        self.share = share
+        self.acquired = False
+        self.queue: deque[Slot] | None = None
+        """Where it waits, if it does."""
+        self.turn: Event
+        """Set when it stops waiting."""
         self._lent = 0
         self._threads = 0
         self._left = False
-        self._ended = False  # left, and the last thread has ended
-        self._waiter: _Waiter | None = None  # while it is in line to go on
         self._token: Token[Slot | None]
 
-    async def enter(self) -> None:
-        """Wait for a place. What runs from here on in this task, and in tasks that it starts, lends it.
+    async def acquire(self) -> None:
+        """Wait for a slot. Release it after use.
 
         Raises:
-            NoPlace: Too many are waiting for one already.
+            QueueFull: Too many are waiting already.
         """
-        await self._share.enter()
-        self._has_place = True
+        share = self.share
+        if share.semaphore.try_acquire(self):
+            return
+        if share.queue_space <= 0:
+            raise QueueFull
+        share.queue_space -= 1
+        try:
+            await self._wait_in(share.semaphore.new)
+        except BaseException:
+            self.release()
+            raise
+        finally:
+            share.queue_space += 1
+
+    def release(self) -> None:
+        """The request has ended. What its handler left running no longer lends the slot; threads keep it."""
+        self._left = True
+        self.share.semaphore.release_ended_threads()
+        self._release_unneeded()
+
+    def __enter__(self) -> None:
+        """Make this the `current_slot` of what runs inside, and of the tasks that it starts."""
         self._token = _current.set(self)
 
-    def leave(self) -> None:
-        """The request is over. What its handler has left running lends nothing any more, but for its threads."""
+    def __exit__(self, *_: object) -> None:
         _current.reset(self._token)
-        self._left = True
-        self._share.semaphore.run_pending()
-        self._end()
+        self.release()
 
-    def hold(self) -> Callable[[], None]:
-        """Keep the place for a thread that begins now. The thread calls the returned function when it ends."""
+    def keep_for_thread(self) -> Callable[[], None]:
+        """Keep the slot for a thread that begins now. Call the returned function in that thread when it ends."""
         self._threads += 1
-        return partial(self._share.semaphore.call_from_thread, self._thread_ended)
+        return partial(self.share.semaphore.thread_ended, self)
+
+    def thread_ended(self) -> None:
+        self._threads -= 1
+        self._release_unneeded()
 
     async def lend(
         self, call: Callable[[], Awaitable[T]], *, within: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> T:
-        """Await *call* without the place, and then wait for one to go on with, in the cancel scope that *within* returns.
+        """Await *call* without the slot, then wait for a slot in the cancel scope that *within* returns.
 
-        What is cancelled cannot wait, and seizes one: the bound is kept again when the next is put back.
+        If it is cancelled, it cannot wait: then it goes on with a slot by `FairSemaphore.force_acquire`.
         """
         self._lent += 1
-        self._let_go()
+        self._release_unneeded()
+        may_wait = True
         try:
-            result = await call()
-        except Exception:
-            await self._take_back(within)
+            return await call()
+        except BaseException as exc:
+            may_wait = isinstance(exc, Exception)
             raise
-        except BaseException:
-            self._lent -= 1
-            self._seize()
-            raise
-        await self._take_back(within)
-        return result
-
-    def _thread_ended(self) -> None:
-        self._threads -= 1
-        self._end()
-
-    def _end(self) -> None:
-        if self._left and not self._threads:
-            self._ended = True
-            self._let_go()
-
-    def _let_go(self) -> None:
-        if self._has_place:
-            self._has_place = False
-            self._share.leave()
-        if (waiter := self._waiter) is not None:
-            self._waiter = None
-            waiter.give_up()
-            waiter.called.set()  # for the tasks of the handler that wait with it
-
-    async def _take_back(self, within: Callable[[], AbstractContextManager[object]]) -> None:
-        self._lent -= 1
-        try:
-            with within():
-                await self._wait()
         finally:
-            self._seize()
-
-    async def _wait(self) -> None:
-        while self._needs_place and not self._take():
-            if self._waiter is None:
-                self._waiter = self._share.semaphore.line_up(self._share, returning=True)
-            waiter = self._waiter
-            await waiter.wait()
-            if waiter is self._waiter:  # else another task has seen to it
-                self._waiter = None
-                self._has_place = True
+            self._lent -= 1
+            try:
+                if may_wait:
+                    with within():
+                        await self._wait_in(self.share.semaphore.resuming)
+            finally:
+                if self._is_needed and not self.acquired:
+                    if self.queue is not None:
+                        self.dequeue()
+                    self.share.semaphore.force_acquire(self)
 
     @property
-    def _needs_place(self) -> bool:
-        return not (self._has_place or self._lent or self._ended)
+    def _is_needed(self) -> bool:
+        return not self._lent and (not self._left or self._threads > 0)
 
-    def _take(self) -> bool:
-        self._has_place = self._waiter is None and self._share.semaphore.take(self._share)
-        return self._has_place
+    def _release_unneeded(self) -> None:
+        """Release it, or stop waiting for it, while it is lent and after the request."""
+        if self._is_needed:
+            return
+        if self.acquired:
+            self.share.semaphore.release(self)
+        elif self.queue is not None:
+            self.dequeue()
 
-    def _seize(self) -> None:
-        """Take a place if one is needed, though there may be none."""
-        if self._needs_place:
-            self._let_go()
-            self._share.semaphore.seize(self._share)
-            self._has_place = True
+    async def _wait_in(self, queue: deque[Slot]) -> None:
+        """Wait until it is acquired or no longer needed. Several tasks of a handler may wait for the same slot."""
+        while self._is_needed and not self.acquired:
+            if self.queue is None:
+                self.share.semaphore.enqueue(self, queue)
+            else:
+                await self.turn.wait()
+
+    def dequeue(self) -> None:
+        assert self.queue is not None, "it waits"
+        self.queue.remove(self)
+        self.queue = None
+        self.turn.set()
 
 
 _current: ContextVar[Slot | None] = ContextVar("mcp_host.slot", default=None)
 
 
 def current_slot() -> Slot | None:
-    """The slot of the sampling request whose handler the caller runs in, if it runs in one, or in a task of one."""
+    """The slot of the sampling request whose handler, or a task of it, calls this."""
     return _current.get()
 
 
-async def hold_slot() -> Callable[[], None]:
-    """Keep the place of the sampling request while its handler or approver runs in a thread: see `Slot.hold`."""
+async def slot_for_thread() -> Callable[[], None]:
+    """Keep the current slot while a handler or approver runs in a thread: see `Slot.keep_for_thread`."""
     slot = _current.get()
     assert slot is not None, "handler and approver run in a slot"
-    return slot.hold()
+    return slot.keep_for_thread()

@@ -13,7 +13,7 @@ from anyio import wait_readable, wait_writable
 from mcp_host.sampling.approval import Allow, Deny, Scope
 from mcp_host.sampling.display import describe
 from mcp_host.sampling.request import SamplingRequest
-from mcp_host.sampling.slots import FairSemaphore
+from mcp_host.sampling.slots import FairSemaphore, SemaphoreShare, Slot
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ WITHDRAWN = b"\n(the question was withdrawn)\n"
 
 # One question at a time, whichever server and whichever Sampling it comes from:
 # there is one person, and a "y" must not answer the wrong question.
-_one_at_a_time = FairSemaphore(1)
+_one_at_a_time = SemaphoreShare(FairSemaphore(1), free=1, queue_space=math.inf)
 
 
 async def ask_in_terminal(request: SamplingRequest, /) -> Allow | Deny:
@@ -50,13 +50,13 @@ async def ask_in_terminal(request: SamplingRequest, /) -> Allow | Deny:
     POSIX only. A console of Windows cannot be waited for in a way that can be
     cancelled, so there the answer is `Deny`, and a host brings an approver of its own.
     """
-    turn = _one_at_a_time.share(at_once=1, waiting=math.inf)
-    await turn.enter()
+    slot = Slot(_one_at_a_time)
+    await slot.acquire()
     try:
         path = terminal_path()
         return Deny(NO_TERMINAL) if path is None else await ask(request, path)
     finally:
-        turn.leave()
+        slot.release()
 
 
 def terminal_path() -> str | None:

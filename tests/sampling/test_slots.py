@@ -1,4 +1,4 @@
-"""Places in front of the model: in order, fair, and never lost."""
+"""Slots in front of the model: in order, fair, and never lost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from anyio import CancelScope, Event, create_task_group, fail_after, to_thread, 
 from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, current_slot
 
 
+async def acquire(share: SemaphoreShare) -> Slot:
+    slot = Slot(share)
+    await slot.acquire()
+    return slot
+
+
 class Visitors:
-    """People who enter, stay until they are sent home, and leave."""
+    """Users of slots that stay until they are sent home."""
 
     def __init__(self) -> None:
         self.inside: list[str] = []
@@ -22,12 +28,12 @@ class Visitors:
 
     async def visit(self, name: str, share: SemaphoreShare) -> None:
         self._doors[name] = Event()
-        await share.enter()
+        slot = await acquire(share)
         try:
             self.inside.append(name)
             await self._doors[name].wait()
         finally:
-            share.leave()
+            slot.release()
             if name in self.inside:
                 self.inside.remove(name)
 
@@ -36,17 +42,17 @@ class Visitors:
         await wait_all_tasks_blocked()
 
 
-async def test_a_free_place_is_taken_at_once() -> None:
-    share = FairSemaphore(1).share(at_once=1, waiting=0)
+async def test_a_free_slot_is_acquired_at_once() -> None:
+    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=0)
 
     with fail_after(0):
-        await share.enter()
-        share.leave()
-        await share.enter()
+        entered = await acquire(share)
+        entered.release()
+        entered = await acquire(share)
 
 
-async def test_places_are_handed_out_in_the_order_of_asking() -> None:
-    visitors, share = Visitors(), FairSemaphore(2).share(at_once=2, waiting=math.inf)
+async def test_slots_are_acquired_in_the_order_of_asking() -> None:
+    visitors, share = Visitors(), SemaphoreShare(FairSemaphore(2), free=2, queue_space=math.inf)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -61,26 +67,26 @@ async def test_places_are_handed_out_in_the_order_of_asking() -> None:
             tasks.cancel_scope.cancel()
 
 
-async def test_nobody_overtakes_a_place_that_is_promised() -> None:
-    """A place given up goes to whoever waits, not to whoever asks in the same instant."""
-    visitors, share = Visitors(), FairSemaphore(1).share(at_once=1, waiting=1)
+async def test_a_released_slot_goes_to_the_first_that_waits() -> None:
+    """Not to one that asks in the same instant."""
+    visitors, share = Visitors(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=1)
 
     with fail_after(5):
-        await share.enter()
+        entered = await acquire(share)
         async with create_task_group() as tasks:
             tasks.start_soon(visitors.visit, "a", share)
             await wait_all_tasks_blocked()
-            share.leave()
+            entered.release()
             with pytest.raises(QueueFull):
-                await share.enter()
+                await acquire(share)
             await wait_all_tasks_blocked()
             assert visitors.inside == ["a"]
             await visitors.send_home("a")
 
 
-async def test_a_server_at_its_own_bound_holds_up_no_other() -> None:
-    visitors, places = Visitors(), FairSemaphore(2)
-    greedy, modest = places.share(at_once=1, waiting=8), places.share(at_once=1, waiting=8)
+async def test_a_server_at_its_own_limit_delays_no_other() -> None:
+    visitors, semaphore = Visitors(), FairSemaphore(2)
+    greedy, modest = SemaphoreShare(semaphore, free=1, queue_space=8), SemaphoreShare(semaphore, free=1, queue_space=8)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -95,9 +101,9 @@ async def test_a_server_at_its_own_bound_holds_up_no_other() -> None:
             tasks.cancel_scope.cancel()
 
 
-async def test_only_so_many_may_wait() -> None:
-    visitors, places = Visitors(), FairSemaphore(1)
-    full, other = places.share(at_once=1, waiting=1), places.share(at_once=1, waiting=1)
+async def test_only_so_many_may_wait_in_each_share() -> None:
+    visitors, semaphore = Visitors(), FairSemaphore(1)
+    full, other = SemaphoreShare(semaphore, free=1, queue_space=1), SemaphoreShare(semaphore, free=1, queue_space=1)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -105,27 +111,27 @@ async def test_only_so_many_may_wait() -> None:
                 tasks.start_soon(visitors.visit, name, full)
                 await wait_all_tasks_blocked()
             with pytest.raises(QueueFull):
-                await full.enter()
-            tasks.start_soon(visitors.visit, "c", other)  # another share's line is its own
+                await acquire(full)
+            tasks.start_soon(visitors.visit, "c", other)  # another share has a queue of its own
             await wait_all_tasks_blocked()
             await visitors.send_home("a")
-            tasks.start_soon(visitors.visit, "d", full)  # b is inside: the line has room again
+            tasks.start_soon(visitors.visit, "d", full)  # b is inside: the queue has space again
             await wait_all_tasks_blocked()
             await visitors.send_home("b")
             assert visitors.inside == ["c"]
             tasks.cancel_scope.cancel()
 
 
-async def test_whoever_stops_waiting_leaves_the_line() -> None:
-    visitors, share = Visitors(), FairSemaphore(1).share(at_once=1, waiting=2)
+async def test_a_cancelled_wait_leaves_the_queue() -> None:
+    visitors, share = Visitors(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=2)
 
     with fail_after(5):
         async with create_task_group() as tasks:
             tasks.start_soon(visitors.visit, "a", share)
             await wait_all_tasks_blocked()
-            with CancelScope() as impatience:
-                impatience.cancel()
-                await share.enter()
+            with CancelScope() as scope:
+                scope.cancel()
+                await acquire(share)
             for name in "bc":
                 tasks.start_soon(visitors.visit, name, share)
                 await wait_all_tasks_blocked()
@@ -134,54 +140,54 @@ async def test_whoever_stops_waiting_leaves_the_line() -> None:
             tasks.cancel_scope.cancel()
 
 
-async def test_a_place_called_out_to_somebody_who_just_left_goes_to_the_next() -> None:
-    """Called and cancelled at the same moment: the place must not be lost."""
-    visitors, share, leaving = Visitors(), FairSemaphore(1).share(at_once=1, waiting=2), CancelScope()
+async def test_a_slot_acquired_in_the_moment_of_cancellation_goes_to_the_next() -> None:
+    """It must not be lost."""
+    visitors, share, leaving = Visitors(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=2), CancelScope()
 
     async def leave_when_called() -> None:
         with leaving:
-            await share.enter()
+            await acquire(share)
             pytest.fail("it was cancelled before it was called")
 
     with fail_after(5):
-        await share.enter()
+        entered = await acquire(share)
         async with create_task_group() as tasks:
             tasks.start_soon(leave_when_called)
             await wait_all_tasks_blocked()
             tasks.start_soon(visitors.visit, "b", share)
             await wait_all_tasks_blocked()
             leaving.cancel()
-            share.leave()
+            entered.release()
             await wait_all_tasks_blocked()
             assert visitors.inside == ["b"]
             await visitors.send_home("b")
 
 
-def test_one_object_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
-    places = FairSemaphore(1)
-    share = places.share(at_once=1, waiting=2)
+def test_a_semaphore_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
+    semaphore = FairSemaphore(1)
+    share = SemaphoreShare(semaphore, free=1, queue_space=2)
 
     async def wait_in_vain() -> None:
-        await share.enter()
+        entered = await acquire(share)
         try:
             with fail_after(5), CancelScope() as scope:
                 async with create_task_group() as tasks:
-                    tasks.start_soon(share.enter)
+                    tasks.start_soon(acquire, share)
                     await wait_all_tasks_blocked()
                     scope.cancel()
         finally:
-            share.leave()
+            entered.release()
 
     for _ in range(3):
         anyio.run(wait_in_vain, backend=anyio_backend_name)
-    assert share.room == 1
+    assert share.free == 1
 
 
 # Lending
 
 
 class Handlers:
-    """Handlers that hold a slot, and do what a test tells them to."""
+    """Handlers with a slot that do what a test tells them to."""
 
     def __init__(self) -> None:
         self.at_work: list[str] = []
@@ -197,8 +203,8 @@ class Handlers:
         slot = Slot(share)
         self._calls |= {f"{name}{number}": Event() for number in range(calls)}
         self._ends[name], self._works[name] = Event(), Event()
-        await slot.enter()
-        try:
+        await slot.acquire()
+        with slot:
             with scope or CancelScope():
                 async with create_task_group() as tasks:
                     for number in range(calls):
@@ -207,8 +213,6 @@ class Handlers:
             self._works[name].set()
             await self._ends[name].wait()
             self.at_work.remove(name)
-        finally:
-            slot.leave()
 
     async def _call(self, name: str) -> None:
         slot = current_slot()
@@ -229,8 +233,8 @@ class Handlers:
         await wait_all_tasks_blocked()
 
 
-async def test_a_handler_that_awaits_a_call_lends_its_place_and_waits_for_one_to_go_on() -> None:
-    handlers, share = Handlers(), FairSemaphore(1).share(at_once=1, waiting=8)
+async def test_a_handler_lends_its_slot_while_it_awaits_a_call_and_then_waits_for_one() -> None:
+    handlers, share = Handlers(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -244,35 +248,35 @@ async def test_a_handler_that_awaits_a_call_lends_its_place_and_waits_for_one_to
             assert handlers.at_work == ["b"]
             await handlers.end("b")
             await handlers.works("a")
-            assert handlers.at_work == ["a"], "it has begun before c, and goes before it"
+            assert handlers.at_work == ["a"], "it began before c, so it goes first"
             await handlers.end("a")
             await handlers.works("c")
             await handlers.end("c")
 
-        assert share.room == 1
+        assert share.free == 1
 
 
 async def test_a_handler_with_several_calls_lends_once_and_goes_on_after_the_last() -> None:
-    handlers, share = Handlers(), FairSemaphore(1).share(at_once=1, waiting=8)
+    handlers, share = Handlers(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
 
     with fail_after(5):
         async with create_task_group() as tasks:
             tasks.start_soon(partial(handlers.handle, "a", share, calls=3))
             await wait_all_tasks_blocked()
-            assert share.room == 1
+            assert share.free == 1
             await handlers.answer("a0")
-            assert share.room == 1, "while others are awaited it holds none"
+            assert share.free == 1, "it has none while it awaits others"
             await handlers.answer("a1")
             await handlers.answer("a2")
             await handlers.works("a")
-            assert (share.room, handlers.at_work) == (0, ["a"])
+            assert (share.free, handlers.at_work) == (0, ["a"])
             await handlers.end("a")
 
-    assert share.room == 1
+    assert share.free == 1
 
 
-async def test_calls_that_end_at_once_wait_for_one_place_together() -> None:
-    handlers, share = Handlers(), FairSemaphore(1).share(at_once=1, waiting=8)
+async def test_calls_of_one_handler_wait_for_its_one_slot_together() -> None:
+    handlers, share = Handlers(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -288,11 +292,11 @@ async def test_calls_that_end_at_once_wait_for_one_place_together() -> None:
             assert (handlers.at_work, handlers.awaiting) == (["a"], 0)
             await handlers.end("a")
 
-    assert share.room == 1
+    assert share.free == 1
 
 
-async def test_a_call_that_begins_while_another_waits_for_the_place_lets_it_go_on_without() -> None:
-    share = FairSemaphore(1).share(at_once=1, waiting=8)
+async def test_a_call_that_begins_while_another_waits_for_the_slot_lets_that_one_continue_without() -> None:
+    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
     slot, first, second = Slot(share), Event(), Event()
     ended: list[str] = []
 
@@ -301,28 +305,28 @@ async def test_a_call_that_begins_while_another_waits_for_the_place_lets_it_go_o
         ended.append(name)
 
     with fail_after(5):
-        await slot.enter()
+        await slot.acquire()
         async with create_task_group() as tasks:
             tasks.start_soon(call, "first", first)
             await wait_all_tasks_blocked()
-            await share.enter()
+            entered = await acquire(share)
             first.set()
             await wait_all_tasks_blocked()
             assert ended == []
             tasks.start_soon(call, "second", second)
             await wait_all_tasks_blocked()
             assert ended == ["first"]
-            share.leave()
+            entered.release()
             second.set()
-        slot.leave()
+        slot.release()
 
     assert ended == ["first", "second"]
-    assert share.room == 1
+    assert share.free == 1
 
 
-@pytest.mark.parametrize("answered", [False, True], ids=["in the call", "in line"])
-async def test_a_cancelled_call_seizes_a_place_and_the_next_that_comes_free_makes_up_for_it(answered: bool) -> None:
-    handlers, share = Handlers(), FairSemaphore(1).share(at_once=1, waiting=8)
+@pytest.mark.parametrize("answered", [False, True], ids=["in the call", "in the queue"])
+async def test_a_cancelled_call_acquires_a_slot_at_once_and_one_fewer_is_given_out(answered: bool) -> None:
+    handlers, share = Handlers(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
     scope = CancelScope()
 
     with fail_after(5):
@@ -336,7 +340,7 @@ async def test_a_cancelled_call_seizes_a_place_and_the_next_that_comes_free_make
                 await handlers.answer("a0")
             scope.cancel()
             await handlers.works("a")
-            assert (handlers.at_work, share.room) == (["b", "a"], -1)
+            assert (handlers.at_work, share.free) == (["b", "a"], -1)
             await handlers.end("b")
             assert handlers.at_work == ["a"]
             await handlers.end("a")
@@ -344,11 +348,11 @@ async def test_a_cancelled_call_seizes_a_place_and_the_next_that_comes_free_make
             assert handlers.at_work == ["c"]
             await handlers.end("c")
 
-    assert share.room == 1
+    assert share.free == 1
 
 
-async def test_one_of_two_that_wait_for_the_place_is_cancelled_and_the_other_goes_on_with_what_it_seizes() -> None:
-    share = FairSemaphore(1).share(at_once=1, waiting=8)
+async def test_if_one_of_two_calls_that_wait_for_the_slot_is_cancelled_the_other_continues_with_the_same_slot() -> None:
+    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
     slot, answered, scope = Slot(share), Event(), CancelScope()
     ended: list[str] = []
 
@@ -361,72 +365,72 @@ async def test_one_of_two_that_wait_for_the_place_is_cancelled_and_the_other_goe
         pass
 
     with fail_after(5):
-        await slot.enter()
+        await slot.acquire()
         async with create_task_group() as tasks:
             tasks.start_soon(call, "other", CancelScope(), answered.wait)
             await wait_all_tasks_blocked()
-            await share.enter()
+            entered = await acquire(share)
             answered.set()
             await wait_all_tasks_blocked()
             tasks.start_soon(call, "cancelled", scope, at_once)
             await wait_all_tasks_blocked()
             assert ended == []
             scope.cancel()
-        assert share.room == -1
-        slot.leave()
-        share.leave()
+        assert share.free == -1
+        slot.release()
+        entered.release()
 
     assert sorted(ended) == ["cancelled", "other"]
-    assert share.room == 1
+    assert share.free == 1
 
 
-async def test_a_call_that_fails_takes_a_place_again_as_well() -> None:
-    share = FairSemaphore(1).share(at_once=1, waiting=8)
+async def test_a_call_that_fails_takes_the_slot_back_as_well() -> None:
+    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
     slot = Slot(share)
 
     async def fail() -> None:
-        assert share.room == 1
+        assert share.free == 1
         raise ValueError("no")
 
     with fail_after(5):
-        await slot.enter()
+        await slot.acquire()
         with pytest.raises(ValueError, match="no"):
             await slot.lend(fail)
-        assert share.room == 0
-        slot.leave()
+        assert share.free == 0
+        slot.release()
 
-    assert share.room == 1
+    assert share.free == 1
     assert current_slot() is None
 
 
-async def test_what_a_handler_leaves_running_takes_no_place() -> None:
-    share = FairSemaphore(1).share(at_once=1, waiting=8)
+async def test_tasks_that_outlive_the_handler_take_no_slot() -> None:
+    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
     slot, answered = Slot(share), [Event(), Event()]
 
     with fail_after(5):
-        await slot.enter()
+        await slot.acquire()
         async with create_task_group() as tasks:
             tasks.start_soon(slot.lend, answered[0].wait)
             await wait_all_tasks_blocked()
-            slot.leave()
+            slot.release()
             tasks.start_soon(slot.lend, answered[1].wait)
             for event in answered:
                 event.set()
 
-    assert share.room == 1
+    assert share.free == 1
 
 
 # Threads that were left behind
 
 
-async def test_a_slot_that_is_left_keeps_its_place_until_the_last_of_its_threads_has_ended() -> None:
-    visitors, share = Visitors(), FairSemaphore(1).share(at_once=1, waiting=8)
+async def test_a_released_slot_stays_acquired_until_the_last_of_its_threads_has_ended() -> None:
+    visitors, share = Visitors(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
     slot = Slot(share)
 
     with fail_after(5):
-        await slot.enter()
-        first, last = slot.hold(), slot.hold()
-        slot.leave()
+        await slot.acquire()
+        first, last = slot.keep_for_thread(), slot.keep_for_thread()
+        slot.release()
         async with create_task_group() as tasks:
             tasks.start_soon(visitors.visit, "next", share)
             await wait_all_tasks_blocked()
@@ -438,129 +442,130 @@ async def test_a_slot_that_is_left_keeps_its_place_until_the_last_of_its_threads
             assert visitors.inside == ["next"]
             await visitors.send_home("next")
 
-    assert share.room == 1
+    assert share.free == 1
 
 
-async def test_a_slot_whose_thread_has_ended_gives_its_place_back_when_it_is_left() -> None:
-    share = FairSemaphore(1).share(at_once=1, waiting=8)
+async def test_a_slot_whose_thread_has_ended_is_free_once_released() -> None:
+    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
     slot = Slot(share)
 
     with fail_after(5):
-        await slot.enter()
-        await to_thread.run_sync(slot.hold())
-        assert share.room == 0
-        slot.leave()
+        await slot.acquire()
+        await to_thread.run_sync(slot.keep_for_thread())
+        assert share.free == 0
+        slot.release()
 
-    assert share.room == 1
+    assert share.free == 1
 
 
-async def test_a_place_whose_thread_has_ended_is_taken_where_none_may_wait() -> None:
-    share = FairSemaphore(1).share(at_once=1, waiting=0)
+async def test_a_slot_whose_thread_has_ended_can_be_acquired_where_none_may_wait() -> None:
+    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=0)
     slot = Slot(share)
 
     with fail_after(5):
-        await slot.enter()
-        end = slot.hold()
-        slot.leave()
+        await slot.acquire()
+        end = slot.keep_for_thread()
+        slot.release()
         with pytest.raises(QueueFull):
-            await share.enter()
+            await acquire(share)
         await to_thread.run_sync(end)
-        await share.enter()
-        share.leave()
+        entered = await acquire(share)
+        entered.release()
 
-    assert share.room == 1
+    assert share.free == 1
 
 
-async def test_a_thread_that_was_left_behind_in_a_call_takes_a_place_again_until_it_has_ended() -> None:
-    share = FairSemaphore(1).share(at_once=1, waiting=8)
+async def test_a_thread_left_behind_in_a_call_takes_the_slot_back_until_it_has_ended() -> None:
+    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
     slot, answered = Slot(share), Event()
 
     with fail_after(5):
-        await slot.enter()
-        end = slot.hold()
+        await slot.acquire()
+        end = slot.keep_for_thread()
         async with create_task_group() as tasks:
             tasks.start_soon(slot.lend, answered.wait)
             await wait_all_tasks_blocked()
-            slot.leave()
-            assert share.room == 1
+            slot.release()
+            assert share.free == 1
             answered.set()
-        assert share.room == 0
+        assert share.free == 0
         end()
-        await share.enter()
-        share.leave()
+        entered = await acquire(share)
+        entered.release()
 
-    assert share.room == 1
+    assert share.free == 1
 
 
-async def test_a_task_that_returns_from_a_call_takes_no_place_if_the_last_thread_has_ended_meanwhile() -> None:
-    share = FairSemaphore(1).share(at_once=1, waiting=8)
+async def test_a_task_that_returns_from_a_call_takes_no_slot_if_the_last_thread_has_ended_meanwhile() -> None:
+    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
     slot, answered = Slot(share), Event()
 
     with fail_after(5):
-        await slot.enter()
-        end = slot.hold()
+        await slot.acquire()
+        end = slot.keep_for_thread()
         async with create_task_group() as tasks:
             tasks.start_soon(slot.lend, answered.wait)
             await wait_all_tasks_blocked()
-            slot.leave()
-            await share.enter()
+            slot.release()
+            entered = await acquire(share)
             end()
             answered.set()
-        share.leave()
+        entered.release()
 
-    assert share.room == 1
+    assert share.free == 1
 
 
-async def test_a_thread_that_ended_while_nothing_waited_gives_its_place_to_a_handler_that_returns_from_a_call() -> None:
-    share = FairSemaphore(2).share(at_once=2, waiting=8)
-    slot, other = Slot(share), Slot(share)
+async def test_a_thread_that_ended_while_nothing_waited_frees_its_slot_for_a_handler_that_returns_from_a_call() -> None:
+    share = SemaphoreShare(FairSemaphore(2), free=2, queue_space=8)
+    slot, other, third = Slot(share), Slot(share), Slot(share)
 
     async def call() -> None:
-        await share.enter()
+        await third.acquire()
         end()
 
     with fail_after(5):
-        await other.enter()
-        end = other.hold()
-        other.leave()
-        await slot.enter()
+        await other.acquire()
+        end = other.keep_for_thread()
+        other.release()
+        await slot.acquire()
         await slot.lend(call)
-        slot.leave()
-        share.leave()
+        slot.release()
+        third.release()
 
-    assert share.room == 2
+    assert share.free == 2
 
 
 @pytest.mark.parametrize("waiting", [False, True], ids=["between two loops", "while the next one waits"])
-def test_a_thread_that_outlives_its_event_loop_gives_its_place_back_in_the_next(
+def test_a_thread_that_outlives_its_event_loop_frees_its_slot_in_the_next(
     anyio_backend_name: str, waiting: bool
 ) -> None:
-    share = FairSemaphore(1).share(at_once=1, waiting=1)
+    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=1)
     ends: list[Callable[[], None]] = []
 
     async def leave_a_thread() -> None:
         slot = Slot(share)
-        await slot.enter()
-        ends.append(slot.hold())
+        await slot.acquire()
+        ends.append(slot.keep_for_thread())
         async with create_task_group() as tasks:
-            tasks.start_soon(share.enter)
+            tasks.start_soon(acquire, share)
             await wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
-        slot.leave()
+        slot.release()
 
-    async def enter() -> None:
+    async def use_next() -> None:
+        slot = Slot(share)
         with fail_after(5):
             async with create_task_group() as tasks:
-                tasks.start_soon(share.enter)
+                tasks.start_soon(slot.acquire)
                 await wait_all_tasks_blocked()
                 for end in ends:
                     await to_thread.run_sync(end)
-        share.leave()
+        slot.release()
 
     anyio.run(leave_a_thread, backend=anyio_backend_name)
-    assert share.room == 0
+    assert share.free == 0
     if not waiting:
         ends.pop()()
-    anyio.run(enter, backend=anyio_backend_name)
+    anyio.run(use_next, backend=anyio_backend_name)
 
-    assert share.room == 1
+    assert share.free == 1
