@@ -142,7 +142,7 @@ def alias(written: ast.expr) -> str:
 
 
 def class_entry(named: Named, node: ast.ClassDef) -> Iterator[str]:
-    if named.module == ERRORS or named.module.endswith(".errors"):
+    if named.module.endswith("errors"):
         parents = [base for base in source.bases(named)[1:2] if base.name != "Exception"]
         yield "".join(f"Base: [`{base.name}`](#{base.name.lower()})." for base in parents)
     made_by_users = (named.module != ERRORS and named.name not in MADE_FOR_USERS) or named.name in RAISED_BY_HANDLERS

@@ -34,14 +34,13 @@ def tree(module: str) -> ast.Module:
 
 
 def exported(module: str) -> list[str]:
-    """The names in ``__all__``; without one, those of the modules that are imported with ``*``, or every public class."""
+    """The names in ``__all__``; without one, those of the modules that are imported with ``*`` and every public class."""
     for node in tree(module).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             names: list[str] = ast.literal_eval(node.value)
             return names
-    if stars := star_imports(module):
-        return [name for origin in stars for name in exported(origin)]
-    return [n.name for n in tree(module).body if isinstance(n, ast.ClassDef) and not n.name.startswith("_")]
+    own = [n.name for n in tree(module).body if isinstance(n, ast.ClassDef) and not n.name.startswith("_")]
+    return [name for origin in star_imports(module) for name in exported(origin)] + own
 
 
 def star_imports(module: str) -> list[str]:

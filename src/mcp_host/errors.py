@@ -36,36 +36,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mcp_host.base_errors import *  # noqa: F403  # all of it belongs here, but for the types beneath this module
+from mcp_host.base_errors import McpError, ProtocolError, excerpt
+
 if TYPE_CHECKING:
     from mcp_host.types import CallToolResult, ElicitRequestURLParams
-
-EXCERPT = 300  # characters of a stranger's text that an error message repeats
-QUOTED = 80  # characters of a stranger's word: a key, a name, an id
-MARGIN = "  | "  # before each line of a stranger's text, so that it cannot pass for ours
-
-
-def escaped(text: str) -> str:
-    """A stranger's text, harmless in a terminal or a log line.
-
-    Control characters, marks that turn the direction of writing, line breaks and lone
-    surrogates are escaped: "\\x1b[2J" stays visible instead of clearing the screen.
-    """
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def excerpt(text: str, limit: int = EXCERPT) -> str:
-    """The beginning of a stranger's text, escaped, and how long it is if that is not all."""
-    clean = escaped(text[:limit])
-    return clean if len(text) <= limit else f"{clean}… ({len(text)} characters)"
-
-
-def quoted(value: object, limit: int = QUOTED) -> str:
-    """A stranger's word inside a sentence of ours: text in quotes, other JSON as Python writes it."""
-    return f"'{excerpt(value, limit)}'" if isinstance(value, str) else excerpt(repr(value), limit)
-
-
-class McpError(Exception):
-    """Base class: catch this to catch everything the package raises."""
 
 
 class CallerError(McpError):
@@ -224,10 +199,6 @@ class UnsupportedProtocolVersion(ServerError):
     def __init__(self, code: int, message: str, data: object, supported: list[str]) -> None:
         super().__init__(code, message, data)
         self.supported = supported
-
-
-class ProtocolError(McpError):
-    """The server broke the protocol: malformed JSON, a wrong shape, a reply to nothing."""
 
 
 class MessageTooLarge(ProtocolError):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, PydanticUndefined
 
-from mcp_host.errors import QUOTED, ProtocolError, excerpt
+from mcp_host.base_errors import QUOTED, ProtocolError, excerpt
 
 # fmt: off
 __all__ = [

@@ -36,7 +36,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, to_json
 
-from mcp_host.errors import quoted
+from mcp_host.base_errors import quoted
 from mcp_host.types.base import FIRST_ERROR_ONLY, Array, JSONObject, Meta, Model, Number
 from mcp_host.types.content import (
     KNOWN_TYPES,

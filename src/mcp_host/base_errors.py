@@ -1,0 +1,38 @@
+"""The part of `mcp_host.errors` that `mcp_host.types` needs; everything else imports it from there."""
+
+from __future__ import annotations
+
+EXCERPT = 300  # characters of a peer's text in an error message
+QUOTED = 80  # characters of a peer's key, name or id
+MARGIN = "  | "  # before each line of a peer's text, so that it cannot look like ours
+
+
+def escaped(text: str) -> str:
+    """Make a peer's text safe for a terminal or a log line.
+
+    Control characters, marks that change the writing direction, line breaks and lone
+    surrogates are escaped: "\\x1b[2J" stays visible instead of clearing the screen.
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def excerpt(text: str, limit: int = EXCERPT) -> str:
+    """The beginning of a peer's text, escaped, and its length if it was cut."""
+    clean = escaped(text[:limit])
+    return clean if len(text) <= limit else f"{clean}… ({len(text)} characters)"
+
+
+def quoted(value: object, limit: int = QUOTED) -> str:
+    """A peer's key, name or value inside an error message: text in quotes, other JSON as Python writes it."""
+    return f"'{excerpt(value, limit)}'" if isinstance(value, str) else excerpt(repr(value), limit)
+
+
+class McpError(Exception):
+    """Base class: catch this to catch everything the package raises."""
+
+
+class ProtocolError(McpError):
+    """The server broke the protocol: malformed JSON, a wrong shape, a reply to nothing."""
+
+
+McpError.__module__ = ProtocolError.__module__ = "mcp_host.errors"  # where you import them from
