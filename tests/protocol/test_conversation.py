@@ -200,7 +200,7 @@ def test_a_broken_rule_is_named_with_its_message(messages: Conversation, problem
 def test_parallel_calls_with_one_block_to_a_message_are_merged_into_one_turn_each(
     flattened: Conversation, merged: Conversation
 ) -> None:
-    assert conversation.checked(flattened) == merged
+    assert conversation.normalize(flattened) == merged
 
 
 def test_merged_messages_keep_what_each_of_them_carried() -> None:
@@ -210,7 +210,7 @@ def test_merged_messages_keep_what_each_of_them_carried() -> None:
     first = carrying(use("1"), meta={"a": 1, "b": 1}, x=1, y=1)
     second = carrying(use("2"), meta={"b": 2}, y=2)
 
-    turns = conversation.checked([first, second, user(result("1")), user(result("2"))])
+    turns = conversation.normalize([first, second, user(result("1")), user(result("2"))])
 
     assert turns[0] == carrying(use("1"), use("2"), meta={"a": 1, "b": 2}, x=1, y=2)
     assert "meta" not in turns[1].model_fields_set
@@ -245,7 +245,7 @@ def test_what_merging_cannot_mend_is_refused_by_the_place_where_the_server_wrote
     messages: Conversation, problem: str
 ) -> None:
     with pytest.raises(ProtocolError) as refusal:
-        conversation.checked(messages)
+        conversation.normalize(messages)
 
     assert str(refusal.value) == problem
 
@@ -318,7 +318,7 @@ def conversations(draw: st.DrawFn, *, least_rounds: int = 0, said_with_calls: bo
 @settings(deadline=None)
 @given(conversations())
 def test_every_legal_conversation_passes_and_is_not_changed(messages: Conversation) -> None:
-    assert conversation.checked(messages) is messages
+    assert conversation.normalize(messages) is messages
 
 
 def flattened(messages: Conversation) -> Conversation:
@@ -330,7 +330,7 @@ def flattened(messages: Conversation) -> Conversation:
 @given(conversations(said_with_calls=False))
 def test_every_conversation_with_one_block_to_a_message_is_read_as_the_legal_one(messages: Conversation) -> None:
     turns = [message for message in messages if message.tool_uses or isinstance(message.content[0], ToolResultContent)]
-    read = conversation.checked(flattened(messages))
+    read = conversation.normalize(flattened(messages))
 
     assert [turn for turn in read if turn in turns] == turns
     assert flattened(read) == flattened(messages)
@@ -450,4 +450,4 @@ def test_every_single_fault_is_refused(mutation: Mutation, data: st.DataObject) 
     with pytest.raises(ProtocolError, match=r"^messages"):
         conversation.check(broken)
     with pytest.raises(ProtocolError, match=r"^messages"):
-        conversation.checked(broken)
+        conversation.normalize(broken)

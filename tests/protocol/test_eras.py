@@ -17,7 +17,7 @@ from mcp_host.protocol.eras import (
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
 
 LEGACY = Legacy("2025-11-25")
-MODERN = Modern.introducing(
+MODERN = Modern.for_client(
     "2026-07-28", {"name": "c", "version": "1"}, {"sampling": {"tools": {}}, "roots": {"listChanged": True}}
 )
 META = {

@@ -22,7 +22,7 @@ from mcp_host.protocol.jsonrpc import (
     decode,
     depth,
     encode,
-    failed,
+    malformed_error,
     oversize,
     recover_id,
     too_complex,
@@ -295,8 +295,8 @@ def test_a_text_of_commas_is_no_crowd() -> None:
 
 
 def test_a_failed_request_learns_whether_its_answer_was_broken_or_too_large() -> None:
-    broken = failed(Malformed("result is not an object", 1))
-    large = failed(oversize(b'{"jsonrpc":"2.0","id":1,', b"}", 1000))
+    broken = malformed_error(Malformed("result is not an object", 1))
+    large = malformed_error(oversize(b'{"jsonrpc":"2.0","id":1,', b"}", 1000))
 
     assert type(broken) is ProtocolError
     assert type(large) is MessageTooLarge

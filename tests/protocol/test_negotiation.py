@@ -21,11 +21,11 @@ from mcp_host.protocol.jsonrpc import Failure, Success
 from mcp_host.protocol.negotiation import (
     AllowedVersions,
     ProbeReply,
-    ShakeHands,
-    SpeakModern,
-    accept,
-    counter_offer,
-    judge,
+    UseLegacy,
+    UseModern,
+    accept_version,
+    choose_era,
+    common_version,
 )
 
 AUTO = AllowedVersions.of("auto")
@@ -62,7 +62,7 @@ def refused(code: int, data: object = None) -> Failure:
 def test_a_recognized_modern_answer_means_modern(reply: ProbeReply, known: bool) -> None:
     result = reply.result if isinstance(reply, Success) else None
 
-    assert judge(reply, AUTO) == SpeakModern(MODERN, result if known else None)
+    assert choose_era(reply, AUTO) == UseModern(MODERN, result if known else None)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_recognized_modern_answer_means_modern(reply: ProbeReply, known: bool)
     ids=lambda value: f"{type(value).__name__} {value}"[:60],
 )
 def test_anything_else_means_a_handshake(reply: ProbeReply) -> None:
-    assert isinstance(judge(reply, AUTO), ShakeHands)
+    assert isinstance(choose_era(reply, AUTO), UseLegacy)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_anything_else_means_a_handshake(reply: ProbeReply) -> None:
 )
 def test_what_says_nothing_of_the_era_is_the_error_it_is(error: McpError) -> None:
     with pytest.raises(type(error)) as raised:
-        judge(error, AUTO)
+        choose_era(error, AUTO)
 
     assert raised.value is error
 
@@ -128,13 +128,13 @@ FAILURES = [
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
 def test_a_server_that_fails_over_the_probe_is_one_for_a_handshake(failure: McpError) -> None:
     """ "Anything else identifies a legacy server" (2026-07-28, basic/versioning)."""
-    assert judge(failure, AUTO) == ShakeHands(str(failure), failure)
+    assert choose_era(failure, AUTO) == UseLegacy(str(failure), failure)
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
 def test_where_no_handshake_is_allowed_the_failure_of_the_probe_stands(failure: McpError) -> None:
     with pytest.raises(type(failure)) as raised:
-        judge(failure, AllowedVersions.of("modern"))
+        choose_era(failure, AllowedVersions.of("modern"))
 
     assert raised.value is failure
 
@@ -151,7 +151,7 @@ def test_where_no_handshake_is_allowed_the_failure_of_the_probe_stands(failure: 
 )
 def test_a_modern_server_with_no_revision_of_ours_is_said_to_be_one(reply: ProbeReply, era: str) -> None:
     with pytest.raises(NoCommonVersion, match="we speak"):
-        judge(reply, AllowedVersions.of(era))
+        choose_era(reply, AllowedVersions.of(era))
 
 
 def test_a_plan_allows_all_one_kind_or_one_revision() -> None:
@@ -165,15 +165,15 @@ def test_a_plan_allows_all_one_kind_or_one_revision() -> None:
 
 
 def test_only_a_revision_of_the_plan_is_accepted_in_a_handshake() -> None:
-    assert accept("2024-11-05", AUTO) == Legacy("2024-11-05")
+    assert accept_version("2024-11-05", AUTO) == Legacy("2024-11-05")
     for version in ("2026-07-28", "2030-01-01", None, 7):
         with pytest.raises(NoCommonVersion):
-            accept(version, AUTO)
+            accept_version(version, AUTO)
     with pytest.raises(NoCommonVersion):
-        accept("2025-11-25", AllowedVersions.of("2025-06-18"))
+        accept_version("2025-11-25", AllowedVersions.of("2025-06-18"))
 
 
 def test_a_refusal_that_names_revisions_is_met_with_our_best_among_them() -> None:
-    assert counter_offer(refused(-32602, {"supported": ["2024-11-05", "2025-06-18"]}), AUTO) == "2025-06-18"
-    assert counter_offer(refused(-32602, {"supported": ["1999-01-01"]}), AUTO) is None
-    assert counter_offer(refused(-32602), AUTO) is None
+    assert common_version(refused(-32602, {"supported": ["2024-11-05", "2025-06-18"]}), AUTO) == "2025-06-18"
+    assert common_version(refused(-32602, {"supported": ["1999-01-01"]}), AUTO) is None
+    assert common_version(refused(-32602), AUTO) is None

@@ -15,7 +15,7 @@ a broken conversation costs no tokens and its author learns which message is wro
 Roles need not alternate: the specification does not ask for it.
 
 SEP-1577's first draft had one block to a message, and servers that were written against it
-spread parallel calls over several. `checked` reads those as the turns they stand for.
+spread parallel calls over several. `normalize` reads those as the turns they stand for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mcp_host.types import SamplingMessage, Tool, ToolChoice, ToolResultContent,
 TOOL_BLOCKS = frozenset({ToolUseContent, ToolResultContent})
 
 
-def checked(messages: list[SamplingMessage]) -> list[SamplingMessage]:
+def normalize(messages: list[SamplingMessage]) -> list[SamplingMessage]:
     """The conversation, if it keeps the rules: *messages* themselves, or with parallel calls merged into one turn.
 
     A legal conversation has nothing to merge and is never changed.

@@ -31,7 +31,7 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 CLIENT_INPUT = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
 """What a server may ask of a client, whichever way its revision asks."""
 
-ADVERTISED_AS = {
+REQUIRED_CAPABILITY = {
     "tools/list": ("tools",),
     "tools/call": ("tools",),
     "resources/list": ("resources",),
@@ -46,7 +46,7 @@ ADVERTISED_AS = {
 }
 """The server capability that each request presupposes."""
 
-READS = frozenset(
+READ_ONLY = frozenset(
     {
         *("tools/list", "resources/list", "resources/templates/list", "prompts/list"),
         *("resources/read", "prompts/get", "completion/complete"),
@@ -54,13 +54,13 @@ READS = frozenset(
 )
 """Requests that change nothing, so that making one twice does no harm."""
 
-HARMLESS = READS | {
+IDEMPOTENT = READ_ONLY | {
     *(INITIALIZE, DISCOVER, "ping"),
     *("logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
 }
 """All requests of which it does no harm if a server reads one twice."""
 
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAME_PARAMETER = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Which parameter names the thing that a request is about. These are also the requests that may ask for input."""
 
 CACHEABLE = frozenset(
@@ -75,7 +75,7 @@ CACHEABLE = frozenset(
 )
 """Whose results say for how long they are fresh."""
 
-REMOVED = frozenset(
+REMOVED_METHODS = frozenset(
     {
         "ping",
         "logging/setLevel",
@@ -92,9 +92,9 @@ LOG_LEVEL = f"{META}logLevel"
 SUBSCRIPTION_ID = f"{META}subscriptionId"
 SERVER_INFO = f"{META}serverInfo"
 
-TOOLS_SINCE = "2025-11-25"  # SEP-1577: sampling with tools
+SAMPLING_TOOLS_SINCE = "2025-11-25"  # SEP-1577: sampling with tools
 
-LONGEST_FRESH = 86_400.0  # seconds; a day is as good as for ever to a client, and no number of a server's is trusted
+MAX_FRESH = 86_400.0  # seconds: a longer `ttlMs` counts as one day
 
 
 Answer: TypeAlias = "CreateMessageResult | ElicitResult | ListRootsResult"
@@ -146,15 +146,15 @@ class Legacy:
     @property
     def samples_with_tools(self) -> bool:
         """Whether a sampling request may offer tools (SEP-1577)."""
-        return self.version >= TOOLS_SINCE
+        return self.version >= SAMPLING_TOOLS_SINCE
 
     @property
-    def fences_context(self) -> bool:
+    def declares_context_support(self) -> bool:
         """Whether a sampling request may ask for context only of a client that declared it (SEP-1577)."""
-        return self.version >= TOOLS_SINCE
+        return self.version >= SAMPLING_TOOLS_SINCE
 
     @property
-    def elicits_in_modes(self) -> bool:
+    def declares_elicitation_modes(self) -> bool:
         """Whether a client says in which modes it can be asked (SEP-1036); before, there was one."""
         return self.version >= "2025-11-25"
 
@@ -172,7 +172,7 @@ class Legacy:
 
     def missing(self, method: str, capabilities: Mapping[str, Any]) -> str | None:
         """The capability that *method* presupposes and the server did not advertise, if any."""
-        path = ADVERTISED_AS.get(method, ())
+        path = REQUIRED_CAPABILITY.get(method, ())
         if path == ("completions",) and self.version < "2025-03-26":
             return None  # the capability came with 2025-03-26; before, servers could not advertise it
         at: object = capabilities
@@ -193,7 +193,7 @@ class Legacy:
         """
         if isinstance(answer, CreateMessageResult) and not self.samples_with_tools:
             answer = _one_block(answer)
-        return _written(answer, TOOLS_SINCE if with_tools else self.version)
+        return _written(answer, SAMPLING_TOOLS_SINCE if with_tools else self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +211,13 @@ class Modern:
     log_level_per_request = True  # each request says which log messages it wants
     restarts = True  # "If the server process exits unexpectedly, the client SHOULD restart it"
     server_requests = frozenset[str]()  # "The client MUST NOT send JSON-RPC responses"
-    removed = REMOVED
+    removed = REMOVED_METHODS
     samples_with_tools = True
-    fences_context = True
-    elicits_in_modes = True
+    declares_context_support = True
+    declares_elicitation_modes = True
 
     @classmethod
-    def introducing(cls, version: str, client_info: Params, capabilities: Mapping[str, Any]) -> Self:
+    def for_client(cls, version: str, client_info: Params, capabilities: Mapping[str, Any]) -> Self:
         """The era in which each request introduces us in full."""
         if "roots" in capabilities:
             capabilities = {**capabilities, "roots": {}}  # there is no way left to tell that they have changed
@@ -230,7 +230,7 @@ class Modern:
 
     def headers(self, method: str, params: Params) -> dict[str, str]:
         headers = {PROTOCOL_VERSION: self.version, MCP_METHOD: method}
-        if (key := NAMED_BY.get(method)) is not None:
+        if (key := NAME_PARAMETER.get(method)) is not None:
             headers[MCP_NAME] = _header_value(params[key])
         return headers
 
@@ -243,7 +243,7 @@ class Modern:
         match result.get("resultType", "complete"):
             case "complete":
                 return Complete(result, _seconds(result.get("ttlMs")) if method in CACHEABLE else 0.0)
-            case "input_required" if method in NAMED_BY:
+            case "input_required" if method in NAME_PARAMETER:
                 return _input_required(method, result)
             case "input_required":
                 raise ProtocolError(f"the result of {method} asks for input, which only calls, prompts and reads may")
@@ -305,4 +305,4 @@ def _seconds(ttl_ms: object) -> float:
     """How long a result is fresh: "If `ttlMs` is negative, clients SHOULD ignore it"; absent means 0."""
     if not isinstance(ttl_ms, int | float) or isinstance(ttl_ms, bool) or not ttl_ms > 0:
         return 0.0
-    return min(ttl_ms, LONGEST_FRESH * 1000) / 1000  # in this order: a quotient of 400 digits is no float
+    return min(ttl_ms, MAX_FRESH * 1000) / 1000  # in this order: a quotient of 400 digits is no float

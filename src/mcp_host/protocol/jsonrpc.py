@@ -308,7 +308,7 @@ def _shown(raw: Raw) -> str:
     return excerpt(raw[:100].decode(errors="replace"), 80)
 
 
-def failed(reason: Malformed) -> ProtocolError:
+def malformed_error(reason: Malformed) -> ProtocolError:
     """The error for whoever waited for what turned out to be malformed."""
     if reason.oversize:
         return MessageTooLarge(reason.reason)

@@ -17,16 +17,16 @@ from mcp_host.protocol.jsonrpc import (
     Success,
 )
 
-HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The revisions that begin with `initialize`, the preferred one first."""
 MODERN_VERSIONS = ("2026-07-28",)
 """The revisions without a handshake, the preferred one first."""
-VERSIONS = MODERN_VERSIONS + HANDSHAKE_VERSIONS
+VERSIONS = MODERN_VERSIONS + LEGACY_VERSIONS
 
-RECOGNIZED = frozenset({HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION})
+MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION})
 """Errors that only a modern server knows."""
 
-AWAY = frozenset({502, 503, 504})
+GATEWAY_STATUSES = frozenset({502, 503, 504})
 """What a gateway says of a server that it does not reach."""
 
 
@@ -35,7 +35,7 @@ class AllowedVersions:
     """Which revisions a client may speak, the preferred ones first. An empty half is never tried."""
 
     modern: tuple[str, ...]
-    handshake: tuple[str, ...]
+    legacy: tuple[str, ...]
 
     @classmethod
     def of(cls, era: str) -> AllowedVersions:
@@ -46,26 +46,26 @@ class AllowedVersions:
         """
         match era:
             case "auto":
-                return cls(MODERN_VERSIONS, HANDSHAKE_VERSIONS)
+                return cls(MODERN_VERSIONS, LEGACY_VERSIONS)
             case "modern":
                 return cls(MODERN_VERSIONS, ())
             case "legacy":
-                return cls((), HANDSHAKE_VERSIONS)
+                return cls((), LEGACY_VERSIONS)
         if era not in VERSIONS:
             raise ValueError(f'era is "auto", "modern", "legacy" or one of {", ".join(VERSIONS)}, not {era!r}')
-        return cls(_only(era, MODERN_VERSIONS), _only(era, HANDSHAKE_VERSIONS))
+        return cls(_only(era, MODERN_VERSIONS), _only(era, LEGACY_VERSIONS))
 
     @property
-    def open(self) -> bool:
+    def both_eras(self) -> bool:
         """Whether it is to be found out which kind of revision the server speaks."""
-        return bool(self.modern and self.handshake)
+        return bool(self.modern and self.legacy)
 
     def __str__(self) -> str:
-        return ", ".join(self.modern + self.handshake)
+        return ", ".join(self.modern + self.legacy)
 
 
 @dataclass(frozen=True, slots=True)
-class SpeakModern:
+class UseModern:
     """The server speaks *version*, without a handshake. *discovered* is what it said of itself, if it did."""
 
     version: str
@@ -73,7 +73,7 @@ class SpeakModern:
 
 
 @dataclass(frozen=True, slots=True)
-class ShakeHands:
+class UseLegacy:
     """Begin with `initialize`. *because* is what the server said instead of a modern answer."""
 
     because: str
@@ -81,12 +81,12 @@ class ShakeHands:
     """What became of the probe, where that is the error to report should there be no handshake either."""
 
 
-Judgment: TypeAlias = SpeakModern | ShakeHands
+EraChoice: TypeAlias = UseModern | UseLegacy
 ProbeReply: TypeAlias = Success | Failure | McpError
 """What came back for a probe: a response, or what its channel raised."""
 
 
-def judge(reply: ProbeReply, allowed_versions: AllowedVersions) -> Judgment:
+def choose_era(reply: ProbeReply, allowed_versions: AllowedVersions) -> EraChoice:
     """What the answer to `server/discover` says of the server.
 
     "The fallback MUST NOT be keyed to one specific error code" (2026-07-28,
@@ -97,7 +97,7 @@ def judge(reply: ProbeReply, allowed_versions: AllowedVersions) -> Judgment:
 
     Raises:
         Unauthorized, HttpStatusError, ConnectionClosed: *reply* itself, where it says nothing of
-            the era: 401 and 403, a gateway that does not reach the server (`AWAY`), a probe that never left;
+            the era: 401 and 403, a gateway that does not reach the server (`GATEWAY_STATUSES`), a probe that never left;
             and any failure where the plan allows no handshake.
         NoCommonVersion: The server is modern, and speaks nothing that the plan allows.
     """
@@ -110,30 +110,30 @@ def judge(reply: ProbeReply, allowed_versions: AllowedVersions) -> Judgment:
             return _chosen(
                 reply.data.get("supported") if isinstance(reply.data, dict) else None, allowed_versions, None
             )
-        case Failure(code=code) | HttpStatusError(code=code) if code in RECOGNIZED:
-            return SpeakModern(allowed_versions.modern[0])
-        case HttpStatusError(status=status) if status in AWAY:
+        case Failure(code=code) | HttpStatusError(code=code) if code in MODERN_ERRORS:
+            return UseModern(allowed_versions.modern[0])
+        case HttpStatusError(status=status) if status in GATEWAY_STATUSES:
             raise reply
         case ConnectionClosed() as failure:
             return _legacy(failure, allowed_versions)
         case HttpStatusError(status=status) as failure if status >= 500:
             return _legacy(failure, allowed_versions)
-    return ShakeHands(_words(reply))
+    return UseLegacy(_words(reply))
 
 
-def accept(version: object, allowed_versions: AllowedVersions) -> Legacy:
+def accept_version(version: object, allowed_versions: AllowedVersions) -> Legacy:
     """The era of the revision that a server chose in its answer to `initialize`.
 
     "If the client does not support the version in the server's response, it
     SHOULD disconnect" (2025-11-25, basic/lifecycle).
     """
-    if version in allowed_versions.handshake:
+    if version in allowed_versions.legacy:
         return Legacy(str(version))
-    ours = ", ".join(allowed_versions.handshake)
+    ours = ", ".join(allowed_versions.legacy)
     raise NoCommonVersion(f"the server insists on protocol version {quoted(version)}; we speak {ours}")
 
 
-def counter_offer(refusal: Failure | HttpStatusError, allowed_versions: AllowedVersions) -> str | None:
+def common_version(refusal: Failure | HttpStatusError, allowed_versions: AllowedVersions) -> str | None:
     """A revision in common that a server names when it refuses ours.
 
     The specification shows this as an error with `data.supported`; most servers
@@ -143,21 +143,19 @@ def counter_offer(refusal: Failure | HttpStatusError, allowed_versions: AllowedV
         NoCommonVersion: The server is a modern one, which shakes no hands in any revision of the plan.
     """
     supported = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
-    offer = _first(allowed_versions.handshake, supported)
+    offer = _first(allowed_versions.legacy, supported)
     if offer is None and refusal.code == UNSUPPORTED_PROTOCOL_VERSION:
-        raise NoCommonVersion(
-            f"the server speaks {quoted(supported)}; we speak {', '.join(allowed_versions.handshake)}"
-        )
+        raise NoCommonVersion(f"the server speaks {quoted(supported)}; we speak {', '.join(allowed_versions.legacy)}")
     return offer
 
 
-def _chosen(offered: object, allowed_versions: AllowedVersions, discovered: Params | None) -> Judgment:
+def _chosen(offered: object, allowed_versions: AllowedVersions, discovered: Params | None) -> EraChoice:
     if (version := _first(allowed_versions.modern, offered)) is not None:
-        return SpeakModern(version, discovered)
-    if _first(allowed_versions.handshake, offered) is not None:
-        return ShakeHands("it offers no modern revision that we speak")
+        return UseModern(version, discovered)
+    if _first(allowed_versions.legacy, offered) is not None:
+        return UseLegacy("it offers no modern revision that we speak")
     if not _is_list_of_versions(offered):
-        return ShakeHands(f"a malformed list of versions, {quoted(offered)}")
+        return UseLegacy(f"a malformed list of versions, {quoted(offered)}")
     raise NoCommonVersion(f"the server speaks {quoted(offered)}; we speak {allowed_versions}")
 
 
@@ -173,10 +171,10 @@ def _is_discovery(result: Params) -> bool:
     return kind == "complete" and ("resultType" in result or "supportedVersions" in result)
 
 
-def _legacy(failure: McpError, allowed_versions: AllowedVersions) -> ShakeHands:
-    if not allowed_versions.handshake:
+def _legacy(failure: McpError, allowed_versions: AllowedVersions) -> UseLegacy:
+    if not allowed_versions.legacy:
         raise failure
-    return ShakeHands(str(failure), failure)
+    return UseLegacy(str(failure), failure)
 
 
 def _is_list_of_versions(offered: object) -> bool:

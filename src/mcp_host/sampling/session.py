@@ -229,7 +229,7 @@ def read_params(
                 raise ProtocolError(f"{name}: {NO_TOOLS}")
     check_counts(wire, limits, size)
     params = CreateMessageRequestParams.from_wire(wire)
-    messages = conversation.checked(params.messages)
+    messages = conversation.normalize(params.messages)
     if messages is not params.messages:
         params = params.model_copy(update={"messages": messages})
     if basic:  # the remains of a loop with tools would mean nothing to a handler of plain requests

@@ -91,8 +91,8 @@ class Offers:
         """What *era* has words for."""
         return Offers(
             sampling_tools=self.sampling_tools and era.samples_with_tools,
-            sampling_context=self.sampling_context and era.fences_context,
-            elicitation_modes=self.elicitation_modes and era.elicits_in_modes,
+            sampling_context=self.sampling_context and era.declares_context_support,
+            elicitation_modes=self.elicitation_modes and era.declares_elicitation_modes,
             elicitation_forms=self.elicitation_forms,
         )
 

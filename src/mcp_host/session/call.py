@@ -24,7 +24,7 @@ from mcp_host.errors import (
 )
 from mcp_host.handlers import in_handler
 from mcp_host.limits import Limits, check_seconds
-from mcp_host.protocol.eras import NAMED_BY, READS
+from mcp_host.protocol.eras import NAME_PARAMETER, READ_ONLY
 from mcp_host.protocol.jsonrpc import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -251,7 +251,7 @@ class Call:
         """What handlers are told of this call, which was sent under *request_id*."""
         return OuterCall(
             self.method,
-            self.params.get(NAMED_BY.get(self.method, "")),
+            self.params.get(NAME_PARAMETER.get(self.method, "")),
             request_id,
             call_id=self.call_id,
             inferred=inferred,
@@ -261,7 +261,7 @@ class Call:
 
     @property
     def repeatable(self) -> bool:
-        return self.idempotent or self.method in READS
+        return self.idempotent or self.method in READ_ONLY
 
 
 def enter_handler(nesting: int) -> None:

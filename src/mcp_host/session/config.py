@@ -65,7 +65,7 @@ class ClientConfig:
 
     def __post_init__(self) -> None:
         self.offers = self.inputs.offers(
-            Legacy(self.allowed_versions.handshake[0]) if self.allowed_versions.handshake else Modern
+            Legacy(self.allowed_versions.legacy[0]) if self.allowed_versions.legacy else Modern
         )
 
     @property
@@ -85,7 +85,7 @@ class ClientConfig:
 
     def remember(self, era: EraName) -> None:
         """The server has turned out to be of that era, where the client was free to find that out."""
-        if self.allowed_versions.open:
+        if self.allowed_versions.both_eras:
             self.era_cache.note(self.server, era)
 
     def forget(self) -> None:

@@ -25,7 +25,15 @@ from mcp_host.errors import (
 )
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, SERVER_INFO, Complete, Legacy, Modern
 from mcp_host.protocol.jsonrpc import Failure, Params, Response, Success
-from mcp_host.protocol.negotiation import Judgment, ProbeReply, ShakeHands, SpeakModern, accept, counter_offer, judge
+from mcp_host.protocol.negotiation import (
+    EraChoice,
+    ProbeReply,
+    UseLegacy,
+    UseModern,
+    accept_version,
+    choose_era,
+    common_version,
+)
 from mcp_host.session.attempts import Attempt, NoAnswer, Offers, WrongEra
 from mcp_host.session.call import CallTimeouts, server_error
 from mcp_host.session.config import ClientConfig, Session
@@ -52,7 +60,7 @@ class Handshake:
             ServerError: The server refused.
             ProtocolError: Its answer is none (`NoCommonVersion`: no revision in common).
         """
-        return await self._initialize(epoch, self.config.allowed_versions.handshake[0], timeouts)
+        return await self._initialize(epoch, self.config.allowed_versions.legacy[0], timeouts)
 
     async def _initialize(self, epoch: int, version: str, timeouts: CallTimeouts) -> Session:
         allowed_versions, offers = self.config.allowed_versions, self.offers.within(Legacy(version))
@@ -68,11 +76,11 @@ class Handshake:
         except HttpStatusError as exc:
             reply = exc
         if not isinstance(reply, Success):
-            if (other := counter_offer(reply, allowed_versions)) and other != version:
+            if (other := common_version(reply, allowed_versions)) and other != version:
                 return await self._initialize(epoch, other, timeouts)
             raise reply if isinstance(reply, HttpStatusError) else server_error("initialize", params, reply)
         result = InitializeResult.from_wire(reply.result)
-        era = accept(result.protocol_version, allowed_versions)
+        era = accept_version(result.protocol_version, allowed_versions)
         return Session(
             epoch=epoch,
             era=era,
@@ -129,7 +137,7 @@ class Discovery:
                 return self._session(version, known)
         return None
 
-    async def begin(self, verdict: SpeakModern, timeouts: CallTimeouts) -> Session:
+    async def begin(self, verdict: UseModern, timeouts: CallTimeouts) -> Session:
         """The session with a server that speaks *verdict*'s version. It is asked again if it did not say more."""
         said = verdict.discovered
         if said is None:
@@ -170,7 +178,7 @@ class Discovery:
 
     def _era(self, version: str) -> Modern:
         capabilities = self.config.inputs.capabilities(self.offers)
-        return Modern.introducing(version, self.config.client_info.to_wire(), capabilities)
+        return Modern.for_client(version, self.config.client_info.to_wire(), capabilities)
 
     def _server_info(self, said: Params) -> Implementation:
         """ "Servers SHOULD include" their name; for the others, ours for them has to do."""
@@ -222,7 +230,7 @@ class Connector:
         self._dispatcher.spawn(self._wait_until_awake)
         if not self._allowed_versions.modern:
             return await self._shake_hands()
-        if self._attempt.assumed == "legacy" and self._allowed_versions.handshake:
+        if self._attempt.assumed == "legacy" and self._allowed_versions.legacy:
             return await self._shake_hands_as_assumed()
         if (known := self._discovery.recall()) is not None:
             return known
@@ -269,7 +277,7 @@ class Connector:
         async with create_task_group() as tasks:
             tasks.start_soon(self._probe, race)
             await self._wait_for(race)
-            if race.judgment is None and self._allowed_versions.handshake and self._attempt.assumed != "modern":
+            if race.judgment is None and self._allowed_versions.legacy and self._attempt.assumed != "modern":
                 race.shaking = True
                 tasks.start_soon(self._shake_hands_meanwhile, race)
             decision = await race.decided()
@@ -278,7 +286,7 @@ class Connector:
 
     async def _probe(self, race: _Race) -> None:
         try:
-            race.judgment = judge(
+            race.judgment = choose_era(
                 await self._discovery.ask(self._allowed_versions.modern[0], self.timeouts), self._allowed_versions
             )
         except McpError as exc:
@@ -298,21 +306,21 @@ class Connector:
             race.shaken = exc
         race.news.set()
 
-    async def _follow(self, decision: Session | Judgment | McpError) -> Session:
+    async def _follow(self, decision: Session | EraChoice | McpError) -> Session:
         match decision:
-            case SpeakModern():
+            case UseModern():
                 return await self._discovery.begin(decision, self.timeouts)
             case Session():
                 return decision
-            case ShakeHands(failure=ConnectionClosed() as ended) if not self._dispatcher.stream_per_request:
+            case UseLegacy(failure=ConnectionClosed() as ended) if not self._dispatcher.stream_per_request:
                 raise WrongEra(ended, instead="legacy") from ended  # some exit over what they do not know
-            case ShakeHands(failure=failure) if self._allowed_versions.handshake:
+            case UseLegacy(failure=failure) if self._allowed_versions.legacy:
                 return await self._shake_hands_after_the_probe(failure)
-            case ShakeHands(because):
+            case UseLegacy(because):
                 raise NoCommonVersion(
                     f"{self._name} does not speak {self._allowed_versions}: to server/discover it said: {because}"
                 )
-            case ConnectionClosed() if self._allowed_versions.handshake and not self._dispatcher.stream_per_request:
+            case ConnectionClosed() if self._allowed_versions.legacy and not self._dispatcher.stream_per_request:
                 raise WrongEra(decision, instead="legacy") from decision  # before they have read a word of it
         raise decision
 
@@ -341,20 +349,20 @@ class _Race:
     """The probe, the handshake that may have been begun beside it, and what they have brought so far."""
 
     def __init__(self) -> None:
-        self.judgment: Judgment | McpError | None = None
+        self.judgment: EraChoice | McpError | None = None
         self.shaking = False
         self.shaken: Session | McpError | None = None
         self.news = Event()
 
-    def decision(self) -> Session | Judgment | McpError | None:
+    def decision(self) -> Session | EraChoice | McpError | None:
         """What to do, or None while it is open. A late modern answer still counts: the server was slow, not silent."""
-        if isinstance(self.judgment, SpeakModern) or not self.shaking:
+        if isinstance(self.judgment, UseModern) or not self.shaking:
             return self.judgment
         if isinstance(self.shaken, McpError) and self.judgment is None:
             return None  # that it will not shake hands may be the first sign of a server that needs none
         return self.shaken
 
-    async def decided(self) -> Session | Judgment | McpError:
+    async def decided(self) -> Session | EraChoice | McpError:
         while (decision := self.decision()) is None:
             with move_on_after(math.inf if self.shaken is None else PROBE_SILENCE) as waiting:
                 await self.news.wait()

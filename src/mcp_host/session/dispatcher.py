@@ -27,7 +27,7 @@ from mcp_host.protocol.jsonrpc import (
     Request,
     Response,
     Success,
-    failed,
+    malformed_error,
 )
 from mcp_host.session.call import Call, CallTimeouts, OnReport
 from mcp_host.session.config import Session
@@ -244,9 +244,9 @@ class Dispatcher:
         if message.method is not None and message.id is not None:
             self._reply_soon(Failure(message.id, INVALID_REQUEST, message.reason))
         elif message.id is not None:
-            self._settle(message.id, failed(message), origin)
+            self._settle(message.id, malformed_error(message), origin)
         elif message.oversize and message.method is None and (pending_request := self._only_one()) is not None:
-            pending_request.settle(failed(message), by=origin)  # it can be nobody else's
+            pending_request.settle(malformed_error(message), by=origin)  # it can be nobody else's
         elif (count := self.counters["malformed messages"]) & (count - 1) == 0:  # a flood must not fill a disk
             logger.warning("skipped something that is no message (%d so far): %s", count, message.reason)
 

@@ -63,7 +63,7 @@ class ClientFeatures:
         """
         sampling = None
         if self.sampling is not None:
-            refuses_context = era.fences_context and not offers.sampling_context
+            refuses_context = era.declares_context_support and not offers.sampling_context
             sampling = self.sampling.session(
                 server=server, knows_tools=offers.sampling_tools, refuses_context=refuses_context
             )

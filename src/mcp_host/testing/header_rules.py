@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from mcp_host.errors import quoted
-from mcp_host.protocol.eras import NAMED_BY
+from mcp_host.protocol.eras import NAME_PARAMETER
 from mcp_host.protocol.headers import (
     MCP_METHOD,
     MCP_NAME,
@@ -36,7 +36,7 @@ def problem(headers: Headers, request: Request, input_schema: JSONObject | None)
     """What is wrong with the other headers, if anything. *input_schema* is that of the tool that is called."""
     if found := _problem(headers, MCP_METHOD, request.method):
         return found
-    if (key := NAMED_BY.get(request.method)) and (found := _problem(headers, MCP_NAME, request.params.get(key))):
+    if (key := NAME_PARAMETER.get(request.method)) and (found := _problem(headers, MCP_NAME, request.params.get(key))):
         return found
     arguments = request.params.get("arguments")
     given = arguments if isinstance(arguments, dict) else {}

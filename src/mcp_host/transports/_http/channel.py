@@ -23,7 +23,7 @@ from mcp_host.errors import (
 from mcp_host.handlers import in_handler
 from mcp_host.limits import Limits
 from mcp_host.protocol.backoff import RETRY_DELAYS
-from mcp_host.protocol.eras import HARMLESS, INITIALIZE, INITIALIZED, LISTEN
+from mcp_host.protocol.eras import IDEMPOTENT, INITIALIZE, INITIALIZED, LISTEN
 from mcp_host.protocol.headers import MCP_METHOD
 from mcp_host.protocol.jsonrpc import (
     Failure,
@@ -35,7 +35,7 @@ from mcp_host.protocol.jsonrpc import (
     Success,
     decode,
     encode,
-    failed,
+    malformed_error,
 )
 from mcp_host.protocol.sse import Cursor
 from mcp_host.protocol.sse import Event as ServerEvent
@@ -229,7 +229,7 @@ class HttpChannel:
         else:
             session.touch(message, headers)
             always = session.headers
-        repeatable = not isinstance(message, Request) or message.method in HARMLESS
+        repeatable = not isinstance(message, Request) or message.method in IDEMPOTENT
         reply = await self._origin.send("POST", {**always, **POSTED, **headers}, body, repeatable=repeatable)
         self._reached = True
         return reply
@@ -332,7 +332,7 @@ def _unanswered(messages: Sequence[Incoming], name: str) -> McpError:
     """The error for a JSON body, read to its end, in which the response was not."""
     for message in messages:
         if isinstance(message, Malformed):
-            return failed(message)
+            return malformed_error(message)
     return _anonymous(messages) or ProtocolError(f"{name}: the body holds no response to this request")
 
 
