@@ -27,8 +27,8 @@ def child_that(body, **how):
 
 
 @pytest.fixture(autouse=True)
-def brief_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "LAST_WORDS", 0.1)
+def short_output_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "OUTPUT_GRACE", 0.1)
 
 
 @pytest.mark.parametrize("leader", ["read()", "time.sleep(60)", "os._exit(0)"], ids=["polite", "stubborn", "gone"])

@@ -82,7 +82,7 @@ async def test_blank_lines_are_nothing_at_all() -> None:
 
 @pytest.fixture
 def read_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(posix, "CHUNK", request.param)
+    monkeypatch.setattr(posix, "READ_SIZE", request.param)
     return int(request.param)
 
 
@@ -229,7 +229,7 @@ async def test_the_framing_of_lsp_is_named_in_the_log(end: str, caplog: pytest.L
         with pytest.raises(ConnectTimeout):
             await client.connect()
 
-    assert "Content-Length header: the server seems to speak the framing of LSP" in caplog.text
+    assert "Content-Length header: the server seems to use the framing of LSP" in caplog.text
 
 
 # Long lines

@@ -313,7 +313,7 @@ async def test_a_server_that_closes_its_output_has_ended_the_connection_and_is_e
 async def test_a_server_that_closes_its_input_fails_what_meets_that_and_may_still_answer_what_it_has_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stdio, "EXIT_CODE", 0.05)
+    monkeypatch.setattr(stdio, "EXIT_GRACE", 0.05)
     body = """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     request = read()

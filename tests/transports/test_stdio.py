@@ -1,4 +1,4 @@
-"""Real child processes that behave. What goes wrong with others stands in tests/faults."""
+"""Real child processes that behave well. The others are in tests/faults."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ STAYS = "reply(read(), text(str(os.getpid()))); time.sleep(60)"  # says who it i
     ],
     ids=["text", "bytes", "nothing", "empty", "no program", "a number", "a whole line"],
 )
-def test_a_command_that_is_none_is_told_how_it_is_written(command: Any, says: str) -> None:
+def test_an_invalid_command_is_an_error_that_shows_how_to_write_it(command: Any, says: str) -> None:
     with pytest.raises(TypeError, match=f'^{says}.*, like \\["uvx", "some-server"\\]'):
         Stdio(command)
 
 
 @pytest.mark.parametrize("env", [{"PORT": 8000}, {8000: "PORT"}, ["PORT=8000"]], ids=["value", "name", "list"])
-def test_the_environment_of_a_server_is_a_mapping_of_text(env: Any) -> None:
-    with pytest.raises(TypeError, match=r'^env is a mapping of text to text, like \{"PORT": "8000"\}$'):
+def test_an_environment_that_is_no_mapping_of_text_is_an_error(env: Any) -> None:
+    with pytest.raises(TypeError, match=r'^env must be a mapping of text to text, like \{"PORT": "8000"\}$'):
         Stdio(["uvx"], env=env)
 
 
@@ -75,8 +75,8 @@ async def test_the_working_directory_is_the_callers_choice(tmp_path: Path) -> No
             assert (await client.call_tool("x")).text == str(tmp_path)
 
 
-async def test_a_server_with_much_to_say_at_its_end_can_say_it_though_the_client_is_cancelled(tmp_path: Path) -> None:
-    """What it says goes nowhere, but a server that cannot write cannot shut down."""
+async def test_a_server_can_write_much_at_its_end_though_the_client_is_cancelled(tmp_path: Path) -> None:
+    """Its output is discarded, but a server that cannot write cannot shut down."""
     body = f"""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     say({{"method": "ready"}})
@@ -97,7 +97,7 @@ async def test_a_server_with_much_to_say_at_its_end_can_say_it_though_the_client
     assert (tmp_path / "has shut down").exists()
 
 
-async def test_of_many_lines_that_come_at_once_others_have_their_turn_after_256() -> None:
+async def test_other_tasks_run_after_each_256_lines_of_one_read() -> None:
     received: list[Incoming] = []
     async with Stdio(python("read()")).open(QUICK) as channel:
         steps = channel._read(LineBuffer(1000), received.append, b'{"jsonrpc":"2.0","method":"tide"}\n' * 600)
@@ -106,8 +106,8 @@ async def test_of_many_lines_that_come_at_once_others_have_their_turn_after_256(
     assert (counts, len(received)) == ([256, 512], 600)
 
 
-async def test_a_call_that_never_got_into_the_pipe_says_that_it_was_not_made() -> None:
-    """The server reads nothing: one call is written in part, one waits in line behind it, and one for room in the line."""
+async def test_a_call_that_was_never_written_says_that_it_has_not_run() -> None:
+    """The server reads nothing: one call is written in part, one is queued behind it, and one waits for room in the queue."""
     may_have_run: dict[str, bool] = {}
 
     async def call(name: str, size: int, timeout: float = 60) -> None:
@@ -181,13 +181,13 @@ class StalledChild:
         self.given.append(limit)
 
 
-async def test_a_server_that_reads_nothing_is_given_no_time_to_end() -> None:
-    """It has had `Limits.stall_timeout`, and who waits for it is told only once it has ended."""
+async def test_a_server_that_reads_nothing_is_killed_at_once() -> None:
+    """It has had `Limits.stall_timeout`, and its callers wait until it has ended."""
     child: Any = StalledChild()
     channel = StdioChannel("stalled", child, Stderr(None), Limits(stall_timeout=0))
 
     assert channel.send_now(Notification("n", {}))
     with anyio.fail_after(5):
-        await channel.write()
+        await channel.write_queued()
 
     assert child.given == [0]

@@ -11,14 +11,15 @@ from hashlib import sha256
 from pathlib import Path
 from shutil import which
 
-from anyio import CancelScope, Event, create_task_group, current_time, move_on_after
+from anyio import CancelScope, Event, WouldBlock, create_task_group, current_time, move_on_after
 
 from mcp_host.errors import ConnectionClosed
 from mcp_host.handlers import check_callable, is_async
 from mcp_host.limits import Limits
-from mcp_host.protocol.framing import LineBuffer, Oversize, Raw
+from mcp_host.protocol.framing import LineBuffer, Oversize
 from mcp_host.protocol.jsonrpc import (
     Failure,
+    Incoming,
     Malformed,
     Notification,
     Request,
@@ -29,33 +30,35 @@ from mcp_host.protocol.jsonrpc import (
     recover_id,
 )
 from mcp_host.transports._process.child import LINES_PER_TICK, Child, start
-from mcp_host.transports._process.outbox import Line, OnLost, Outbox
 from mcp_host.transports._process.stderr import OnStderr, Stderr
-from mcp_host.transports.base import Headers, Receive, RequestHandle, deliver, quoting
+from mcp_host.transports._process.writer import LineWriter
+from mcp_host.transports.base import Headers, Receive, RequestHandle, quoting
 
-COMMAND = 'it is a list of a program and its arguments, like ["uvx", "some-server"]'
+COMMAND = 'it must be a list of a program and its arguments, like ["uvx", "some-server"]'
 LSP = b"Content-Length:"  # how each message of the Language Server Protocol begins
-LAST_WORDS = 1.0  # seconds, after the process has ended, for what it wrote before; a grandchild may hold the pipe open
-EXIT_CODE = 0.5  # seconds, after its output has ended, to learn how the process did
+OUTPUT_GRACE = (
+    1.0  # seconds, after the process has exited, for the rest of its output; a descendant may keep a pipe open
+)
+EXIT_GRACE = 0.5  # seconds, after its output has ended, for the process to exit
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Stdio:
     """Start *command* (a program and its arguments; no shell) and speak to it.
 
-    The server's environment is a short safe list of ours (`_process.child.INHERITED`: PATH,
-    HOME, the locale and the like) and *env*. *on_stderr* gets each line that it
-    writes to stderr; the last lines are attached to connection errors anyway.
+    The server inherits a short list of environment variables (PATH, HOME, the locale and
+    the like), and gets those in *env*. *on_stderr* is called with each line that the server
+    writes to stderr; connection errors contain the last lines anyway.
 
-    A server that has ended is started again by the next call, or at once where changes
-    are listened to; what was in flight ends with `ConnectionClosed`. With *restart* None
-    that is so in revision 2026-07-28, which knows no session that could be lost; true and
-    false mean always and never. Each time takes longer, and after eight in a row that
-    were good for nothing the server stays down until `Client.connect`.
+    *restart* says whether a server that has exited is started again: by the next call, or
+    at once where you listen to changes. Requests in flight end with `ConnectionClosed`. By
+    default (None), servers of revision 2026-07-28 restart, because they have no session to
+    lose. Each restart waits longer than the one before. After eight consecutive failures,
+    restarts stop until you call `Client.connect`.
 
     Raises:
-        TypeError: *command* is no list of text and paths, or its program is a whole command line;
-            or *env* holds something else than text; or *on_stderr* cannot be called.
+        TypeError: *command* is not a list of text and paths, or its program is a whole command line;
+            or *env* contains something other than text; or *on_stderr* cannot be called.
     """
 
     command: Sequence[str | os.PathLike[str]]
@@ -70,10 +73,33 @@ class Stdio:
         if self.on_stderr is not None:
             check_callable(self.on_stderr, argument="on_stderr", shape="(line: str) -> None")
             if is_async(self.on_stderr):
-                raise TypeError("on_stderr has to be a plain function: it is called for each line, and not awaited")
-        if self.env is not None and not _is_environment(self.env):
-            raise TypeError('env is a mapping of text to text, like {"PORT": "8000"}')
-        object.__setattr__(self, "_arguments", _checked(self.command, self.env, self.cwd))
+                raise TypeError("on_stderr must be a plain function: it is called for each line, and not awaited")
+        env: object = self.env or {}
+        if not isinstance(env, Mapping) or not all(isinstance(part, str) for pair in env.items() for part in pair):
+            raise TypeError('env must be a mapping of text to text, like {"PORT": "8000"}')
+        object.__setattr__(self, "_arguments", self._checked_command())
+
+    def _checked_command(self) -> tuple[str, ...]:
+        """*command* as text. No error repeats an argument: it may be a secret."""
+        command: object = self.command
+        if isinstance(command, str | bytes) or not isinstance(command, Sequence):
+            raise TypeError(f"command is of type {type(command).__name__}: {COMMAND}")
+        if not command:
+            raise TypeError(f"command is empty: {COMMAND}")
+        for index, part in enumerate(command):
+            if not isinstance(part, str | os.PathLike):
+                raise TypeError(f"command[{index}] is of type {type(part).__name__}: {COMMAND}")
+        program, *arguments = [os.fspath(part) for part in command]
+        words = program.split()
+        if not words:
+            raise TypeError(f"command[0], the program, is empty: {COMMAND}")
+        exists = os.path.exists(os.path.join(self.cwd or "", program))
+        if len(words) > 1 and not exists and which(program, path=(self.env or {}).get("PATH")) is None:
+            raise TypeError(
+                "command[0] has a space in it, and there is no such program. No shell splits a command line:"
+                f' write ["{words[0]}", ...]; {COMMAND}'
+            )
+        return (program, *arguments)
 
     @property
     def name(self) -> str:
@@ -87,60 +113,25 @@ class Stdio:
         return f"{self.name} {sha256(whole.encode(errors='surrogateescape')).hexdigest()[:16]}"
 
     def __repr__(self) -> str:
-        return f"Stdio({self.name!r})"  # tokens are passed in the environment, and in arguments
+        return f"Stdio({self.name!r})"  # arguments and environment contain tokens
 
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[StdioChannel]:
-        """Start the process; end it and all of its descendants on leaving."""
+        """Start the process; end it and its descendants on leaving."""
         child = await start(self._arguments, self.env, self.cwd)
         async with create_task_group() as tasks:
             channel = StdioChannel(self.name, child, Stderr(self.on_stderr), limits)
-            tasks.start_soon(channel.write)
+            tasks.start_soon(channel.write_queued)
             tasks.start_soon(channel.read_stderr)
             try:
                 yield channel
             finally:
-                tasks.start_soon(channel.drain)  # a server that cannot write cannot shut down
+                tasks.start_soon(channel.discard_output)  # a server that cannot write cannot shut down
                 await child.stop(limits.close_timeout)
-                with move_on_after(LAST_WORDS, shield=True):
+                with move_on_after(OUTPUT_GRACE, shield=True):
                     await channel.stderr_ended.wait()
                 await child.close()
                 tasks.cancel_scope.cancel()
-
-
-def _checked(
-    command: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None, cwd: str | Path | None
-) -> tuple[str, ...]:
-    """*command* as text. No error repeats an argument: it may be a secret.
-
-    Raises:
-        TypeError: It is not the command of a server; the text shows how one is written.
-    """
-    if isinstance(command, str | bytes) or not isinstance(command, Sequence):
-        raise TypeError(f"command is of type {type(command).__name__}: {COMMAND}")
-    if not command:
-        raise TypeError(f"command is empty: {COMMAND}")
-    for index, part in enumerate(command):
-        if not isinstance(part, str | os.PathLike):
-            raise TypeError(f"command[{index}] is of type {type(part).__name__}: {COMMAND}")
-    arguments = tuple([os.fspath(part) for part in command])
-    words = arguments[0].split()
-    if not words:
-        raise TypeError(f"command[0], the program, is empty: {COMMAND}")
-    if len(words) > 1 and not _exists(arguments[0], env, cwd):
-        raise TypeError(
-            f"command[0] has a space in it, and there is no such program. No shell splits a command line:"
-            f' write ["{words[0]}", ...]; {COMMAND}'
-        )
-    return arguments
-
-
-def _exists(program: str, env: Mapping[str, str] | None, cwd: str | Path | None) -> bool:
-    return os.path.exists(os.path.join(cwd or "", program)) or which(program, path=(env or {}).get("PATH")) is not None
-
-
-def _is_environment(env: object) -> bool:
-    return isinstance(env, Mapping) and all(isinstance(part, str) for pair in env.items() for part in pair)
 
 
 class StdioChannel:
@@ -153,50 +144,58 @@ class StdioChannel:
         self._name = name
         self._child = child
         self._stderr = stderr
-        self._limits = limits
-        self._outbox = Outbox(child.stdin, limit=limits.max_outbox, stall_timeout=limits.stall_timeout)
+        self._max_message = limits.max_message
+        self._writer = LineWriter(child.stdin, limit=limits.max_outbox, stall_timeout=limits.stall_timeout)
         self._stalled: ConnectionClosed | None = None
         self.stderr_ended = Event()
-        self._spoken = Event()
-        self._heard_out = Event()
+        self._output_started = Event()
+        self._output_ended = Event()
 
     async def awake(self) -> None:
-        """Until it has written anything, or read what was written to it."""
+        """Wait until the server has written anything, or read what was written to it."""
         async with create_task_group() as tasks:
 
             async def end_with(sign: Callable[[], Awaitable[None]]) -> None:
                 await sign()
                 tasks.cancel_scope.cancel()
 
-            tasks.start_soon(end_with, self._spoken.wait)
-            tasks.start_soon(end_with, self._child.stdin.taken)
+            tasks.start_soon(end_with, self._output_started.wait)
+            tasks.start_soon(end_with, self._child.stdin.wait_until_read)
 
     async def request(self, request: Request, headers: Headers, exchange: RequestHandle) -> None:
         line = encode(request) + b"\n"
-        if not self._outbox.has_room(line):
-            exchange.withdrawn = True  # until it is on its way
-            with exchange.bounded():
-                await self._outbox.wait_for_room(line)
-            if exchange.over:
-                return
-            exchange.withdrawn = False
-        waiting = await self._put(line, exchange.fail)
+        try:
+            try:
+                queued = self._writer.write(line, exchange.fail)
+            except WouldBlock:
+                exchange.withdrawn = True  # until it is written or queued
+                with exchange.bounded():
+                    await self._writer.wait_for_room(line)
+                if exchange.over:
+                    return
+                exchange.withdrawn = False
+                queued = self._writer.write(line, exchange.fail)
+        except ConnectionClosed as exc:
+            raise await self._write_failed(exc) from None
         try:
             await exchange.response()
         finally:
-            if waiting is not None:
-                exchange.withdrawn = self._outbox.withdraw(waiting)
+            if queued is not None:
+                exchange.withdrawn = self._writer.withdraw(queued)
 
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
         line = encode(message) + b"\n"
-        await self._outbox.wait_for_room(line)
-        await self._put(line)
+        await self._writer.wait_for_room(line)
+        try:
+            self._writer.write(line)
+        except ConnectionClosed as exc:
+            raise await self._write_failed(exc) from None
 
     def send_now(self, message: Notification | Success | Failure) -> bool:
-        line = encode(message) + b"\n"
-        if not self._outbox.has_room(line):
+        try:
+            self._writer.write(encode(message) + b"\n")
+        except WouldBlock:
             return False
-        self._outbox.put(line)
         return True
 
     @property
@@ -204,88 +203,82 @@ class StdioChannel:
         return self._stderr.tail()
 
     async def listen(self, receive: Receive) -> None:
-        lines = LineBuffer(self._limits.max_message)
-        async with create_task_group() as tasks:
-            tasks.start_soon(self._watch, tasks.cancel_scope)
-            await self._child.stdout.pump(partial(self._read, lines, receive))
-            tasks.cancel_scope.cancel()
-        self._spoken.set()
-        for rest in lines.rest():
-            self._take_last(rest, receive)
-        end = await self._end()
-        self._heard_out.set()  # no await from here until the link is closed
-        raise end
+        buffer = LineBuffer(self._max_message)
 
-    async def write(self) -> None:
-        """Write what waits; end the process when it takes nothing."""
+        def receive_whole(message: Incoming) -> None:
+            # Half a message at the end must not fail its request as malformed: the connection has ended.
+            if not isinstance(message, Malformed) or message.oversize:
+                receive(message)
+
+        async with create_task_group() as tasks:
+            tasks.start_soon(self._stop_reading_after_exit, tasks.cancel_scope)
+            await self._child.stdout.read_all(partial(self._read, buffer, receive))
+            tasks.cancel_scope.cancel()
+        for _ in self._read(buffer, receive_whole, b"\n"):  # the last line needs no line end
+            pass
+        closed = await self._closed()
+        self._output_ended.set()  # no await from here until the session knows that the connection is closed
+        raise closed
+
+    def _read(self, buffer: LineBuffer, receive: Receive, chunk: bytes) -> Iterator[None]:
+        """Decode the lines that *chunk* completes, in steps."""
+        self._output_started.set()
+        for number, line in enumerate(buffer.feed(chunk), 1):
+            if isinstance(line, Oversize):
+                report = oversize(line.head, line.tail, self._max_message)
+                if not line.tail or (report.id is not None and recover_id(line.head, b"") is None):
+                    receive(report)  # at the end of the line only if that shows the id
+            elif line.startswith(LSP):
+                receive(Malformed("a Content-Length header: the server seems to use the framing of LSP"))
+            elif line and not line.isspace():
+                for message in decode(line):
+                    receive(message)
+            if not number % LINES_PER_TICK:
+                yield
+
+    async def _stop_reading_after_exit(self, reading: CancelScope) -> None:
+        """A descendant may keep the server's output open."""
+        await self._child.process.wait()
+        reading.deadline = current_time() + OUTPUT_GRACE
+
+    async def write_queued(self) -> None:
+        """Write what is queued; kill the server if it reads nothing."""
         try:
-            await self._outbox.run()
+            await self._writer.run()
         except ConnectionClosed as exc:
             self._stalled = exc
             await self._child.stop(0)
 
     async def read_stderr(self) -> None:
         with CancelScope(shield=True):  # it ends with the process, or when our end is closed
-            await self._child.stderr.pump(self._stderr.feed)
+            await self._child.stderr.read_all(self._stderr.feed)
         self._stderr.end()
         self.stderr_ended.set()
 
-    def _read(self, lines: LineBuffer, receive: Receive, chunk: bytes) -> Iterator[None]:
-        self._spoken.set()
-        for number, line in enumerate(lines.feed(chunk), 1):
-            self._take(line, receive)
-            if not number % LINES_PER_TICK:
-                yield
-
-    def _take(self, line: Raw | Oversize, receive: Receive) -> None:
-        if isinstance(line, Oversize):
-            report = oversize(line.head, line.tail, self._limits.max_message)
-            if not line.tail or (report.id is not None and recover_id(line.head, b"") is None):
-                receive(report)  # the end of such a line is news only if the id stands there
-        elif line.startswith(LSP):
-            receive(Malformed("a Content-Length header: the server seems to speak the framing of LSP"))
-        elif line and not line.isspace():
-            deliver(decode(line), receive)
-
-    def _take_last(self, rest: Raw | Oversize, receive: Receive) -> None:
-        """A last line needs no line end; but half a message is none, and no reason to fail a request as malformed."""
-        if isinstance(rest, Oversize) or not any(isinstance(message, Malformed) for message in decode(rest)):
-            self._take(rest, receive)
-
-    async def _put(self, line: bytes, on_lost: OnLost | None = None) -> Line | None:
-        try:
-            return self._outbox.put(line, on_lost)
-        except ConnectionClosed as broken:
-            end = await self._end()  # a pipe breaks because the process has ended, which says more
-            end.may_have_run = broken.may_have_run
-            if end.exit_code is not None:  # who is told that it has must not find the link alive
-                with move_on_after(LAST_WORDS):
-                    await self._heard_out.wait()
-            raise end from None
-
-    async def drain(self) -> None:
-        """Let go of whatever the server still writes."""
+    async def discard_output(self) -> None:
         with CancelScope(shield=True):  # as above
-            await self._child.stdout.pump(lambda chunk: None)
+            await self._child.stdout.read_all(lambda chunk: None)
 
-    async def _watch(self, reading: CancelScope) -> None:
-        """Bound the reading once the process has ended, for something else may keep its output open."""
-        await self._child.process.wait()
-        reading.deadline = current_time() + LAST_WORDS
+    async def _write_failed(self, failure: ConnectionClosed) -> ConnectionClosed:
+        """The error for a line that was not written. How the process ended says more than the broken pipe."""
+        closed = await self._closed()
+        closed.may_have_run = failure.may_have_run
+        if closed.exit_code is not None:  # the session must know before its caller does
+            with move_on_after(OUTPUT_GRACE):
+                await self._output_ended.wait()
+        return closed
 
-    async def _end(self) -> ConnectionClosed:
-        """What to tell everyone who waits."""
-        exited = await self._child.exits_within(EXIT_CODE)
-        tail = self._stderr.tail()
+    async def _closed(self) -> ConnectionClosed:
+        """The error for requests in flight."""
+        exited = await self._child.exits_within(EXIT_GRACE)
         code = self._child.process.returncode
         if self._stalled is not None:
-            what = str(self._stalled)
+            reason = str(self._stalled)
         elif not exited:
-            what = f"{self._name} has closed its end of the connection"
+            reason = f"{self._name} has closed its end of the connection"
+        elif code is not None and code < 0:
+            reason = f"{self._name} was ended by signal {-code}"
         else:
-            what = f"{self._name} {_ended(code)}"
-        return ConnectionClosed(f"{what}{quoting(tail)}", exit_code=code, stderr=tail)
-
-
-def _ended(code: int | None) -> str:
-    return f"was ended by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
+            reason = f"{self._name} exited with code {code}"
+        tail = self._stderr.tail()
+        return ConnectionClosed(f"{reason}{quoting(tail)}", exit_code=code, stderr=tail)

@@ -1,18 +1,20 @@
-"""A server as a child process: what there is to it on every platform, and what it inherits."""
+"""A server as a child process: the interface that each platform implements, and how to start one."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from anyio import CancelScope, move_on_after
 from anyio.abc import Process
 
 from mcp_host.errors import ConnectFailed
-from mcp_host.transports._process.outbox import Pipe
 
 if sys.platform == "win32":
     INHERITED = (
@@ -21,74 +23,83 @@ if sys.platform == "win32":
     )
 else:
     INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""The only variables of ours that a server gets. Any other may be a secret, and servers are other people's code."""
+"""The only environment variables that a server inherits. Others may be secrets, and servers are other people's code."""
 
-LINES_PER_TICK = 256  # lines, after which others have their turn: one read may bring a hundred thousand
+GRACE = 2.0  # seconds for each gentle step of a shutdown
+LINES_PER_TICK = 256  # lines, after which other tasks run: one read may bring a hundred thousand
 
-Take: TypeAlias = Callable[[bytes], Iterator[None] | None]
-"""Takes a piece of what a server writes; returns the rest of that work, in steps, if it is too much for one turn."""
+OnChunk: TypeAlias = Callable[[bytes], Iterator[None] | None]
+"""Takes what was read. Returns an iterator if that is too much work for one tick: each step does a part of it."""
 
 
-class Input(Pipe, Protocol):
-    async def taken(self) -> None:
-        """Wait until the server has read all that was written. Returns at once where nobody can tell."""
+class ChildStdin(Protocol):
+    """The writing end of a pipe. Raises OSError once the other end is closed."""
+
+    def write_now(self, data: bytes | memoryview) -> int:
+        """Write what fits without waiting; return how many bytes that was."""
+        ...
+
+    async def write_some(self, data: memoryview) -> int:
+        """Wait until at least one byte was written; return how many were."""
+        ...
+
+    async def wait_until_read(self) -> None:
+        """Wait until the server has read all that was written. Returns at once where the system cannot tell."""
         ...
 
     async def close(self) -> None: ...
 
 
-class Output(Protocol):
-    async def pump(self, take: Take) -> None:
-        """Hand every piece to *take*, until the end of the stream or its closing."""
+class ChildOutput(Protocol):
+    """The reading end of a pipe."""
+
+    async def read_all(self, on_chunk: OnChunk) -> None:
+        """Call *on_chunk* with what is read, until the end of the stream or `close`."""
         ...
 
     async def close(self) -> None: ...
 
 
-class Child(Protocol):
-    """A running server and all of its descendants that did not run away."""
+@dataclass(frozen=True, slots=True)
+class Child(ABC):
+    """A running server, with its descendants."""
 
-    @property
-    def process(self) -> Process: ...
-    @property
-    def stdin(self) -> Input: ...
-    @property
-    def stdout(self) -> Output: ...
-    @property
-    def stderr(self) -> Output: ...
+    process: Process
+    stdin: ChildStdin
+    stdout: ChildOutput
+    stderr: ChildOutput
+
+    @abstractmethod
+    async def stop(self, limit: float) -> None:
+        """End the server and its descendants within *limit* seconds, as gently as possible; even when cancelled."""
 
     async def exits_within(self, seconds: float) -> bool:
         """Whether the server's own process ends in time. Also reaps it."""
-        ...
-
-    async def stop(self, limit: float) -> None:
-        """End it all within *limit* seconds, as gently as it lets us; even when cancelled."""
-        ...
+        with move_on_after(seconds):
+            await self.process.wait()
+        return self.process.returncode is not None
 
     async def close(self) -> None:
-        """Close what can still be read of it."""
-        ...
-
-
-def environment(extra: Mapping[str, str] | None) -> dict[str, str]:
-    """The environment of a server: the safe few of ours, then *extra*."""
-    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    # Some shells export functions as variables, to be run by whichever shell starts next.
-    safe = {name: value for name, value in inherited.items() if not value.startswith("()")}
-    return safe | dict(extra or {})
+        """Close its output."""
+        with CancelScope(shield=True):
+            await self.stdout.close()
+            await self.stderr.close()
 
 
 async def start(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | Path | None) -> Child:
     """Start *command* with pipes to its standard streams.
 
     Raises:
-        ConnectFailed: There is no such command, or the system would not run it.
+        ConnectFailed: There is no such command, or the system cannot run it.
     """
     if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
         from mcp_host.transports._process.windows import start_child
     else:
         from mcp_host.transports._process.posix import start_child
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    # Some shells export functions as variables, which the next shell runs.
+    safe = {name: value for name, value in inherited.items() if not value.startswith("()")}
     try:
-        return await start_child(command, environment(env), cwd)
+        return await start_child(command, safe | dict(env or {}), cwd)
     except (OSError, ValueError, subprocess.SubprocessError) as exc:
         raise ConnectFailed(f"cannot start {command[0]!r}: {exc}", may_have_run=False) from exc

@@ -1,4 +1,9 @@
-"""A child process on POSIX: a process group of its own, ended whole."""
+"""A child process on POSIX, in its own process group, and our ends of its pipes.
+
+We hold the file descriptors ourselves instead of using the event loop's subprocess
+streams. A line that fits is written without a task or a buffer, on both backends;
+and closing works even when a descendant keeps its end of a pipe open.
+"""
 
 from __future__ import annotations
 
@@ -18,38 +23,35 @@ from anyio import (
     CancelScope,
     ClosedResourceError,
     current_time,
-    move_on_after,
     notify_closing,
     open_process,
     sleep,
     wait_readable,
     wait_writable,
 )
-from anyio.abc import Process
 from anyio.lowlevel import checkpoint
 
-from mcp_host.transports._process.child import Input, Output, Take
+from mcp_host.transports._process.child import GRACE, Child, OnChunk
 
-GRACE = 2.0  # seconds for each gentle step of a shutdown
-POLL_INTERVAL = (
-    0.02  # seconds between looks at what no event tells: whether a group still lives, what a server has read
-)
+assert sys.platform != "win32"  # so that type checkers skip this module on Windows
+
+PIPE_SIZE = 1024 * 1024  # bytes, where the system lets us choose (Linux: 64 KiB by default)
+READ_SIZE = 64 * 1024  # bytes read at once; for a buffer of four times that malloc asks the system each time: 30 µs
+LARGE_READ_SIZE = 1024 * 1024  # bytes read at once after a read that left more behind
+POLL_INTERVAL = 0.02  # seconds, for what no event tells: a process group has ended, a pipe has been read
+
+FINISHED = object()
 
 
 @dataclass(frozen=True, slots=True)
-class PosixChild:
-    """A running server, in a process group of its own."""
-
-    process: Process
-    stdin: Input
-    stdout: Output
-    stderr: Output
+class PosixChild(Child):
+    """A running server in its own process group."""
 
     async def stop(self, limit: float) -> None:
         """End the server and its descendants in the specification's order, within *limit* seconds.
 
-        Close its input and wait; terminate and wait; kill. The group is swept even when
-        its leader has gone by itself: a wrapper like npx may leave the real server behind.
+        Close its input and wait; terminate and wait; kill. The group is signalled even when
+        its leader has exited: a wrapper like npx may leave the real server behind.
         """
         grace = min(GRACE, limit / 3)
         with CancelScope(shield=True):
@@ -57,66 +59,23 @@ class PosixChild:
             await self.exits_within(grace)
             if self._group_lives():
                 self._signal_group(signal.SIGTERM)
-                await self._group_ends_within(grace)
+                end = current_time() + grace
+                await self.exits_within(grace)
+                while self._group_lives() and current_time() < end:  # noqa: ASYNC110  # see POLL_INTERVAL
+                    await sleep(POLL_INTERVAL)
             if self._group_lives():
                 self._signal_group(signal.SIGKILL)
                 await self.exits_within(grace)
 
-    async def close(self) -> None:
-        """Close what can still be read of it."""
-        await self.stdout.close()
-        await self.stderr.close()
-
-    async def exits_within(self, seconds: float) -> bool:
-        """Whether the server's own process ends in time. Also reaps it."""
-        with move_on_after(seconds):
-            await self.process.wait()
-        return self.process.returncode is not None
-
-    async def _group_ends_within(self, seconds: float) -> None:
-        end = current_time() + seconds
-        await self.exits_within(seconds)
-        while self._group_lives() and current_time() < end:  # noqa: ASYNC110  # no event to wait for: see POLL_INTERVAL
-            await sleep(POLL_INTERVAL)
-
     def _group_lives(self) -> bool:
-        if self.process.returncode is None:
-            return True
-        return self._signal_group(0)
+        return self.process.returncode is None or self._signal_group(0)
 
     def _signal_group(self, number: int) -> bool:
-        """Signal every process of the group; whether there was one. The group's id is the leader's, for its lifetime."""
+        """Signal every process of the group; returns whether there was one. The group's id is the leader's."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
             return True
         return False
-
-
-async def start_child(command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> PosixChild:
-    """Start *command* in a group of its own."""
-    with ExitStack() as theirs, ExitStack() as ours:
-        ends = []
-        for our_end in (1, 0, 0):  # we write to the first pipe, and read from the others
-            pipe = open_pipe()
-            ours.callback(os.close, pipe[our_end])
-            theirs.callback(os.close, pipe[1 - our_end])
-            ends.append(pipe)
-        (stdin, to_child), (from_child, stdout), (from_stderr, stderr) = ends
-        with CancelScope(shield=True):  # a cancelled caller must not lose a process that nobody knows of
-            process = await open_process(
-                command, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd, start_new_session=True
-            )
-        ours.pop_all()
-        return PosixChild(process, WriteEnd(to_child), read_end(from_child), read_end(from_stderr))
-
-
-assert sys.platform != "win32"  # which tells a type checker that what follows is not for Windows
-
-CHUNK = 64 * 1024  # bytes read at once; for a buffer of four times that malloc asks the system each time: 30 µs
-BULK = 1024 * 1024  # bytes read at once where the last read left more behind
-CAPACITY = 1024 * 1024  # of a pipe where the system lets us choose (Linux: 64 KiB unless asked)
-
-DONE = object()  # what `next` says of steps that have all been taken
 
 
 class WriteEnd:
@@ -127,7 +86,6 @@ class WriteEnd:
         self._fd = fd
 
     def write_now(self, data: bytes | memoryview) -> int:
-        """Write what fits without waiting; return how much that was. Raises OSError when nobody reads any more."""
         if self._fd < 0:
             raise BrokenPipeError("closed")
         try:
@@ -136,7 +94,6 @@ class WriteEnd:
             return 0
 
     async def write_some(self, data: memoryview) -> int:
-        """Wait until at least one byte was written; return how many were."""
         while not (written := self.write_now(data)):
             try:
                 await wait_writable(self._fd)
@@ -144,21 +101,17 @@ class WriteEnd:
                 raise BrokenPipeError("closed") from None
         return written
 
-    async def taken(self) -> None:
-        """Wait until all that was written has been read, or nobody can tell any more."""
-        while self._unread():  # noqa: ASYNC110  # no event tells: see POLL_INTERVAL
+    async def wait_until_read(self) -> None:
+        unread = array("i", [0])
+        while self._fd >= 0:
+            with suppress(OSError):  # a system that does not count at this end
+                fcntl.ioctl(self._fd, termios.FIONREAD, unread)
+            if not unread[0]:
+                return
             await sleep(POLL_INTERVAL)
 
     async def close(self) -> None:
         self._fd = _close(self._fd)
-
-    def _unread(self) -> int:
-        if self._fd < 0:
-            return 0
-        count = array("i", [0])
-        with suppress(OSError):  # a system that does not count at this end
-            fcntl.ioctl(self._fd, termios.FIONREAD, count)
-        return count[0]
 
 
 class ReadEnd:
@@ -167,104 +120,95 @@ class ReadEnd:
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
-        self._size = CHUNK
+        self._size = READ_SIZE
 
-    async def pump(self, take: Take) -> None:
-        """Hand every piece to *take* as it comes, until the end of the stream or its closing."""
-        while (steps := await self._next(take)) is not None:
+    async def read_all(self, on_chunk: OnChunk) -> None:
+        while (steps := await self._read(on_chunk)) is not None:
             for _ in steps:
                 await checkpoint()
 
     async def close(self) -> None:
         self._fd = _close(self._fd)
 
-    async def _next(self, take: Take) -> Iterator[None] | None:
-        """Wait for something to read and hand it over; return what is left of that work, None at the end."""
+    async def _read(self, on_chunk: OnChunk) -> Iterator[None] | None:
+        """Wait for a chunk and pass it on; return the steps that remain of that, None at the end."""
         if self._fd >= 0:
             with suppress(ClosedResourceError):
-                await wait_readable(self._fd)  # first, so that a flood cannot keep the event loop from its other work
-        return self._hand_over(take)
+                await wait_readable(self._fd)  # always, so that a flood cannot starve other tasks
+        return self._read_now(on_chunk)
 
-    def _hand_over(self, take: Take) -> Iterator[None] | None:
-        """Hand over what can be read at once; return what is left of that work, None at the end."""
+    def _read_now(self, on_chunk: OnChunk) -> Iterator[None] | None:
         if self._fd < 0:
             return None
         try:
             chunk = os.read(self._fd, self._size)
         except BlockingIOError:
             return iter(())
-        self._size = CHUNK if len(chunk) < CHUNK else BULK
-        return take(chunk) or iter(()) if chunk else None
+        self._size = READ_SIZE if len(chunk) < READ_SIZE else LARGE_READ_SIZE
+        return on_chunk(chunk) or iter(()) if chunk else None
 
 
-class WatchedReadEnd(ReadEnd):
-    """The reading end of a pipe on asyncio: the event loop itself calls *take*, as long as one turn suffices.
+class AsyncioReadEnd(ReadEnd):
+    """The reading end of a pipe on asyncio. The event loop calls *on_chunk* itself, while one step suffices.
 
-    A task that waits anew for each piece would cost two more system calls and one
-    more turn of the loop.
+    Waiting in a task for each chunk would cost two more system calls and one more tick.
     """
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
-        self._left: asyncio.Future[Iterator[None] | None] | None = None
+        self._waiter: asyncio.Future[Iterator[None] | None] | None = None
 
     async def close(self) -> None:
-        if self._left is not None and self._fd >= 0:
-            self._left.get_loop().remove_reader(self._fd)  # the pump, if it is about to, would be too late
-            if not self._left.done():
-                self._left.set_result(None)
+        if self._waiter is not None and self._fd >= 0:
+            self._waiter.get_loop().remove_reader(self._fd)  # before the system reuses the descriptor
+            if not self._waiter.done():
+                self._waiter.set_result(None)
         await super().close()
 
-    async def _next(self, take: Take) -> Iterator[None] | None:
+    async def _read(self, on_chunk: OnChunk) -> Iterator[None] | None:
         if self._fd < 0:
             return None
-        _say_where_we_are()
+        # sniffio looks for a task, and there is none in a callback of the event loop. anyio does without sniffio.
+        with suppress(ImportError):
+            from sniffio import current_async_library_cvar
+
+            current_async_library_cvar.set("asyncio")
         loop = asyncio.get_running_loop()
-        left: asyncio.Future[Iterator[None] | None] = loop.create_future()
-        self._left = left
-        loop.add_reader(self._fd, self._ready, take, left)
+        waiter: asyncio.Future[Iterator[None] | None] = loop.create_future()
+        self._waiter = waiter
+        loop.add_reader(self._fd, self._on_readable, on_chunk, waiter)
         try:
-            return await left
+            return await waiter
         finally:
             if self._fd >= 0:
                 loop.remove_reader(self._fd)
 
-    def _ready(self, take: Take, left: asyncio.Future[Iterator[None] | None]) -> None:
-        if left.done():
-            return  # its task has yet to see that
+    def _on_readable(self, on_chunk: OnChunk, waiter: asyncio.Future[Iterator[None] | None]) -> None:
+        if waiter.done():
+            return  # its task has not run yet
         try:
-            steps = self._hand_over(take)
-            if steps is None or next(steps, DONE) is None:
-                left.set_result(steps)
-        except Exception as exc:  # a bug, for the task that pumps to report
-            left.set_exception(exc)
-
-
-def _say_where_we_are() -> None:
-    """In a callback of asyncio's there is no task, which is what sniffio tells the running library by."""
-    with suppress(ImportError):  # where it is not installed, anyio asks asyncio itself
-        from sniffio import current_async_library_cvar
-
-        current_async_library_cvar.set("asyncio")
+            steps = self._read_now(on_chunk)
+            if steps is None or next(steps, FINISHED) is not FINISHED:
+                waiter.set_result(steps)
+        except Exception as exc:  # a bug, for the reading task to raise
+            waiter.set_exception(exc)
 
 
 def read_end(fd: int) -> ReadEnd:
-    """The reading end that fits the running backend."""
+    """The reading end for the running backend."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return ReadEnd(fd)
-    return WatchedReadEnd(fd)
+    return AsyncioReadEnd(fd)
 
 
 def open_pipe() -> tuple[int, int]:
-    """A pipe's two ends, reading and writing, as large as the system makes them."""
+    """A pipe's two ends, for reading and writing; as large as the system permits, up to 1 MiB."""
     reading, writing = os.pipe()
     if sys.platform == "linux":
-        import fcntl
-
-        with suppress(OSError):  # the user's quota for pipes is used up; a small one serves, too
-            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, CAPACITY)
+        with suppress(OSError):  # the user's quota for pipes is used up
+            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
     return reading, writing
 
 
@@ -273,3 +217,21 @@ def _close(fd: int) -> int:
         notify_closing(fd)
         os.close(fd)
     return -1
+
+
+async def start_child(command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> Child:
+    """Start *command* in its own process group."""
+    with ExitStack() as theirs, ExitStack() as ours:
+        pipes = []
+        for our_end in (1, 0, 0):  # we write to the first pipe, and read from the others
+            pipe = open_pipe()
+            ours.callback(os.close, pipe[our_end])
+            theirs.callback(os.close, pipe[1 - our_end])
+            pipes.append(pipe)
+        (stdin, to_child), (from_child, stdout), (from_stderr, stderr) = pipes
+        with CancelScope(shield=True):  # a cancelled caller must not lose a process that has started
+            process = await open_process(
+                command, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd, start_new_session=True
+            )
+        ours.pop_all()
+        return PosixChild(process, WriteEnd(to_child), read_end(from_child), read_end(from_stderr))

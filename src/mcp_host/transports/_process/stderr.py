@@ -1,4 +1,4 @@
-"""What a server says on stderr: handed to a callback, its end kept for error messages."""
+"""A server's stderr: each line goes to a callback, and the last lines are kept for error messages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ logger = logging.getLogger(__name__)
 
 OnStderr: TypeAlias = Callable[[str], None]
 
-MAX_LINE = 8 * 1024  # bytes; a longer line is handed over in pieces
+MAX_LINE = 8 * 1024  # bytes; a longer line is passed on in pieces
 TAIL_LINES = 20
-SHOWN = 1000  # characters of the tail that an error message repeats
+TAIL_LENGTH = 1000  # characters of the last lines that an error message repeats
 
 
 class Stderr:
-    """Cuts stderr into lines and keeps the last of them. stderr is never a sign of failure by itself."""
+    """Splits stderr into lines and keeps the last ones. Output on stderr is not an error by itself."""
 
     def __init__(self, callback: OnStderr | None) -> None:
         self._callback = callback
@@ -28,30 +28,26 @@ class Stderr:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> Iterator[None]:
-        """Take in a piece of whatever size, in steps."""
+        """Take a chunk of any size, in steps."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) >= MAX_LINE:
+            lines.append(self._rest)
+            self._rest = b""
         for number, line in enumerate(lines, 1):
-            self._take_pieces(line)
+            for start in range(0, len(line) or 1, MAX_LINE):
+                self._take(line[start : start + MAX_LINE])
             if not number % LINES_PER_TICK:
                 yield
-        if len(self._rest) >= MAX_LINE:
-            self._take_pieces(self._rest)
-            self._rest = b""
 
     def end(self) -> None:
-        """There is no more: a last line needs no line end."""
+        """The stream has ended: a last line needs no line end."""
         if self._rest:
             self._take(self._rest)
             self._rest = b""
 
     def tail(self) -> str:
-        """The last lines, made harmless for a terminal."""
-        shown = "\n".join(excerpt(line, SHOWN) for line in self._tail)
-        return shown[-SHOWN:]
-
-    def _take_pieces(self, line: bytes) -> None:
-        for start in range(0, len(line) or 1, MAX_LINE):
-            self._take(line[start : start + MAX_LINE])
+        """The last lines, with control characters escaped."""
+        return "\n".join(excerpt(line, TAIL_LENGTH) for line in self._tail)[-TAIL_LENGTH:]
 
     def _take(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip("\r")

@@ -1,8 +1,7 @@
-"""Windows' ways with child processes. Written for, and type-checked; not tested on it yet.
+"""A child process on Windows, in a job object. Type-checked, but not yet tested there.
 
-Windows has no process groups that can be signalled and no SIGTERM. A job object
-holds the server and all of its descendants, and ends them together: also when
-our own process ends, however that happens.
+Windows has no SIGTERM, and no process groups that can be signalled. A job object holds
+the server and its descendants. It ends them together, also when our own process ends.
 """
 
 from __future__ import annotations
@@ -13,16 +12,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ctypes import wintypes
+from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
 
-from anyio import BrokenResourceError, CancelScope, ClosedResourceError, EndOfStream, move_on_after, open_process
-from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from anyio import BrokenResourceError, CancelScope, ClosedResourceError, EndOfStream, open_process
+from anyio.abc import ByteReceiveStream, ByteSendStream
 from anyio.lowlevel import checkpoint
 
-from mcp_host.transports._process.child import Take
+from mcp_host.transports._process.child import GRACE, Child, OnChunk
 
-assert sys.platform == "win32"  # which tells a type checker that what follows is for Windows only
+assert sys.platform == "win32"  # so that type checkers skip this module elsewhere
 
 KILL_ON_JOB_CLOSE = 0x2000
 EXTENDED_LIMIT_INFORMATION = 9
@@ -80,12 +80,12 @@ class Job:
 
 
 class WindowsInput:
-    """The child's stdin. Its pipe cannot be written without waiting, so every line takes the outbox."""
+    """The child's stdin. Windows cannot write to it without waiting, so every line is queued."""
 
     def __init__(self, stream: ByteSendStream) -> None:
         self._stream = stream
 
-    def write_now(self, data: bytes) -> int:
+    def write_now(self, data: bytes | memoryview) -> int:
         return 0
 
     async def write_some(self, data: memoryview) -> int:
@@ -95,8 +95,8 @@ class WindowsInput:
             raise BrokenPipeError("closed") from exc
         return len(data)
 
-    async def taken(self) -> None:
-        await checkpoint()  # nobody can tell
+    async def wait_until_read(self) -> None:
+        await checkpoint()  # Windows cannot tell
 
     async def close(self) -> None:
         await self._stream.aclose()
@@ -108,52 +108,33 @@ class WindowsOutput:
     def __init__(self, stream: ByteReceiveStream) -> None:
         self._stream = stream
 
-    async def pump(self, take: Take) -> None:
+    async def read_all(self, on_chunk: OnChunk) -> None:
         with suppress(EndOfStream, BrokenResourceError, ClosedResourceError):
             while True:
-                for _ in take(await self._stream.receive()) or ():
+                for _ in on_chunk(await self._stream.receive()) or ():
                     await checkpoint()
 
     async def close(self) -> None:
         await self._stream.aclose()
 
 
-class WindowsChild:
-    """A running server, in a job of its own."""
+@dataclass(frozen=True, slots=True)
+class WindowsChild(Child):
+    """A running server, in its own job object."""
 
-    def __init__(self, process: Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self.process = process
-        self.stdin = WindowsInput(process.stdin)
-        self.stdout = WindowsOutput(process.stdout)
-        self.stderr = WindowsOutput(process.stderr)
-        self._job = Job(process.pid)
+    job: Job
 
     async def stop(self, limit: float) -> None:
         """Close the server's input and wait; then end the job."""
-        grace = min(2.0, limit / 3)
+        grace = min(GRACE, limit / 3)
         with CancelScope(shield=True):
             await self.stdin.close()
             await self.exits_within(grace)
-            self._job.end()
+            self.job.end()
             await self.exits_within(grace)
 
-    async def close(self) -> None:
-        """Close what can still be read of it."""
-        with CancelScope(shield=True):
-            await self.stdout.close()
-            await self.stderr.close()
 
-    async def exits_within(self, seconds: float) -> bool:
-        """Whether the server's own process ends in time."""
-        with move_on_after(seconds):
-            await self.process.wait()
-        return self.process.returncode is not None
-
-
-async def start_child(command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> WindowsChild:
+async def start_child(command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> Child:
     """Start *command*; "npx" is found as npx.cmd, as a shell would find it."""
     program = shutil.which(command[0], path=env.get("PATH")) or command[0]
     with CancelScope(shield=True):
@@ -166,4 +147,8 @@ async def start_child(command: Sequence[str], env: Mapping[str, str], cwd: str |
             cwd=cwd,
             creationflags=CREATE_NO_WINDOW,
         )
-    return WindowsChild(process)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    stdout, stderr = WindowsOutput(process.stdout), WindowsOutput(process.stderr)
+    return WindowsChild(process, WindowsInput(process.stdin), stdout, stderr, Job(process.pid))

@@ -1,13 +1,14 @@
-"""Lines into a pipe that takes as much as the test lets it."""
+"""Writing lines into a pipe with as much room as the test gives it."""
 
 from __future__ import annotations
 
 import anyio
 import pytest
+from anyio import WouldBlock
 from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import ConnectionClosed
-from mcp_host.transports._process.outbox import Outbox
+from mcp_host.transports._process.writer import LineWriter
 
 
 class Pipe:
@@ -34,6 +35,12 @@ class Pipe:
             await self._more.wait()
         return written
 
+    async def wait_until_read(self) -> None:
+        raise AssertionError("a writer does not ask")
+
+    async def close(self) -> None:
+        raise AssertionError("a writer does not close its pipe")
+
     def make(self, room: int) -> None:
         self.room += room
         self.wake()
@@ -47,25 +54,35 @@ class Pipe:
         self._more = anyio.Event()
 
 
-def outbox(pipe: Pipe, *, limit: int = 100, stall_timeout: float = 60) -> Outbox:
-    return Outbox(pipe, limit=limit, stall_timeout=stall_timeout)
+def writing(pipe: Pipe, *, limit: int = 100, stall_timeout: float = 60) -> LineWriter:
+    return LineWriter(pipe, limit=limit, stall_timeout=stall_timeout)
 
 
-async def test_a_line_that_fits_leaves_nothing_to_wait_for() -> None:
+def has_room(writer: LineWriter, size: int) -> bool:
+    """Whether a line of *size* bytes can be queued; it is withdrawn again."""
+    try:
+        line = writer.write(b"x" * size)
+    except WouldBlock:
+        return False
+    assert line is not None
+    return writer.withdraw(line)
+
+
+async def test_a_line_that_fits_is_written_at_once() -> None:
     pipe = Pipe(10)
 
-    assert outbox(pipe).put(b"hello\n") is None
+    assert writing(pipe).write(b"hello\n") is None
     assert pipe.taken == b"hello\n"
 
 
-async def test_lines_that_wait_are_written_together_and_in_order() -> None:
+async def test_queued_lines_are_written_together_and_in_order() -> None:
     pipe = Pipe(0)
-    box = outbox(pipe)
+    writer = writing(pipe)
     for line in (b"one\n", b"two\n", b"three\n"):
-        assert box.put(line) is not None
+        assert writer.write(line) is not None
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(box.run)
+        tasks.start_soon(writer.run)
         await anyio.wait_all_tasks_blocked()
         pipe.make(100)
         await anyio.wait_all_tasks_blocked()
@@ -76,12 +93,12 @@ async def test_lines_that_wait_are_written_together_and_in_order() -> None:
 
 async def test_a_line_cut_anywhere_is_continued_where_it_was_cut() -> None:
     pipe = Pipe(2)
-    box = outbox(pipe)
-    box.put(b"one\n")
-    box.put(b"two\n")
+    writer = writing(pipe)
+    writer.write(b"one\n")
+    writer.write(b"two\n")
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(box.run)
+        tasks.start_soon(writer.run)
         for _ in range(6):
             await anyio.wait_all_tasks_blocked()
             pipe.make(1)
@@ -91,39 +108,41 @@ async def test_a_line_cut_anywhere_is_continued_where_it_was_cut() -> None:
     assert pipe.taken == b"one\ntwo\n"
 
 
-async def test_a_line_that_has_not_begun_can_be_taken_back() -> None:
+async def test_a_line_that_has_not_begun_can_be_withdrawn() -> None:
     pipe = Pipe(1)
-    box = outbox(pipe)
-    begun, waiting = box.put(b"one\n"), box.put(b"two\n")
+    writer = writing(pipe)
+    begun, waiting = writer.write(b"one\n"), writer.write(b"two\n")
     assert begun is not None
     assert waiting is not None
 
-    assert not box.withdraw(begun)
-    assert box.withdraw(waiting)
-    assert not box.withdraw(waiting)
+    assert not writer.withdraw(begun)
+    assert writer.withdraw(waiting)
+    assert not writer.withdraw(waiting)
 
     pipe.room = 100
     with anyio.move_on_after(0):
-        await box.run()
+        await writer.run()
     assert pipe.taken == b"one\n"
 
 
-async def test_who_writes_past_the_limit_waits_for_room() -> None:
+async def test_a_line_past_the_limit_has_to_wait_for_room() -> None:
     pipe = Pipe(0)
-    box = outbox(pipe, limit=10)
-    box.put(b"12345678\n")
+    writer = writing(pipe, limit=10)
+    writer.write(b"12345678\n")
     written = []
 
     async def write() -> None:
-        await box.wait_for_room(b"abc\n")
-        box.put(b"abc\n")
+        with pytest.raises(WouldBlock):
+            writer.write(b"abc\n")
+        await writer.wait_for_room(b"abc\n")
+        writer.write(b"abc\n")
         written.append("abc")
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write)
         await anyio.wait_all_tasks_blocked()
         assert written == []
-        tasks.start_soon(box.run)
+        tasks.start_soon(writer.run)
         pipe.make(100)
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
@@ -132,21 +151,21 @@ async def test_who_writes_past_the_limit_waits_for_room() -> None:
     assert pipe.taken == b"12345678\nabc\n"
 
 
-async def test_what_was_written_of_a_backlog_makes_room_for_as_much() -> None:
+async def test_each_byte_written_makes_room_for_another() -> None:
     pipe = Pipe(0)
-    box = outbox(pipe, limit=10)
-    box.put(b"123456789\n")
+    writer = writing(pipe, limit=10)
+    writer.write(b"123456789\n")
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(box.run)
+        tasks.start_soon(writer.run)
         for left in (10, 7, 4):
             await anyio.wait_all_tasks_blocked()
-            assert (box.has_room(b"x" * (10 - left)), box.has_room(b"x" * (11 - left))) == (True, False)
+            assert (has_room(writer, 10 - left), has_room(writer, 11 - left)) == (True, False)
             pipe.make(3)
         pipe.make(1)
         await anyio.wait_all_tasks_blocked()
-        box.put(b"a\n")
-        assert (box.has_room(b"x" * 8), box.has_room(b"x" * 9)) == (True, False)
+        writer.write(b"a\n")
+        assert (has_room(writer, 8), has_room(writer, 9)) == (True, False)
         tasks.cancel_scope.cancel()
 
     assert pipe.taken == b"123456789\n"
@@ -155,66 +174,65 @@ async def test_what_was_written_of_a_backlog_makes_room_for_as_much() -> None:
 async def test_a_single_line_may_be_larger_than_the_limit() -> None:
     pipe = Pipe(0)
 
-    box = outbox(pipe, limit=10)
+    writer = writing(pipe, limit=10)
 
-    assert box.has_room(b"x" * 50)
-    assert box.put(b"x" * 50) is not None
+    assert writer.write(b"x" * 50) is not None
 
 
-async def test_a_broken_pipe_fails_the_line_that_meets_it_and_every_later_one() -> None:
+async def test_a_broken_pipe_fails_every_line() -> None:
     pipe = Pipe(0)
     pipe.broken = True
-    box = outbox(pipe)
+    writer = writing(pipe)
 
     for _ in range(2):
         with pytest.raises(ConnectionClosed, match="has closed its input") as failure:
-            box.put(b"one\n")
+            writer.write(b"one\n")
         assert not failure.value.may_have_run
     with anyio.fail_after(5):
-        await box.run()  # there is nothing left to do
+        await writer.run()  # it returns at once
 
 
-async def test_a_pipe_that_breaks_tells_each_waiting_line_whether_it_had_begun() -> None:
+async def test_a_pipe_that_breaks_tells_each_queued_line_whether_it_had_begun() -> None:
     pipe = Pipe(2)
-    box = outbox(pipe, limit=10)
+    writer = writing(pipe, limit=10)
     lost: list[tuple[str, bool]] = []
-    box.put(b"one\n", lambda error: lost.append(("one", error.may_have_run)))
-    box.put(b"two\n", lambda error: lost.append(("two", error.may_have_run)))
-    box.put(b"3\n")
+    writer.write(b"one\n", lambda error: lost.append(("one", error.may_have_run)))
+    writer.write(b"two\n", lambda error: lost.append(("two", error.may_have_run)))
+    writer.write(b"3\n")
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(box.run)
+        tasks.start_soon(writer.run)
         await checkpoint()
         pipe.break_()
 
-    # The burst that was tried holds both: any part of it might have been written.
+    # One write was tried with both: any part of it may have been written.
     assert lost == [("one", True), ("two", True)]
 
 
-async def test_a_writer_that_waits_for_room_hears_of_the_break() -> None:
+async def test_a_caller_that_waits_for_room_gets_the_error_of_a_broken_pipe() -> None:
     pipe = Pipe(0)
-    box = outbox(pipe, limit=1)
-    box.put(b"one\n")
+    writer = writing(pipe, limit=1)
+    writer.write(b"one\n")
 
     async def write() -> None:
-        await box.wait_for_room(b"two\n")
+        await writer.wait_for_room(b"two\n")
         with pytest.raises(ConnectionClosed):
-            box.put(b"two\n")
+            writer.write(b"two\n")
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(write)
-            tasks.start_soon(box.run)
+            tasks.start_soon(writer.run)
             await anyio.wait_all_tasks_blocked()
             pipe.break_()
 
 
-async def test_a_reader_that_reads_nothing_for_too_long_is_given_up() -> None:
+async def test_a_server_that_reads_nothing_for_too_long_is_an_error() -> None:
     pipe = Pipe(0)
-    box = outbox(pipe, stall_timeout=0)
+    writer = writing(pipe, stall_timeout=0)
     lost: list[str] = []
-    box.put(b"one\n", lambda error: lost.append(str(error)))
+    writer.write(b"one\n", lambda error: lost.append(str(error)))
 
     with pytest.raises(ConnectionClosed, match="has read none of its input for 0 s"):
-        await box.run()
+        await writer.run()
     assert lost == ["the server has read none of its input for 0 s"]
