@@ -92,7 +92,7 @@ class StdioServerParameters:
         (Server, "Server is a class"),
         (" https://example.com/mcp?key=hunter2", r"the URL has space before it: write Client\(url\.strip\(\)\)"),
         ([], "^command is empty: "),
-        ([""], r"^command\[0\], the program, is empty: it is a list of a program and its arguments"),
+        ([""], r"^command\[0\], the program, is empty: it must be a list of a program and its arguments"),
         (["python", 3, "hunter2"], r"^command\[1\] is of type int: "),
         (["python server.py hunter2"], r'^command\[0\] has a space .* write \["python", \.\.\.\]'),
         (b"uvx", "a bytes is no server"),
