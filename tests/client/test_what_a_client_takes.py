@@ -211,7 +211,7 @@ def test_a_stderr_callback_that_would_have_to_be_awaited_is_refused() -> None:
     async def show(line: str) -> None:
         raise AssertionError(line)
 
-    with pytest.raises(TypeError, match=r"^on_stderr has to be a plain function"):
+    with pytest.raises(TypeError, match=r"^on_stderr must be a plain function"):
         Stdio(["uvx"], on_stderr=show)  # type: ignore[arg-type]  # the mistake is the test
 
 
