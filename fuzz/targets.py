@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import h11
-import httpx
 from anyio import EndOfStream
 from anyio.abc import ByteStream, SocketAttribute
 
@@ -26,7 +25,7 @@ from mcp_host.protocol.headers import decode_value, encode_value, parameter_head
 from mcp_host.protocol.jsonrpc import Malformed, decode, encode, recover_id
 from mcp_host.protocol.sse import FIELD_ROOM, Cursor, EventDecoder
 from mcp_host.transports._http.connection import Connection
-from mcp_host.transports._http.inflate import ACCEPTED, PIECE, Inflater
+from mcp_host.transports._http.response import ACCEPT_ENCODING, INFLATE_SIZE, Decompressor
 from mcp_host.types.base import Model
 
 LIMIT = 2 * EDGE  # of lines and events here: short enough to be passed, longer than both ends that are kept of a line
@@ -149,15 +148,15 @@ def schemas(data: bytes) -> None:
 
 def compression(data: bytes) -> None:
     """Any bytes are decompressed in small pieces, or corrupt."""
-    codings = ACCEPTED.split(", ")
-    inflater = Inflater(codings[data[0] % len(codings)] if data else codings[0])
+    codings = ACCEPT_ENCODING.split(", ")
+    decompressor = Decompressor(codings[data[0] % len(codings)] if data else codings[0])
     _, pieces = split(data[1:])
     try:
         for piece in pieces:
-            inflater.feed(piece)
-            while inflater.pending:
-                assert len(inflater.take()) <= PIECE
-        inflater.finish()
+            decompressor.feed(piece)
+            while decompressor.pending:
+                assert len(decompressor.take()) <= INFLATE_SIZE
+        decompressor.finish()
     except ConnectionClosed:
         pass
 
@@ -196,7 +195,7 @@ def runner() -> asyncio.Runner:
 
 
 def connections(data: bytes) -> None:
-    """Any bytes are an HTTP response, or an error of httpx's own: never h11's."""
+    """Any bytes are an HTTP response, or `ConnectionClosed`: never an exception of h11's."""
     _, pieces = split(data)
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -204,13 +203,13 @@ def connections(data: bytes) -> None:
 
 
 async def _read_response(said: Said) -> None:
-    connection, body = Connection(said), list[bytes | bytearray]()
+    connection, body = Connection(said, "the server"), list[bytes | bytearray]()
     try:
-        await connection.ask(h11.Request(method="POST", target="/", headers=[("host", "server.test")]), b"", {})
-        while not (ended := connection.parse(body)):
+        await connection.request(h11.Request(method="POST", target="/", headers=[("host", "server.test")]), b"", None)
+        while not (ended := connection.parse_body(body)):
             if ended is False:
-                await connection.read(None)
-    except httpx.TransportError:
+                await connection.read()
+    except ConnectionClosed:
         pass
 
 

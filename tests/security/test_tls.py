@@ -17,13 +17,13 @@ from tests.transports.http_peers import Heard, Wire, serving
 from tests.transports.legacy_peers import in_turn
 
 SECRETS = {"Authorization": "Bearer secret"}
-MACHINES = backends.trusting
+MACHINES = backends.trusted
 
 
 @pytest.fixture(autouse=True)
 def own_authority(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whom a machine would trust that trusts the tests' own authority."""
-    monkeypatch.setattr(backends, "trusting", trusting)
+    monkeypatch.setattr(backends, "trusted", trusting)
 
 
 async def test_a_redirect_to_plain_http_is_refused() -> None:
@@ -56,7 +56,7 @@ async def test_nothing_is_said_to_a_server_whose_certificate_is_for_somebody_els
 
 
 async def test_nothing_is_said_to_a_server_whose_authority_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "trusting", MACHINES)
+    monkeypatch.setattr(backends, "trusted", MACHINES)
 
     async with serving(mcp(), tls=certified("127.0.0.1")) as peer:
         with fail_after(SOON), pytest.raises(ConnectFailed):

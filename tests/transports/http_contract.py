@@ -7,15 +7,99 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
+from typing import Self
 
 import anyio
+import h11
 import httpx
 import pytest
 import trustme
 
-from mcp_host.transports._http.pool import Pool
+from mcp_host.errors import ConnectFailed, ConnectionClosed
+from mcp_host.transports._http.pool import Pool, PoolBody
 
 SECONDS = 5.0
+REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})  # RFC 9110, section 9.2.2
+
+
+class PoolTransport(httpx.AsyncBaseTransport):
+    """Our pool with the interface and the exceptions of httpx's transports; for one origin."""
+
+    def __init__(self, tls: ssl.SSLContext, *, max_idle: int = 100, keepalive: float = 4.0) -> None:
+        self._tls = tls
+        self._max_idle = max_idle
+        self._keepalive = keepalive
+        self._pool: Pool | None = None
+        self._closed = False
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self._closed:
+            raise httpx.ConnectError("the pool is closed")
+        if self._pool is None:
+            timeouts = request.extensions.get("timeout", {})
+            self._pool = Pool(
+                request.url,
+                "the server",
+                lambda: self._tls,
+                connect_timeout=timeouts.get("connect"),
+                write_timeout=timeouts.get("write"),
+                max_idle=self._max_idle,
+                keepalive=self._keepalive,
+            )
+        try:
+            sent = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
+        except h11.LocalProtocolError as exc:
+            raise httpx.LocalProtocolError(str(exc)) from exc
+        try:
+            head, body = await self._pool.request(sent, request.content, repeatable=request.method in REPEATABLE)
+        except ConnectionClosed as exc:
+            raise as_httpx(exc) from exc
+        return httpx.Response(
+            head.status_code,
+            headers=head.headers.raw_items(),
+            stream=PoolStream(body),
+            extensions={"http_version": b"HTTP/" + head.http_version, "reason_phrase": head.reason},
+        )
+
+    async def aclose(self) -> None:
+        if self._pool is None:
+            self._closed = True
+        else:
+            await self._pool.aclose()
+
+
+class PoolStream(httpx.AsyncByteStream):
+    """A body of our pool as a stream of httpx's."""
+
+    def __init__(self, body: PoolBody) -> None:
+        self._body = body
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            piece = await self._body.read()
+        except ConnectionClosed as exc:
+            raise as_httpx(exc) from exc
+        if not piece:
+            raise StopAsyncIteration
+        return piece
+
+    async def aclose(self) -> None:
+        await self._body.close()
+
+
+def as_httpx(exc: ConnectionClosed) -> httpx.TransportError:
+    """What httpx raises for the same failure."""
+    timed_out = isinstance(exc.__cause__, TimeoutError)
+    if isinstance(exc, ConnectFailed):
+        return httpx.ConnectTimeout(str(exc)) if timed_out else httpx.ConnectError(str(exc))
+    if timed_out:
+        return httpx.WriteTimeout(str(exc))
+    if exc.__cause__ is None or isinstance(exc.__cause__, h11.RemoteProtocolError):
+        return httpx.RemoteProtocolError(str(exc))
+    return httpx.ReadError(str(exc))
 
 
 @dataclass(frozen=True)
@@ -33,7 +117,7 @@ class Kind:
     ) -> httpx.AsyncBaseTransport:
         context = tls or nobody()
         if self.ours:
-            return Pool(lambda: context, max_idle=max_idle, keepalive=keepalive)
+            return PoolTransport(context, max_idle=max_idle, keepalive=keepalive)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=max_idle, keepalive_expiry=keepalive)
         return httpx.AsyncHTTPTransport(verify=context, limits=limits)
 

@@ -7,12 +7,12 @@ from http.cookiejar import Cookie
 import httpx
 import pytest
 
-from mcp_host.transports._http.cookies import Jar
+from mcp_host.transports._http.backends import BoundedCookieJar
 
 
 def kept(*answers: list[str]) -> list[str]:
     """The names of the cookies that are left after these *answers*."""
-    cookies = httpx.Cookies(Jar())
+    cookies = httpx.Cookies(BoundedCookieJar())
     for answer in answers:
         request = httpx.Request("POST", "https://mcp.test/a/b")
         cookies.extract_cookies(httpx.Response(200, headers=[("set-cookie", each) for each in answer], request=request))
@@ -47,7 +47,7 @@ def test_one_that_is_too_large_is_not_taken_and_displaces_none(form: str) -> Non
 
 def test_one_of_4096_bytes_is_taken_and_a_larger_one_is_not() -> None:
     """Of its name, value and attributes, those included that Python adds."""
-    jar = Jar()
+    jar = BoundedCookieJar()
     cookie = make_cookies("a=1")[0]
     room = 4096 - sum(len(str(part)) for part in vars(cookie).values() if part)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import subprocess
 import sys
+from traceback import format_exception
 from typing import Any
 
 import anyio
@@ -12,10 +13,10 @@ import httpx
 import pytest
 from anyio import to_thread
 
-from mcp_host.errors import ConnectFailed
+from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.limits import Limits
 from mcp_host.transports._http import backends
-from mcp_host.transports._http.backends import HttpxBackend, PoolBackend, own_client
+from mcp_host.transports._http.backends import HttpxBackend, PoolBackend, own_backend
 from mcp_host.transports.http import StreamableHttp
 from tests.transports.http_peers import DONE, DONE_JSON, JSON, ask, opened
 
@@ -109,7 +110,7 @@ async def test_one_tls_context_serves_every_connection(monkeypatch: pytest.Monke
         return build(*args, **options)
 
     monkeypatch.setattr(httpx, "create_ssl_context", create)
-    backends.trusting.cache_clear()
+    backends.trusted.cache_clear()
     for _ in range(3):
         async with opened("https://127.0.0.1:1/") as channel:
             with pytest.raises(ConnectFailed):
@@ -119,7 +120,7 @@ async def test_one_tls_context_serves_every_connection(monkeypatch: pytest.Monke
 
 
 async def test_without_tls_no_certificate_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "trusting", lambda: pytest.fail("read the certificates"))
+    monkeypatch.setattr(backends, "trusted", lambda: pytest.fail("read the certificates"))
 
     async with opened("http://127.0.0.1:1/") as channel:
         with pytest.raises(ConnectFailed):
@@ -129,7 +130,7 @@ async def test_without_tls_no_certificate_is_read(monkeypatch: pytest.MonkeyPatc
 async def test_a_proxy_that_is_reached_by_tls_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "https://proxy.test:3128")
 
-    assert backends._tls(httpx.URL("http://mcp.test/")) is backends.trusting()
+    assert backends.tls_context(httpx.URL("http://mcp.test/")) is backends.trusted()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ async def test_where_there_may_be_a_proxy_httpx_itself_decides(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
-    client = own_client(httpx.URL("http://mcp.test/"), Limits())
+    client = own_backend(httpx.URL("http://mcp.test/"), {}, "the server", Limits())
     await client.aclose()
 
     assert type(client) is kind
@@ -179,9 +180,20 @@ async def test_the_callers_client_is_used_as_it_is_and_never_closed() -> None:
     assert asked == [{"connect": 2.0, "read": None, "write": 4.0, "pool": 4.0}] * 2
 
 
-async def test_an_own_client_is_closed_with_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = own_client(httpx.URL("http://mcp.test/"), Limits())
-    monkeypatch.setattr("mcp_host.transports._http.channel.own_client", lambda url, limits: client)
+async def test_a_header_that_cannot_be_sent_is_not_quoted_in_the_error() -> None:
+    url = httpx.URL("http://mcp.test/")
+    backend = PoolBackend(url, {"Authorization": "Bearer hunter2\n"}, "http://mcp.test/", Limits())
+
+    with pytest.raises(ConnectionClosed, match=r"^http://mcp\.test/: a header that cannot be sent$") as caught:
+        await backend.send("GET", url, {}, None, repeatable=False)
+
+    assert caught.value.may_have_run is False
+    assert "hunter2" not in "".join(format_exception(caught.value))
+
+
+async def test_an_own_backend_is_closed_with_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = own_backend(httpx.URL("http://mcp.test/"), {}, "the server", Limits())
+    monkeypatch.setattr("mcp_host.transports._http.channel.own_backend", lambda *given: client)
 
     async with opened("http://mcp.test/"):
         assert not client.is_closed
@@ -189,15 +201,15 @@ async def test_an_own_client_is_closed_with_the_channel(monkeypatch: pytest.Monk
     assert client.is_closed
 
 
-async def test_an_own_client_gets_half_of_the_time_for_closing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_own_backend_gets_half_of_the_time_for_closing(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[float] = []
 
     class Slow(PoolBackend):
         async def aclose(self) -> None:
             left.append(anyio.current_effective_deadline() - anyio.current_time())
 
-    client = Slow(httpx.URL("http://mcp.test/"), Limits())
-    monkeypatch.setattr("mcp_host.transports._http.channel.own_client", lambda url, limits: client)
+    client = Slow(httpx.URL("http://mcp.test/"), {}, "the server", Limits())
+    monkeypatch.setattr("mcp_host.transports._http.channel.own_backend", lambda *given: client)
 
     async with opened("http://mcp.test/", limits=Limits(close_timeout=0.2)):
         assert left == []

@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 from mcp_host.errors import ConnectionClosed, HttpStatusError, ProtocolError, Unauthorized
 from mcp_host.protocol.backoff import listen_backoff, resume_backoff
 from mcp_host.protocol.sse import Cursor
-from mcp_host.transports._http.errors import forgets_session, retry_after
-from mcp_host.transports._http.inflate import Inflater
-from mcp_host.transports._http.response import HttpResponse
-from mcp_host.transports._http.session import valid_session_id
-from mcp_host.transports._http.stream import MessageStream
+from mcp_host.transports._http.backends import HttpxBody
+from mcp_host.transports._http.response import Decompressor, HttpResponse, MessageStream, retry_after
+from mcp_host.transports._http.session import check_session_id, means_session_lost
 from tests.transports.http_peers import event
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -32,13 +30,13 @@ def raw_deflate(data: bytes) -> bytes:
 
 
 def inflated(coding: str, *chunks: bytes) -> list[bytes]:
-    inflater = Inflater(coding)
+    decompressor = Decompressor(coding)
     pieces = []
     for chunk in chunks:
-        inflater.feed(chunk)
-        while inflater.pending:
-            pieces.append(inflater.take())
-    inflater.finish()
+        decompressor.feed(chunk)
+        while decompressor.pending:
+            pieces.append(decompressor.take())
+    decompressor.finish()
     return pieces
 
 
@@ -60,11 +58,11 @@ def test_a_compressed_body_comes_back_in_bounded_pieces_however_it_is_chunked(co
 
 
 def test_a_bomb_inflates_one_piece_at_a_time() -> None:
-    inflater = Inflater("gzip")
-    inflater.feed(gzip.compress(bytes(64 * 1024 * 1024)))
+    decompressor = Decompressor("gzip")
+    decompressor.feed(gzip.compress(bytes(64 * 1024 * 1024)))
 
-    assert len(inflater.take()) <= 64 * 1024
-    assert inflater.pending
+    assert len(decompressor.take()) <= 64 * 1024
+    assert decompressor.pending
 
 
 def test_what_follows_the_end_of_the_compression_is_ignored() -> None:
@@ -83,7 +81,7 @@ def test_a_broken_compression_is_a_broken_connection(body: bytes) -> None:
 
 def test_a_compression_nobody_asked_for_is_named() -> None:
     with pytest.raises(ProtocolError, match="Content-Encoding br; asked for were gzip, deflate"):
-        Inflater("br")
+        Decompressor("br")
 
 
 @pytest.mark.parametrize(
@@ -141,40 +139,42 @@ def test_retry_after_of_any_text_is_a_sane_number_or_none(value: str) -> None:
 def test_a_lost_session_is_recognized_by_status_or_by_its_known_spellings(status: int, body: str, lost: bool) -> None:
     kind = Unauthorized if status == 401 else HttpStatusError
 
-    assert forgets_session(kind(status, "refused", body=body)) is lost
+    assert means_session_lost(kind(status, "refused", body=body)) is lost
 
 
 async def test_of_an_event_that_is_no_message_only_the_beginning_is_kept() -> None:
-    body = httpx.Response(200, stream=httpx.ByteStream(event(b"x" * 5000)))
-    stream = MessageStream(HttpResponse(body, "the server", lambda reply: False), Cursor(), 10_000)
+    body = HttpxBody(httpx.Response(200, stream=httpx.ByteStream(event(b"x" * 5000))), "the server")
+    response = HttpResponse(200, [], body, "the server", lambda response: False)
+    stream = MessageStream(response, Cursor(), 10_000)
 
     assert await stream.next() is not None
     assert await stream.next() is None
-    assert stream.remark == b"x" * 1024
+    assert stream.skipped == b"x" * 1024
 
 
 async def test_a_body_that_was_read_to_its_end_leaves_nothing_to_read() -> None:
     left: list[HttpResponse] = []
 
-    def leave(reply: HttpResponse) -> bool:
-        left.append(reply)
+    def drain_soon(response: HttpResponse) -> bool:
+        left.append(response)
         return False
 
-    async with HttpResponse(httpx.Response(200, stream=httpx.ByteStream(b"tide")), "the server", leave) as reply:
-        assert await reply.whole(4) == b"tide"
+    body = HttpxBody(httpx.Response(200, stream=httpx.ByteStream(b"tide")), "the server")
+    async with HttpResponse(200, [], body, "the server", drain_soon) as response:
+        assert await response.read_all(4) == b"tide"
 
     assert left == []
 
 
 @pytest.mark.parametrize("id", [None, "1", "1f2e-~!", "x" * 1000])
 def test_a_session_id_may_be_any_visible_ascii(id: str | None) -> None:
-    assert valid_session_id(id) == id
+    assert check_session_id(id) == id
 
 
 @pytest.mark.parametrize("id", ["", "a b", "a, b", "a\tb", "\u00e9", "a\x7f", "a\r\nX: y"])
 def test_any_other_session_id_breaks_the_protocol(id: str) -> None:
     with pytest.raises(ProtocolError, match="the server's session id is not visible ASCII"):
-        valid_session_id(id)
+        check_session_id(id)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketListener
 
 from mcp_host.transports._http.connection import connect
-from mcp_host.transports._http.pool import Pool
-from tests.transports.http_contract import Kind, both, nobody, not_with_httpx
+from tests.transports.http_contract import Kind, PoolTransport, both, nobody, not_with_httpx
 from tests.transports.http_peers import CHUNKED, Log, Wire, head, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -223,41 +222,6 @@ async def test_an_idle_connection_expires(kind: Kind) -> None:
     assert peer.connections == 3
 
 
-async def test_connections_that_expired_are_closed_although_others_are_in_use() -> None:
-    hung_up = anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        try:
-            while True:
-                await wire.hear()
-                await wire.say(EMPTY)
-        finally:
-            hung_up.set()
-
-    async with serving(script) as peer, httpx.AsyncClient(transport=Pool(nobody, keepalive=0.0)) as client:
-        await client.post(peer.url)
-        async with serving(script) as other:
-            await client.post(other.url)
-            with anyio.fail_after(5):
-                await hung_up.wait()
-
-
-@both
-async def test_connections_are_kept_apart_by_origin(kind: Kind) -> None:
-    async def script(wire: Wire) -> None:
-        while True:
-            await wire.hear()
-            await wire.say(EMPTY)
-
-    async with serving(script) as one, serving(script) as other, kind.client() as client:
-        for _ in range(3):
-            await client.post(one.url)
-            await client.post(other.url)
-
-    assert (one.connections, other.connections) == (1, 1)
-    assert (len(one.heard), len(other.heard)) == (3, 3)
-
-
 # Not kept by the server
 
 
@@ -293,7 +257,7 @@ async def test_a_connection_that_was_closed_on_our_side_is_as_good_as_none() -> 
         await wire.hung_up()
 
     async with serving(script) as peer:
-        connection = await connect("127.0.0.1", httpx.URL(peer.url).port or 0, None, "", None)
+        connection = await connect("127.0.0.1", httpx.URL(peer.url).port or 0, None, None, "")
         assert not connection.stale
         await connection.close()
 
@@ -411,7 +375,7 @@ async def test_where_one_idle_connection_was_forgotten_whoever_tries_again_gets_
         await wire.hear()
         await (wire.reset() if forgetful else wire.say(EMPTY))
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=Pool(nobody)) as client:
+    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(nobody())) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.post, peer.url)
             tasks.start_soon(client.post, peer.url)
@@ -453,7 +417,7 @@ async def posted(client: httpx.AsyncClient, url: str) -> bool:
 async def test_a_server_that_closes_each_connection_after_its_first_answer_loses_two_requests_and_no_more() -> None:
     async with (
         serving(closing(1, unheard=True)) as peer,
-        httpx.AsyncClient(transport=Pool(nobody)) as client,
+        httpx.AsyncClient(transport=PoolTransport(nobody())) as client,
     ):
         answered = [await posted(client, peer.url) for _ in range(9)]
 
@@ -469,7 +433,7 @@ async def test_where_it_is_noticed_in_time_that_they_are_closed_none_is_lost_and
         if not forgets:
             await wire.hung_up()
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=Pool(nobody)) as client:
+    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(nobody())) as client:
         answered = [await posted(client, peer.url) for _ in range(6)]
 
     assert answered == [True] * 6
@@ -484,7 +448,7 @@ async def test_where_it_is_noticed_in_time_that_they_are_closed_none_is_lost_and
 async def test_a_server_that_keeps_connections_for_a_while_goes_on_to_be_sent_several_requests_over_each(
     server: Callable[[Wire], Awaitable[None]], opened: int
 ) -> None:
-    async with serving(server) as peer, httpx.AsyncClient(transport=Pool(nobody)) as client:
+    async with serving(server) as peer, httpx.AsyncClient(transport=PoolTransport(nobody())) as client:
         for _ in range(12):
             await posted(client, peer.url)
 
@@ -503,7 +467,7 @@ async def test_connections_that_serve_again_in_between_are_kept_on() -> None:
             return
         await wire.say(EMPTY)
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=Pool(nobody)) as client:
+    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(nobody())) as client:
         answered = [await posted(client, peer.url) for _ in range(12)]
 
     assert answered == [True, False, True, True] * 3
@@ -527,7 +491,7 @@ async def test_a_server_that_ends_with_several_requests_in_flight_has_forgotten_
             await wire.hear()
             await wire.say(EMPTY)
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=Pool(nobody)) as client:
+    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(nobody())) as client:
         answered: list[bool] = []
 
         async def post() -> None:
@@ -542,19 +506,6 @@ async def test_a_server_that_ends_with_several_requests_in_flight_has_forgotten_
 
     assert answered == [True, True, False, False, True, True, True]
     assert peer.connections == 3
-
-
-async def test_one_server_that_forgets_its_connections_costs_no_other_its_own() -> None:
-    async with (
-        serving(closing(1, unheard=True)) as forgetful,
-        serving(closing(9, unheard=True)) as other,
-        httpx.AsyncClient(transport=Pool(nobody)) as client,
-    ):
-        for _ in range(8):
-            await posted(client, forgetful.url)
-            await posted(client, other.url)
-
-    assert (forgetful.connections, other.connections) == (6, 1)
 
 
 async def test_a_request_that_cannot_be_sent_again_fails_as_it_did_at_first() -> None:
@@ -572,7 +523,7 @@ async def test_a_request_that_cannot_be_sent_again_fails_as_it_did_at_first() ->
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/"
-    async with anyio.create_task_group() as tasks, httpx.AsyncClient(transport=Pool(nobody)) as client:
+    async with anyio.create_task_group() as tasks, httpx.AsyncClient(transport=PoolTransport(nobody())) as client:
         tasks.start_soon(serve)
         with anyio.fail_after(5):
             await client.get(url)

@@ -6,11 +6,13 @@ import socket
 import ssl
 
 import anyio
+import h11
 import httpx
 import pytest
 
+from mcp_host.errors import ConnectFailed
 from mcp_host.transports._http.pool import Pool
-from tests.transports.http_contract import Kind, authority, both, certified, nobody, not_with_httpx, trusting
+from tests.transports.http_contract import Kind, both, certified, nobody, not_with_httpx, trusting
 from tests.transports.http_peers import CHUNKED, Wire, head, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -50,23 +52,6 @@ async def test_no_request_goes_to_a_server_that_is_not_trusted(
             await client.post(peer.url, content=b"secret")
 
     assert peer.heard == []
-
-
-@both
-async def test_a_name_may_be_checked_other_than_that_of_the_url(kind: Kind) -> None:
-    asked: list[str] = []
-
-    def note(connection: ssl.SSLObject, name: str, context: ssl.SSLContext) -> None:
-        asked.append(name)
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority().issue_cert("server.test").configure_cert(context)
-    context.sni_callback = note
-    async with serving(answering, tls=context) as peer, kind.client(tls=trusting()) as client:
-        request = client.build_request("GET", peer.url, extensions={"sni_hostname": "server.test"})
-        assert (await client.send(request)).status_code == 200
-
-    assert asked == ["server.test"]
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["tls to plain", "plain to tls"])
@@ -147,9 +132,10 @@ async def test_certificates_that_cannot_be_read_are_an_error_of_connecting() -> 
     def unreadable() -> ssl.SSLContext:
         raise FileNotFoundError("no certificates")
 
-    async with Pool(unreadable) as pool:
-        with pytest.raises(httpx.ConnectError, match="the certificates to trust cannot be read: no certificates"):
-            await pool.handle_async_request(httpx.Request("GET", "https://127.0.0.1:1/"))
+    pool = Pool(httpx.URL("https://127.0.0.1:1/"), "https://127.0.0.1:1/", unreadable)
+    request = h11.Request(method=b"GET", target=b"/", headers=[(b"host", b"127.0.0.1:1")])
+    with pytest.raises(ConnectFailed, match=r"^https://127\.0\.0\.1:1/: the certificates .* cannot be read: no certif"):
+        await pool.request(request, b"", repeatable=False)
 
 
 # Addresses

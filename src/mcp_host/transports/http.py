@@ -51,14 +51,13 @@ class StreamableHttp:
     _name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        from mcp_host.transports._http.endpoint import parse, shown
-        from mcp_host.transports._http.headers import checked
+        from mcp_host.transports._http.endpoint import check_headers, display_url, parse_url
 
         if self.max_connections is not None:
             check_count("max_connections", self.max_connections)
-        object.__setattr__(self, "_parsed", parse(self.url))
-        object.__setattr__(self, "_name", shown(self._parsed))
-        object.__setattr__(self, "headers", checked(self.headers or {}))
+        object.__setattr__(self, "_parsed", parse_url(self.url))
+        object.__setattr__(self, "_name", display_url(self._parsed))
+        object.__setattr__(self, "headers", check_headers(self.headers or {}))
 
     @property
     def name(self) -> str:
@@ -81,8 +80,8 @@ class StreamableHttp:
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[HttpChannel]:
         """Open a channel. Nothing is sent until the first request is."""
-        from mcp_host.transports._http.channel import opened
+        from mcp_host.transports._http.channel import open_channel
 
         headers, bound = self.headers or {}, self.max_connections
-        async with opened(self._parsed, self._name, headers, self.client, bound, limits) as channel:
+        async with open_channel(self._parsed, self._name, headers, self.client, bound, limits) as channel:
             yield channel

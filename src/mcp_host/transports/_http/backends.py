@@ -1,60 +1,104 @@
-"""What sends a request: our own pool where that is equivalent, httpx for all else."""
+"""What sends a request: our own pool where it does all that httpx would, else httpx."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from functools import cache
-from typing import Protocol
-from urllib.request import getproxies
+from http.client import HTTPResponse
+from http.cookiejar import Cookie, CookieJar
+from typing import Protocol, TypeAlias
+from urllib.request import Request, getproxies
 
+import h11
 import httpx
+from anyio import CancelScope, move_on_after
 
+from mcp_host.errors import ConnectFailed, ConnectionClosed, excerpt
 from mcp_host.limits import Limits
-from mcp_host.transports._http.cookies import Jar
-from mcp_host.transports._http.pool import BROKE_OFF, KEEPALIVE, MAX_IDLE, PORTS, Place, Pool, written
+from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Pool
+from mcp_host.transports._http.response import Body, RawHeaders
 from mcp_host.version import __version__
 
 USER_AGENT = f"mcp-host/{__version__}"
+RELEASE_TIME = 1.0  # seconds for closing a socket: the peer takes no part in it, so this is never reached
+MAX_PIECES = 20_000  # more than h11 can hold decoded: after so many, a body waits for the network
+MAX_COOKIES = 50  # RFC 6265, section 6.1: "At least 50 cookies per domain", and there is only one
+MAX_COOKIE = 4096  # bytes with its attributes; the same section asks for as much
+MAX_COOKIES_SIZE = 8 * 1024  # bytes of all of them: more in one header is refused by nginx and Apache
+
+# All that httpx raises: the third for a Location, the last for a cookie in the caller's client.
+HTTPX_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, UnicodeEncodeError)
+
+# In these cases not a byte of the request can have reached the server.
+_NEVER_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
+_BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+
+Headers: TypeAlias = Mapping[str, str]
+Response: TypeAlias = tuple[int, RawHeaders, Body]
+"""The status, the headers with their names in lower case, and the body, which has to be read or closed."""
 
 
 class HttpBackend(Protocol):
-    """Sends requests, and is closed in the end."""
+    """Sends requests with *headers* of their own in addition to those of the connection."""
 
     @property
     def is_closed(self) -> bool: ...
 
     async def send(
-        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None, *, repeatable: bool
-    ) -> httpx.Response:
-        """The response as soon as its head is there; no redirect is followed.
+        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
+    ) -> Response:
+        """Return the response once its head has arrived. Redirects are not followed.
 
-        What is *repeatable* is sent once more where a connection breaks before any of the response has come.
+        A *repeatable* request is sent once more if a connection breaks before any of the response arrives.
 
         Raises:
-            httpx.HTTPError: As httpx documents.
+            ConnectFailed, ConnectionClosed: With the reason as the cause, unless that may show a secret.
         """
+        ...
 
     async def aclose(self) -> None: ...
 
 
 class HttpxBackend:
-    """A client of httpx's, used as it is: its hooks, its authentication, its cookies."""
+    """An `httpx.AsyncClient`, used as it is: with its hooks, its authentication, its cookies."""
 
-    def __init__(self, client: httpx.AsyncClient, timeout: httpx.Timeout) -> None:
+    def __init__(self, client: httpx.AsyncClient, timeout: httpx.Timeout, headers: Headers, name: str) -> None:
         self._client = client
         self._timeout = timeout
+        self._headers = headers
+        self._name = name
 
     @property
     def is_closed(self) -> bool:
         return self._client.is_closed
 
     async def send(
-        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None, *, repeatable: bool
+        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
+    ) -> Response:
+        try:
+            response = await self._send(method, url, {**self._headers, **headers}, content, repeatable)
+            body = HttpxBody(response, self._name)
+        except HTTPX_ERRORS as exc:
+            raise connection_error(exc, self._name) from _shown(exc)
+        raw = [(name.lower(), value) for name, value in response.headers.raw]
+        if response.is_stream_consumed:  # by a hook or an Auth of the client, which leaves it decompressed
+            raw = [(name, value) for name, value in raw if name != b"content-encoding"]
+        return response.status_code, raw, body
+
+    async def _send(
+        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool
     ) -> httpx.Response:
         auth = self._client.auth
-        if url.userinfo:  # httpx would log it with the URL, at INFO; in the header it is as good
-            auth = auth or _basic(url)
+        if url.userinfo:  # httpx would log it with the URL, at INFO
+            auth = auth or httpx.BasicAuth(url.username, url.password)
             url = url.copy_with(userinfo=b"")
         request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
         broken: httpx.RequestError | None = None
@@ -63,92 +107,169 @@ class HttpxBackend:
                 return await self._client.send(request, stream=True, auth=auth, follow_redirects=False)
             except httpx.RequestError as exc:
                 if not _is_about(exc, request):
-                    # What a hook or an Auth asked elsewhere failed, before ours was sent or after it was carried out.
+                    # A request of a hook or an Auth failed, before ours was sent or after it was carried out.
                     raise httpx.TransportError(str(exc)) from exc
                 if broken is not None:
-                    raise broken from None  # the request may have been read, which that one might deny
-                if not repeatable or not isinstance(exc, BROKE_OFF):
+                    raise broken from None  # the request may have been read, which the second error might deny
+                if not repeatable or not isinstance(exc, _BROKEN):
                     raise
-                broken = exc  # whether the connection was one that had been kept, httpx does not say
+                broken = exc  # httpx does not tell whether the connection had been used before
 
     async def aclose(self) -> None:
         await self._client.aclose()
 
 
-class PoolBackend:
-    """Our own pool, without httpx's client around it, which costs more than the request itself.
+class HttpxBody:
+    """The body of a response of httpx's."""
 
-    It speaks to one origin. Of what httpx's client does, it does what a server could
-    tell: the user and password of the URL, and cookies, as long as it lives, because
-    load balancers pin a session to a machine by them.
+    def __init__(self, response: httpx.Response, name: str) -> None:
+        self._response = response
+        self._name = name
+        self._ended = False
+        if response.is_stream_consumed:
+            stream: httpx.AsyncByteStream = httpx.ByteStream(response.content)
+        else:
+            assert isinstance(response.stream, httpx.AsyncByteStream)  # every AsyncClient makes sure of it
+            stream = response.stream  # not aiter_raw(): each generator around a stream is one more to unwind
+        self._pieces = aiter(stream)
+
+    @property
+    def complete(self) -> bool:
+        return self._ended and self._response.is_closed
+
+    async def read(self) -> bytes:
+        piece = await self._pull()
+        if not piece:
+            await self._response.aclose()  # which releases the connection
+        return piece
+
+    async def close(self) -> None:
+        """Discard the body.
+
+        httpx and httpcore read through four nested async generators. Closing the
+        outermost one leaves the others to the garbage collector, which asyncio
+        answers with stray tasks and trio with warnings. A cancellation of the
+        innermost await unwinds them all.
+        """
+        with CancelScope(shield=True) as scope:
+            scope.cancel()
+            for _ in range(MAX_PIECES):  # what is buffered comes without an await
+                if self._ended:
+                    break
+                with suppress(ConnectionClosed):
+                    await self._pull()
+            if not self._ended and isinstance(self._pieces, AsyncGenerator):
+                await self._pieces.aclose()  # a stand-in for a network, which never waits
+        with move_on_after(RELEASE_TIME, shield=True):
+            await self._response.aclose()
+
+    async def _pull(self) -> bytes:
+        self._ended = True  # any exception ends the generators
+        try:
+            piece = b""
+            while not piece:
+                piece = await anext(self._pieces)
+        except StopAsyncIteration:
+            return b""
+        except HTTPX_ERRORS as exc:
+            raise connection_error(exc, self._name) from _shown(exc)
+        self._ended = False
+        return piece
+
+
+class PoolBackend:
+    """Our own pool, without httpx's client, which costs more than the request itself.
+
+    It connects to one origin. Of what httpx's client does, it does what a server could
+    notice: the user and password of the URL, and cookies, because load balancers pin
+    a session to a machine by them.
     """
 
-    def __init__(self, url: httpx.URL, limits: Limits) -> None:
-        self._pool = Pool(trusting)
-        host = url.raw_host.decode("ascii")
-        self._place = Place(url.scheme, host, url.port or PORTS[url.scheme], host)
-        self._timeouts = {"connect": limits.connect_timeout, "write": limits.stall_timeout}
+    def __init__(self, url: httpx.URL, headers: Headers, name: str, limits: Limits) -> None:
+        self._pool = Pool(
+            url, name, trusted, connect_timeout=limits.connect_timeout, write_timeout=limits.stall_timeout
+        )
+        self._name = name
+        defaults = {"host": url.netloc.decode("ascii"), "user-agent": USER_AGENT}
+        if url.userinfo:
+            auth = httpx.BasicAuth(url.username, url.password)
+            defaults["Authorization"] = next(auth.auth_flow(httpx.Request("GET", url))).headers["Authorization"]
+            headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+        given = {name.lower() for name in headers}
+        self._headers = {name: value for name, value in defaults.items() if name not in given} | dict(headers)
+        self._keeps_cookies = "cookie" not in given
         self._cookies: httpx.Cookies | None = None
-        self._defaults = {"host": url.netloc.decode("ascii"), "user-agent": USER_AGENT}
-        self._forced = _credentials(url)
 
     @property
     def is_closed(self) -> bool:
         return self._pool.closed
 
     async def send(
-        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None, *, repeatable: bool
-    ) -> httpx.Response:
-        head = written(method.encode(), url.raw_path, self._headers(url, headers, content))
-        response = await self._pool.exchange(self._place, head, content or b"", self._timeouts, repeatable=repeatable)
-        if "set-cookie" in response.headers:
-            self._cookies = self._cookies or httpx.Cookies(Jar())
-            response.request = httpx.Request(method, url)
-            self._cookies.extract_cookies(response)
-        return response
+        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
+    ) -> Response:
+        headers = {**self._headers, **headers}
+        if self._cookies is not None:
+            request = httpx.Request("GET", url)
+            self._cookies.set_cookie_header(request)
+            if cookie := request.headers.get("cookie"):
+                headers["cookie"] = cookie
+        raw = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+        if content is not None:
+            raw.append((b"content-length", b"%d" % len(content)))
+        try:
+            sent = h11.Request(method=method, target=url.raw_path, headers=raw)
+        except h11.LocalProtocolError:  # its text quotes a header, which may be a secret
+            raise ConnectionClosed(f"{self._name}: a header that cannot be sent", may_have_run=False) from None
+        repeatable = repeatable or method != "POST"  # RFC 9110, section 9.2.2
+        head, body = await self._pool.request(sent, content or b"", repeatable=repeatable)
+        fields = head.headers.raw_items()
+        if self._keeps_cookies and any(name == b"set-cookie" for name, _ in head.headers):
+            self._cookies = self._cookies or httpx.Cookies(BoundedCookieJar())
+            self._cookies.extract_cookies(
+                httpx.Response(head.status_code, headers=fields, request=httpx.Request(method, url))
+            )
+        return head.status_code, list(head.headers), body
 
     async def aclose(self) -> None:
         await self._pool.aclose()
 
-    def _headers(self, url: httpx.URL, headers: Mapping[str, str], content: bytes | None) -> list[tuple[bytes, bytes]]:
-        if self._cookies is not None or self._forced:
-            headers = self._dressed(url, headers)
-        given = {name.lower() for name in headers}
-        raw = [(name.encode(), value.encode()) for name, value in self._defaults.items() if name not in given]
-        raw.extend((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items())
-        if content is not None:
-            raw.append((b"content-length", b"%d" % len(content)))
-        return raw
 
-    def _dressed(self, url: httpx.URL, headers: Mapping[str, str]) -> Mapping[str, str]:
-        request = httpx.Request("GET", url, headers=headers)
-        request.headers.update(self._forced)
-        if self._cookies is not None:
-            self._cookies.set_cookie_header(request)
-        return request.headers
+class BoundedCookieJar(CookieJar):
+    """Drops the oldest cookies if there are too many, and takes none that is too large or that no header can carry."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_age: list[Cookie] = []
 
-def _is_about(error: httpx.RequestError, request: httpx.Request) -> bool:
-    """Whether it is this request that failed: httpx writes down which, where it sends one."""
-    try:
-        return error.request is request
-    except RuntimeError:  # raised by other code, which has sent nothing
-        return False
+    def set_cookie(self, cookie: Cookie) -> None:
+        text = f"{cookie.name}={cookie.value}"
+        if text.isascii() and text.isprintable() and _size(cookie) <= MAX_COOKIE:
+            super().set_cookie(cookie)
+
+    def extract_cookies(self, response: HTTPResponse, request: Request) -> None:
+        super().extract_cookies(response, request)
+        current = set(self)  # without what was replaced, or has expired
+        self._by_age = [cookie for cookie in dict.fromkeys([*self._by_age, *self]) if cookie in current]
+        size = sum(map(_size, self._by_age))
+        while len(self._by_age) > MAX_COOKIES or size > MAX_COOKIES_SIZE:
+            oldest = self._by_age.pop(0)
+            size -= _size(oldest)
+            self.clear(oldest.domain, oldest.path, oldest.name)
 
 
-def own_client(url: httpx.URL, limits: Limits) -> HttpBackend:
-    """The client to use where the caller gave none. Proxies and SSL_CERT_FILE of the environment apply."""
+def own_backend(url: httpx.URL, headers: Headers, name: str, limits: Limits) -> HttpBackend:
+    """The backend where the caller gave no client. Proxies and SSL_CERT_FILE of the environment apply."""
     if not proxied(url):
-        return PoolBackend(url, limits)
+        return PoolBackend(url, headers, name, limits)
     timeout = httpx.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
-    # Streams stay open for hours: a bound on connections would be a deadlock in waiting.
+    # Streams stay open for hours: a bound on connections could block for ever.
     bounds = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEPALIVE)
-    client = httpx.AsyncClient(verify=_tls(url), timeout=timeout, limits=bounds, cookies=Jar())
-    return HttpxBackend(client, timeout)
+    client = httpx.AsyncClient(verify=tls_context(url), timeout=timeout, limits=bounds, cookies=BoundedCookieJar())
+    return HttpxBackend(client, timeout, headers, name)
 
 
 def proxied(url: httpx.URL) -> bool:
-    """Whether the environment may have a proxy for *url*. How far a pattern in NO_PROXY reaches is httpx's to say."""
+    """Whether the environment may have a proxy for *url*: httpx then interprets the patterns of NO_PROXY."""
     proxies = getproxies()
     if not (proxies.get(url.scheme) or proxies.get("all")):
         return False
@@ -156,33 +277,51 @@ def proxied(url: httpx.URL) -> bool:
     return "*" not in excepted and url.host not in excepted
 
 
-def _tls(url: httpx.URL) -> ssl.SSLContext:
-    secure = url.scheme == "https" or any(proxy.startswith("https:") for proxy in getproxies().values())
-    return trusting() if secure else _unused()
+def tls_context(url: httpx.URL) -> ssl.SSLContext:
+    """The context for *url* and the proxies of the environment."""
+    if url.scheme == "https" or any(proxy.startswith("https:") for proxy in getproxies().values()):
+        return trusted()
+    return _untrusting()
 
 
 @cache
-def trusting() -> ssl.SSLContext:
-    """One for the process: reading the certificates takes 12 ms or more."""
+def trusted() -> ssl.SSLContext:
+    """One context for the process: reading the certificates takes 12 ms or more."""
     context = httpx.create_ssl_context()
-    # OpenSSL's own default depends on the machine; one that asks for more is obeyed.
+    # OpenSSL's own default depends on the machine; one that requires more is respected.
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
-    context.set_alpn_protocols(["http/1.1"])  # as httpx does: nobody need guess
+    context.set_alpn_protocols(["http/1.1"])  # as httpx does
     return context
 
 
 @cache
-def _unused() -> ssl.SSLContext:
-    """For http:// alone; should it ever be used, it trusts nobody."""
+def _untrusting() -> ssl.SSLContext:
+    """For http:// alone. It trusts no certificate."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-def _credentials(url: httpx.URL) -> dict[str, str]:
-    if (basic := _basic(url)) is None:
-        return {}
-    request = next(basic.auth_flow(httpx.Request("GET", url)))
-    return {"Authorization": request.headers["Authorization"]}
+def connection_error(exc: Exception, name: str) -> ConnectionClosed:
+    """The error of ours for one of `HTTPX_ERRORS`."""
+    text = excerpt(str(exc)) if _shown(exc) is not None else ""
+    message = f"{name}: {text or type(exc).__name__}"
+    if isinstance(exc, _NEVER_SENT):
+        return ConnectFailed(message, may_have_run=False)
+    return ConnectionClosed(message)
 
 
-def _basic(url: httpx.URL) -> httpx.BasicAuth | None:
-    return httpx.BasicAuth(url.username, url.password) if url.username or url.password else None
+def _shown(exc: Exception) -> Exception | None:
+    """*exc*, if it may be shown: a LocalProtocolError quotes a header, which may be a secret."""
+    return None if isinstance(exc, httpx.LocalProtocolError) else exc
+
+
+def _is_about(error: httpx.RequestError, request: httpx.Request) -> bool:
+    """Whether *request* is what failed: httpx notes the request in the errors of its own."""
+    try:
+        return error.request is request
+    except RuntimeError:  # raised by other code, which has sent nothing
+        return False
+
+
+def _size(cookie: Cookie) -> int:
+    """The characters of its name, value and attributes, those of unknown attributes too."""
+    return sum(len(str(part)) for part in vars(cookie).values() if part)

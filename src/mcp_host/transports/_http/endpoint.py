@@ -1,21 +1,40 @@
-"""Requests to one server: never past its origin, and without a trace of the HTTP library in what goes wrong."""
+"""The URL of a server: what a caller may give, and requests that never leave its origin."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import httpx
+from anyio.abc import TaskGroup
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, excerpt
-from mcp_host.transports._http.backends import HttpBackend
-from mcp_host.transports._http.response import FAILURES, HttpResponse, Leave, broken, cause
+from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PARAMETER_PREFIX, PROTOCOL_VERSION, TOKEN
+from mcp_host.transports._http.backends import HTTPX_ERRORS, HttpBackend, connection_error
+from mcp_host.transports._http.response import ACCEPT_ENCODING, EVENT_STREAM, JSON, HttpResponse
+
+SESSION_ID = "Mcp-Session-Id"
+LAST_EVENT_ID = "Last-Event-ID"
+ALWAYS = {"Accept": f"{JSON}, {EVENT_STREAM}", "Accept-Encoding": ACCEPT_ENCODING}
+POSTED = {"Content-Type": JSON}
+RESERVED = frozenset(
+    name.lower()
+    for name in (
+        *(*ALWAYS, *POSTED, "Content-Length", "Transfer-Encoding"),
+        *(SESSION_ID, PROTOCOL_VERSION, LAST_EVENT_ID, MCP_METHOD, MCP_NAME),
+    )
+)
+"""Headers that the transport writes itself."""
 
 MAX_REDIRECTS = 5  # curl allows 50 and browsers 20; within one origin, even two are odd
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
+# RFC 9110, section 5: a line end in a value would inject another header.
+_VALUE = re.compile(r"([!-~]([ \t!-~]*[!-~])?)?")
 
-def parse(url: str) -> httpx.URL:
-    """An absolute http(s) URL, without its fragment. The error quotes nothing: a URL may hold a password.
+
+def parse_url(url: str) -> httpx.URL:
+    """An absolute http(s) URL, without its fragment. The error does not quote it: a URL may hold a password.
 
     Raises:
         ValueError: It is none.
@@ -24,7 +43,7 @@ def parse(url: str) -> httpx.URL:
         raise ValueError("the URL has space around it: url.strip() removes it")
     try:
         parsed = httpx.URL(url)
-        parsed.raw_host.decode().encode("idna")  # as the resolver will: it has a label of 0 or 64 letters for a bug
+        parsed.raw_host.decode().encode("idna")  # as the resolver will: it fails for labels of 0 or 64 letters
     except (httpx.InvalidURL, UnicodeError):
         raise ValueError("not a URL") from None
     if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 80) < 65536:
@@ -32,29 +51,46 @@ def parse(url: str) -> httpx.URL:
     return parsed.copy_with(fragment=None)
 
 
-def shown(url: httpx.URL) -> str:
+def display_url(url: httpx.URL) -> str:
     """A URL for messages: without user, password, query and fragment, which may be secrets."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))
 
 
-class Endpoint:
-    """One URL, and the client to reach it with.
+def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """A copy of a caller's *headers*. The error quotes no value: it may be a secret.
 
-    A kept-alive connection that the server closes just as it is used again fails
-    that POST with `may_have_run=True`: nothing tells an unread request from one
-    that was carried out before the connection broke. Only what is *repeatable* is sent twice.
+    Raises:
+        ValueError: A name or value cannot be sent, or the transport writes this header itself.
+    """
+    for name, value in headers.items():
+        if not TOKEN.fullmatch(name):
+            raise ValueError(f"not a header name: {name!r}")
+        if name.lower() in RESERVED or name.lower().startswith(PARAMETER_PREFIX.lower()):
+            raise ValueError(f"the transport writes the header {name} itself")
+        if not _VALUE.fullmatch(value):
+            raise ValueError(f"the value of the header {name} is not printable ASCII without space around it")
+    return dict(headers)
+
+
+class Endpoint:
+    """One URL and the backend that reaches it. *tasks* drain what is left unread of responses.
+
+    If the server closes a kept-alive connection just as it is used again, that POST fails with
+    `may_have_run=True`: nothing tells whether the server had read it. Only a *repeatable* request is sent twice.
     """
 
-    def __init__(self, client: HttpBackend, url: httpx.URL, name: str, leave: Leave) -> None:
+    def __init__(self, backend: HttpBackend, url: httpx.URL, name: str, tasks: TaskGroup) -> None:
         self.name = name
-        self._client = client
+        self.closing = False
+        """From here on, responses left unread are closed instead of drained."""
+        self._backend = backend
         self._url = url
-        self._leave = leave
+        self._tasks = tasks
 
     async def send(
         self, method: str, headers: Mapping[str, str], content: bytes | None = None, *, repeatable: bool = False
     ) -> HttpResponse:
-        """Send a request and return its response as soon as its headers are there, whatever its status.
+        """Send a request and return its response, of any status, as soon as its headers have arrived.
 
         Redirects that keep the method (307, 308) are followed within the origin.
 
@@ -64,41 +100,36 @@ class Endpoint:
         """
         url = self._url
         for _ in range(MAX_REDIRECTS + 1):
-            reply = await self._send(method, url, headers, content, repeatable)
-            if reply.status not in REDIRECTS:
-                return reply
-            async with reply:
-                url = self._redirected(url, reply)
-        raise HttpStatusError(reply.status, f"{reply.failure}: gave up after {MAX_REDIRECTS} redirects")
+            if self._backend.is_closed:
+                raise ConnectionClosed(f"{self.name}: the httpx.AsyncClient was closed", may_have_run=False)
+            status, raw, body = await self._backend.send(method, url, headers, content, repeatable=repeatable)
+            response = HttpResponse(status, raw, body, self.name, self._drain_soon)
+            if status not in REDIRECTS:
+                return response
+            async with response:
+                url = self._redirected(url, response)
+        raise HttpStatusError(status, f"{response.failure}: gave up after {MAX_REDIRECTS} redirects")
 
-    async def _send(
-        self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None, repeatable: bool
-    ) -> HttpResponse:
-        if self._client.is_closed:
-            raise ConnectionClosed(f"{self.name}: the httpx.AsyncClient was closed", may_have_run=False)
-        try:
-            response = await self._client.send(method, url, headers, content, repeatable=repeatable)
-            return HttpResponse(response, self.name, self._leave)
-        except FAILURES as exc:
-            raise broken(exc, self.name) from cause(exc)
-
-    def _redirected(self, url: httpx.URL, reply: HttpResponse) -> httpx.URL:
-        location = reply.headers.get("location")
+    def _redirected(self, url: httpx.URL, response: HttpResponse) -> httpx.URL:
+        location = response.header(b"location")
         if location is None:
-            raise self._refused(reply, "nowhere")
-        try:
-            target = url.join(location)
-        except FAILURES as exc:
-            raise broken(exc, self.name) from cause(exc)
-        if reply.status not in (307, 308):
-            raise self._refused(reply, f"{shown(target)}, which would change the method")
-        if _origin(target) != _origin(url):
-            raise self._refused(reply, f"{shown(target)}, another origin")
-        return url.copy_with(raw_path=target.raw_path)  # the user and password stay ours
+            refused = "nowhere"
+        else:
+            try:
+                target = url.join(location)
+            except HTTPX_ERRORS as exc:
+                raise connection_error(exc, self.name) from exc
+            if response.status not in (307, 308):
+                refused = f"{display_url(target)}, which would change the method"
+            elif (target.scheme, target.host, target.port) != (url.scheme, url.host, url.port):
+                refused = f"{display_url(target)}, another origin"
+            else:
+                return url.copy_with(raw_path=target.raw_path)  # the user and password stay ours
+        raise HttpStatusError(
+            response.status, f"{response.failure}: refused to follow a redirect to {excerpt(refused)}"
+        )
 
-    def _refused(self, reply: HttpResponse, to: str) -> HttpStatusError:
-        return HttpStatusError(reply.status, f"{reply.failure}: refused to follow a redirect to {excerpt(to)}")
-
-
-def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port  # httpx leaves out a scheme's default port, and lowers the case
+    def _drain_soon(self, response: HttpResponse) -> bool:
+        if not self.closing:
+            self._tasks.start_soon(response.drain)
+        return not self.closing

@@ -1,86 +1,96 @@
-"""One HTTP response: its body in bounded pieces, and a way out of it at any moment."""
+"""One HTTP response: its body, the messages of its event stream, and the error that its status means."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import httpx
-from anyio import CancelScope, move_on_after
+from anyio import move_on_after
 from anyio.lowlevel import checkpoint
 
-from mcp_host.errors import ConnectFailed, ConnectionClosed, MessageTooLarge, ProtocolError, excerpt
-from mcp_host.transports._http.inflate import Inflater
-from mcp_host.transports._http.pool import Stream
-
-DRAIN_TIME, DRAIN_SIZE = 0.1, 64 * 1024  # what an unread end of a body may cost to keep its connection
-EXCERPT_TIME, EXCERPT_SIZE = 2.0, 64 * 1024  # what the text of an error may cost
-RELEASE_TIME = 1.0  # seconds for closing a socket: no peer takes part in it, so this is never reached
-MANY_PIECES = 20_000  # more than h11 can hold decoded: past it, a body never waits for a network
-
-Leave: TypeAlias = "Callable[[HttpResponse], bool]"
-"""Takes over a reply that was left before its end, or says that it is too late for that."""
-
-# All that httpx raises: the third for a Location, the last for a cookie in a client of the caller's.
-FAILURES = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, UnicodeEncodeError)
-
-# In these cases not a byte of the request can have reached the server.
-_NEVER_SENT = (
-    httpx.ConnectError,
-    httpx.ConnectTimeout,
-    httpx.PoolTimeout,
-    httpx.ProxyError,
-    httpx.UnsupportedProtocol,
+from mcp_host.errors import (
+    ConnectionClosed,
+    HttpStatusError,
+    MessageTooLarge,
+    ProtocolError,
+    Unauthorized,
+    excerpt,
 )
+from mcp_host.protocol.jsonrpc import Failure, Incoming, Malformed, decode
+from mcp_host.protocol.sse import Cursor, Event, EventDecoder
+
+JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
+ACCEPT_ENCODING = "gzip, deflate"
+
+DRAIN_TIME, DRAIN_SIZE = 0.1, 64 * 1024  # spent on the unread rest of a body to keep its connection
+ERROR_TIME, ERROR_SIZE = 2.0, 64 * 1024  # spent on the body of an error
+INFLATE_SIZE = 64 * 1024  # bytes of output at a time; httpx's own decoders inflate all that a chunk holds
+EXCERPT_SIZE = 1024  # bytes of an event that is no message, kept for error messages
+MAX_RETRY_AFTER = 86_400.0  # seconds; a longer one means "not today"
+MAX_CHALLENGES = 16  # WWW-Authenticate headers that are kept; a server sends one for each way to log in
+MAX_CHALLENGE = 8192  # characters of one of them; they hold a URL and some scopes
+
+_GZIP = 16 + zlib.MAX_WBITS
+_CODINGS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
+
+RawHeaders: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
-def broken(exc: Exception, name: str) -> ConnectionClosed:
-    """What a failure of the HTTP library's means for the one request it happened to."""
-    text = "" if cause(exc) is None else excerpt(str(exc))
-    message = f"{name}: {text or type(exc).__name__}"
-    if isinstance(exc, _NEVER_SENT):
-        return ConnectFailed(message, may_have_run=False)
-    return ConnectionClosed(message)
+class Body(Protocol):
+    """The bytes of a response as they come from the network. `read` and `close` raise `ConnectionClosed`."""
 
+    @property
+    def complete(self) -> bool:
+        """Whether its end has arrived, and its connection has been released."""
+        ...
 
-def cause(exc: Exception) -> Exception | None:
-    """The same failure, if it can be shown: a LocalProtocolError quotes the header it dislikes, which may be a secret."""
-    return None if isinstance(exc, httpx.LocalProtocolError) else exc
+    async def read(self) -> bytes:
+        """What arrives next; empty at the end."""
+        ...
+
+    async def close(self) -> None:
+        """Discard it. Unless its end has arrived, the connection is closed."""
+        ...
 
 
 class HttpResponse:
-    """A response whose headers are there. Use it as a context manager.
+    """A response whose headers have arrived. Use it as a context manager.
 
-    Left without an error, *leave* sees to the unread rest, so that the connection
-    is kept and nobody waits; left by an error or a cancellation, the connection
-    is closed.
+    On leaving without an error, *drain_soon* reads the unread rest in the background,
+    so that the connection is kept; it returns False if it is too late for that.
+    On an error or a cancellation the connection is closed.
     """
 
-    def __init__(self, response: httpx.Response, name: str, leave: Leave) -> None:
-        self.status = response.status_code
-        self.headers = response.headers
-        self._response = response
+    def __init__(
+        self, status: int, headers: RawHeaders, body: Body, name: str, drain_soon: Callable[[HttpResponse], bool]
+    ) -> None:
+        self.status = status
+        self.is_success = 200 <= status < 300
         self.name = name
-        self._leave = leave
-        self._ended = False
+        self._headers = headers
+        self._body = body
+        self._drain_soon = drain_soon
         self._draining = False
-        self._on_free: Callable[[], None] | None = None
-        if response.is_stream_consumed:  # by a hook or an Auth of the caller's client, which leaves it decoded
-            stream: httpx.AsyncByteStream = httpx.ByteStream(response.content)
-            self._coding = ""
-        else:
-            assert isinstance(response.stream, httpx.AsyncByteStream)  # what every AsyncClient makes sure of
-            stream = response.stream  # not aiter_raw(): each generator around a stream is one more to unwind
-            self._coding = response.headers.get("content-encoding", "").strip().lower()
-        self._ours = stream if isinstance(stream, Stream) else None
-        self._pieces = aiter(stream)
-        self._inflater: Inflater | None = None
+        self._on_done: Callable[[], None] | None = None
+        self._decompressor: Decompressor | None = None
+        self.content_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
+        """In lower case and without parameters; "" if there is none."""
+        coding = (self.header(b"content-encoding") or "").strip().lower()
+        self._coding = "" if coding == "identity" else coding
 
-    @property
-    def is_success(self) -> bool:
-        return 200 <= self.status < 300
+    def header(self, name: bytes) -> str | None:
+        """The header's values, joined by commas, or None. *name* is in lower case."""
+        values = self.header_values(name)
+        return ", ".join(values) if values else None
+
+    def header_values(self, name: bytes) -> list[str]:
+        return [_decoded(value) for key, value in self._headers if key == name]
 
     @property
     def reason(self) -> str:
@@ -92,70 +102,57 @@ class HttpResponse:
         """The same for an error message, with the URL: "HTTP 503 Service Unavailable from https://example.com/mcp"."""
         return f"HTTP {self.reason} from {self.name}"
 
-    @property
-    def kind(self) -> str:
-        """The content type, lower case and without parameters."""
-        value: str = self.headers.get("content-type", "")
-        return value.partition(";")[0].strip().lower()
-
-    @property
-    def _is_done(self) -> bool:
-        """Whether its end has been read, and its connection handed back."""
-        return self._ended and self._response.is_closed if self._ours is None else self._ours.complete
-
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        if self._is_done:
+        if self._body.complete:
             return
         if exc is not None:
             await self.close()
-        elif self.status == 204 or self.headers.get("content-length") == "0":
-            await self.drain()  # its end is there already
+        elif self.status == 204 or self.header(b"content-length") == "0":
+            await self.drain()  # its end has arrived
         else:
-            self._draining = self._leave(self)
+            self._draining = self._drain_soon(self)
             if not self._draining:
                 await self.close()
 
-    def when_free(self, call: Callable[[], None]) -> None:
-        """Call *call* as soon as the connection carries this response no more: at once, or when the unread rest is read."""
+    def add_done_callback(self, callback: Callable[[], None]) -> None:
+        """Call *callback* when the connection is released: now, or when the unread rest has been drained."""
         if self._draining:
-            self._on_free = call
+            self._on_done = callback
         else:
-            call()
+            callback()
 
     async def read(self) -> bytes:
         """The next piece of the body, decompressed; empty at the end.
 
         Raises:
-            ConnectionClosed: The connection broke, or what came over it is corrupt.
+            ConnectionClosed: The connection broke, or the compressed data is corrupt.
             ProtocolError: The body has an encoding that was not asked for.
         """
+        if not self._coding:
+            return await self._body.read()
         while True:
-            if self._inflater is not None and self._inflater.pending:
+            if self._decompressor is not None and self._decompressor.pending:
                 await checkpoint()  # a small chunk may inflate for a long time
-                if piece := self._inflater.take():
+                if piece := self._decompressor.take():
                     return piece
-                continue
-            raw = await self._pull()
-            if raw is None:
-                await self._response.aclose()  # which hands the connection back
-                if self._inflater is not None:
-                    self._inflater.finish()
+            elif raw := await self._body.read():
+                self._decompressor = self._decompressor or Decompressor(self._coding)
+                self._decompressor.feed(raw)
+            else:
+                if self._decompressor is not None:
+                    self._decompressor.finish()
                 return b""
-            if self._coding in ("", "identity"):
-                return raw
-            self._inflater = self._inflater or Inflater(self._coding)
-            self._inflater.feed(raw)
 
-    async def whole(self, limit: int) -> bytes:
+    async def read_all(self, limit: int) -> bytes:
         """The whole body.
 
         Raises:
-            MessageTooLarge: It is longer than *limit* bytes once decompressed.
+            MessageTooLarge: It has more than *limit* bytes once decompressed.
             ConnectionClosed, ProtocolError: As `read`.
         """
         pieces: list[bytes] = []
@@ -167,66 +164,189 @@ class HttpResponse:
                 raise MessageTooLarge(f"{self.name}: a body is larger than {limit} bytes")
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def beginning(self) -> bytes:
-        """As much of the body as an error report may cost; whatever breaks off, breaks off."""
-        pieces: list[bytes] = []
-        size = 0
-        with move_on_after(EXCERPT_TIME):
-            try:
-                while size < EXCERPT_SIZE and (piece := await self.read()):
-                    pieces.append(piece)
-                    size += len(piece)
-            except (ConnectionClosed, ProtocolError):
-                pass  # the status says more than a fault in its text
-        return b"".join(pieces)[:EXCERPT_SIZE]
-
     async def drain(self) -> None:
-        """Read what little may be left of the body so that the connection can be used again, or close it."""
+        """Read the rest of the body, if it is short and comes soon, so that the connection is kept; else close it."""
         size = 0
         try:
             with move_on_after(DRAIN_TIME):
-                while size < DRAIN_SIZE and (raw := await self._pull()) is not None:
+                while size < DRAIN_SIZE and (raw := await self._body.read()):
                     size += len(raw)
         except ConnectionClosed:
-            pass  # nobody waits for this body any more
+            pass  # the rest of the body is not needed
         finally:
             await self.close()
             self._draining = False
-            if self._on_free is not None:
-                self._on_free()
+            if self._on_done is not None:
+                self._on_done()
 
     async def close(self) -> None:
-        """Let go of the response. Unless its end has been read, the connection is closed.
+        """Discard the rest of the body. Unless its end has arrived, the connection is closed."""
+        await self._body.close()
 
-        httpx and httpcore read through four nested async generators. Closing the
-        outermost one leaves the others to the garbage collector, which asyncio
-        answers with stray tasks and trio with warnings. A cancellation of the
-        innermost await unwinds them all. The streams of our own pool are no generators.
-        """
-        if self._ours is not None:
-            await self._ours.aclose()
-            return
-        with CancelScope(shield=True) as scope:
-            scope.cancel()
-            for _ in range(MANY_PIECES):  # what is buffered comes without an await
-                if self._ended:
-                    break
-                with suppress(ConnectionClosed):  # it is being thrown away
-                    await self._pull()
-            if not self._ended and isinstance(self._pieces, AsyncGenerator):
-                await self._pieces.aclose()  # somebody's stand-in for a network, which never waits
-        with move_on_after(RELEASE_TIME, shield=True):
-            await self._response.aclose()
+    async def error(self) -> HttpStatusError:
+        """The exception for a response that is no success, with the beginning of its body."""
+        body = await self._beginning()
+        text = body.decode(errors="replace")
+        # Whatever its id: one SDK answers with the id "server-error".
+        messages = decode(body) if self.content_type == JSON else ()
+        failure = next((message for message in messages if isinstance(message, Failure)), None)
+        detail = ""
+        if failure is not None:
+            detail = failure.message
+        elif self.content_type in (JSON, "text/plain"):  # HTML is not quoted
+            detail = excerpt(text.strip())
+        path = self.name.partition("://")[2].partition("/")[2]
+        hint = f" (most servers are at {self.name.rstrip('/')}/mcp)" if self.status in (404, 405) and not path else ""
+        error = (Unauthorized if self.status in (401, 403) else HttpStatusError)(
+            self.status,
+            f"{self.failure}{hint}" + (f": {detail}" if detail else ""),
+            retry_after=retry_after(self.header(b"retry-after"), datetime.now(UTC)),
+            body=text,
+            code=failure.code if failure else None,
+            data=failure.data if failure else None,
+            rpc_message=failure.message if failure else None,
+        )
+        if isinstance(error, Unauthorized):  # RFC 9110, section 11.6.1
+            challenges = self.header_values(b"www-authenticate")[:MAX_CHALLENGES]
+            error.challenges = tuple(value for value in challenges if len(value) <= MAX_CHALLENGE)
+        return error
 
-    async def _pull(self) -> bytes | None:
-        self._ended = True  # any exception ends the generators
-        try:
-            raw = b""
-            while not raw:  # an empty piece would look like the end
-                raw = await anext(self._pieces)
-        except StopAsyncIteration:
-            return None
-        except FAILURES as exc:
-            raise broken(exc, self.name) from cause(exc)
+    async def _beginning(self) -> bytes:
+        """The body up to `ERROR_SIZE`, or to where it breaks off."""
+        pieces: list[bytes] = []
+        size = 0
+        with move_on_after(ERROR_TIME):
+            try:
+                while size < ERROR_SIZE and (piece := await self.read()):
+                    pieces.append(piece)
+                    size += len(piece)
+            except (ConnectionClosed, ProtocolError):
+                pass  # the status matters more
+        return b"".join(pieces)[:ERROR_SIZE]
+
+
+class MessageStream:
+    """The messages of an event stream. *cursor* moves along with it; *limit* bounds an event, in bytes.
+
+    *failure* is, after the end, the error that broke the stream; None if it ended in order.
+    *skipped* is the beginning of the last event that was no message.
+    """
+
+    def __init__(self, response: HttpResponse, cursor: Cursor, limit: int) -> None:
+        self.failure: ConnectionClosed | None = None
+        self.skipped = b""
+        self._response = response
+        self._decoder = EventDecoder(limit, cursor)
+        self._events: Iterator[Event] = iter(())
         self._ended = False
-        return raw
+
+    async def next(self) -> Sequence[Incoming] | None:
+        """The messages of the next event, or None at the end.
+
+        Raises:
+            MessageTooLarge: An event is past the limit.
+            ProtocolError: The stream cannot be decoded.
+        """
+        event = await self.next_event()
+        while event is not None and event.type != "message":
+            event = await self.next_event()  # other types are not for us
+        if event is None:
+            return None
+        messages = decode(event.data)
+        for message in messages:
+            if type(message) is Malformed:
+                self.skipped = bytes(event.data[:EXCERPT_SIZE])
+                # Where the stream ended inside the event, only complete JSON is a message (without its blank line).
+                return None if self._ended else messages
+        return messages
+
+    async def next_event(self) -> Event | None:
+        """The next event of any type, or None at the end."""
+        while True:
+            for event in self._events:
+                return event
+            if self._ended:
+                return None
+            try:
+                piece = await self._response.read()
+            except ConnectionClosed as exc:
+                self.failure, piece = exc, b""
+                await self._response.close()
+            if piece:
+                self._events = self._decoder.feed(piece)
+            else:
+                self._ended = True
+                return self._decoder.end()
+
+
+class Decompressor:
+    """Decompresses a body in pieces of bounded size, so that a small body cannot fill the memory.
+
+    Raises:
+        ProtocolError: The Content-Encoding *coding* is none that was asked for.
+        ConnectionClosed: The compressed bytes are corrupt, or were cut off.
+    """
+
+    def __init__(self, coding: str) -> None:
+        if coding not in _CODINGS:
+            raise ProtocolError(
+                f"the body has the Content-Encoding {excerpt(coding)}; asked for were {ACCEPT_ENCODING}"
+            )
+        self._coding = coding
+        self._zlib: zlib._Decompress | None = None
+        self._input = b""
+        self._more = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether `take` may return something before the next `feed`."""
+        return bool(self._input) or self._more
+
+    def feed(self, chunk: bytes) -> None:
+        """Add compressed bytes; only when nothing is pending."""
+        self._input = chunk
+
+    def take(self) -> bytes:
+        """The next piece, at most INFLATE_SIZE bytes; may be empty."""
+        if self._zlib is None:
+            bits = _CODINGS[self._coding]
+            if bits == zlib.MAX_WBITS and self._input[0] & 0x0F != zlib.DEFLATED:
+                bits = -zlib.MAX_WBITS  # "deflate" without the zlib wrapper that RFC 9110 requires: some servers do
+            self._zlib = zlib.decompressobj(bits)
+        try:
+            piece = self._zlib.decompress(self._input, INFLATE_SIZE)
+        except zlib.error as exc:
+            raise ConnectionClosed(f"the body's {self._coding} compression is corrupt: {exc}") from exc
+        self._input = self._zlib.unconsumed_tail
+        self._more = len(piece) == INFLATE_SIZE  # zlib may hold output back although it has taken all input
+        return piece
+
+    def finish(self) -> None:
+        """Check, at the end of the body, that the compression ended too."""
+        if self._zlib is not None and not self._zlib.eof:
+            raise ConnectionClosed(f"the body's {self._coding} compression was cut off")
+
+
+def retry_after(value: str | None, now: datetime) -> float | None:
+    """The Retry-After header in seconds from *now*, at most a day; None if it is missing or malformed.
+
+    RFC 9110, section 10.2.3: a number of seconds or a date.
+    """
+    if value is None:
+        return None
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return min(float(value), MAX_RETRY_AFTER)
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    seconds = (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds()
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER)
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
