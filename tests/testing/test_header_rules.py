@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_host.protocol.jsonrpc import Request
-from mcp_host.testing.header_rules import problem, version_problem
+from mcp_host.testing._http.header_rules import problem, version_problem
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

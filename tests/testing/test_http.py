@@ -319,7 +319,7 @@ def test_a_program_of_its_own_says_its_url_and_ends_by_a_signal() -> None:
 
 async def test_without_uvicorn_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "mcp_host.testing.serving", raising=False)
+    monkeypatch.delitem(sys.modules, "mcp_host.testing._http.serving", raising=False)
 
     with pytest.raises(ImportError, match=r"pip install 'mcp-host\[testing\]'"):
         async with Server("s").http():

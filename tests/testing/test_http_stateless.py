@@ -12,7 +12,8 @@ from anyio import create_task_group, fail_after, sleep_forever, to_thread
 from pydantic import Field
 from pydantic_core import from_json, to_json
 
-from mcp_host.testing import Context, Server, http_stateless
+from mcp_host.testing import Context, Server
+from mcp_host.testing._http import stateless
 from tests.testing.raw_http import Modern, Stream, Wire, call, dressed, modern, request, served
 
 SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1.0.0"}}
@@ -385,7 +386,7 @@ async def test_a_subscription_that_is_cut_has_no_result() -> None:
 
 
 async def test_a_subscription_says_now_and_then_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_stateless, "KEEP_ALIVE", 0.01)
+    monkeypatch.setattr(stateless, "KEEP_ALIVE", 0.01)
     with fail_after(20):
         async with listening(Bench()) as stream:
             blocks = [await stream.block() for _ in range(2)]
@@ -394,7 +395,7 @@ async def test_a_subscription_says_now_and_then_that_it_is_alive(monkeypatch: py
 
 
 async def test_a_function_that_says_nothing_for_long_keeps_its_response_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_stateless, "KEEP_ALIVE", 0.01)
+    monkeypatch.setattr(stateless, "KEEP_ALIVE", 0.01)
     bench = Bench()
     with fail_after(20):
         async with modern(bench.server) as peer, peer.stream(dressed(call(1, "wait"))) as stream:

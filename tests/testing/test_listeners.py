@@ -9,7 +9,7 @@ from anyio import fail_after
 
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.testing import Server
-from mcp_host.testing.listeners import granted, hears
+from mcp_host.testing._server.subscriptions import granted, hears
 from mcp_host.types import SubscriptionFilter
 from tests.testing.raw import Raw, Wire, meta, modern, strangers
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from mcp_host.protocol.jsonrpc import Params, Request
-from mcp_host.testing.request_state import BadState, StateSigner
+from mcp_host.testing._server.request_state import BadState, StateSigner
 
 ASKED: Params = {"name": "ask", "arguments": {"a": 1, "b": 2}}
 REQUEST = Request(1, "tools/call", ASKED)

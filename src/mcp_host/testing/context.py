@@ -11,11 +11,11 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_host.errors import ProtocolError
 from mcp_host.protocol.jsonrpc import Id, Params
-from mcp_host.testing.dialect import RevisionWriter, given
+from mcp_host.testing._server.functions import AnyFunction, Injected, PlainSchema
+from mcp_host.testing._server.revision import RevisionWriter, given
+from mcp_host.testing._server.tool_loop import Prompt, Tools, as_messages, run_tools, tools_by_name
+from mcp_host.testing._server.tools import function_tool
 from mcp_host.testing.errors import NotDeclared, ToolError
-from mcp_host.testing.functions import AnyFunction, Injected, PlainSchema
-from mcp_host.testing.tool_loop import Prompt, Tools, as_messages, run_tools, tools_by_name
-from mcp_host.testing.tools import function_tool
 from mcp_host.types import (
     ClientCapabilities,
     CreateMessageRequestParams,

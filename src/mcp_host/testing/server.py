@@ -13,8 +13,8 @@ from anyio import create_task_group
 
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.testing.audience import AudienceT, Broadcaster
-from mcp_host.testing.catalog import (
+from mcp_host.testing._server.broadcaster import AudienceT, Broadcaster
+from mcp_host.testing._server.catalog import (
     Catalog,
     CompletionFunction,
     FunctionPrompt,
@@ -22,12 +22,12 @@ from mcp_host.testing.catalog import (
     FunctionTemplate,
     template_pattern,
 )
-from mcp_host.testing.dialect import given
-from mcp_host.testing.event_loop import EventLoop
-from mcp_host.testing.functions import AnyFunction, Function
-from mcp_host.testing.requests import leave_open
-from mcp_host.testing.session import Session
-from mcp_host.testing.tools import function_tool
+from mcp_host.testing._server.dispatcher import leave_open
+from mcp_host.testing._server.event_loop import EventLoop
+from mcp_host.testing._server.functions import AnyFunction, Function
+from mcp_host.testing._server.revision import given
+from mcp_host.testing._server.session import Session
+from mcp_host.testing._server.tools import function_tool
 from mcp_host.transports.base import deliver
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from mcp_host.types import (
@@ -41,7 +41,7 @@ from mcp_host.types import (
 )
 
 if TYPE_CHECKING:
-    from mcp_host.testing.http import HttpApp
+    from mcp_host.testing._http.app import HttpApp
 
 FunctionT = TypeVar("FunctionT", bound=AnyFunction)
 CompletionT = TypeVar("CompletionT", bound=CompletionFunction)
@@ -290,7 +290,7 @@ class Server:
 
         What the tools print goes to stderr, as does the output of processes they start.
         """
-        from mcp_host.testing.stdio import run  # here, because only a program of its own needs it
+        from mcp_host.testing._server.stdio import run  # here, because only a program of its own needs it
 
         run(self._converse, backend)
 
@@ -301,7 +301,7 @@ class Server:
         progress and for what it asks the client. There is none since 2026-07-28: what it
         reports is lost then.
         """
-        from mcp_host.testing.http import HttpApp  # here, because most servers never see HTTP
+        from mcp_host.testing._http.app import HttpApp  # here, because most servers never see HTTP
 
         app = HttpApp(self._converse, json_response=json_response, path=path)
         self._apps.add(app)
@@ -317,7 +317,7 @@ class Server:
             ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
         """
         _require_uvicorn()
-        from mcp_host.testing.serving import serve  # here, because only this needs uvicorn
+        from mcp_host.testing._http.serving import serve  # here, because only this needs uvicorn
 
         async with serve(self.asgi(json_response=json_response)) as port:
             yield _url(port)
@@ -331,7 +331,7 @@ class Server:
             ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
         """
         _require_uvicorn()
-        from mcp_host.testing.serving import run  # here, because only this needs uvicorn
+        from mcp_host.testing._http.serving import run  # here, because only this needs uvicorn
 
         run(self.asgi(json_response=json_response), port, lambda port: print(_url(port), flush=True))
 

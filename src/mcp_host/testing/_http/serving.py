@@ -16,7 +16,7 @@ from types import FrameType
 import uvicorn
 from anyio import CancelScope, to_thread
 
-from mcp_host.testing.http import HttpApp
+from mcp_host.testing._http.app import HttpApp
 
 STOPPING = 1  # seconds for open responses to end; every session has been ended before
 

@@ -14,9 +14,9 @@ from pydantic_core import to_json, to_jsonable_python
 
 from mcp_host.errors import McpError
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.testing.dialect import given
+from mcp_host.testing._server.functions import AnyFunction, Function, Injected, PlainSchema
+from mcp_host.testing._server.revision import given
 from mcp_host.testing.errors import NotDeclared, RequestError
-from mcp_host.testing.functions import AnyFunction, Function, Injected, PlainSchema
 from mcp_host.types import (
     AudioContent,
     CallToolResult,

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
-from mcp_host.protocol.eras import REQUIRED_CAPABILITY
+from mcp_host.protocol.eras import ADVERTISED_AS
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.protocol.negotiation import LEGACY_VERSIONS, MODERN_VERSIONS
-from mcp_host.testing.dialect import given
+from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from mcp_host.testing._server.functions import Function
+from mcp_host.testing._server.revision import given
+from mcp_host.testing._server.tools import FunctionTool
 from mcp_host.testing.errors import RequestError
-from mcp_host.testing.functions import Function
-from mcp_host.testing.tools import FunctionTool
 from mcp_host.types import Implementation, Prompt, Resource, ResourceTemplate
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Catalog:
     @property
     def handshake(self) -> tuple[str, ...]:
         """The revisions that begin with a handshake, the preferred one first."""
-        return tuple(version for version in self.versions if version in LEGACY_VERSIONS)
+        return tuple(version for version in self.versions if version in HANDSHAKE_VERSIONS)
 
     @property
     def modern(self) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ class Catalog:
 
     def missing(self, method: str) -> str | None:
         """The capability that *method* presupposes, if there is nothing of that on offer."""
-        path = REQUIRED_CAPABILITY.get(method)
+        path = ADVERTISED_AS.get(method)
         return path[0] if path and path[0] not in self.capabilities() else None
 
     def page(self, items: Sequence[T], cursor: str | None) -> tuple[list[T], dict[str, Any]]:

@@ -24,14 +24,14 @@ from mcp_host.protocol.jsonrpc import (
     Success,
     encode,
 )
-from mcp_host.testing import header_rules
-from mcp_host.testing.asgi import Receive, Send, end_events, pour, start_events, while_connected
+from mcp_host.testing._http import header_rules
+from mcp_host.testing._http.asgi import Receive, Send, end_events, pour, start_events, while_connected
+from mcp_host.testing._http.rules import JSON, HttpRequest, Reply, refuse
+from mcp_host.testing._http.streams import EventStream
+from mcp_host.testing._server.dispatcher import Dialogue, leave_open
+from mcp_host.testing._server.stateless import Stateless, version_named
+from mcp_host.testing._server.suspended import Turn
 from mcp_host.testing.errors import RequestError
-from mcp_host.testing.http_rules import JSON, HttpRequest, Reply, refuse
-from mcp_host.testing.requests import Dialogue, leave_open
-from mcp_host.testing.stateless import Stateless, version_named
-from mcp_host.testing.streams import EventStream
-from mcp_host.testing.suspended import Turn
 
 STATUS = {
     METHOD_NOT_FOUND: 404,

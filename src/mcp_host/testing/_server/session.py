@@ -17,14 +17,14 @@ from mcp_host.protocol.jsonrpc import (
     Params,
     Request,
 )
-from mcp_host.testing import methods
-from mcp_host.testing.catalog import Catalog
+from mcp_host.testing._server import methods
+from mcp_host.testing._server.catalog import Catalog
+from mcp_host.testing._server.dispatcher import Dialogue, GivenUp, Later, Send
+from mcp_host.testing._server.revision import RevisionWriter, given
+from mcp_host.testing._server.stateless import Stateless, version_named
+from mcp_host.testing._server.subscriptions import UPDATED
 from mcp_host.testing.context import SEVERITY, Call, Caller, Context
-from mcp_host.testing.dialect import RevisionWriter, given
 from mcp_host.testing.errors import RequestError
-from mcp_host.testing.listeners import UPDATED
-from mcp_host.testing.requests import Dialogue, GivenUp, Later, Send
-from mcp_host.testing.stateless import Stateless, version_named
 from mcp_host.types import InitializeRequestParams, InitializeResult, ServerCapabilities
 from mcp_host.types.messages import SetLevelRequestParams
 from mcp_host.types.requests import ResourceRequestParams

@@ -8,13 +8,13 @@ from typing import TypeAlias, TypeVar
 
 from mcp_host.errors import CallerError, ProtocolError
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, Params
-from mcp_host.testing.catalog import Catalog
-from mcp_host.testing.contents import as_contents, as_prompt
+from mcp_host.testing._server.catalog import Catalog
+from mcp_host.testing._server.contents import as_contents, as_prompt
+from mcp_host.testing._server.functions import BadArguments, Function
+from mcp_host.testing._server.revision import RevisionWriter
+from mcp_host.testing._server.tools import text_result, unknown_tool
 from mcp_host.testing.context import Context
-from mcp_host.testing.dialect import RevisionWriter
 from mcp_host.testing.errors import NotDeclared, RequestError
-from mcp_host.testing.functions import BadArguments, Function
-from mcp_host.testing.tools import text_result, unknown_tool
 from mcp_host.types import (
     CallToolRequestParams,
     CompleteRequestParams,

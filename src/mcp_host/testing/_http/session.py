@@ -10,9 +10,9 @@ from secrets import token_urlsafe
 from anyio import Event, create_task_group
 
 from mcp_host.protocol.jsonrpc import Failure, Id, Message, Request, Success, encode
-from mcp_host.testing.audience import Serve
-from mcp_host.testing.session import Session
-from mcp_host.testing.streams import EventStream, split_event_id
+from mcp_host.testing._http.streams import EventStream, split_event_id
+from mcp_host.testing._server.broadcaster import Serve
+from mcp_host.testing._server.session import Session
 
 STANDALONE = "get"
 RETAINED = 64  # streams that have ended and can still be resumed

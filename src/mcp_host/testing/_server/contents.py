@@ -6,7 +6,7 @@ from base64 import b64encode
 
 from pydantic_core import to_json
 
-from mcp_host.testing.dialect import given
+from mcp_host.testing._server.revision import given
 from mcp_host.types import (
     BlobResourceContents,
     GetPromptResult,

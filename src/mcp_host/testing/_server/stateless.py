@@ -16,14 +16,14 @@ from mcp_host.protocol.jsonrpc import (
     Params,
     Request,
 )
-from mcp_host.testing import methods
-from mcp_host.testing.catalog import Catalog
+from mcp_host.testing._server import methods
+from mcp_host.testing._server.catalog import Catalog
+from mcp_host.testing._server.dispatcher import Later
+from mcp_host.testing._server.revision import RevisionWriter, given
+from mcp_host.testing._server.subscriptions import Listeners, granted
+from mcp_host.testing._server.suspended import Questions, SuspendedCall, SuspendedCalls, Tell, Turn
 from mcp_host.testing.context import SEVERITY, Caller, Context
-from mcp_host.testing.dialect import RevisionWriter, given
 from mcp_host.testing.errors import NotDeclared, RequestError
-from mcp_host.testing.listeners import Listeners, granted
-from mcp_host.testing.requests import Later
-from mcp_host.testing.suspended import Questions, SuspendedCall, SuspendedCalls, Tell, Turn
 from mcp_host.types import (
     DiscoverResult,
     Implementation,

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from anyio import CancelScope, create_task_group, move_on_after
 from anyio.abc import TaskGroup
 
-from mcp_host.testing.http_rules import EVENTS, HttpRequest, Reply
-from mcp_host.testing.streams import EventStream
+from mcp_host.testing._http.rules import EVENTS, HttpRequest, Reply
+from mcp_host.testing._http.streams import EventStream
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]

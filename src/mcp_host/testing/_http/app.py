@@ -9,7 +9,7 @@ from typing import Self
 
 from mcp_host.concurrency import OwnedContext, spawn
 from mcp_host.protocol.jsonrpc import PARSE_ERROR, Incoming, Malformed, Request, decode
-from mcp_host.testing.asgi import (
+from mcp_host.testing._http.asgi import (
     Gone,
     Receive,
     Scope,
@@ -21,13 +21,13 @@ from mcp_host.testing.asgi import (
     start_events,
     while_connected,
 )
-from mcp_host.testing.audience import Serve
-from mcp_host.testing.event_loop import EventLoop
-from mcp_host.testing.http_rules import JSON, METHODS, HttpRequest, Reply, refusal, refuse
-from mcp_host.testing.http_session import Exchange, HttpSession
-from mcp_host.testing.http_stateless import StatelessHttp
-from mcp_host.testing.stateless import Stateless
-from mcp_host.testing.streams import EventStream
+from mcp_host.testing._http.rules import JSON, METHODS, HttpRequest, Reply, refusal, refuse
+from mcp_host.testing._http.session import Exchange, HttpSession
+from mcp_host.testing._http.stateless import StatelessHttp
+from mcp_host.testing._http.streams import EventStream
+from mcp_host.testing._server.broadcaster import Serve
+from mcp_host.testing._server.event_loop import EventLoop
+from mcp_host.testing._server.stateless import Stateless
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from anyio import create_task_group
 
+from mcp_host.testing._server.functions import AnyFunction, BadArguments, Injected
+from mcp_host.testing._server.tools import FunctionTool, function_tool, text_result
 from mcp_host.testing.errors import NotDeclared
-from mcp_host.testing.functions import AnyFunction, BadArguments, Injected
-from mcp_host.testing.tools import FunctionTool, function_tool, text_result
 from mcp_host.types import (
     CallToolResult,
     SamplingMessage,

@@ -9,8 +9,8 @@ from anyio import Event
 
 from mcp_host.protocol.eras import ACKNOWLEDGED
 from mcp_host.protocol.jsonrpc import Id, Params
-from mcp_host.testing.dialect import given
-from mcp_host.testing.suspended import Tell
+from mcp_host.testing._server.revision import given
+from mcp_host.testing._server.suspended import Tell
 from mcp_host.types import SubscriptionFilter
 from mcp_host.types.lifecycle import NotificationMetaObject
 

@@ -17,9 +17,9 @@ from anyio.lowlevel import EventLoopToken, current_token
 from mcp_host.limits import Limits
 from mcp_host.protocol.framing import LineBuffer, Oversize, Raw
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode, oversize
-from mcp_host.testing.audience import Serve
-from mcp_host.testing.requests import leave_open
-from mcp_host.testing.session import Session
+from mcp_host.testing._server.broadcaster import Serve
+from mcp_host.testing._server.dispatcher import leave_open
+from mcp_host.testing._server.session import Session
 from mcp_host.transports.base import deliver
 
 CHUNK = 64 * 1024  # bytes read at once: a pipe's usual capacity

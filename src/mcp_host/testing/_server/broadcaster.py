@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from mcp_host.protocol.jsonrpc import Params
-from mcp_host.testing.catalog import Catalog
+from mcp_host.testing._server.catalog import Catalog
 
 
 class Broadcaster(Protocol):

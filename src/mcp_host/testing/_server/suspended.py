@@ -18,9 +18,9 @@ from anyio import CancelScope, Event, current_time, get_cancelled_exc_class
 from anyio.lowlevel import checkpoint
 
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Params, Request
+from mcp_host.testing._server.request_state import BadState, StateSigner
 from mcp_host.testing.context import Call, Caller, Context
 from mcp_host.testing.errors import RequestError
-from mcp_host.testing.request_state import BadState, StateSigner
 
 SETTLING = 16  # passes of the event loop without a new question, after which a round is complete: see `SuspendedCall`
 

@@ -1,0 +1,1 @@
+"""A test server over Streamable HTTP."""

@@ -1,0 +1,1 @@
+"""What a test server does with a request, however it arrives."""
