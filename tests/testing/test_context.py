@@ -277,7 +277,7 @@ async def test_a_form_comes_from_a_model_and_the_answer_has_to_fit_it() -> None:
         },
     }
     assert good["structuredContent"] == {"action": "accept", "content": {"city": "Bergen", "travel": "ship"}}
-    assert bad == failed("what was filled in does not fit Trip")
+    assert bad == failed("the user's input does not fit Trip")
     assert declined["structuredContent"] == {"action": "decline", "content": None}
 
 

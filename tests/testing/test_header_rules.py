@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mcp_host.protocol.jsonrpc import Request
-from mcp_host.testing._http.header_rules import problem, version_problem
+from mcp_host.testing._http.rules import check_headers, check_version
+from mcp_host.testing.errors import RequestError
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -21,6 +23,15 @@ SCHEMA: dict[str, Any] = {
 }
 INVALID: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}}
 CALL = {"mcp-method": "tools/call", "mcp-name": "t"}
+
+
+def problem(check: Callable[..., None], *args: object) -> str | None:
+    """What the error says, which is always a HeaderMismatch."""
+    try:
+        check(*args)
+    except RequestError as exc:
+        return str(exc).removeprefix("Header mismatch: ").removesuffix(" (-32020)")
+    return None
 
 
 def call(**arguments: object) -> Request:
@@ -37,17 +48,17 @@ def call(**arguments: object) -> Request:
         (
             {"mcp-protocol-version": "2025-11-25"},
             "2026-07-28",
-            "MCP-Protocol-Version is '2025-11-25', and the body says '2026-07-28'",
+            "MCP-Protocol-Version is '2025-11-25', but the body has '2026-07-28'",
         ),
         (
             {"mcp-protocol-version": "=?base64?MjAyNi0wNy0yOA==?="},
             "2026-07-28",
-            "MCP-Protocol-Version is '=?base64?MjAyNi0wNy0yOA==?=', and the body says '2026-07-28'",
+            "MCP-Protocol-Version is '=?base64?MjAyNi0wNy0yOA==?=', but the body has '2026-07-28'",
         ),
     ],
 )
 def test_the_version_is_repeated_in_its_header(headers: dict[str, str], version: str | None, said: str | None) -> None:
-    assert version_problem(headers, version) == (said and f"Header mismatch: {said}")
+    assert problem(check_version, headers, version) == said
 
 
 @pytest.mark.parametrize(
@@ -58,11 +69,11 @@ def test_the_version_is_repeated_in_its_header(headers: dict[str, str], version:
         (
             Request(1, "tools/list", {}),
             {"mcp-method": "tools/List"},
-            "Mcp-Method is 'tools/List', and the body says 'tools/list'",
+            "Mcp-Method is 'tools/List', but the body has 'tools/list'",
         ),
         (call(), CALL, None),
         (call(), {"mcp-method": "tools/call"}, "Mcp-Name is missing"),
-        (call(), {**CALL, "mcp-name": "T"}, "Mcp-Name is 'T', and the body says 't'"),
+        (call(), {**CALL, "mcp-name": "T"}, "Mcp-Name is 'T', but the body has 't'"),
         (call(), {**CALL, "mcp-name": "=?base64?dA==?="}, None),
         (call(), {**CALL, "mcp-name": "=?base64?!?="}, "Mcp-Name is malformed: '=?base64?!?='"),
         (Request(1, "tools/call", {}), CALL, None),  # whose problem is another
@@ -70,7 +81,7 @@ def test_the_version_is_repeated_in_its_header(headers: dict[str, str], version:
         (
             Request(1, "resources/read", {"uri": "r://é"}),
             {"mcp-method": "resources/read", "mcp-name": "=?base64?cjovL8OpCg==?="},
-            "Mcp-Name is 'r://é\\n', and the body says 'r://é'",
+            "Mcp-Name is 'r://é\\n', but the body has 'r://é'",
         ),
         (
             Request(1, "resources/read", {"uri": "r://é"}),
@@ -81,7 +92,7 @@ def test_the_version_is_repeated_in_its_header(headers: dict[str, str], version:
     ],
 )
 def test_method_and_name_are_repeated(request_: Request, headers: dict[str, str], said: str | None) -> None:
-    assert problem(headers, request_, None) == (said and f"Header mismatch: {said}")
+    assert problem(check_headers, headers, request_, None) == said
 
 
 @pytest.mark.parametrize(
@@ -91,7 +102,7 @@ def test_method_and_name_are_repeated(request_: Request, headers: dict[str, str]
         ({"region": None, "plain": "x"}, {}, None),
         ({"region": "eu"}, {"region": "eu"}, None),
         ({"region": "eu"}, {}, "Mcp-Param-Region is missing"),
-        ({"region": "eu"}, {"region": "us"}, "Mcp-Param-Region is 'us', and the body says 'eu'"),
+        ({"region": "eu"}, {"region": "us"}, "Mcp-Param-Region is 'us', but the body has 'eu'"),
         ({"region": "ü"}, {"region": "=?base64?w7w=?="}, None),
         ({"region": "ü"}, {"region": "=?base64?w7w?="}, "Mcp-Param-Region is malformed: '=?base64?w7w?='"),
         ({"region": "ü"}, {"region": "ü"}, "Mcp-Param-Region is malformed: 'ü'"),
@@ -101,18 +112,18 @@ def test_method_and_name_are_repeated(request_: Request, headers: dict[str, str]
         ({"count": 42}, {"count": "42.0"}, None),
         ({"count": 42.0}, {"count": "42"}, None),
         ({"count": -7}, {"count": "-7"}, None),
-        ({"count": 42}, {"count": "42.5"}, "Mcp-Param-Count is '42.5', and the body says '42'"),
-        ({"count": 42}, {"count": "4_2"}, "Mcp-Param-Count is '4_2', and the body says '42'"),
-        ({"region": "42"}, {"region": "42.0"}, "Mcp-Param-Region is '42.0', and the body says '42'"),
+        ({"count": 42}, {"count": "42.5"}, "Mcp-Param-Count is '42.5', but the body has '42'"),
+        ({"count": 42}, {"count": "4_2"}, "Mcp-Param-Count is '4_2', but the body has '42'"),
+        ({"region": "42"}, {"region": "42.0"}, "Mcp-Param-Region is '42.0', but the body has '42'"),
         ({"dry": True}, {"dry": "true"}, None),
-        ({"dry": True}, {"dry": "True"}, "Mcp-Param-Dry is 'True', and the body says 'true'"),
+        ({"dry": True}, {"dry": "True"}, "Mcp-Param-Dry is 'True', but the body has 'true'"),
         (
             {"count": 2**53},
             {"count": str(2**53)},
             "the number for Mcp-Param-Count is not within -(2**53 - 1) and 2**53 - 1",
         ),
         ({"deep": {"er": "x"}}, {"deeper": "x"}, None),
-        ({"deep": {"er": "x"}}, {"deeper": "y"}, "Mcp-Param-Deeper is 'y', and the body says 'x'"),
+        ({"deep": {"er": "x"}}, {"deeper": "y"}, "Mcp-Param-Deeper is 'y', but the body has 'x'"),
         ({"plain": "x"}, {"plain": "y"}, None),
     ],
 )
@@ -121,8 +132,8 @@ def test_annotated_parameters_are_repeated(
 ) -> None:
     given = CALL | {f"mcp-param-{name}": value for name, value in headers.items()}
 
-    assert problem(given, call(**arguments), SCHEMA) == (said and f"Header mismatch: {said}")
+    assert problem(check_headers, given, call(**arguments), SCHEMA) == said
 
 
 def test_a_tool_that_no_client_may_call_has_no_such_headers() -> None:
-    assert problem(CALL, call(a=1.5), INVALID) is None
+    assert problem(check_headers, CALL, call(a=1.5), INVALID) is None

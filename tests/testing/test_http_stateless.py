@@ -211,7 +211,7 @@ async def test_a_server_without_handshakes_has_neither_sessions_nor_get_nor_dele
         400,
         {
             "code": -32022,
-            "message": "Unsupported protocol version: this server speaks 2026-07-28",
+            "message": "Unsupported protocol version: this server supports 2026-07-28",
             "data": {"supported": ["2026-07-28"], "requested": "2025-11-25"},
         },
     )
@@ -336,7 +336,7 @@ async def test_a_server_that_forgets_its_sessions_forgets_its_functions() -> Non
             await bench.ended.wait()
             again = await reply(peer, dressed(call(2, "ask", requestState=asked["result"]["requestState"])))
 
-    assert again["error"] == {"code": -32602, "message": "requestState is none of this server's"}
+    assert again["error"] == {"code": -32602, "message": "requestState is unknown, or has been used already"}
 
 
 async def test_a_server_that_forgets_its_sessions_ends_the_requests_under_way_without_an_answer() -> None:

@@ -9,7 +9,7 @@ from anyio import fail_after
 
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.testing import Server
-from mcp_host.testing._server.subscriptions import granted, hears
+from mcp_host.testing._server.subscriptions import granted, matches
 from mcp_host.types import SubscriptionFilter
 from tests.testing.raw import Raw, Wire, meta, modern, strangers
 
@@ -71,7 +71,7 @@ def test_what_there_is_to_tell_of_is_granted(wanted: Wire, capabilities: list[st
     ],
 )
 def test_only_what_was_chosen_is_heard(chosen: Wire, method: str, params: Params, heard: bool) -> None:
-    assert hears(SubscriptionFilter.from_wire(chosen), method, params) is heard
+    assert matches(SubscriptionFilter.from_wire(chosen), method, params) is heard
 
 
 async def listen(raw: Raw, **wanted: object) -> int:

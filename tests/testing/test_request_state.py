@@ -1,16 +1,39 @@
-"""The state that a client carries: made here, for one request, for a while."""
+"""The request state of a suspended call: unguessable, valid once, for one request, and for a while."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from mcp_host.protocol.jsonrpc import Params, Request
-from mcp_host.testing._server.request_state import BadState, StateSigner
+from mcp_host.testing import RequestError
+from mcp_host.testing._server.revision import RevisionWriter
+from mcp_host.testing._server.suspended import SuspendedCall, SuspendedCalls
+from mcp_host.testing.context import Call, RemoteClient
+from mcp_host.types import ClientCapabilities, Implementation
 
 ASKED: Params = {"name": "ask", "arguments": {"a": 1, "b": 2}}
 REQUEST = Request(1, "tools/call", ASKED)
+
+
+def no_tasks(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    raise AssertionError("nothing runs here")
+
+
+def calls(timeout: float = 60.0) -> SuspendedCalls:
+    return SuspendedCalls(no_tasks, 10, timeout)
+
+
+def suspended() -> SuspendedCall:
+    client = RemoteClient(Implementation(name="c", version="1"), ClientCapabilities(), RevisionWriter("2026-07-28"))
+    return SuspendedCall(Call(REQUEST, client, lambda method, params: None))
+
+
+def retry(state: str, method: str = "tools/call", params: Params = ASKED) -> Request:
+    return Request(2, method, {**params, "requestState": state})
 
 
 @pytest.mark.parametrize(
@@ -18,82 +41,69 @@ REQUEST = Request(1, "tools/call", ASKED)
     [
         ASKED,
         {"arguments": {"b": 2, "a": 1}, "name": "ask"},
-        {**ASKED, "inputResponses": {"a": {}}, "requestState": "s", "_meta": {"progressToken": 1}},
+        {**ASKED, "inputResponses": {"a": {}}, "_meta": {"progressToken": 1}},
     ],
     ids=["the same", "in another order", "with the answers"],
 )
-def test_a_retry_of_the_same_request_opens_the_state(params: Params) -> None:
-    seal = StateSigner()
-    state = seal.close("handle", REQUEST, 10.0)
+async def test_a_retry_of_the_same_request_resumes_the_call(params: Params) -> None:
+    all_calls, call = calls(), suspended()
+    state = all_calls.suspend(call, REQUEST)
 
-    assert seal.open(state, Request(2, "tools/call", params), 9.9) == "handle"
+    assert all_calls.resume(retry(state, params=params)) is call
 
 
 @pytest.mark.parametrize(
-    "request_",
+    ("method", "params"),
     [
-        Request(2, "prompts/get", ASKED),
-        Request(2, "tools/call", {**ASKED, "name": "other"}),
-        Request(2, "tools/call", {**ASKED, "arguments": {"a": 1, "b": 3}}),
-        Request(2, "tools/call", {"name": "ask"}),
-        Request(2, "tools/call", {**ASKED, "uri": "r://a"}),
+        ("prompts/get", ASKED),
+        ("tools/call", {**ASKED, "name": "other"}),
+        ("tools/call", {**ASKED, "arguments": {"a": 1, "b": 3}}),
+        ("tools/call", {"name": "ask"}),
+        ("tools/call", {**ASKED, "uri": "r://a"}),
     ],
     ids=["another method", "another name", "another argument", "no arguments", "another resource"],
 )
-def test_another_request_does_not_open_the_state(request_: Request) -> None:
-    seal = StateSigner()
-    state = seal.close("handle", REQUEST, 10.0)
+async def test_another_request_does_not_resume_the_call(method: str, params: Params) -> None:
+    all_calls, call = calls(), suspended()
+    state = all_calls.suspend(call, REQUEST)
 
-    with pytest.raises(BadState, match=r"^requestState belongs to another request$"):
-        seal.open(state, request_, 0.0)
-
-
-def test_no_arguments_are_the_same_as_none_given() -> None:
-    seal = StateSigner()
-    state = seal.close("handle", Request(1, "tools/call", {"name": "ask"}), 10.0)
-
-    assert seal.open(state, Request(2, "tools/call", {"name": "ask", "arguments": {}}), 0.0) == "handle"
+    with pytest.raises(RequestError, match=r"^requestState belongs to another request \(-32602\)$"):
+        all_calls.resume(retry(state, method, params))
+    assert all_calls.resume(retry(state)) is call
 
 
-def test_a_state_opens_until_it_expires() -> None:
-    seal = StateSigner()
-    state = seal.close("handle", REQUEST, 10.0)
+async def test_no_arguments_are_the_same_as_none_given() -> None:
+    all_calls, call = calls(), suspended()
+    state = all_calls.suspend(call, Request(1, "tools/call", {"name": "ask"}))
 
-    with pytest.raises(BadState, match=r"^requestState has expired$"):
-        seal.open(state, REQUEST, 10.0)
-
-
-def test_a_state_may_be_good_for_ever() -> None:
-    seal = StateSigner()
-
-    assert seal.open(seal.close("handle", REQUEST, math.inf), REQUEST, 1e9) == "handle"
+    assert all_calls.resume(retry(state, params={"name": "ask", "arguments": {}})) is call
 
 
-def forged() -> dict[str, object]:
-    state = StateSigner().close("handle", REQUEST, 10.0)
-    return {
-        "none": None,
-        "no text": 5,
-        "empty": "",
-        "nonsense": "nonsense",
-        "not ASCII": "é:é:é:é",
-        "half a character": "\ud800:\ud800",
-        "another server's": state,
-        "unsealed": state.rpartition(":")[0],
-    }
+async def test_a_state_expires() -> None:
+    all_calls = calls(timeout=0)
+    state = all_calls.suspend(suspended(), REQUEST)
+
+    with pytest.raises(RequestError, match=r"^requestState has expired \(-32602\)$"):
+        all_calls.resume(retry(state))
 
 
-@pytest.mark.parametrize("state", forged().values(), ids=forged())
-def test_what_was_not_made_here_is_refused(state: object) -> None:
-    with pytest.raises(BadState, match=r"^requestState is none of this server's$"):
-        StateSigner().open(state, REQUEST, 0.0)
+async def test_a_state_may_never_expire() -> None:
+    all_calls, call = calls(timeout=math.inf), suspended()
+
+    assert all_calls.resume(retry(all_calls.suspend(call, REQUEST))) is call
 
 
-@pytest.mark.parametrize("place", [0, 10, -1], ids=["handle", "expiry", "seal"])
-def test_what_was_changed_on_its_way_is_refused(place: int) -> None:
-    seal = StateSigner()
-    state = list(seal.close("handle", REQUEST, 10.0))
-    state[place] = "0" if state[place] != "0" else "1"
+async def test_a_state_is_long_and_no_two_are_alike() -> None:
+    all_calls = calls()
+    states = {all_calls.suspend(suspended(), REQUEST) for _ in range(10)}
 
-    with pytest.raises(BadState, match=r"^requestState is none of this server's$"):
-        seal.open("".join(state), REQUEST, 0.0)
+    assert (len(states), {len(state) for state in states}) == (10, {43})  # 32 random bytes in base64
+
+
+async def test_what_was_changed_on_its_way_or_made_by_another_server_is_refused() -> None:
+    all_calls = calls()
+    state = all_calls.suspend(suspended(), REQUEST)
+
+    for made_up in (state[:-1], state + "x", calls().suspend(suspended(), REQUEST)):
+        with pytest.raises(RequestError, match=r"^requestState is unknown, or has been used already \(-32602\)$"):
+            all_calls.resume(retry(made_up))

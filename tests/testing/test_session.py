@@ -114,7 +114,7 @@ async def test_what_a_server_has_none_of_it_does_not_declare(method: str, missin
         async with talk(Server("empty")) as raw:
             assert await raw.error(method) == {
                 "code": -32601,
-                "message": f"{method} takes {missing}, which was not declared",
+                "message": f"{method} needs {missing}, which was not declared",
             }
 
 

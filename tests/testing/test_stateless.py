@@ -228,7 +228,7 @@ async def test_what_a_server_has_none_of_is_no_method_of_it(method: str, missing
         async with modern(Server("empty")) as raw:
             assert await raw.error(method) == {
                 "code": -32601,
-                "message": f"{method} takes {missing}, which was not declared",
+                "message": f"{method} needs {missing}, which was not declared",
             }
 
 
@@ -266,7 +266,7 @@ async def test_a_revision_that_is_not_spoken_like_this_is_refused_by_those_that_
 
     assert error == {
         "code": -32022,
-        "message": "Unsupported protocol version: this server speaks 2026-07-28, 2025-11-25",
+        "message": "Unsupported protocol version: this server supports 2026-07-28, 2025-11-25",
         "data": {"supported": ["2026-07-28", "2025-11-25"], "requested": version},
     }
 
@@ -281,7 +281,7 @@ async def test_a_modern_server_tells_an_older_client_what_it_speaks() -> None:
 
     assert refused == {
         "code": -32022,
-        "message": "Unsupported protocol version: this server speaks 2026-07-28",
+        "message": "Unsupported protocol version: this server supports 2026-07-28",
         "data": {"supported": ["2026-07-28"], "requested": "2025-11-25"},
     }
     assert malformed["data"] == {"supported": ["2026-07-28"], "requested": ""}

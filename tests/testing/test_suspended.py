@@ -9,8 +9,8 @@ from anyio.lowlevel import checkpoint
 from mcp_host.protocol.jsonrpc import Params, Request
 from mcp_host.testing import Context, RequestError, Server, ToolError
 from mcp_host.testing._server.revision import RevisionWriter
-from mcp_host.testing._server.suspended import SuspendedCall, Turn
-from mcp_host.testing.context import Caller
+from mcp_host.testing._server.suspended import SuspendedCall
+from mcp_host.testing.context import Call, RemoteClient
 from mcp_host.types import ClientCapabilities, Implementation
 from tests.testing.raw import Raw, Wire, modern
 
@@ -250,7 +250,7 @@ async def test_a_state_is_good_once() -> None:
 
             assert await refusal(raw, asked.state) == {
                 "code": -32602,
-                "message": "requestState has been used already, or its call has ended",
+                "message": "requestState is unknown, or has been used already",
             }
 
 
@@ -269,7 +269,10 @@ async def test_a_state_is_good_for_one_request() -> None:
 async def test_a_state_that_was_never_given_out_is_refused(state: object) -> None:
     with fail_after(5):
         async with modern(interviewer()) as raw:
-            assert await refusal(raw, state) == {"code": -32602, "message": "requestState is none of this server's"}
+            assert await refusal(raw, state) == {
+                "code": -32602,
+                "message": "requestState is unknown, or has been used already",
+            }
 
 
 async def test_a_function_that_nobody_comes_back_for_is_cancelled() -> None:
@@ -500,10 +503,10 @@ async def test_a_question_that_is_withdrawn_is_not_asked() -> None:
     assert (answered["id"], answered["result"]["content"]) == (id, text("done")["content"])
 
 
-async def test_whoever_waits_for_a_function_that_is_ended_hears_of_it() -> None:
-    client = Caller(Implementation(name="c", version="1"), ClientCapabilities(), RevisionWriter("2026-07-28"))
-    turn = Turn(Request(1, "tools/call", {}), {}, client, 0, lambda method, params: None)
-    errand = SuspendedCall(turn)
+async def test_a_retry_of_a_function_that_was_cancelled_is_an_error() -> None:
+    client = RemoteClient(Implementation(name="c", version="1"), ClientCapabilities(), RevisionWriter("2026-07-28"))
+    call = Call(Request(1, "tools/call", {}), client, lambda method, params: None)
+    suspended = SuspendedCall(call)
 
     async def work(context: Context) -> Params:
         tasks.start_soon(end)
@@ -511,13 +514,14 @@ async def test_whoever_waits_for_a_function_that_is_ended_hears_of_it() -> None:
         return {}
 
     async def end() -> None:
-        errand.cancel()
+        suspended.cancel()
 
     with fail_after(5):
         async with create_task_group() as tasks:
-            tasks.start_soon(errand.run, work)
+            tasks.start_soon(suspended.run, work)
+            assert await suspended.resume(call, {}) == {}
             with pytest.raises(RequestError, match="the server has given up this request"):
-                await errand.go_on(turn, {})
+                suspended.result()
 
 
 async def test_the_user_and_the_roots_are_asked_for_in_the_same_way() -> None:

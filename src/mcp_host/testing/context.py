@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel, ValidationError
 
 from mcp_host.errors import ProtocolError
-from mcp_host.protocol.jsonrpc import Id, Params
+from mcp_host.protocol.jsonrpc import Id, Params, Request
+from mcp_host.testing._server.dispatcher import meta_of
 from mcp_host.testing._server.functions import AnyFunction, Injected, PlainSchema
 from mcp_host.testing._server.revision import RevisionWriter, given
-from mcp_host.testing._server.tool_loop import Prompt, Tools, as_messages, run_tools, tools_by_name
-from mcp_host.testing._server.tools import function_tool
+from mcp_host.testing._server.tools import Tools, function_tool, run_tools, tools_by_name
 from mcp_host.testing.errors import NotDeclared, ToolError
 from mcp_host.types import (
     ClientCapabilities,
@@ -33,79 +33,79 @@ from mcp_host.types import (
     ProgressNotificationParams,
     Root,
     SamplingMessage,
+    TextContent,
     Tool,
     ToolChoice,
 )
 
 MAX_TOKENS = 1024
-MAX_TURNS = 64  # as many as a host lets pass with the defaults
+MAX_TURNS = 64  # as many as a host allows by default
 
 SEVERITY: Mapping[str, int] = {level: rank for rank, level in enumerate(get_args(LoggingLevel))}
 
+Prompt: TypeAlias = str | SamplingMessage | Sequence[SamplingMessage]
+"""The question for the model: a text, one message, or the conversation so far."""
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The client on the other side, as its handshake or its request says."""
+Notify: TypeAlias = Callable[[str, Params], None]
+
+
+@dataclass(slots=True)
+class RemoteClient:
+    """The client, as its handshake or its request describes it."""
 
     info: Implementation
     capabilities: ClientCapabilities
-    dialect: RevisionWriter
+    writer: RevisionWriter
+    min_severity: int = 0
+    """The rank of the least severe log level to send. "The server MAY decide" where the client has not: all."""
 
 
 @dataclass(slots=True)
 class Call:
-    """One request of the client, and how what belongs to it reaches the client.
+    """One request of the client. In 2026-07-28 a retry replaces *request* and *client*."""
 
-    How that is, is nobody's business but the conversation's: *ask* returns the answer,
-    whether it came as a response or, in another revision, with the next request. It is
-    that next request which *id*, *meta* and *client* speak of from then on.
-    """
-
-    id: Id
-    meta: Mapping[str, Any]
-    client: Caller
-    ask: Callable[[str, Params], Awaitable[Params]]
-    tell: Callable[[str, Params], None]
-    least_severity: Callable[[], int]
-    """The rank of the least severe level that the client wants to hear of, as of now."""
+    request: Request
+    client: RemoteClient
+    notify: Notify
 
 
 class Context(Injected):
     """The client that made the call, for the function that answers it.
 
-    A function gets one by annotating a parameter with this class. What the client did
-    not declare raises `NotDeclared` ("servers MUST NOT" ask for it); what it answers with
-    an error raises `ClientError`. Both end an unsuspecting tool with an error result that
-    says so. `request` and `notify` send anything to anybody.
+    A function gets one by annotating a parameter with this class. If the client did not
+    declare a capability, using it raises `NotDeclared`; if it answers with an error, that
+    raises `ClientError`. A tool that does not catch them ends with an error result.
+    `request` and `notify` send anything.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, request: Callable[[str, Params], Awaitable[Params]]) -> None:
         self._call = call
+        self._request = request
 
     @property
     def request_id(self) -> Id:
-        """The id of the client's request: after an answer in revision 2026-07-28, of the one it came with."""
-        return self._call.id
+        """The id of the client's request. In revision 2026-07-28, after an answer: the id of the retry."""
+        return self._call.request.id
 
     @property
     def meta(self) -> Mapping[str, Any]:
         """The request's ``_meta``; empty if it had none."""
-        return self._call.meta
+        return meta_of(self._call.request.params)
 
     @property
     def client_info(self) -> Implementation:
-        """What the client calls itself: nothing, with both fields empty, if it does not say (since 2026-07-28)."""
+        """The client's name and version; both are empty if it does not send them (since 2026-07-28)."""
         return self._call.client.info
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
-        """What the client declared."""
+        """The capabilities that the client declared."""
         return self._call.client.capabilities
 
     @property
     def protocol_version(self) -> str:
-        """The revision of this conversation."""
-        return self._call.client.dialect.version
+        """The negotiated revision."""
+        return self._writer.version
 
     # Sampling
 
@@ -123,28 +123,31 @@ class Context(Injected):
         include_context: Literal["none", "thisServer", "allServers"] | None = None,
         metadata: JSONObject | None = None,
     ) -> CreateMessageResult:
-        """Ask the host's model for one answer: text, or, with *tools*, perhaps the tools it wants to be run.
+        """Ask the host's model for one answer. With *tools*, the answer may be a request to run some.
 
         Raises:
             NotDeclared: The client has no model, takes no tools, or takes no ``includeContext``.
             ClientError: It refused, or its model failed.
         """
-        self._require_sampling(tools is not None or tool_choice is not None, include_context)
-        choice = ToolChoice(mode=tool_choice) if isinstance(tool_choice, str) else tool_choice
+        sampling = self.client_capabilities.sampling
+        if sampling is None:
+            raise NotDeclared("sampling")
+        if sampling.tools is None and not (tools is None and tool_choice is None):
+            raise NotDeclared("sampling", "tools")
+        if sampling.context is None and include_context not in (None, "none") and self._writer.declares_context:
+            raise NotDeclared("sampling", "context")
         optional = given(
             system_prompt=system_prompt,
             tools=None if tools is None else [_definition(tool) for tool in tools],
-            tool_choice=choice,
+            tool_choice=ToolChoice(mode=tool_choice) if isinstance(tool_choice, str) else tool_choice,
             model_preferences=model_preferences,
             temperature=temperature,
             stop_sequences=None if stop_sequences is None else list(stop_sequences),
             include_context=include_context,
             metadata=metadata,
         )
-        params = CreateMessageRequestParams(messages=as_messages(prompt), max_tokens=max_tokens, **optional)
-        return CreateMessageResult.from_wire(
-            await self.request("sampling/createMessage", self._call.client.dialect.write(params))
-        )
+        params = CreateMessageRequestParams(messages=_messages(prompt), max_tokens=max_tokens, **optional)
+        return CreateMessageResult.from_wire(await self.request("sampling/createMessage", self._writer.write(params)))
 
     async def sample_loop(
         self,
@@ -155,17 +158,17 @@ class Context(Injected):
         max_turns: int = MAX_TURNS,
         system_prompt: str | None = None,
     ) -> CreateMessageResult:
-        """Ask the host's model, run the *tools* it asks for, tell it what they returned, and so on to its last word.
+        """Ask the host's model, run the *tools* it asks for, send it the results, and so on until it answers.
 
-        *tools* are typed functions, run here: all that one answer asks for at the same time.
-        One that fails, or that does not exist, is told to the model like any other result.
+        *tools* are typed functions. The calls in one answer run at the same time. If one
+        fails, or there is no such tool, the model gets an error result.
 
         Raises:
             ToolError: After *max_turns* answers the model still asks for tools.
             NotDeclared, ClientError: As `sample`.
         """
         offered = tools_by_name(tools)
-        messages = as_messages(prompt)
+        messages = _messages(prompt)
         for _ in range(max_turns):
             answer = await self.sample(
                 messages,
@@ -186,8 +189,8 @@ class Context(Injected):
 
         Raises:
             NotDeclared: The client shows no forms.
-            ToolError: A model was given, and what the user filled in does not fit it.
-            ValueError: The model holds something that no form has a field for.
+            ToolError: A model was given, and the user's input does not fit it.
+            ValueError: The model has a field that forms do not support.
         """
         elicitation = self.client_capabilities.elicitation
         if elicitation is None or (elicitation.form is None and elicitation.url is not None):
@@ -198,13 +201,13 @@ class Context(Injected):
             try:
                 schema.model_validate(result.content or {})
             except ValidationError as exc:
-                raise ToolError(f"what was filled in does not fit {schema.__name__}") from exc
+                raise ToolError(f"the user's input does not fit {schema.__name__}") from exc
         return result
 
     async def elicit_url(self, message: str, url: str, elicitation_id: str) -> ElicitResult:
-        """Ask the user to visit *url*. `elicit_complete` says later that they are done there.
+        """Ask the user to visit *url*. Call `elicit_complete` when they are done there.
 
-        Since revision 2026-07-28 an elicitation has no id: that the client asks again says enough.
+        Since revision 2026-07-28 elicitations have no id, and *elicitation_id* is not sent.
 
         Raises:
             NotDeclared: The client opens no URLs.
@@ -212,16 +215,16 @@ class Context(Injected):
         elicitation = self.client_capabilities.elicitation
         if elicitation is None or elicitation.url is None:
             raise NotDeclared("elicitation", "url")
-        named = given(elicitation_id=elicitation_id if self._call.client.dialect.names_elicitations else None)
-        return await self._elicit(ElicitRequestURLParams(message=message, url=url, **named))
+        id = given(elicitation_id=elicitation_id if self._writer.has_elicitation_ids else None)
+        return await self._elicit(ElicitRequestURLParams(message=message, url=url, **id))
 
     async def elicit_complete(self, elicitation_id: str) -> None:
-        """Tell the client that the user is done at the URL of that elicitation; nothing, since 2026-07-28."""
-        if self._call.client.dialect.names_elicitations:
+        """Tell the client that the user is done at the URL. Does nothing since 2026-07-28."""
+        if self._writer.has_elicitation_ids:
             await self.notify("notifications/elicitation/complete", {"elicitationId": elicitation_id})
 
     async def list_roots(self) -> list[Root]:
-        """The folders that the host lets us work in.
+        """The folders that the server may work in.
 
         Raises:
             NotDeclared: The client has no roots.
@@ -233,16 +236,16 @@ class Context(Injected):
     # Notifications
 
     async def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Report how far the call has come. Does nothing if the client did not ask for reports."""
+        """Report the progress of the call. Does nothing if the client did not ask for progress."""
         if (token := self.meta.get("progressToken")) is None:
             return
         optional = given(total=total, message=message)
         params = ProgressNotificationParams(progress_token=token, progress=done, **optional)
-        await self.notify("notifications/progress", self._call.client.dialect.write(params))
+        await self.notify("notifications/progress", self._writer.write(params))
 
     async def log(self, level: LoggingLevel, data: object, *, logger: str | None = None) -> None:
-        """Send a log message, unless it is less severe than what the client has asked for."""
-        if SEVERITY[level] < self._call.least_severity():
+        """Send a log message, unless it is less severe than the level that the client has set."""
+        if SEVERITY[level] < self._call.client.min_severity:
             return
         params = LoggingMessageNotificationParams(level=level, data=data, **given(logger=logger))
         await self.notify("notifications/message", params.to_wire())
@@ -250,36 +253,39 @@ class Context(Injected):
     # Anything else
 
     async def request(self, method: str, params: Params) -> Params:
-        """Send any request, in the wire's own spelling, and return its result as it came. Nothing is checked.
+        """Send any request, spelled as on the wire, and return its raw result. Nothing is checked.
 
-        Since revision 2026-07-28 the request travels in the result, and the function waits
-        here until the client comes back with the answer, for as long as its `Server` lets it.
+        Since revision 2026-07-28 the request travels in a result. The function is suspended here
+        until the client retries with the answer, for up to the server's *resume_timeout*.
 
         Raises:
             ClientError: The client answered with an error (which it cannot since 2026-07-28).
         """
-        return await self._call.ask(method, params)
+        return await self._request(method, params)
 
     async def notify(self, method: str, params: Params) -> None:
-        """Send any notification, in the wire's own spelling. Nothing is checked.
+        """Send any notification, spelled as on the wire. Nothing is checked.
 
-        Since revision 2026-07-28 nobody hears it while the client is away with a question.
+        Since revision 2026-07-28 it is lost while the function is suspended.
         """
-        self._call.tell(method, params)
-        await checkpoint()  # a function that only reports must still let others run
+        self._call.notify(method, params)
+        await checkpoint()  # a function that only reports lets other tasks run, too
+
+    @property
+    def _writer(self) -> RevisionWriter:
+        return self._call.client.writer
 
     async def _elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
-        return ElicitResult.from_wire(await self.request("elicitation/create", self._call.client.dialect.write(params)))
+        return ElicitResult.from_wire(await self.request("elicitation/create", self._writer.write(params)))
 
-    def _require_sampling(self, with_tools: bool, include_context: str | None) -> None:
-        sampling = self.client_capabilities.sampling
-        if sampling is None:
-            raise NotDeclared("sampling")
-        if with_tools and sampling.tools is None:
-            raise NotDeclared("sampling", "tools")
-        asks_context = include_context not in (None, "none")
-        if asks_context and sampling.context is None and self._call.client.dialect.declares_context:
-            raise NotDeclared("sampling", "context")
+
+def _messages(prompt: Prompt) -> list[SamplingMessage]:
+    match prompt:
+        case str():
+            return [SamplingMessage(role="user", content=TextContent(text=prompt))]
+        case SamplingMessage():
+            return [prompt]
+    return list(prompt)
 
 
 def _definition(tool: Tool | AnyFunction) -> Tool:
@@ -288,7 +294,7 @@ def _definition(tool: Tool | AnyFunction) -> Tool:
 
 def _form(model: type[BaseModel]) -> JSONObject:
     schema = model.model_json_schema(schema_generator=PlainSchema)
-    schema.pop("description", None)  # "requestedSchema" has properties and nothing to say about itself
+    schema.pop("description", None)  # "requestedSchema" has none
     try:
         ElicitationForm.from_wire(schema)
     except ProtocolError as exc:

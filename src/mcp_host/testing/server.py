@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from importlib import import_module
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from weakref import WeakSet
 
@@ -13,17 +12,7 @@ from anyio import create_task_group
 
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.testing._server.broadcaster import AudienceT, Broadcaster
-from mcp_host.testing._server.catalog import (
-    Catalog,
-    CompletionFunction,
-    FunctionPrompt,
-    FunctionResource,
-    FunctionTemplate,
-    template_pattern,
-)
-from mcp_host.testing._server.dispatcher import leave_open
-from mcp_host.testing._server.event_loop import EventLoop
+from mcp_host.testing._server.catalog import Catalog, CompletionFunction, Offer, template_pattern
 from mcp_host.testing._server.functions import AnyFunction, Function
 from mcp_host.testing._server.revision import given
 from mcp_host.testing._server.session import Session
@@ -48,7 +37,7 @@ CompletionT = TypeVar("CompletionT", bound=CompletionFunction)
 
 
 class Server:
-    """A server made of typed functions, plain or async. What its users see is what the functions say.
+    """A server made of typed functions, plain or async. Their signatures and docstrings describe what it offers.
 
     >>> server = Server("calculator")
     >>> @server.tool
@@ -58,18 +47,18 @@ class Server:
     >>> async with Client(server) as client:
     ...     result = await client.call_tool("add", {"a": 1, "b": 2})
 
-    It runs in process, as a child process over stdio and over Streamable HTTP, for any
+    It runs in process, as a child process over stdio, and over Streamable HTTP, for any
     number of clients at a time. A parameter annotated with `Context` gets the client that
-    made the call: it can be sampled, asked and told things.
+    made the call, to sample, to elicit, and to send notifications.
 
-    *versions* are the protocol revisions it speaks, the preferred one first: 2026-07-28 and
-    those with a handshake, to whoever speaks them, on the same endpoint. *page_size* cuts its
-    lists into pages. *ttl* is for how many seconds clients may keep what they have listed or
-    read (since 2026-07-28).
+    *versions* are the protocol revisions it supports, the preferred one first: 2026-07-28 and
+    those with a handshake are served on the same endpoint. *page_size* is the length of
+    the pages of lists (default: one page). *ttl* is for how many seconds clients may cache lists
+    and resources (since 2026-07-28).
 
-    In 2026-07-28 a function that asks its client something is suspended until the client comes
-    back with the answer: for up to *resume_timeout* seconds, after which it is cancelled, and
-    up to *max_suspended* functions at a time, on each connection or HTTP endpoint.
+    In 2026-07-28 a function that requests input is suspended until the client retries with
+    the answer: for up to *resume_timeout* seconds, after which it is cancelled, and up to
+    *max_suspended* functions at a time, on each connection or HTTP endpoint.
     """
 
     def __init__(
@@ -90,18 +79,17 @@ class Server:
             raise ValueError(f"ttl is a number of seconds, 0 or more, not {ttl}")
         self.name = name
         self._catalog = Catalog(
-            Implementation(name=name, version=version),
-            instructions,
-            tuple(versions),
-            page_size,
-            ttl,
-            resume_timeout,
-            max_suspended,
+            info=Implementation(name=name, version=version),
+            instructions=instructions,
+            versions=tuple(versions),
+            page_size=page_size,
+            ttl=ttl,
+            resume_timeout=resume_timeout,
+            max_suspended=max_suspended,
         )
-        self._audiences: dict[Broadcaster, EventLoop] = {}
         self._apps: WeakSet[HttpApp] = WeakSet()
 
-    # What it offers
+    # Registering
 
     @overload
     def tool(self, function: FunctionT, /) -> FunctionT: ...
@@ -131,13 +119,13 @@ class Server:
     ) -> FunctionT | Callable[[FunctionT], FunctionT]:
         """Register a function as a tool: its signature is the input schema, its docstring the description.
 
-        It returns text, content blocks, or anything that is JSON; a return annotation that
-        is not text or content becomes the output schema (*output_schema* replaces it, true
-        or not), and the value becomes structured content. What it raises is a result with
-        *is_error*: a `ToolError` with its text, anything else without.
+        It returns text, content blocks, or anything that is JSON. A return annotation that
+        is not text or content becomes the output schema, and the value becomes structured
+        content. *output_schema* replaces that schema; it is not checked. A `ToolError` becomes
+        a result with its text and *is_error*; any other exception a result without its text.
 
         Raises:
-            TypeError: The signature has no JSON Schema, or there is no name.
+            TypeError: The signature has no JSON Schema, or the function has no name.
         """
 
         def register(function: FunctionT) -> FunctionT:
@@ -155,7 +143,7 @@ class Server:
         return register if function is None else register(function)
 
     def remove_tool(self, name: str) -> None:
-        """Offer a tool no longer; `notify_tools_changed` says so."""
+        """Remove a tool. Call `notify_tools_changed` to tell the clients."""
         del self._catalog.tools[name]
 
     def resource(
@@ -167,7 +155,7 @@ class Server:
         description: str | None = None,
         mime_type: str | None = None,
     ) -> Callable[[FunctionT], FunctionT]:
-        """Register a function of no arguments as the resource at *uri*.
+        """Register a function without parameters as the resource at *uri*.
 
         It returns text, bytes, `TextResourceContents` or `BlobResourceContents` (or a list
         of them), or anything else, which is written as JSON.
@@ -175,10 +163,8 @@ class Server:
 
         def register(function: FunctionT) -> FunctionT:
             read = Function(function)
-            described = _described(read, title, description, mime_type)
-            self._catalog.resources[uri] = FunctionResource(
-                Resource(uri=uri, name=name or read.name, **described), read
-            )
+            optional = given(title=title, description=description or read.description, mime_type=mime_type)
+            self._catalog.resources[uri] = Offer(Resource(uri=uri, name=name or read.name, **optional), read)
             return function
 
         return register
@@ -192,16 +178,17 @@ class Server:
         description: str | None = None,
         mime_type: str | None = None,
     ) -> Callable[[FunctionT], FunctionT]:
-        """Register a function as all resources under a template, ``notes://{id}``; it takes the template's names.
+        """Register a function as all resources under a template, ``notes://{id}``. Its parameters are the template's names.
 
-        ``{id}`` stands for one path segment, ``{+path}`` for any number. It returns what a resource returns.
+        ``{id}`` matches one path segment, ``{+path}`` any number. It returns what a resource returns.
         """
+        template_pattern(uri_template)  # refuses what it cannot match
 
         def register(function: FunctionT) -> FunctionT:
-            read = Function(function, strict=False)  # everything in a URI is text; the signature may want numbers
-            described = _described(read, title, description, mime_type)
-            definition = ResourceTemplate(uri_template=uri_template, name=name or read.name, **described)
-            self._catalog.templates[uri_template] = FunctionTemplate(definition, read, template_pattern(uri_template))
+            read = Function(function, strict=False)  # everything in a URI is text; the signature may have numbers
+            optional = given(title=title, description=description or read.description, mime_type=mime_type)
+            template = ResourceTemplate(uri_template=uri_template, name=name or read.name, **optional)
+            self._catalog.resource_templates[uri_template] = Offer(template, read)
             return function
 
         return register
@@ -223,26 +210,25 @@ class Server:
         title: str | None = None,
         description: str | None = None,
     ) -> FunctionT | Callable[[FunctionT], FunctionT]:
-        """Register a function as a prompt; its parameters are the blanks. It returns text or `PromptMessage`s."""
+        """Register a function as a prompt; its parameters are the arguments. It returns text or `PromptMessage`s."""
 
         def register(function: FunctionT) -> FunctionT:
-            fill_in = Function(function, strict=False)  # the protocol's prompt arguments are all text
-            blanks = [
-                PromptArgument(name=blank.name, required=blank.required, **given(description=blank.description))
-                for blank in fill_in.parameters
+            read = Function(function, strict=False)  # prompt arguments are text; the signature may have numbers
+            arguments = [
+                PromptArgument(name=argument, required=required, **given(description=text))
+                for argument, text, required in read.parameters
             ]
-            definition = Prompt(
-                name=name or fill_in.name, arguments=blanks, **_described(fill_in, title, description, None)
-            )
-            self._catalog.prompts[definition.name] = FunctionPrompt(definition, fill_in)
+            optional = given(title=title, description=description or read.description)
+            prompt = Prompt(name=name or read.name, arguments=arguments, **optional)
+            self._catalog.prompts[prompt.name] = Offer(prompt, read)
             return function
 
         return register if function is None else register(function)
 
     def completion(self, of: str, argument: str) -> Callable[[CompletionT], CompletionT]:
-        """Register what completes an argument of the prompt, or of the resource template, named *of*.
+        """Register the suggestions for an argument of the prompt or resource template named *of*.
 
-        The function takes what was typed so far and the arguments that are settled, and
+        The function takes the text typed so far and the arguments that are filled in, and
         returns suggestions; the first 100 are sent.
         """
 
@@ -252,18 +238,18 @@ class Server:
 
         return register
 
-    # What it says unasked
+    # Notifications
 
     async def notify_tools_changed(self) -> None:
-        """Tell every client that the tools are others now (since 2026-07-28: that listens for it)."""
+        """Tell every client that the list of tools has changed (since 2026-07-28: every client that subscribed)."""
         await self._announce("notifications/tools/list_changed", {})
 
     async def notify_prompts_changed(self) -> None:
-        """Tell every client that the prompts are others now (since 2026-07-28: that listens for it)."""
+        """Tell every client that the list of prompts has changed (since 2026-07-28: every client that subscribed)."""
         await self._announce("notifications/prompts/list_changed", {})
 
     async def notify_resources_changed(self) -> None:
-        """Tell every client that the resources are others now (since 2026-07-28: that listens for it)."""
+        """Tell every client that the list of resources has changed (since 2026-07-28: every client that subscribed)."""
         await self._announce("notifications/resources/list_changed", {})
 
     async def notify_resource_updated(self, uri: str) -> None:
@@ -272,55 +258,62 @@ class Server:
 
     async def end_subscriptions(self) -> None:
         """End every subscription of revision 2026-07-28 with its result, as a server does that shuts down."""
-        for audience, event_loop in list(self._audiences.items()):
-            await event_loop.run(audience.end_subscriptions)
+        await self._catalog.broadcaster.end_subscriptions()
 
     async def _announce(self, method: str, params: dict[str, Any]) -> None:
-        for audience, event_loop in list(self._audiences.items()):
-            await event_loop.run(audience.announce, method, params)
+        await self._catalog.broadcaster.announce(method, params)
 
-    # How it runs
+    # Serving
 
     def in_process(self) -> InProcess:
-        """A transport to this server in this very process. Every connection is a client of its own."""
+        """A transport to this server in this process. Every connection is a separate client."""
         return InProcess(self._serve_in_process, name=self.name)
 
+    async def _serve_in_process(self, inbox: Inbox, outbox: Outbox) -> None:
+        def send(message: Message, related: Id | None) -> None:
+            outbox.send_nowait(encode(message))
+
+        async with create_task_group() as tasks:
+            session = Session(self._catalog, tasks, send)
+            with self._catalog.broadcaster.reaching(session):
+                async for raw in inbox:
+                    deliver(decode(raw), session.receive)
+            tasks.cancel_scope.cancel()
+
     def run_stdio(self, *, backend: Literal["asyncio", "trio"] = "asyncio") -> None:
-        """Serve one client over stdin and stdout until it hangs up: for ``if __name__ == "__main__"``.
+        """Serve one client over stdin and stdout until stdin ends: for ``if __name__ == "__main__"``.
 
-        What the tools print goes to stderr, as does the output of processes they start.
+        The output of tools, and of processes that they start, goes to stderr.
         """
-        from mcp_host.testing._server.stdio import run  # here, because only a program of its own needs it
+        from mcp_host.testing._server.stdio import run  # here, because only a program needs it
 
-        run(self._converse, backend)
+        run(self._catalog, backend)
 
     def asgi(self, *, json_response: bool = False, path: str = "/mcp") -> HttpApp:
-        """This server as a plain ASGI application, its MCP endpoint at *path*.
+        """This server as a plain ASGI application, with its MCP endpoint at *path*.
 
-        With *json_response* it answers a POST in JSON, which leaves the GET stream for
-        progress and for what it asks the client. There is none since 2026-07-28: what it
-        reports is lost then.
+        With *json_response* a POST is answered in JSON; progress and requests to the client
+        then use the GET stream. Since 2026-07-28 there is none, and progress is lost.
         """
-        from mcp_host.testing._http.app import HttpApp  # here, because most servers never see HTTP
+        from mcp_host.testing._http.app import HttpApp  # here, because most servers do not use HTTP
 
-        app = HttpApp(self._converse, json_response=json_response, path=path)
+        app = HttpApp(self._catalog, json_response=json_response, path=path)
         self._apps.add(app)
         return app
 
     @asynccontextmanager
     async def http(self, *, json_response: bool = False) -> AsyncIterator[str]:
-        """Serve over Streamable HTTP under uvicorn, on a free port of 127.0.0.1; the URL to connect to.
+        """Serve over Streamable HTTP under uvicorn, on a free port of 127.0.0.1; the value is the URL.
 
-        uvicorn runs in a thread, and so do the functions of this server while it serves them.
+        uvicorn and the functions of this server run in another thread.
 
         Raises:
             ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
         """
-        _require_uvicorn()
         from mcp_host.testing._http.serving import serve  # here, because only this needs uvicorn
 
-        async with serve(self.asgi(json_response=json_response)) as port:
-            yield _url(port)
+        async with serve(self.asgi(json_response=json_response)) as url:
+            yield url
 
     def run_http(self, port: int = 0, *, json_response: bool = False) -> None:
         """Serve over Streamable HTTP on 127.0.0.1 until interrupted: for ``if __name__ == "__main__"``.
@@ -330,62 +323,24 @@ class Server:
         Raises:
             ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
         """
-        _require_uvicorn()
         from mcp_host.testing._http.serving import run  # here, because only this needs uvicorn
 
-        run(self.asgi(json_response=json_response), port, lambda port: print(_url(port), flush=True))
+        run(self.asgi(json_response=json_response), port)
 
     async def expire_sessions(self) -> None:
-        """Lose every HTTP session, as a restarted server does: their requests end, and the next ones get a 404.
+        """Lose every HTTP session, as a restarted server does: open requests end, and later ones get a 404.
 
-        Functions that are suspended since 2026-07-28 are lost as well.
+        Functions that are suspended (since 2026-07-28) are cancelled as well.
         """
         for app in list(self._apps):
             await app.aclose()
 
     async def drop_streams(self, *, retry: float | None = None) -> None:
-        """Cut every HTTP response that is under way. What is said meanwhile waits for a client that resumes.
+        """Cut every open HTTP response. What is sent meanwhile waits for a client that resumes.
 
-        *retry* tells the client first how many seconds to wait before that. Since 2026-07-28
+        *retry* first tells the client for how many seconds to wait before that. Since 2026-07-28
         no client can resume, and the requests are cancelled.
         """
         farewell = b"" if retry is None else b"retry: %d\n\n" % round(retry * 1000)
         for app in list(self._apps):
             await app.drop_streams(farewell)
-
-    @contextmanager
-    def _converse(self, audience_for: Callable[[Catalog], AudienceT]) -> Iterator[AudienceT]:
-        """One conversation, from beginning to end, in the event loop of whoever serves it."""
-        audience = audience_for(self._catalog)
-        self._audiences[audience] = EventLoop()
-        try:
-            yield audience
-        finally:
-            del self._audiences[audience]
-
-    async def _serve_in_process(self, inbox: Inbox, outbox: Outbox) -> None:
-        def send(message: Message, origin: Id | None) -> None:
-            outbox.send_nowait(encode(message))
-
-        async with create_task_group() as tasks:
-            with self._converse(lambda catalog: Session(catalog, tasks, send, leave_open)) as session:
-                async for raw in inbox:
-                    deliver(decode(raw), session.receive)
-            tasks.cancel_scope.cancel()
-
-
-def _require_uvicorn() -> None:
-    try:
-        import_module("uvicorn")
-    except ModuleNotFoundError as exc:
-        raise ImportError("serving over HTTP needs uvicorn: pip install 'mcp-host[testing]'") from exc
-
-
-def _url(port: int) -> str:
-    return f"http://127.0.0.1:{port}/mcp"
-
-
-def _described(
-    function: Function, title: str | None, description: str | None, mime_type: str | None
-) -> Mapping[str, Any]:
-    return given(title=title, description=description or function.description, mime_type=mime_type)

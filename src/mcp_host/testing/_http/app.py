@@ -2,114 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Mapping
 
-from mcp_host.concurrency import OwnedContext, spawn
-from mcp_host.protocol.jsonrpc import PARSE_ERROR, Incoming, Malformed, Request, decode
-from mcp_host.testing._http.asgi import (
-    Gone,
-    Receive,
-    Scope,
-    Send,
-    end_events,
-    pour,
-    read,
-    respond,
-    start_events,
-    while_connected,
-)
-from mcp_host.testing._http.rules import JSON, METHODS, HttpRequest, Reply, refusal, refuse
-from mcp_host.testing._http.session import Exchange, HttpSession
+from mcp_host.protocol.jsonrpc import PARSE_ERROR, Malformed, Request, decode
+from mcp_host.testing._http.asgi import HttpExchange, Receive, Scope, Send
+from mcp_host.testing._http.rules import JSON, METHODS, HttpRequest, HttpResponse, error_response, refusal
+from mcp_host.testing._http.session import HttpSession, PendingPost
 from mcp_host.testing._http.stateless import StatelessHttp
 from mcp_host.testing._http.streams import EventStream
-from mcp_host.testing._server.broadcaster import Serve
-from mcp_host.testing._server.event_loop import EventLoop
-from mcp_host.testing._server.stateless import Stateless
+from mcp_host.testing._server.broadcaster import EventLoop
+from mcp_host.testing._server.catalog import Catalog
 
 
-@dataclass(frozen=True, slots=True)
 class Post:
-    """What one POST carries."""
+    """The messages of one POST."""
 
-    messages: Sequence[Incoming]
-    is_batch: bool
+    def __init__(self, body: bytes) -> None:
+        self.messages = decode(body)
+        self.is_batch = isinstance(self.messages, list)
+        self.requests = [message for message in self.messages if isinstance(message, Request)]
+        self.initializes = any(request.method == "initialize" for request in self.requests)
 
-    @classmethod
-    def read(cls, body: bytes) -> Self:
-        messages = decode(body)
-        return cls(messages, isinstance(messages, list))
-
-    @property
-    def requests(self) -> list[Request]:
-        return [message for message in self.messages if isinstance(message, Request)]
-
-    @property
-    def others(self) -> list[Incoming]:
-        """Notifications and responses, good or bad: what is not answered."""
-        return [message for message in self.messages if not isinstance(message, Request)]
-
-    @property
-    def initializes(self) -> bool:
-        return any(request.method == "initialize" for request in self.requests)
-
-    def problem(self) -> Reply | None:
-        """Why this is refused in any session."""
+    def refusal(self) -> HttpResponse | None:
+        """The error response to a POST that is wrong in any session."""
         for message in self.messages:
             if isinstance(message, Malformed) and (message.id is None or message.method is not None):
-                return refuse(400, message.reason, PARSE_ERROR)
+                return error_response(400, message.reason, PARSE_ERROR)
         if self.initializes and len(self.messages) > 1:
-            return refuse(400, "initialize cannot be part of a batch")
+            return error_response(400, "initialize cannot be part of a batch")
         return None
 
-    def problem_in(self, session: HttpSession) -> Reply | None:
-        """Why this is refused in *session*."""
-        client = session.session.client
-        if self.is_batch and not (client and client.dialect.has_batches):
-            return refuse(400, "this revision has no batches")
+    def refusal_in(self, session: HttpSession) -> HttpResponse | None:
+        """The error response to a POST that is wrong in this *session*."""
+        if self.is_batch and not (session.client and session.client.writer.has_batches):
+            return error_response(400, "this revision has no batches")
         if in_use := [request.id for request in self.requests if session.in_use(request.id)]:
-            return refuse(400, f"the request id {in_use[0]} is in use")
+            return error_response(400, f"the request id {in_use[0]} is in use")
         return None
 
 
 class HttpApp:
-    """The ASGI application: one MCP endpoint at *path*, with sessions, resumable streams and the GET stream.
+    """The ASGI application: one MCP endpoint at *path*, with sessions and stateless requests.
 
-    With *json_response* a POST is answered by its responses as JSON; progress and the
-    server's own requests then travel on the GET stream. Requests that stand for themselves
-    (since 2026-07-28) have none of all this.
+    With *json_response* a POST is answered in JSON. In a session, progress and the server's
+    requests then use the GET stream; stateless requests have none.
     """
 
-    def __init__(self, converse: Serve, *, json_response: bool, path: str) -> None:
-        self._converse = converse
+    def __init__(self, catalog: Catalog, *, json_response: bool, path: str) -> None:
+        self._catalog = catalog
         self._json_response = json_response
         self._path = path
-        self._sessions: dict[str, tuple[HttpSession, OwnedContext[HttpSession]]] = {}
+        self._sessions: dict[str, HttpSession] = {}
         self._stateless: StatelessHttp | None = None
-        self._until_closed = ExitStack()
         self._event_loop: EventLoop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        match scope["type"]:
-            case "lifespan":
-                await self._live(receive, send)
-            case "http":
-                await self._serve(scope, receive, send)
+        if scope["type"] == "lifespan":
+            while (await receive())["type"] != "lifespan.shutdown":
+                await send({"type": "lifespan.startup.complete"})
+            await self.aclose()
+            await send({"type": "lifespan.shutdown.complete"})
+        elif scope["type"] == "http" and (http := await HttpExchange.read(scope, receive, send)) is not None:
+            response = await self._serve(http)
+            if response is not None:
+                await http.respond(response)
 
     async def aclose(self) -> None:
-        """End every session, from any task of any event loop. The application can go on with new ones."""
+        """End every session and request, from any task of any event loop. New ones may follow."""
         if self._event_loop is not None:
             await self._event_loop.run(self._end_all)
 
     async def drop_streams(self, farewell: bytes) -> None:
-        """Cut every connection that waits for events, after saying *farewell* on it."""
+        """Send *farewell* on every open event stream and end the connection."""
         if self._event_loop is not None:
             await self._event_loop.run(self._drop_all, farewell)
 
     async def _drop_all(self, farewell: bytes) -> None:
-        for session, _ in self._sessions.values():
+        for session in self._sessions.values():
             session.drop(farewell)
         if self._stateless is not None:
             self._stateless.drop()
@@ -118,121 +87,103 @@ class HttpApp:
         stateless, self._stateless = self._stateless, None
         if stateless is not None:
             await stateless.aclose()
-        self._until_closed.close()
-        held = [held for _, held in self._sessions.values()]
-        self._sessions.clear()
-        for one in held:
-            one.cancel()
-        for one in held:
-            await one.leave()
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            await session.aclose()
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        while (await receive())["type"] != "lifespan.shutdown":
-            await send({"type": "lifespan.startup.complete"})
-        await self.aclose()
-        await send({"type": "lifespan.shutdown.complete"})
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            request = await read(scope, receive)
-        except Gone:
-            return
-        stateless = self._begin()
-        reply = refusal(request, self._path, ("POST",) if stateless.alone else METHODS)
-        if reply is None and request.method == "POST":
-            reply = await self._post(request, stateless, receive, send)
-        elif reply is None:
-            reply = await self._get_or_delete(request, receive, send)
-        if reply is not None:
-            await respond(send, reply)
-
-    def _begin(self) -> StatelessHttp:
-        """What serves the requests that stand for themselves; from the first request on, until `aclose`."""
-        if self._stateless is None:
+    async def _serve(self, http: HttpExchange) -> HttpResponse | None:
+        """Return the response, or None if an event stream has been sent."""
+        if self._stateless is None:  # the first request, or the first after `aclose`
             self._event_loop = EventLoop()
-            stateless = self._until_closed.enter_context(self._converse(lambda catalog: Stateless(catalog, spawn)))
-            self._stateless = StatelessHttp(stateless, json_response=self._json_response)
-        return self._stateless
+            self._stateless = StatelessHttp(self._catalog, json_response=self._json_response)
+        methods = METHODS if self._catalog.handshake_versions else ("POST",)
+        if response := refusal(http.request, self._path, methods):
+            return response
+        match http.request.method:
+            case "POST":
+                return await self._post(http, self._stateless)
+            case "DELETE":
+                return await self._delete(http.request)
+        return await self._get(http)
 
-    # POST
-
-    async def _post(self, request: HttpRequest, stateless: StatelessHttp, receive: Receive, send: Send) -> Reply | None:
-        post = Post.read(request.body)
-        if problem := post.problem():
-            return problem
-        if stateless.takes(request, post.messages):
-            return await stateless.post(request, post.messages, receive, send)
-        if post.initializes and "mcp-session-id" not in request.headers:
-            return await self._initialize(post, receive, send)
-        found = self._find(request)
-        if isinstance(found, Reply):
-            return found
-        if problem := post.problem_in(found):
-            return problem
-        for message in post.others:
-            found.session.receive(message)
+    async def _post(self, http: HttpExchange, stateless: StatelessHttp) -> HttpResponse | None:
+        post = Post(http.request.body)
+        if response := post.refusal():
+            return response
+        if stateless.takes(http.request, post.messages):
+            return await stateless.post(http, post.messages)
+        if post.initializes and "mcp-session-id" not in http.request.headers:
+            return await self._initialize(http, post)
+        session = self._find(http.request)
+        if isinstance(session, HttpResponse):
+            return session
+        if response := post.refusal_in(session):
+            return response
+        for message in post.messages:
+            if not isinstance(message, Request):
+                session.receive(message)
         if not post.requests:
-            return Reply(202)
-        return await self._answer(found.begin(post.requests), post, {}, receive, send)
+            return HttpResponse(202)
+        return await self._answer(http, post, session.post(post.requests), {})
 
-    async def _initialize(self, post: Post, receive: Receive, send: Send) -> Reply | None:
-        held = OwnedContext(HttpSession.open(self._converse, answers_only=self._json_response))
-        session = await held.enter()
-        exchange = session.begin(post.requests)  # answered at once
-        if session.session.client is None:  # and with an error
-            await held.leave()
-            return await self._answer(exchange, post, {}, receive, send)
-        self._sessions[session.id] = session, held
-        return await self._answer(exchange, post, {"mcp-session-id": session.id}, receive, send)
+    async def _initialize(self, http: HttpExchange, post: Post) -> HttpResponse | None:
+        session = HttpSession(self._catalog, json_response=self._json_response)
+        await session.open()
+        pending = session.post(post.requests)  # answered at once
+        if session.client is None:  # with an error
+            await session.aclose()
+            return await self._answer(http, post, pending, {})
+        self._sessions[session.id] = session
+        return await self._answer(http, post, pending, {"mcp-session-id": session.id})
 
     async def _answer(
-        self, exchange: Exchange, post: Post, headers: Mapping[str, str], receive: Receive, send: Send
-    ) -> Reply | None:
+        self, http: HttpExchange, post: Post, pending: PendingPost, headers: Mapping[str, str]
+    ) -> HttpResponse | None:
         if not self._json_response:
-            await _pour(exchange.stream, 0, headers, receive, send)
+            await _send_events(http, pending.stream, 0, headers)
             return None
-        await exchange.done.wait()
-        if not exchange.responses:
-            return Reply(202)  # cancelled: nobody waits for a response
-        body = b"[%s]" % b",".join(exchange.responses) if post.is_batch else exchange.responses[0]
-        return Reply(200, body, {"content-type": JSON, **headers})
+        await pending.done.wait()
+        if not pending.responses:
+            return HttpResponse(202)  # every request was cancelled
+        body = b"[%s]" % b",".join(pending.responses) if post.is_batch else pending.responses[0]
+        return HttpResponse(200, body, {"content-type": JSON, **headers})
 
-    # GET and DELETE
-
-    async def _get_or_delete(self, request: HttpRequest, receive: Receive, send: Send) -> Reply | None:
-        found = self._find(request)
-        if isinstance(found, Reply):
-            return found
-        if request.method == "DELETE":
-            _, held = self._sessions.pop(found.id)
-            held.cancel()
-            await held.leave()
-            return Reply(204)
-        place: tuple[EventStream, int] | None = found.standalone, found.standalone.sent
-        if last_event_id := request.headers.get("last-event-id"):
-            place = found.find(last_event_id)
-        if place is None:
-            return refuse(400, "there is no such event")
-        await _pour(*place, {}, receive, send)
+    async def _get(self, http: HttpExchange) -> HttpResponse | None:
+        session = self._find(http.request)
+        if isinstance(session, HttpResponse):
+            return session
+        found: tuple[EventStream, int] | None = session.get_stream, session.get_stream.sent
+        if last_event_id := http.request.headers.get("last-event-id"):
+            found = session.find(last_event_id)
+        if found is None:
+            return error_response(400, "there is no such event")
+        await _send_events(http, *found, {})
         return None
 
-    def _find(self, request: HttpRequest) -> HttpSession | Reply:
+    async def _delete(self, request: HttpRequest) -> HttpResponse:
+        session = self._find(request)
+        if isinstance(session, HttpResponse):
+            return session
+        del self._sessions[session.id]
+        await session.aclose()
+        return HttpResponse(204)
+
+    def _find(self, request: HttpRequest) -> HttpSession | HttpResponse:
         id = request.headers.get("mcp-session-id")
         if id is None:
-            return refuse(400, "the header Mcp-Session-Id is missing")
+            return error_response(400, "the header Mcp-Session-Id is missing")
         if id not in self._sessions:
-            return refuse(404, "there is no such session")
-        session, _ = self._sessions[id]
-        client, version = session.session.client, request.headers.get("mcp-protocol-version")
-        if client is not None and version not in (None, client.dialect.version):
-            return refuse(400, f"this session speaks {client.dialect.version}, not {version}")
+            return error_response(404, "there is no such session")
+        session = self._sessions[id]
+        client, version = session.client, request.headers.get("mcp-protocol-version")
+        if client is not None and version not in (None, client.writer.version):
+            return error_response(400, f"this session uses {client.writer.version}, not {version}")
         return session
 
 
-async def _pour(stream: EventStream, position: int, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
-    """Send events from *position* on, until the stream ends, the client goes, or another connection takes over."""
-    await start_events(send, headers)
-    turn = stream.take_over()
-    async with while_connected(receive):
-        await pour(stream, position, turn, send)
-    await end_events(send, stream.farewell)
+async def _send_events(http: HttpExchange, stream: EventStream, position: int, headers: Mapping[str, str]) -> None:
+    """Send events until the stream ends, the client disconnects, or another connection takes over."""
+    await http.start_events(headers)
+    async with http.while_connected():
+        await stream.send_to(http.write, position)
+    await http.end_events(stream.farewell)

@@ -1,94 +1,75 @@
-"""HTTP as ASGI spells it: reading a request, and sending a response whole or event by event."""
+"""One HTTP request and its response, in ASGI."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
-from anyio import CancelScope, create_task_group, move_on_after
+from anyio import CancelScope, create_task_group
 from anyio.abc import TaskGroup
 
-from mcp_host.testing._http.rules import EVENTS, HttpRequest, Reply
-from mcp_host.testing._http.streams import EventStream
+from mcp_host.testing._http.rules import EVENTS, HttpRequest, HttpResponse
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-COMMENT = b":\n\n"  # "clients must ignore such lines"
 
+class HttpExchange:
+    """A request, and the means to respond to it: all at once, or event by event."""
 
-class Gone(Exception):
-    """The client went away while it was still sending."""
+    def __init__(self, request: HttpRequest, receive: Receive, send: Send) -> None:
+        self.request = request
+        self._receive = receive
+        self._send = send
 
+    @classmethod
+    async def read(cls, scope: Scope, receive: Receive, send: Send) -> Self | None:
+        """Read the whole request; None if the client disconnects first."""
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        body: list[bytes] = []
+        more = True
+        while more:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                return None
+            body.append(event.get("body", b""))
+            more = event.get("more_body", False)
+        return cls(HttpRequest(scope["method"], path, headers, b"".join(body)), receive, send)
 
-async def read(scope: Scope, receive: Receive) -> HttpRequest:
-    """The whole request.
+    async def respond(self, response: HttpResponse) -> None:
+        """Send a complete response."""
+        await self._start(response.status, {**response.headers, "content-length": str(len(response.body))})
+        await self._send({"type": "http.response.body", "body": response.body})
 
-    Raises:
-        Gone: There will be no more of it.
-    """
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-    path = scope["path"].removeprefix(scope.get("root_path", ""))
-    parts: list[bytes] = []
-    more = True
-    while more:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise Gone
-        parts.append(event.get("body", b""))
-        more = event.get("more_body", False)
-    return HttpRequest(scope["method"], path, headers, b"".join(parts))
+    async def start_events(self, headers: Mapping[str, str]) -> None:
+        """Begin a response that is an event stream."""
+        await self._start(200, {"content-type": EVENTS, "cache-control": "no-cache", **headers})
 
+    async def write(self, events: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": events, "more_body": True})
 
-async def respond(send: Send, reply: Reply) -> None:
-    """Send a whole response."""
-    await _start(send, reply.status, {**reply.headers, "content-length": str(len(reply.body))})
-    await send({"type": "http.response.body", "body": reply.body})
+    async def end_events(self, farewell: bytes = b"") -> None:
+        """End a response that is an event stream."""
+        await self._send({"type": "http.response.body", "body": farewell})
 
+    @asynccontextmanager
+    async def while_connected(self) -> AsyncIterator[TaskGroup]:
+        """Run the body and its tasks to their end. If the client disconnects, all of it is cancelled."""
+        watching = CancelScope()
 
-@asynccontextmanager
-async def while_connected(receive: Receive) -> AsyncIterator[TaskGroup]:
-    """Run what is inside, and the tasks it starts, to the end; or until the client goes, which cancels all that."""
-    watching = CancelScope()
-    async with create_task_group() as tasks:
-        tasks.start_soon(_until_gone, receive, watching, tasks.cancel_scope)
-        yield tasks
-        watching.cancel()
+        async def watch() -> None:
+            with watching:
+                await self._receive()  # the body has been read, so this is the end of the connection
+                tasks.cancel_scope.cancel()
 
+        async with create_task_group() as tasks:
+            tasks.start_soon(watch)
+            yield tasks
+            watching.cancel()
 
-async def start_events(send: Send, headers: Mapping[str, str]) -> None:
-    """Begin a response that is a stream of events."""
-    await _start(send, 200, {"content-type": EVENTS, "cache-control": "no-cache", **headers})
-
-
-async def pour(stream: EventStream, position: int, turn: int, send: Send, *, pause: float | None = None) -> None:
-    """Send events from *position* on, until the stream ends or another connection takes it over.
-
-    After every *pause* of so many seconds a comment is sent.
-    """
-    while True:
-        events = COMMENT
-        with move_on_after(pause):
-            events = await stream.read(position, turn)
-            position = len(stream)
-        if not events:
-            return
-        await send({"type": "http.response.body", "body": events, "more_body": True})
-
-
-async def end_events(send: Send, farewell: bytes = b"") -> None:
-    """End a response that is a stream of events."""
-    await send({"type": "http.response.body", "body": farewell})
-
-
-async def _start(send: Send, status: int, headers: Mapping[str, str]) -> None:
-    encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": encoded})
-
-
-async def _until_gone(receive: Receive, watching: CancelScope, scope: CancelScope) -> None:
-    with watching:
-        await receive()  # the body has been read, so nothing is left to be received but the end
-        scope.cancel()
+    async def _start(self, status: int, headers: Mapping[str, str]) -> None:
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": encoded})

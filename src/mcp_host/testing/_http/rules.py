@@ -1,20 +1,37 @@
-"""What Streamable HTTP asks of a request before its message is looked at, and how it is refused."""
+"""The rules of Streamable HTTP for a request: path, method and media types, and what its headers repeat of its body."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from mcp_host.protocol.jsonrpc import INVALID_REQUEST, Failure, encode
+from mcp_host.errors import quoted
+from mcp_host.protocol.eras import NAME_PARAMETER
+from mcp_host.protocol.headers import (
+    MCP_METHOD,
+    MCP_NAME,
+    PROTOCOL_VERSION,
+    ParameterHeader,
+    decode_value,
+    parameter_headers,
+)
+from mcp_host.protocol.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST, Failure, Params, Request, encode
+from mcp_host.testing.errors import RequestError
+from mcp_host.types import JSONObject
 
 METHODS = ("GET", "POST", "DELETE")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
-TAKES = {"POST": (JSON, EVENTS), "GET": (EVENTS,), "DELETE": ()}
+ACCEPT = {"POST": (JSON, EVENTS), "GET": (EVENTS,), "DELETE": ()}
 """ "The client MUST include an Accept header, listing" these."""
+
+INTEGER = re.compile(r"(-?\d{1,16})(?:\.0+)?")
+
+Headers = Mapping[str, str]  # names in lower case
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,48 +40,104 @@ class HttpRequest:
 
     method: str
     path: str
-    headers: Mapping[str, str]
+    headers: Headers
     body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """A whole HTTP response."""
+class HttpResponse:
+    """One complete HTTP response."""
 
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def refuse(status: int, message: str, code: int = INVALID_REQUEST, **headers: str) -> Reply:
+def error_response(status: int, message: str, code: int = INVALID_REQUEST, **headers: str) -> HttpResponse:
     """A refusal: "the HTTP response body MAY comprise a JSON-RPC error response that has no id"."""
-    return Reply(status, encode(Failure(None, code, message)), {"content-type": JSON, **headers})
+    return HttpResponse(status, encode(Failure(None, code, message)), {"content-type": JSON, **headers})
 
 
-def refusal(request: HttpRequest, path: str, methods: Sequence[str] = METHODS) -> Reply | None:
-    """Why *request* is not even looked at, if so. *methods* are those that there are at *path*."""
+def refusal(request: HttpRequest, path: str, methods: Sequence[str] = METHODS) -> HttpResponse | None:
+    """The error response to a *request* that breaks the rules; None if it may be read."""
     if request.path != path:
-        return refuse(404, f"there is nothing at {request.path}")
-    if not _is_local(request.headers.get("origin")):
-        return refuse(403, "this origin may not speak to us")  # "Servers MUST validate the Origin header"
+        return error_response(404, f"there is nothing at {request.path}")
+    origin = request.headers.get("origin")  # sent by browsers: no other web page may use a local server
+    if origin is not None and urlsplit(origin).hostname not in LOCAL:
+        return error_response(403, "this origin is not allowed")  # "Servers MUST validate the Origin header"
     if request.method not in methods:
-        return refuse(405, f"not {request.method}", allow=", ".join(methods))
-    if missing := [kind for kind in TAKES[request.method] if not _accepts(request.headers.get("accept", ""), kind)]:
-        return refuse(406, f"the client has to accept {' and '.join(missing)}")
+        return error_response(405, f"not {request.method}", allow=", ".join(methods))
+    accepted = [_media_type(item) for item in request.headers.get("accept", "").split(",")]
+    if not all({kind, f"{kind.partition('/')[0]}/*", "*/*"} & {*accepted} for kind in ACCEPT[request.method]):
+        return error_response(406, f"the client has to accept {' and '.join(ACCEPT[request.method])}")
     if request.method == "POST" and _media_type(request.headers.get("content-type", "")) != JSON:
-        return refuse(415, f"the body has to be {JSON}")
+        return error_response(415, f"the body has to be {JSON}")
     return None
-
-
-def _is_local(origin: str | None) -> bool:
-    """A browser says where its page is from; a page from elsewhere has no business with a local server."""
-    return origin is None or urlsplit(origin).hostname in LOCAL
-
-
-def _accepts(header: str, kind: str) -> bool:
-    accepted = [_media_type(item) for item in header.split(",")]
-    return kind in accepted or f"{kind.partition('/')[0]}/*" in accepted or "*/*" in accepted
 
 
 def _media_type(item: str) -> str:
     return item.partition(";")[0].strip().lower()
+
+
+def check_version(headers: Headers, version: object) -> None:
+    """Compare the version header with the *version* in the body. That may be None or no text: another error then.
+
+    "Servers MUST reject requests where the values specified in the headers do not match the
+    corresponding values in the request body" (2026-07-28, basic/transports/streamable-http).
+
+    Raises:
+        RequestError: HEADER_MISMATCH.
+    """
+    _compare(headers, PROTOCOL_VERSION, version)
+
+
+def check_headers(headers: Headers, request: Request, input_schema: JSONObject | None) -> None:
+    """Compare the other headers with the body. *input_schema* is that of the called tool.
+
+    Raises:
+        RequestError: HEADER_MISMATCH.
+    """
+    _compare(headers, MCP_METHOD, request.method)
+    if key := NAME_PARAMETER.get(request.method):
+        _compare(headers, MCP_NAME, request.params.get(key))
+    arguments = request.params.get("arguments")
+    try:
+        annotated = parameter_headers(input_schema or {})
+    except ValueError:
+        annotated = ()  # clients over HTTP exclude such a tool, so nothing is repeated
+    for parameter in annotated:
+        _compare_parameter(headers, parameter, arguments if isinstance(arguments, dict) else {})
+
+
+def _compare_parameter(headers: Headers, parameter: ParameterHeader, arguments: Params) -> None:
+    try:
+        expected = parameter.value(arguments)
+    except ValueError as exc:
+        raise _mismatch(str(exc)) from None
+    header = headers.get(parameter.header.lower())
+    if expected is None:
+        if header is not None:
+            raise _mismatch(f"{parameter.header} repeats what the body does not have")
+        return
+    found: object = arguments
+    for name in parameter.path:
+        found = found[name] if isinstance(found, dict) else None
+    # "Servers SHOULD compare the header value and the body value numerically [...] (e.g., `42.0` and `42`)"
+    number = INTEGER.fullmatch(decode_value(header or "") or "")
+    if not (number and isinstance(found, int | float) and int(number[1]) == found):
+        _compare(headers, parameter.header, decode_value(expected))
+
+
+def _compare(headers: Headers, name: str, value: object) -> None:
+    header = headers.get(name.lower())
+    if header is None:
+        raise _mismatch(f"{name} is missing")
+    text = header if name in (PROTOCOL_VERSION, MCP_METHOD) else decode_value(header)
+    if text is None:
+        raise _mismatch(f"{name} is malformed: {quoted(header)}")
+    if isinstance(value, str) and text != value:  # any other value is an error by itself
+        raise _mismatch(f"{name} is {quoted(text)}, but the body has {quoted(value)}")
+
+
+def _mismatch(problem: str) -> RequestError:
+    return RequestError(HEADER_MISMATCH, f"Header mismatch: {problem}")

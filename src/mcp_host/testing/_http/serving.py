@@ -1,28 +1,31 @@
-"""An ASGI application under uvicorn, on a port of its own, in a thread of its own.
+"""The ASGI application under uvicorn, in a thread.
 
-uvicorn runs on asyncio only, and the tests of a host may run on trio. A thread
-with an event loop serves both alike.
+uvicorn runs on asyncio only, and your tests may run on trio: a thread with an event loop serves both.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from threading import Event, Thread
 from types import FrameType
 
-import uvicorn
 from anyio import CancelScope, to_thread
 
 from mcp_host.testing._http.app import HttpApp
 
-STOPPING = 1  # seconds for open responses to end; every session has been ended before
+try:
+    import uvicorn
+except ModuleNotFoundError as exc:
+    raise ImportError("serving over HTTP needs uvicorn: pip install 'mcp-host[testing]'") from exc
+
+SHUTDOWN_TIMEOUT = 1  # seconds for open responses to end; every session has been closed before
 
 
-class _Uvicorn(uvicorn.Server):
-    """uvicorn, told when to stop instead of asking ten times a second."""
+class UvicornServer(uvicorn.Server):
+    """A uvicorn server that waits for `stop` instead of polling ten times a second."""
 
     def __init__(self, app: HttpApp) -> None:
         super().__init__(
@@ -33,7 +36,7 @@ class _Uvicorn(uvicorn.Server):
                 lifespan="off",
                 log_config=None,
                 access_log=False,
-                timeout_graceful_shutdown=STOPPING,
+                timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
             )
         )
         self.up = Event()
@@ -41,8 +44,8 @@ class _Uvicorn(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
 
-    def run_to_the_end(self, listener: socket.socket) -> None:
-        """Serve until *stop*; in a thread."""
+    def run_in_thread(self, listener: socket.socket) -> None:
+        """Serve until `stop`."""
         try:
             asyncio.run(self.serve([listener]))
         finally:
@@ -60,40 +63,43 @@ class _Uvicorn(uvicorn.Server):
         await self._app.aclose()  # which ends the streams that uvicorn would wait for
 
     def stop(self) -> None:
-        """From any thread, once *up*."""
+        """Stop serving. Call it from any thread, once *up* is set."""
         self._loop.call_soon_threadsafe(self._stopping.set)
 
 
-def run(app: HttpApp, port: int, announce: Callable[[int], None]) -> None:
-    """Serve *app* on 127.0.0.1 in this very thread until a signal ends it; *announce* hears the port."""
-    with _listening(port) as listener:
-        announce(listener.getsockname()[1])
-        with suppress(KeyboardInterrupt):  # uvicorn passes a signal on when it has ended
-            asyncio.run(_Uvicorn(app).serve([listener]))
+def run(app: HttpApp, port: int) -> None:
+    """Print the URL, and serve *app* on 127.0.0.1 in this thread until a signal ends it."""
+    with _listen(port) as listener:
+        print(_url(listener), flush=True)
+        with suppress(KeyboardInterrupt):  # uvicorn raises a signal again when it has ended
+            asyncio.run(UvicornServer(app).serve([listener]))
 
 
 @asynccontextmanager
-async def serve(app: HttpApp) -> AsyncIterator[int]:
-    """Serve *app* on 127.0.0.1; the port. When this is left, everything has ended."""
-    with _listening(0) as listener:
-        port: int = listener.getsockname()[1]
-        server = _Uvicorn(app)
-        thread = Thread(target=server.run_to_the_end, args=(listener,), name="uvicorn", daemon=True)
+async def serve(app: HttpApp) -> AsyncIterator[str]:
+    """Serve *app* on 127.0.0.1 in a thread; the value is the URL. On leaving, the thread has ended."""
+    with _listen(0) as listener:
+        server = UvicornServer(app)
+        thread = Thread(target=server.run_in_thread, args=(listener,), name="uvicorn", daemon=True)
         thread.start()
         await to_thread.run_sync(server.up.wait)
         if not server.started:
             raise RuntimeError("uvicorn did not start; its log says why")
         try:
-            yield port
+            yield _url(listener)
         finally:
-            with CancelScope(shield=True):  # bounded by uvicorn's own deadline
+            with CancelScope(shield=True):  # bounded by uvicorn's shutdown timeout
                 server.stop()
                 await to_thread.run_sync(thread.join)
 
 
-def _listening(port: int) -> socket.socket:
+def _listen(port: int) -> socket.socket:
     listener = socket.create_server(("127.0.0.1", port))
     # Connections inherit this. asyncio sets it only on sockets that name their protocol, which these do not,
     # and without it the end of each response waits for the client's kernel to acknowledge the beginning: 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
+
+
+def _url(listener: socket.socket) -> str:
+    return f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"

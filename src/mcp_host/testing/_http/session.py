@@ -1,4 +1,4 @@
-"""One client's conversation over Streamable HTTP: which stream each message travels on."""
+"""One client's session over Streamable HTTP: the stream that each message is sent on."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from secrets import token_urlsafe
 
 from anyio import Event, create_task_group
 
-from mcp_host.protocol.jsonrpc import Failure, Id, Message, Request, Success, encode
+from mcp_host.concurrency import OwnedContext
+from mcp_host.protocol.jsonrpc import Failure, Id, Incoming, Message, Request, Success, encode
 from mcp_host.testing._http.streams import EventStream, split_event_id
-from mcp_host.testing._server.broadcaster import Serve
+from mcp_host.testing._server.catalog import Catalog
 from mcp_host.testing._server.session import Session
+from mcp_host.testing.context import RemoteClient
 
-STANDALONE = "get"
 RETAINED = 64  # streams that have ended and can still be resumed
 
 
-class Exchange:
-    """The requests of one POST, and the stream of what they cause."""
+class PendingPost:
+    """The unanswered requests of one POST, and the stream for all messages that belong to them."""
 
     def __init__(self, stream: EventStream, pending: set[Id]) -> None:
         self.stream = stream
@@ -28,7 +29,7 @@ class Exchange:
         self._pending = pending
 
     def settle(self, id: Id, response: bytes | None) -> None:
-        """One of the requests has its response, or will never have one."""
+        """Take the response to one of the requests; None if it was cancelled."""
         if response is not None:
             self.responses.append(response)
         self._pending.discard(id)
@@ -41,90 +42,93 @@ class Exchange:
 
 
 class HttpSession:
-    """A session with its streams. *answers_only*: POSTs are answered in JSON, so all else goes to the GET stream."""
+    """A session with its streams. With *json_response*, all but the responses is sent on the GET stream."""
 
-    def __init__(self, *, answers_only: bool) -> None:
+    def __init__(self, catalog: Catalog, *, json_response: bool) -> None:
         self.id = token_urlsafe(16)  # "The session ID MUST only contain visible ASCII characters"
-        self.standalone = EventStream(STANDALONE)
-        self.session: Session
-        self._answers_only = answers_only
-        self._exchanges: dict[Id, Exchange] = {}
+        self.get_stream = EventStream("get")
+        self._catalog = catalog
+        self._json_response = json_response
+        self._owner = OwnedContext(self._running())
+        self._session: Session
+        self._posts: dict[Id, PendingPost] = {}
         self._ended: deque[EventStream] = deque(maxlen=RETAINED)
         self._last_key = 0
 
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, converse: Serve, *, answers_only: bool) -> AsyncIterator[HttpSession]:
-        """A new session, which lasts until this is left."""
-        http = cls(answers_only=answers_only)
-        async with create_task_group() as tasks:
-            with converse(lambda catalog: Session(catalog, tasks, http._send, http._given_up)) as http.session:
-                try:
-                    yield http
-                finally:
-                    tasks.cancel_scope.cancel()
-                    http._close()
+    @property
+    def client(self) -> RemoteClient | None:
+        return self._session.client
 
-    def begin(self, requests: Sequence[Request]) -> Exchange:
-        """Take the requests of one POST. What they cause is on the exchange's stream."""
+    async def open(self) -> None:
+        """Begin the session, in a task that lasts until `aclose`."""
+        self._session = await self._owner.enter()
+
+    async def aclose(self) -> None:
+        self._owner.cancel()
+        await self._owner.leave()
+
+    def receive(self, message: Incoming) -> None:
+        """Take a notification or a response."""
+        self._session.receive(message)
+
+    def post(self, requests: Sequence[Request]) -> PendingPost:
+        """Take the requests of one POST."""
         self._last_key += 1
         stream = EventStream(str(self._last_key))
-        exchange = Exchange(stream, {request.id for request in requests})
-        client = self.session.client
-        if client is not None and client.dialect.primes_streams and not self._answers_only:
+        post = PendingPost(stream, {request.id for request in requests})
+        if self.client is not None and self.client.writer.primes_streams and not self._json_response:
             stream.append(b"")
+        self._posts |= dict.fromkeys((request.id for request in requests), post)
         for request in requests:
-            self._exchanges[request.id] = exchange
-        for request in requests:
-            self.session.receive(request)
-        return exchange
+            self._session.receive(request)
+        return post
 
     def in_use(self, id: Id) -> bool:
-        """Whether a request under that id is under way."""
-        return id in self._exchanges
+        """Whether a request with this id is in progress."""
+        return id in self._posts
 
     def find(self, event_id: str) -> tuple[EventStream, int] | None:
-        """The stream that event was on, and where to go on reading; None if it is not known (any more)."""
-        place = split_event_id(event_id)
-        if place is None:
+        """The stream of that event, and the position after it; None if it is unknown or no longer kept."""
+        if (found := split_event_id(event_id)) is None:
             return None
-        key, position = place
-        found = [stream for stream in self._streams() if stream.key == key and position <= len(stream)]
-        return (found[0], position) if found else None
+        key, position = found
+        matches = (stream for stream in self._streams() if stream.key == key and position <= len(stream))
+        stream = next(matches, None)
+        return None if stream is None else (stream, position)
 
     def drop(self, farewell: bytes) -> None:
-        """End every connection that is being read, and none of the streams."""
+        """End every connection, and none of the streams."""
         for stream in self._streams():
             stream.drop(farewell)
 
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[Session]:
+        async with create_task_group() as tasks:
+            session = Session(self._catalog, tasks, self._send, lambda id: self._settle(id, None))
+            with self._catalog.broadcaster.reaching(session):
+                try:
+                    yield session
+                finally:
+                    tasks.cancel_scope.cancel()
+                    for post in self._posts.values():
+                        post.close()
+                    self.get_stream.end()
+
     def _streams(self) -> list[EventStream]:
-        running = {exchange.stream.key: exchange.stream for exchange in self._exchanges.values()}
-        return [self.standalone, *running.values(), *self._ended]
+        return [self.get_stream, *{post.stream for post in self._posts.values()}, *self._ended]
 
-    def _send(self, message: Message, origin: Id | None) -> None:
+    def _send(self, message: Message, related: Id | None) -> None:
         raw = encode(message)
-        exchange = None if origin is None else self._exchanges.get(origin)
-        if exchange is None:
-            self.standalone.append(raw)
-            return
         is_response = isinstance(message, Success | Failure)
-        if self._answers_only and not is_response:
-            self.standalone.append(raw)
+        if related is None or related not in self._posts or (self._json_response and not is_response):
+            self.get_stream.append(raw)
             return
-        exchange.stream.append(raw)
-        if is_response and origin is not None:
-            self._settle(origin, raw)
-
-    def _given_up(self, id: Id) -> None:
-        self._settle(id, None)
+        self._posts[related].stream.append(raw)
+        if is_response:
+            self._settle(related, raw)
 
     def _settle(self, id: Id, response: bytes | None) -> None:
-        exchange = self._exchanges.pop(id)
-        exchange.settle(id, response)
-        if exchange.done.is_set():
-            self._ended.append(exchange.stream)
-
-    def _close(self) -> None:
-        for exchange in self._exchanges.values():
-            exchange.close()
-        self.standalone.end()
+        post = self._posts.pop(id)
+        post.settle(id, response)
+        if post.done.is_set():
+            self._ended.append(post.stream)

@@ -1,71 +1,81 @@
-"""Event streams that outlive the connections they are read over."""
+"""Event streams that can be resumed after a connection was lost."""
 
 from __future__ import annotations
 
-from anyio import Event
+from collections.abc import Awaitable, Callable
+
+from anyio import Event, move_on_after
+
+COMMENT = b":\n\n"  # keeps a connection alive; "clients must ignore such lines"
 
 
 class EventStream:
-    """Everything said on one stream, in order, so that it can be read again from any event on.
+    """All events of one stream, kept so that they can be sent again.
 
-    An event's id is the stream's key and the event's place in it; without a key events have
-    none, and nobody can resume. One connection reads at a time: the newest, for "the server
+    An event's id is the stream's *key* and the event's position. Without a key events have
+    no ids, and the stream cannot be resumed. Only the newest connection gets events: "the server
     MUST send each of its JSON-RPC messages on only one of the connected streams".
     """
 
     def __init__(self, key: str = "") -> None:
         self.key = key
-        self.ended = False
         self.sent = 0
-        """How many events some connection has taken."""
+        """How many events have been sent on any connection."""
         self.farewell = b""
-        """What to say to the connections that were dropped."""
+        """What to send on connections that are dropped."""
         self._events: list[bytes] = []
-        self._turn = 0
-        self._news = Event()
+        self._ended = False
+        self._connection = 0
+        self._changed = Event()
 
     def append(self, data: bytes) -> None:
-        """Say *data*, a message in one line; empty for an event that only has an id to resume from."""
+        """Add an event. *data* is a message in one line, or empty for an event that only has an id."""
         id = b"id: %s/%d\n" % (self.key.encode(), len(self._events)) if self.key else b""
         self._events.append(b"%sdata: %s\n\n" % (id, data))
         self._wake()
 
     def end(self) -> None:
-        """Nothing more will be said."""
-        self.ended = True
+        """No event will be added."""
+        self._ended = True
         self._wake()
-
-    def take_over(self) -> int:
-        """The turn of a new reader. The one before reads no further."""
-        self._turn += 1
-        self._wake()
-        return self._turn
 
     def drop(self, farewell: bytes) -> None:
-        """End the connection that reads, if there is one; the stream goes on without it."""
+        """End the current connection, if there is one; the stream goes on."""
         self.farewell = farewell
-        self.take_over()
+        self._connection += 1
+        self._wake()
 
-    async def read(self, position: int, turn: int) -> bytes:
-        """Wait for events from *position* on, and return all there are; empty when there is nothing more to wait for."""
-        while self._turn == turn:
+    async def send_to(
+        self, write: Callable[[bytes], Awaitable[None]], position: int, *, keep_alive: float | None = None
+    ) -> None:
+        """Write events from *position* on, until the stream ends or a newer connection takes over.
+
+        After *keep_alive* seconds without an event, a comment is written.
+        """
+        self._connection += 1
+        self._wake()
+        connection = self._connection
+        while connection == self._connection:
             if events := self._events[position:]:
-                self.sent = max(self.sent, len(self._events))
-                return b"".join(events)
-            if self.ended:
-                break
-            await self._news.wait()
-        return b""
+                position = self.sent = len(self._events)
+                await write(b"".join(events))
+            elif self._ended:
+                return
+            else:
+                with move_on_after(keep_alive) as waiting:
+                    await self._changed.wait()
+                if waiting.cancelled_caught:
+                    await write(COMMENT)
 
     def __len__(self) -> int:
         return len(self._events)
 
     def _wake(self) -> None:
-        self._news.set()
-        self._news = Event()
+        self._changed.set()
+        self._changed = Event()
 
 
 def split_event_id(event_id: str) -> tuple[str, int] | None:
-    """The stream's key, and the position after that event; None if it is none of our ids."""
-    key, _, place = event_id.rpartition("/")
-    return (key, int(place) + 1) if key and place.isdecimal() and place.isascii() else None
+    """The stream's key, and the position after that event; None if it is not one of our ids."""
+    key, _, position = event_id.rpartition("/")
+    return (key, int(position) + 1) if key and position.isdecimal() and position.isascii() else None

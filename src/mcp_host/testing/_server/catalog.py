@@ -5,52 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import unquote
 
-from mcp_host.protocol.eras import ADVERTISED_AS
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.protocol.negotiation import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from mcp_host.protocol.negotiation import LEGACY_VERSIONS, MODERN_VERSIONS
+from mcp_host.testing._server.broadcaster import Broadcaster
 from mcp_host.testing._server.functions import Function
-from mcp_host.testing._server.revision import given
 from mcp_host.testing._server.tools import FunctionTool
-from mcp_host.testing.errors import RequestError
-from mcp_host.types import Implementation, Prompt, Resource, ResourceTemplate
+from mcp_host.types import Implementation, JSONObject, Prompt, Resource, ResourceTemplate
 
-T = TypeVar("T")
+D = TypeVar("D")
 
 CompletionFunction: TypeAlias = Callable[[str, Mapping[str, str]], Sequence[str] | Awaitable[Sequence[str]]]
-"""Takes what was typed so far and the arguments that are settled; returns the suggestions, best first."""
+"""Takes the text typed so far and the arguments that are filled in; returns suggestions, best first."""
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionResource:
-    """A resource, and the function that reads it."""
+class Offer(Generic[D]):
+    """A resource, a template or a prompt: its definition and its function."""
 
-    definition: Resource
-    function: Function
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionTemplate:
-    """A resource template, and the function that reads what it stands for."""
-
-    definition: ResourceTemplate
-    function: Function
-    pattern: re.Pattern[str]
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionPrompt:
-    """A prompt, and the function that fills it in."""
-
-    definition: Prompt
+    definition: D
     function: Function
 
 
 @dataclass(slots=True)
 class Catalog:
-    """Everything on offer. One server has one, which all its conversations look into."""
+    """The settings and the offers of one server. All its connections share it."""
 
     info: Implementation
     instructions: str | None
@@ -60,28 +40,29 @@ class Catalog:
     resume_timeout: float
     max_suspended: int
     tools: dict[str, FunctionTool] = field(default_factory=dict)
-    resources: dict[str, FunctionResource] = field(default_factory=dict)
-    templates: dict[str, FunctionTemplate] = field(default_factory=dict)
-    prompts: dict[str, FunctionPrompt] = field(default_factory=dict)
+    resources: dict[str, Offer[Resource]] = field(default_factory=dict)
+    resource_templates: dict[str, Offer[ResourceTemplate]] = field(default_factory=dict)
+    prompts: dict[str, Offer[Prompt]] = field(default_factory=dict)
     completions: dict[tuple[str, str], CompletionFunction] = field(default_factory=dict)
     """By the prompt's name or the template's URI, and the argument."""
+    broadcaster: Broadcaster = field(default_factory=Broadcaster)
 
     @property
-    def handshake(self) -> tuple[str, ...]:
+    def handshake_versions(self) -> tuple[str, ...]:
         """The revisions that begin with a handshake, the preferred one first."""
-        return tuple(version for version in self.versions if version in HANDSHAKE_VERSIONS)
+        return tuple(version for version in self.versions if version in LEGACY_VERSIONS)
 
     @property
-    def modern(self) -> tuple[str, ...]:
-        """The revisions in which every request stands for itself."""
+    def modern_versions(self) -> tuple[str, ...]:
+        """The stateless revisions."""
         return tuple(version for version in self.versions if version in MODERN_VERSIONS)
 
     def capabilities(self) -> dict[str, Any]:
-        """What to declare: what there is at least one of, and logging."""
+        """The capabilities to declare: logging, and each kind of which there is at least one."""
         capabilities: dict[str, Any] = {"logging": {}}
         if self.tools:
             capabilities["tools"] = {"listChanged": True}
-        if self.resources or self.templates:
+        if self.resources or self.resource_templates:
             capabilities["resources"] = {"listChanged": True, "subscribe": True}
         if self.prompts:
             capabilities["prompts"] = {"listChanged": True}
@@ -89,51 +70,31 @@ class Catalog:
             capabilities["completions"] = {}
         return capabilities
 
-    def missing(self, method: str) -> str | None:
-        """The capability that *method* presupposes, if there is nothing of that on offer."""
-        path = ADVERTISED_AS.get(method)
-        return path[0] if path and path[0] not in self.capabilities() else None
-
-    def page(self, items: Sequence[T], cursor: str | None) -> tuple[list[T], dict[str, Any]]:
-        """One page of *items*, and the `next_cursor` argument of its result if there are more."""
-        start = self._position(cursor, len(items))
-        end = len(items) if self.page_size is None else start + self.page_size
-        return list(items[start:end]), given(next_cursor=str(end) if end < len(items) else None)
-
-    def find(self, uri: str) -> tuple[Function, dict[str, object], str | None] | None:
-        """The function that reads *uri*, what to call it with, and the MIME type it was registered with, if any."""
-        if found := self.resources.get(uri):
-            return found.function, {}, found.definition.mime_type
-        for template in self.templates.values():
-            if match := template.pattern.fullmatch(uri):
-                values: dict[str, object] = {name: unquote(text) for name, text in match.groupdict().items()}
-                return template.function, values, template.definition.mime_type
+    def find(self, uri: str) -> tuple[Offer[Resource] | Offer[ResourceTemplate], JSONObject] | None:
+        """The resource or the template that *uri* belongs to, and the arguments for its function."""
+        if resource := self.resources.get(uri):
+            return resource, {}
+        for uri_template, template in self.resource_templates.items():
+            if match := template_pattern(uri_template).fullmatch(uri):
+                return template, {name: unquote(text) for name, text in match.groupdict().items()}
         return None
-
-    def _position(self, cursor: str | None, count: int) -> int:
-        if cursor is None:
-            return 0
-        if self.page_size is None or not cursor.isdecimal() or not 0 < int(cursor) < count:
-            raise RequestError(INVALID_PARAMS, f"Invalid cursor: {cursor}")
-        return int(cursor)
 
 
 def template_pattern(template: str) -> re.Pattern[str]:
-    """What a URI of *template* looks like. ``{name}`` stands for one segment, ``{+name}`` for any number (RFC 6570).
+    """The URIs of *template*. ``{name}`` matches one segment, ``{+name}`` any number (RFC 6570).
 
     Raises:
-        ValueError: Another kind of expression, or a name twice.
+        ValueError: It has another kind of expression, or the same name twice.
     """
-    parts = re.split(r"(\{[^}]*\})", template)
+
+    def pattern(part: str) -> str:
+        if not part.startswith("{"):
+            return re.escape(part)
+        if not (found := re.fullmatch(r"\{(\+?)([A-Za-z_]\w*)\}", part)):
+            raise ValueError(f"{part}: only {{name}} and {{+name}} are supported")
+        return f"(?P<{found[2]}>{'.+' if found[1] else '[^/]+'})"
+
     try:
-        return re.compile("".join(_piece(part) for part in parts))
+        return re.compile("".join(map(pattern, re.split(r"(\{[^}]*\})", template))))
     except re.error as exc:
         raise ValueError(f"{template}: {exc}") from exc
-
-
-def _piece(part: str) -> str:
-    if not part.startswith("{"):
-        return re.escape(part)
-    if not (found := re.fullmatch(r"\{(\+?)([A-Za-z_]\w*)\}", part)):
-        raise ValueError(f"{part}: only {{name}} and {{+name}} are understood")
-    return f"(?P<{found[2]}>{'.+' if found[1] else '[^/]+'})"

@@ -1,10 +1,10 @@
-"""JSON-RPC as a server speaks it: answers what it is asked, asks back, and knows what is under way."""
+"""JSON-RPC on a server: it answers requests, sends its own, and knows which are in progress."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from anyio import CancelScope, Event
 from anyio.abc import TaskGroup
@@ -29,85 +29,109 @@ from mcp_host.testing.errors import ClientError, RequestError
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 Send: TypeAlias = Callable[[Message, Id | None], None]
-"""Takes a message for the client, and the client's request that it belongs to, if any. Never waits."""
+"""Sends a message, on the stream of the client's request with this id if there is one. Never waits."""
 
-GivenUp: TypeAlias = Callable[[Id], None]
-"""Hears that a request of the client's was cancelled and will have no response."""
+OnCancelled: TypeAlias = Callable[[Id], None]
+"""Called when a request of the client was cancelled: it gets no response."""
 
-Later: TypeAlias = Callable[[], Awaitable[Params]]
-Answer: TypeAlias = Callable[[Request], Params | Later]
-"""Answers a request, at once or by something to be run in a task. Raises `RequestError` to refuse."""
-
-Hear: TypeAlias = Callable[[Notification], None]
+AsyncAnswer: TypeAlias = Callable[[], Awaitable[Params]]
+Answer: TypeAlias = Callable[[Request], Params | AsyncAnswer]
+"""Answers a request: at once, or with a function to run in a task. Raises `RequestError` to refuse."""
 
 
-class Dialogue:
-    """One conversation's requests, in both directions."""
+class Future(Generic[T]):
+    """A value that one task waits for."""
 
-    def __init__(self, tasks: TaskGroup, send: Send, given_up: GivenUp, answer: Answer, hear: Hear) -> None:
+    def __init__(self) -> None:
+        self._set = Event()
+        self._value: T
+
+    @property
+    def done(self) -> bool:
+        return self._set.is_set()
+
+    def set(self, value: T) -> None:
+        self._value = value
+        self._set.set()
+
+    async def wait(self) -> T:
+        await self._set.wait()
+        return self._value
+
+
+class Dispatcher:
+    """The requests of one connection, in both directions. Answers run in *tasks*."""
+
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        send: Send,
+        answer: Answer,
+        *,
+        on_notification: Callable[[Notification], None] = lambda notification: None,
+        on_cancelled: OnCancelled = lambda id: None,
+    ) -> None:
         self._tasks = tasks
         self._send = send
-        self._given_up = given_up
         self._answer = answer
-        self._hear = hear
+        self._on_notification = on_notification
+        self._on_cancelled = on_cancelled
         self._running: dict[Id, CancelScope] = {}
-        self._asked: dict[Id, _Question] = {}
+        self._pending: dict[Id, Future[Response]] = {}
         self._last_id = 0
         self._idle = Event()
         self._idle.set()
 
     def receive(self, message: Incoming) -> None:
-        """Take what the client said. Returns at once."""
+        """Take a message from the client. Returns at once."""
         match message:
             case Request():
-                self._take(message)
+                self._start(message)
             case Notification(method="notifications/cancelled", params=params):
-                self._cancel(params.get("requestId"))
+                # "Receivers MAY ignore a cancellation of an unknown request", or of one that is answered already.
+                if isinstance(id := params.get("requestId"), int | str) and id in self._running:
+                    self._running[id].cancel()
             case Notification():
-                self._hear(message)
+                self._on_notification(message)
             case Success() | Failure():
                 self._settle(message)
-            case _:
-                self._refuse(message)
+            case Malformed(id=id, method=None, reason=reason) if id is not None:
+                self._settle(Failure(id, INVALID_REQUEST, reason))
+            case Malformed(id=id, reason=reason):
+                self._send(Failure(id, PARSE_ERROR if id is None else INVALID_REQUEST, reason), None)
 
-    def tell(self, method: str, params: Params, origin: Id | None = None) -> None:
-        """Send a notification, on account of the client's request *origin*."""
-        self._send(Notification(method, params), origin)
+    def notify(self, method: str, params: Params, related: Id | None = None) -> None:
+        """Send a notification. *related* is the client's request that it belongs to."""
+        self._send(Notification(method, params), related)
 
-    async def ask(self, method: str, params: Params, origin: Id | None = None) -> Params:
-        """Ask the client, and wait for its answer. Whoever gives up waiting cancels the request.
+    async def request(self, method: str, params: Params, related: Id | None = None) -> Params:
+        """Send a request and return its result. If the caller is cancelled, so is the request.
 
         Raises:
-            ClientError: It answered with an error.
+            ClientError: The client answered with an error.
         """
         self._last_id += 1
-        id, question = self._last_id, _Question()
-        self._send(Request(id, method, params), origin)
-        self._asked[id] = question
+        id, response = self._last_id, Future[Response]()
+        self._send(Request(id, method, params), related)
+        self._pending[id] = response
         try:
-            await question.settled.wait()
+            answer = await response.wait()
         finally:
-            del self._asked[id]
-            if not question.settled.is_set():
-                self.tell("notifications/cancelled", {"requestId": id}, origin)
-        if isinstance(question.answer, Failure):
-            raise ClientError(method, question.answer.code, question.answer.message, question.answer.data)
-        return question.answer.result
+            del self._pending[id]
+            if not response.done:
+                self.notify("notifications/cancelled", {"requestId": id}, related)
+        if isinstance(answer, Failure):
+            raise ClientError(method, answer.code, answer.message, answer.data)
+        return answer.result
 
     async def idle(self) -> None:
-        """Wait until no request of the client is under way."""
+        """Wait until every request of the client is answered."""
         await self._idle.wait()
 
-    def _refuse(self, broken: Malformed) -> None:
-        """Say that it is broken to whoever waits: the client for a response, or one of us for the client's."""
-        if broken.id is not None and broken.method is None:
-            self._settle(Failure(broken.id, INVALID_REQUEST, broken.reason))
-            return
-        code = PARSE_ERROR if broken.id is None else INVALID_REQUEST
-        self._send(Failure(broken.id, code, broken.reason), None)
-
-    def _take(self, request: Request) -> None:
+    def _start(self, request: Request) -> None:
         if request.id in self._running:
             self._send(Failure(request.id, INVALID_REQUEST, "this request id is in use"), request.id)
             return
@@ -124,21 +148,21 @@ class Dialogue:
         self._running[request.id] = CancelScope()
         self._tasks.start_soon(self._run, request, answer)
 
-    async def _run(self, request: Request, answer: Later) -> None:
-        scope = self._running[request.id]
+    async def _run(self, request: Request, answer: AsyncAnswer) -> None:
+        scope, reply = self._running[request.id], None
         try:
             with scope:
-                reply = await self._outcome(request, answer)
+                reply = await self._response(request, answer)
         finally:
             del self._running[request.id]
             if not self._running:
                 self._idle.set()
-        if scope.cancel_called:  # "Receivers of cancellation SHOULD [...] not send a response"
-            self._given_up(request.id)
+        if scope.cancel_called or reply is None:  # "Receivers of cancellation SHOULD [...] not send a response"
+            self._on_cancelled(request.id)
         else:
             self._reply(reply)
 
-    async def _outcome(self, request: Request, answer: Later) -> Response:
+    async def _response(self, request: Request, answer: AsyncAnswer) -> Response:
         try:
             return Success(request.id, await answer())
         except RequestError as exc:
@@ -152,28 +176,15 @@ class Dialogue:
     def _reply(self, reply: Response) -> None:
         try:
             self._send(reply, reply.id)
-        except McpError as exc:  # a result that JSON cannot say
+        except McpError as exc:  # the result is not JSON
             self._send(Failure(reply.id, INTERNAL_ERROR, str(exc)), reply.id)
 
-    def _cancel(self, id: Any) -> None:
-        """ "Receivers MAY ignore a cancellation of an unknown request", or of one that is answered already."""
-        if isinstance(id, int | str) and (scope := self._running.get(id)):
-            scope.cancel()
-
     def _settle(self, response: Response) -> None:
-        question = None if response.id is None else self._asked.get(response.id)
-        if question is not None:
-            question.answer = response
-            question.settled.set()
+        if response.id is not None and response.id in self._pending:
+            self._pending[response.id].set(response)
 
 
-def leave_open(id: Id) -> None:
-    """The `GivenUp` of a pipe, on which no request has anything of its own to close."""
-
-
-class _Question:
-    """What we asked, and the answer once it is there."""
-
-    def __init__(self) -> None:
-        self.settled = Event()
-        self.answer: Response
+def meta_of(params: Params) -> dict[str, Any]:
+    """The ``_meta`` of a request or result; empty if it has none."""
+    meta = params.get("_meta")
+    return meta if isinstance(meta, dict) else {}

@@ -1,33 +1,43 @@
-"""What a test server answers to each request for what it offers."""
+"""How a test server answers the requests for what it offers, in both eras."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+from pydantic_core import to_json
 
 from mcp_host.errors import CallerError, ProtocolError
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS, Params
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Params
 from mcp_host.testing._server.catalog import Catalog
-from mcp_host.testing._server.contents import as_contents, as_prompt
 from mcp_host.testing._server.functions import BadArguments, Function
-from mcp_host.testing._server.revision import RevisionWriter
-from mcp_host.testing._server.tools import text_result, unknown_tool
+from mcp_host.testing._server.revision import RevisionWriter, given
+from mcp_host.testing._server.tools import text_result
 from mcp_host.testing.context import Context
 from mcp_host.testing.errors import NotDeclared, RequestError
 from mcp_host.types import (
+    BlobResourceContents,
     CallToolRequestParams,
     CompleteRequestParams,
     CompleteResult,
     Completion,
     GetPromptRequestParams,
+    GetPromptResult,
+    JSONObject,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     ListToolsResult,
     PaginatedRequestParams,
+    PromptMessage,
     PromptReference,
     ReadResourceRequestParams,
+    ReadResourceResult,
+    ResourceContents,
+    TextContent,
+    TextResourceContents,
 )
 from mcp_host.types.base import Model
 
@@ -35,121 +45,151 @@ MAX_SUGGESTIONS = 100  # "An array of completion values. Must not exceed 100 ite
 
 ModelT = TypeVar("ModelT", bound=Model)
 
-Page: TypeAlias = Callable[[Catalog, Params], Model]
-Work: TypeAlias = Callable[[Catalog, Params, Context, RevisionWriter], Awaitable[Params]]
+Method: TypeAlias = Callable[[Catalog, Params, Context, RevisionWriter], Awaitable[Params]]
+"""Answers one method by calling a function of the server's author."""
+
+LISTS: Mapping[str, tuple[type[Model], str]] = {
+    "tools/list": (ListToolsResult, "tools"),
+    "resources/list": (ListResourcesResult, "resources"),
+    "resources/templates/list": (ListResourceTemplatesResult, "resource_templates"),
+    "prompts/list": (ListPromptsResult, "prompts"),
+}
+"""The result of each list, and the name of its field, which is also the catalog's."""
 
 
 def read(model: type[ModelT], params: Params) -> ModelT:
-    """The client's params, or the error that says what is wrong with them."""
+    """Parse the client's params.
+
+    Raises:
+        RequestError: They are malformed.
+    """
     try:
         return model.from_wire(params)
     except ProtocolError as exc:
         raise RequestError(INVALID_PARAMS, str(exc)) from None
 
 
-def _list_tools(catalog: Catalog, params: Params) -> ListToolsResult:
-    tools, more = catalog.page([tool.definition for tool in catalog.tools.values()], _cursor(params))
-    return ListToolsResult(tools=tools, **more)
+def find(catalog: Catalog, method: str, params: Params, writer: RevisionWriter) -> Params | Method:
+    """The page of a list, or the `Method` that answers.
+
+    Raises:
+        RequestError: There is no such method, or no such page.
+    """
+    if method in LISTS:
+        return writer.write(_list(catalog, method, params))
+    if method in METHODS:
+        return METHODS[method]
+    raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
 
 
-def _list_resources(catalog: Catalog, params: Params) -> ListResourcesResult:
-    found, more = catalog.page([resource.definition for resource in catalog.resources.values()], _cursor(params))
-    return ListResourcesResult(resources=found, **more)
+def _list(catalog: Catalog, method: str, params: Params) -> Model:
+    result, field = LISTS[method]
+    items = [offer.definition for offer in getattr(catalog, field).values()]
+    cursor, size, start = read(PaginatedRequestParams, params).cursor, catalog.page_size, 0
+    if cursor is not None:
+        if size is None or not cursor.isdecimal() or not 0 < int(cursor) < len(items):
+            raise RequestError(INVALID_PARAMS, f"Invalid cursor: {cursor}")
+        start = int(cursor)
+    end = len(items) if size is None else start + size
+    page: dict[str, Any] = {field: items[start:end], **given(next_cursor=str(end) if end < len(items) else None)}
+    return result(**page)
 
 
-def _list_templates(catalog: Catalog, params: Params) -> ListResourceTemplatesResult:
-    found, more = catalog.page([template.definition for template in catalog.templates.values()], _cursor(params))
-    return ListResourceTemplatesResult(resource_templates=found, **more)
-
-
-def _list_prompts(catalog: Catalog, params: Params) -> ListPromptsResult:
-    found, more = catalog.page([prompt.definition for prompt in catalog.prompts.values()], _cursor(params))
-    return ListPromptsResult(prompts=found, **more)
-
-
-async def _call_tool(catalog: Catalog, params: Params, context: Context, dialect: RevisionWriter) -> Params:
+async def _call_tool(catalog: Catalog, params: Params, context: Context, writer: RevisionWriter) -> Params:
     call = read(CallToolRequestParams, params)
-    tool = catalog.tools.get(call.name)
-    if tool is None:
-        raise unknown_tool(call.name)
+    if call.name not in catalog.tools:  # "Protocol Errors: [...] for issues like unknown tools" (server/tools)
+        raise RequestError(INVALID_PARAMS, f"Unknown tool: {call.name}")
     try:
-        result = await tool.run(call.arguments or {}, context)
+        result = await catalog.tools[call.name].run(call.arguments or {}, context)
     except BadArguments as exc:
-        if not dialect.bad_arguments_are_results:
-            raise _invalid(exc) from None
-        result = text_result(f"Invalid arguments: {exc}", is_error=True)
+        if not writer.bad_arguments_are_results:
+            raise RequestError(INVALID_PARAMS, str(exc)) from None
+        result = text_result(str(exc), is_error=True)
     except NotDeclared as exc:
-        if dialect.asks_in_results:
+        if writer.asks_in_results:
             raise
         result = text_result(str(exc), is_error=True)
     try:
-        return dialect.write(result)
-    except CallerError as exc:  # an older client could not read it
-        return dialect.write(text_result(str(exc), is_error=True))
+        return writer.write(result)
+    except CallerError as exc:  # the result holds something that this revision does not have
+        return writer.write(text_result(str(exc), is_error=True))
 
 
-async def _read_resource(catalog: Catalog, params: Params, context: Context, dialect: RevisionWriter) -> Params:
+async def _read_resource(catalog: Catalog, params: Params, context: Context, writer: RevisionWriter) -> Params:
     uri = read(ReadResourceRequestParams, params).uri
     found = catalog.find(uri)
     if found is None:
-        raise RequestError(dialect.resource_not_found, "Resource not found", {"uri": uri})
-    function, values, mime_type = found
-    return dialect.write(as_contents(uri, await _call(function, values, context), mime_type))
+        raise RequestError(writer.resource_not_found, "Resource not found", {"uri": uri})
+    offer, arguments = found
+    return writer.write(_contents(uri, await _call(offer.function, arguments, context), offer.definition.mime_type))
 
 
-async def _get_prompt(catalog: Catalog, params: Params, context: Context, dialect: RevisionWriter) -> Params:
-    wanted = read(GetPromptRequestParams, params)
-    prompt = catalog.prompts.get(wanted.name)
+def _contents(uri: str, value: object, mime_type: str | None) -> ReadResourceResult:
+    """Contents as they are, text, bytes, or anything else as JSON."""
+    match value:
+        case ReadResourceResult():
+            return value
+        case TextResourceContents() | BlobResourceContents():
+            return ReadResourceResult(contents=[value])
+        case list() if value and all(isinstance(item, ResourceContents) for item in value):
+            return ReadResourceResult(contents=list(value))
+        case bytes():
+            blob = b64encode(value).decode()
+            return ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob=blob, **given(mime_type=mime_type))])
+        case str():
+            text = value
+        case _:
+            text, mime_type = to_json(value).decode(), mime_type or "application/json"
+    return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, **given(mime_type=mime_type))])
+
+
+async def _get_prompt(catalog: Catalog, params: Params, context: Context, writer: RevisionWriter) -> Params:
+    request = read(GetPromptRequestParams, params)
+    prompt = catalog.prompts.get(request.name)
     if prompt is None:
-        raise RequestError(INVALID_PARAMS, f"Unknown prompt: {wanted.name}")
-    arguments: dict[str, object] = dict(wanted.arguments or {})
-    value = await _call(prompt.function, arguments, context)
-    return dialect.write(as_prompt(value, prompt.definition.description))
+        raise RequestError(INVALID_PARAMS, f"Unknown prompt: {request.name}")
+    value = await _call(prompt.function, dict(request.arguments or {}), context)
+    return writer.write(_messages(value, prompt.definition.description))
 
 
-async def _complete(catalog: Catalog, params: Params, context: Context, dialect: RevisionWriter) -> Params:
-    wanted = read(CompleteRequestParams, params)
-    ref = wanted.ref.name if isinstance(wanted.ref, PromptReference) else wanted.ref.uri
-    settled = wanted.context.arguments if wanted.context else None
-    complete = catalog.completions.get((ref, wanted.argument.name), _nothing)
-    found = complete(wanted.argument.value, settled or {})
-    values = list(await found if isawaitable(found) else found)
+def _messages(value: object, description: str | None) -> GetPromptResult:
+    """Messages as they are, or a text as the user's message."""
+    match value:
+        case GetPromptResult():
+            return value
+        case str():
+            messages = [PromptMessage(role="user", content=TextContent(text=value))]
+        case PromptMessage():
+            messages = [value]
+        case list() if value and all(isinstance(item, PromptMessage) for item in value):
+            messages = list(value)
+        case _:
+            raise TypeError(f"a prompt returns text or messages, not {type(value).__name__}")
+    return GetPromptResult(messages=messages, **given(description=description))
+
+
+async def _complete(catalog: Catalog, params: Params, context: Context, writer: RevisionWriter) -> Params:
+    request = read(CompleteRequestParams, params)
+    name = request.ref.name if isinstance(request.ref, PromptReference) else request.ref.uri
+    filled_in = (request.context.arguments if request.context else None) or {}
+    values: list[str] = []
+    if complete := catalog.completions.get((name, request.argument.name)):
+        found = complete(request.argument.value, filled_in)
+        values = list(await found if isawaitable(found) else found)
     completion = Completion(values=values[:MAX_SUGGESTIONS], total=len(values), has_more=len(values) > MAX_SUGGESTIONS)
-    return dialect.write(CompleteResult(completion=completion))
+    return writer.write(CompleteResult(completion=completion))
 
 
-def _nothing(value: str, settled: Mapping[str, str]) -> list[str]:
-    return []
-
-
-async def _call(function: Function, arguments: dict[str, object], context: Context) -> object:
+async def _call(function: Function, arguments: JSONObject, context: Context) -> object:
     try:
-        values = function.read(arguments)
+        return await function.call(arguments, context)
     except BadArguments as exc:
-        raise _invalid(exc) from None
-    return await function.call(values, context)
+        raise RequestError(INVALID_PARAMS, str(exc)) from None
 
 
-def _cursor(params: Params) -> str | None:
-    return read(PaginatedRequestParams, params).cursor
-
-
-def _invalid(exc: BadArguments) -> RequestError:
-    return RequestError(INVALID_PARAMS, f"Invalid arguments: {exc}")
-
-
-PAGES: Mapping[str, Page] = {
-    "tools/list": _list_tools,
-    "resources/list": _list_resources,
-    "resources/templates/list": _list_templates,
-    "prompts/list": _list_prompts,
-}
-"""Answered at once, from what is registered."""
-
-WORK: Mapping[str, Work] = {
+METHODS: Mapping[str, Method] = {
     "tools/call": _call_tool,
     "resources/read": _read_resource,
     "prompts/get": _get_prompt,
     "completion/complete": _complete,
 }
-"""Answered by somebody's function, in a task."""

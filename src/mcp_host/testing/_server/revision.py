@@ -1,4 +1,4 @@
-"""How a test server writes for the revision it agreed on: what is newer is left out, or refused."""
+"""Writing messages for the negotiated revision: newer fields are left out, newer content is refused."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mcp_host.types.revisions import ShapeSince, Since, first_unknown, marks
 
 
 def given(**fields: object) -> dict[str, Any]:
-    """The fields that are not None: to the types, a field that was never given is not written at all."""
+    """The fields that are not None. The types write a field that was set to None as null."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionWriter:
-    """One revision, from a server's point of view."""
+    """What a server does differently in one revision, and how it writes messages there."""
 
     version: str
 
     @property
     def bad_arguments_are_results(self) -> bool:
-        """ "Input validation errors" are among the tool execution errors (SEP-1303); before, they were -32602."""
+        """ "Input validation errors" are tool execution errors (SEP-1303); before, they were -32602."""
         return self.version >= "2025-11-25"
 
     @property
@@ -35,22 +35,22 @@ class RevisionWriter:
 
     @property
     def has_batches(self) -> bool:
-        """Batches came with one revision and left with the next."""
+        """Only one revision has batches."""
         return self.version == "2025-03-26"
 
     @property
     def declares_context(self) -> bool:
-        """Whether asking for context takes a capability of its own, `sampling.context`."""
+        """Whether `includeContext` needs the capability `sampling.context`."""
         return self.version >= "2025-11-25"
 
     @property
     def asks_in_results(self) -> bool:
-        """Whether the client is asked inside results, and what it cannot do is an error of its request."""
+        """Whether input is requested in results, and a missing client capability is an error."""
         return self.version >= "2026-07-28"
 
     @property
-    def names_elicitations(self) -> bool:
-        """Whether an elicitation by URL has an id, and a notification that says when it is done."""
+    def has_elicitation_ids(self) -> bool:
+        """Whether an elicitation by URL has an id, and a notification when it is complete."""
         return self.version < "2026-07-28"
 
     @property
@@ -59,10 +59,10 @@ class RevisionWriter:
         return INVALID_PARAMS if self.asks_in_results else RESOURCE_NOT_FOUND
 
     def write(self, message: Model) -> dict[str, Any]:
-        """*message* without the fields that this revision does not have.
+        """Write *message* without the fields that this revision does not have.
 
         Raises:
-            CallerError: It holds something that cannot be left out, like audio in 2024-11-05.
+            CallerError: It holds content that this revision does not have, like audio in 2024-11-05.
         """
         if problem := first_unknown(message, self.version):
             raise CallerError(f"{problem}; this conversation is in {self.version}")
@@ -70,26 +70,26 @@ class RevisionWriter:
 
 
 def _as_of(model: Model, revision: str) -> Model:
-    """A copy without what came after *revision*, all the way down."""
+    """A copy without the fields that came after *revision*, at any depth."""
     newer = {name for name in model.model_fields_set if _since(model, name) > revision}
     copy = model.model_copy(
-        update={name: _inside(getattr(model, name), revision) for name in model.model_fields_set - newer}
+        update={name: _value_as_of(getattr(model, name), revision) for name in model.model_fields_set - newer}
     )
-    copy.model_fields_set.difference_update(newer)  # what is not in that set is not written
+    copy.model_fields_set.difference_update(newer)  # only the fields in this set are written
     return copy
 
 
 def _since(model: Model, name: str) -> str:
-    """The revision that the field came with; if it is None, the first that has a null there."""
+    """The revision that the field came with; if its value is None, the first that allows null."""
     kinds = (Since, ShapeSince) if getattr(model, name) is None else Since
     return max([mark.revision for mark in marks(type(model)).get(name, ()) if isinstance(mark, kinds)], default="")
 
 
-def _inside(value: object, revision: str) -> object:
+def _value_as_of(value: object, revision: str) -> object:
     match value:
         case Model():
             return _as_of(value, revision)
         case [Model(), *_]:
-            return [_inside(item, revision) for item in value]
+            return [_value_as_of(item, revision) for item in value]
         case _:
             return value

@@ -1,4 +1,4 @@
-"""One client's conversation with a test server: the handshake, and what each request means."""
+"""One connection to a test server: the handshake revisions, and 2026-07-28 beside them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,14 @@ from typing import Any
 from anyio.abc import TaskGroup
 
 from mcp_host.protocol.eras import Legacy
-from mcp_host.protocol.jsonrpc import (
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    Incoming,
-    Notification,
-    Params,
-    Request,
-)
+from mcp_host.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, Incoming, Notification, Params, Request
 from mcp_host.testing._server import methods
 from mcp_host.testing._server.catalog import Catalog
-from mcp_host.testing._server.dispatcher import Dialogue, GivenUp, Later, Send
+from mcp_host.testing._server.dispatcher import AsyncAnswer, Dispatcher, OnCancelled, Send
 from mcp_host.testing._server.revision import RevisionWriter, given
-from mcp_host.testing._server.stateless import Stateless, version_named
+from mcp_host.testing._server.stateless import Stateless, version_of
 from mcp_host.testing._server.subscriptions import UPDATED
-from mcp_host.testing.context import SEVERITY, Call, Caller, Context
+from mcp_host.testing.context import SEVERITY, Call, Context, RemoteClient
 from mcp_host.testing.errors import RequestError
 from mcp_host.types import InitializeRequestParams, InitializeResult, ServerCapabilities
 from mcp_host.types.messages import SetLevelRequestParams
@@ -31,57 +24,59 @@ from mcp_host.types.requests import ResourceRequestParams
 
 
 class Session:
-    """What one client has agreed on and asked for, for as long as it stays; requests that stand for themselves, too.
+    """One client's session. Requests of 2026-07-28 on the same connection are answered, too.
 
     "A dual-era server MAY serve both eras concurrently on the same endpoint or process"
     (2026-07-28, basic/versioning).
     """
 
-    def __init__(self, catalog: Catalog, tasks: TaskGroup, send: Send, given_up: GivenUp) -> None:
-        self.client: Caller | None = None
+    def __init__(
+        self, catalog: Catalog, tasks: TaskGroup, send: Send, on_cancelled: OnCancelled = lambda id: None
+    ) -> None:
+        self.client: RemoteClient | None = None
+        """The client, once it has sent `initialize`."""
         self._catalog = catalog
         self._stateless = Stateless(catalog, tasks.start_soon)
         self._capabilities: Mapping[str, Any] = {}
         self._subscriptions: set[str] = set()
-        self._severity = 0  # before the client has set a level, "the server MAY decide": it sends everything
-        self._dialogue = Dialogue(tasks, send, given_up, self._answer, self._hear)
         self._ready = False
-        self.receive: Callable[[Incoming], None] = self._dialogue.receive
-        self.idle = self._dialogue.idle
+        self._dispatcher = Dispatcher(
+            tasks, send, self._answer, on_notification=self._on_notification, on_cancelled=on_cancelled
+        )
+        self.receive: Callable[[Incoming], None] = self._dispatcher.receive
+        self.idle = self._dispatcher.idle
 
     async def announce(self, method: str, params: Params) -> None:
-        """Send a notification that belongs to no request, if the client has shaken hands, and to whoever listens."""
+        """Send a notification that belongs to no request: in the session, and to the stateless subscriptions."""
         if self._ready and (method != UPDATED or params["uri"] in self._subscriptions):
-            self._dialogue.tell(method, params)
+            self._dispatcher.notify(method, params)
         await self._stateless.announce(method, params)
 
     async def end_subscriptions(self) -> None:
-        """End every `subscriptions/listen`. What was subscribed to within the handshake has no end."""
+        """End every `subscriptions/listen`. The subscriptions of the handshake revisions have no end."""
         await self._stateless.end_subscriptions()
 
-    def _hear(self, notification: Notification) -> None:
+    def _on_notification(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized":
             self._ready = self.client is not None
 
-    def _answer(self, request: Request) -> Params | Later:
-        if self._stateless.serves(version_named(request)):
-            turn = self._stateless.admit(request, partial(self._dialogue.tell, origin=request.id))
-            return self._stateless.answer(turn)
-        return self._answer_in_session(request)
-
-    def _answer_in_session(self, request: Request) -> Params | Later:
+    def _answer(self, request: Request) -> Params | AsyncAnswer:
+        if self._stateless.serves(version_of(request)):
+            return self._stateless.answer(
+                self._stateless.accept(request, partial(self._dispatcher.notify, related=request.id))
+            )
         match request.method:
             case "initialize":
-                return self._shake_hands(methods.read(InitializeRequestParams, request.params))
+                return self._initialize(methods.read(InitializeRequestParams, request.params))
             case "ping":
                 return {}
         if self.client is None:
             raise RequestError(INVALID_REQUEST, "not initialized yet")
-        if missing := Legacy(self.client.dialect.version).missing(request.method, self._capabilities):
-            raise RequestError(METHOD_NOT_FOUND, f"{request.method} takes {missing}, which was not declared")
+        if missing := Legacy(self.client.writer.version).missing(request.method, self._capabilities):
+            raise RequestError(METHOD_NOT_FOUND, f"{request.method} needs {missing}, which was not declared")
         match request.method:
             case "logging/setLevel":
-                self._severity = SEVERITY[methods.read(SetLevelRequestParams, request.params).level]
+                self.client.min_severity = SEVERITY[methods.read(SetLevelRequestParams, request.params).level]
                 return {}
             case "resources/subscribe":
                 self._subscriptions.add(methods.read(ResourceRequestParams, request.params).uri)
@@ -89,38 +84,26 @@ class Session:
             case "resources/unsubscribe":
                 self._subscriptions.discard(methods.read(ResourceRequestParams, request.params).uri)
                 return {}
-        if page := methods.PAGES.get(request.method):
-            return self.client.dialect.write(page(self._catalog, request.params))
-        if work := methods.WORK.get(request.method):
-            return partial(self._work, work, request, self.client)
-        raise RequestError(METHOD_NOT_FOUND, f"Method not found: {request.method}")
+        found = methods.find(self._catalog, request.method, request.params, self.client.writer)
+        if isinstance(found, dict):
+            return found
+        call = Call(request, self.client, partial(self._dispatcher.notify, related=request.id))
+        context = Context(call, partial(self._dispatcher.request, related=request.id))
+        return partial(found, self._catalog, request.params, context, self.client.writer)
 
-    async def _work(self, work: methods.Work, request: Request, client: Caller) -> Params:
-        meta = request.params.get("_meta")
-        call = Call(
-            id=request.id,
-            meta=meta if isinstance(meta, dict) else {},
-            client=client,
-            ask=partial(self._dialogue.ask, origin=request.id),
-            tell=partial(self._dialogue.tell, origin=request.id),
-            least_severity=lambda: self._severity,
-        )
-        return await work(self._catalog, request.params, Context(call), client.dialect)
-
-    def _shake_hands(self, params: InitializeRequestParams) -> Params:
+    def _initialize(self, params: InitializeRequestParams) -> Params:
         if self.client is not None:
             raise RequestError(INVALID_REQUEST, "initialized already")
-        catalog = self._catalog
         # "If the server supports the requested protocol version, it MUST respond with the same version.
         # Otherwise, the server MUST respond with another protocol version it supports."
-        wanted = params.protocol_version
-        dialect = RevisionWriter(wanted if wanted in catalog.handshake else catalog.handshake[0])
-        self.client = Caller(params.client_info, params.capabilities, dialect)
-        self._capabilities = catalog.capabilities()
+        requested, supported = params.protocol_version, self._catalog.handshake_versions
+        writer = RevisionWriter(requested if requested in supported else supported[0])
+        self.client = RemoteClient(params.client_info, params.capabilities, writer)
+        self._capabilities = self._catalog.capabilities()
         result = InitializeResult(
-            protocol_version=dialect.version,
+            protocol_version=writer.version,
             capabilities=ServerCapabilities.from_wire(self._capabilities),
-            server_info=catalog.info,
-            **given(instructions=catalog.instructions),
+            server_info=self._catalog.info,
+            **given(instructions=self._catalog.instructions),
         )
-        return dialect.write(result)
+        return writer.write(result)

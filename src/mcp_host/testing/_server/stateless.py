@@ -1,12 +1,10 @@
-"""Requests that stand for themselves: revision 2026-07-28, in which each says who asks and what they can do."""
+"""Stateless requests, since revision 2026-07-28: each names its client, and what that client can do."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, TypeAlias
 
-from mcp_host.protocol.eras import CACHEABLE, DISCOVER, LISTEN, META
+from mcp_host.protocol.eras import CACHEABLE, DISCOVER, LISTEN, META, REQUIRED_CAPABILITY
 from mcp_host.protocol.jsonrpc import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -18,16 +16,15 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.testing._server import methods
 from mcp_host.testing._server.catalog import Catalog
-from mcp_host.testing._server.dispatcher import Later
+from mcp_host.testing._server.dispatcher import AsyncAnswer, meta_of
 from mcp_host.testing._server.revision import RevisionWriter, given
-from mcp_host.testing._server.subscriptions import Listeners, granted
-from mcp_host.testing._server.suspended import Questions, SuspendedCall, SuspendedCalls, Tell, Turn
-from mcp_host.testing.context import SEVERITY, Caller, Context
+from mcp_host.testing._server.subscriptions import Subscriptions, granted
+from mcp_host.testing._server.suspended import Spawn, SuspendedCalls
+from mcp_host.testing.context import SEVERITY, Call, Context, Notify, RemoteClient
 from mcp_host.testing.errors import NotDeclared, RequestError
 from mcp_host.types import (
     DiscoverResult,
     Implementation,
-    JSONObject,
     ServerCapabilities,
     SubscriptionFilter,
     SubscriptionsListenRequestParams,
@@ -35,175 +32,131 @@ from mcp_host.types import (
 from mcp_host.types.lifecycle import RequestMetaObject, ResultMetaObject
 
 VERSION = f"{META}protocolVersion"
-NAMELESS = Implementation(name="", version="")  # "Clients SHOULD include" their name, and need not
+UNNAMED = Implementation(name="", version="")  # "Clients SHOULD include" their name, and need not
 
 CACHE_SCOPE = dict.fromkeys(CACHEABLE, "public") | {"resources/read": "private"}
-""" "Servers MUST include caching hints on" these results. What a function reads may depend on who asks."""
-
-Start: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
-"""Starts a task that may outlive the request that it is started for."""
+""" "Servers MUST include caching hints on" these results. A function may read something else for each client."""
 
 
-def version_named(message: Request | Notification) -> object:
-    """The revision that a message says it is written in; None in the handshake revisions."""
-    return _meta(message.params).get(VERSION)
+def version_of(message: Request | Notification) -> object:
+    """The revision that a message names; None in the handshake revisions."""
+    return meta_of(message.params).get(VERSION)
 
 
 class Stateless:
-    """Everything asked for in this way, of one process or endpoint. *start* runs the functions.
+    """The stateless requests of one connection or HTTP endpoint. *spawn* runs the functions.
 
     "A server processes each request independently; no state should be inferred from
-    previous requests": what there is of state is behind the request states that it gave out.
+    previous requests": the only state is that of suspended calls.
     """
 
-    def __init__(self, catalog: Catalog, start: Start) -> None:
-        self._catalog = catalog
-        self._start = start
-        self._suspended = SuspendedCalls(catalog.max_suspended, catalog.resume_timeout)
-        self._listeners = Listeners()
-        self._errands: set[SuspendedCall] = set()
-
-    @property
-    def versions(self) -> tuple[str, ...]:
-        """The revisions in which it is asked."""
-        return self._catalog.modern
-
-    @property
-    def alone(self) -> bool:
-        """Whether there are no others: the server knows no revision with a handshake."""
-        return not self._catalog.handshake
+    def __init__(self, catalog: Catalog, spawn: Spawn) -> None:
+        self.catalog = catalog
+        self._calls = SuspendedCalls(spawn, catalog.max_suspended, catalog.resume_timeout)
+        self._subscriptions = Subscriptions()
 
     def serves(self, version: object) -> bool:
-        """Whether a message that names this *version* is to be answered here, and not within a handshake."""
-        return bool(self.versions) and (version is not None or self.alone)
+        """Whether a message that names this *version* is stateless. Without a handshake, all are."""
+        return bool(self.catalog.modern_versions) and (version is not None or not self.catalog.handshake_versions)
 
-    def input_schema(self, request: Request) -> JSONObject | None:
-        """The schema of the tool that is called, if it is one."""
-        name = request.params.get("name") if request.method == "tools/call" else None
-        tool = self._catalog.tools.get(name) if isinstance(name, str) else None
-        return tool.definition.input_schema if tool else None
-
-    def admit(self, request: Request, tell: Tell) -> Turn:
-        """Who asks, with *tell* for what is to be said on the way.
+    def accept(self, request: Request, notify: Notify) -> Call:
+        """Read who is calling.
 
         Raises:
-            RequestError: The request does not say what it has to, or is written in another revision.
+            RequestError: The request lacks this information, or names another revision.
         """
-        meta = _meta(request.params)
+        meta = meta_of(request.params)
         if request.method == "initialize" and VERSION not in meta:
             # "A server that supports only modern versions SHOULD name the protocol versions
             # it supports in any error it returns to an `initialize` request".
             raise self._unsupported(request.params.get("protocolVersion", ""))
-        if isinstance(version := meta.get(VERSION), str) and version not in self._catalog.modern:
+        if isinstance(version := meta.get(VERSION), str) and version not in self.catalog.modern_versions:
             raise self._unsupported(version)
-        said = methods.read(RequestMetaObject, meta)
-        client = Caller(said.client_info or NAMELESS, said.client_capabilities, RevisionWriter(said.protocol_version))
+        read = methods.read(RequestMetaObject, meta)
         # "The server MUST NOT emit `notifications/message` for a request that does not include this field."
-        least_severity = len(SEVERITY) if said.log_level is None else SEVERITY[said.log_level]
-        return Turn(request, meta, client, least_severity, tell)
+        min_severity = len(SEVERITY) if read.log_level is None else SEVERITY[read.log_level]
+        writer = RevisionWriter(read.protocol_version)
+        return Call(
+            request, RemoteClient(read.client_info or UNNAMED, read.client_capabilities, writer, min_severity), notify
+        )
 
-    def answer(self, turn: Turn) -> Params | Later:
-        """The answer, or what has to be awaited for it. Raises `RequestError` to refuse."""
-        method = turn.request.method
+    def answer(self, call: Call) -> Params | AsyncAnswer:
+        """Answer a request, or return the function that does so. Raises `RequestError` to refuse."""
+        method, params = call.request.method, call.request.params
         if method == DISCOVER:
             return self._complete(method, self._discover().to_wire())
         if method == LISTEN:
-            wanted = methods.read(SubscriptionsListenRequestParams, turn.request.params).notifications
-            return partial(self._listen, turn, wanted)
-        if missing := self._catalog.missing(method):
-            raise RequestError(METHOD_NOT_FOUND, f"{method} takes {missing}, which was not declared")
-        if page := methods.PAGES.get(method):
-            return self._complete(method, turn.client.dialect.write(page(self._catalog, turn.request.params)))
-        if work := methods.WORK.get(method):
-            return partial(self._go_on, work, turn)
-        raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
+            return partial(self._listen, call, methods.read(SubscriptionsListenRequestParams, params).notifications)
+        capability, *_ = REQUIRED_CAPABILITY.get(method, (None,))
+        if capability is not None and capability not in self.catalog.capabilities():
+            raise RequestError(METHOD_NOT_FOUND, f"{method} needs {capability}, which was not declared")
+        found = methods.find(self.catalog, method, params, call.client.writer)
+        if isinstance(found, dict):
+            return self._complete(method, found)
+        return partial(self._call, found, call)
 
     async def announce(self, method: str, params: Params) -> None:
-        self._listeners.announce(method, params)
+        self._subscriptions.announce(method, params)
 
     async def end_subscriptions(self) -> None:
-        self._listeners.end()
+        self._subscriptions.end()
 
     async def aclose(self) -> None:
-        """End every function, and wait until it has ended."""
-        for errand in list(self._errands):
-            errand.cancel()
-        for errand in list(self._errands):
-            await errand.ended.wait()
+        """Cancel every function and wait until it has ended."""
+        await self._calls.aclose()
 
     def _discover(self) -> DiscoverResult:
         return DiscoverResult(
-            supported_versions=list(self._catalog.versions),
-            capabilities=ServerCapabilities.from_wire(self._catalog.capabilities()),
-            **given(instructions=self._catalog.instructions),
+            supported_versions=list(self.catalog.versions),
+            capabilities=ServerCapabilities.from_wire(self.catalog.capabilities()),
+            **given(instructions=self.catalog.instructions),
         )
 
-    async def _listen(self, turn: Turn, wanted: SubscriptionFilter) -> Params:
-        chosen = granted(wanted, self._catalog.capabilities())
-        meta = await self._listeners.listen(turn.request.id, chosen, turn.tell)
-        return self._complete(LISTEN, {"_meta": meta})
+    async def _listen(self, call: Call, wanted: SubscriptionFilter) -> Params:
+        chosen = granted(wanted, self.catalog.capabilities())
+        return self._complete(LISTEN, {"_meta": await self._subscriptions.listen(call.request.id, chosen, call.notify)})
 
-    async def _go_on(self, work: methods.Work, turn: Turn) -> Params:
-        request = turn.request
-        answers = _answers(request.params)
-        errand = self._suspended.resume(request) if "requestState" in request.params else self._begin(work, turn)
+    async def _call(self, method: methods.Method, call: Call) -> Params:
+        request, answers = call.request, call.request.params.get("inputResponses", {})
+        # "Servers SHOULD validate that the data provided by the client is a valid `InputResponses` object".
+        if not isinstance(answers, dict) or not all(isinstance(answer, dict) for answer in answers.values()):
+            raise RequestError(INVALID_PARAMS, "inputResponses has to be an object of objects")
+        if "requestState" in request.params:
+            suspended = self._calls.resume(request)
+        else:
+            # Without a state there are no questions: "the server SHOULD ignore any information it does not [...] need".
+            params = {key: value for key, value in request.params.items() if key != "inputResponses"}
+
+            async def run(context: Context) -> Params:
+                return await method(self.catalog, params, context, call.client.writer)
+
+            suspended = self._calls.start(call, run)
+        if questions := await suspended.resume(call, answers):
+            state = self._calls.suspend(suspended, request)
+            return self._with_server_info(
+                {"resultType": "input_required", "inputRequests": questions, "requestState": state}
+            )
         try:
-            outcome = await errand.go_on(turn, answers)
+            return self._complete(request.method, suspended.result())
         except NotDeclared as exc:
             # "If processing a request requires a capability the client did not include [...],
             # the server MUST return a MissingRequiredClientCapabilityError" (basic: _meta).
             data = {"requiredCapabilities": exc.required}
             raise RequestError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(exc), data) from None
-        if isinstance(outcome, Questions):
-            state = self._suspended.keep(errand, request)
-            asked = {"resultType": "input_required", "inputRequests": outcome.requests, "requestState": state}
-            return self._signed(asked)
-        return self._complete(request.method, outcome)
-
-    def _begin(self, work: methods.Work, turn: Turn) -> SuspendedCall:
-        errand = SuspendedCall(turn)
-        # Without a state, answers answer nothing: "the server SHOULD ignore any information it does not [...] need".
-        params = {key: value for key, value in turn.request.params.items() if key != "inputResponses"}
-
-        def begin(context: Context) -> Awaitable[Params]:
-            return work(self._catalog, params, context, turn.client.dialect)
-
-        async def run() -> None:
-            self._errands.add(errand)
-            try:
-                await errand.run(begin)
-            finally:
-                self._errands.discard(errand)
-
-        self._start(run)
-        return errand
 
     def _complete(self, method: str, result: Params) -> Params:
         hints: Params = {}
         if scope := CACHE_SCOPE.get(method):
-            hints = {"ttlMs": round(self._catalog.ttl * 1000), "cacheScope": scope}
-        return self._signed({"resultType": "complete", **hints, **result})
+            hints = {"ttlMs": round(self.catalog.ttl * 1000), "cacheScope": scope}
+        return self._with_server_info({"resultType": "complete", **hints, **result})
 
-    def _signed(self, result: Params) -> Params:
+    def _with_server_info(self, result: Params) -> Params:
         """ "Servers SHOULD include [serverInfo] in every result's `_meta`"."""
-        return {**result, "_meta": {**ResultMetaObject(server_info=self._catalog.info).to_wire(), **_meta(result)}}
+        return {**result, "_meta": {**ResultMetaObject(server_info=self.catalog.info).to_wire(), **meta_of(result)}}
 
     def _unsupported(self, requested: object) -> RequestError:
-        supported = list(self._catalog.versions)
-        message = f"Unsupported protocol version: this server speaks {', '.join(supported)}"
+        supported = list(self.catalog.versions)
+        message = f"Unsupported protocol version: this server supports {', '.join(supported)}"
         return RequestError(
             UNSUPPORTED_PROTOCOL_VERSION, message, {"supported": supported, "requested": str(requested)}
         )
-
-
-def _meta(carrier: Params) -> dict[str, Any]:
-    meta = carrier.get("_meta")
-    return meta if isinstance(meta, dict) else {}
-
-
-def _answers(params: Params) -> dict[str, Params]:
-    """ "Servers SHOULD validate that the data provided by the client is a valid `InputResponses` object"."""
-    answers = params.get("inputResponses", {})
-    if not isinstance(answers, dict) or not all(isinstance(answer, dict) for answer in answers.values()):
-        raise RequestError(INVALID_PARAMS, "inputResponses has to be an object of objects")
-    return answers

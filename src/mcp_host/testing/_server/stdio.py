@@ -1,4 +1,4 @@
-"""A test server as a child process: stdin and stdout for the protocol, and for nothing else."""
+"""A test server as a child process, over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -17,72 +17,70 @@ from anyio.lowlevel import EventLoopToken, current_token
 from mcp_host.limits import Limits
 from mcp_host.protocol.framing import LineBuffer, Oversize, Raw
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode, oversize
-from mcp_host.testing._server.broadcaster import Serve
-from mcp_host.testing._server.dispatcher import leave_open
+from mcp_host.testing._server.catalog import Catalog
 from mcp_host.testing._server.session import Session
 from mcp_host.transports.base import deliver
 
 CHUNK = 64 * 1024  # bytes read at once: a pipe's usual capacity
-MAX_LINE = Limits().max_message  # what a client takes by default, too
-LAST_ANSWERS = 0.5  # seconds for calls under way once the client has hung up: what was piped in deserves its answer
-LAST_WORDS = 5.0  # seconds for the client to take what was said before it is given up
+MAX_LINE = Limits().max_message  # as a client's default
+ANSWER_TIMEOUT = 0.5  # seconds for the calls in progress when stdin ends: a server in a shell pipe still answers
+FLUSH_TIMEOUT = 5.0  # seconds for the client to read what has been written
 
 
-def run(converse: Serve, backend: Literal["asyncio", "trio"]) -> None:
-    """Serve one client over this process's stdin and stdout, until it closes our stdin."""
-    reading, writing = _take_over()
+def run(catalog: Catalog, backend: Literal["asyncio", "trio"]) -> None:
+    """Serve one client over this process's stdin and stdout, until stdin ends."""
+    stdin, stdout = _take_over()
     with redirect_stdout(sys.stderr), suppress(KeyboardInterrupt):
-        anyio.run(_serve, converse, reading, Writer(writing), backend=backend)
+        anyio.run(_serve, catalog, stdin, Writer(stdout), backend=backend)
 
 
 def _take_over() -> tuple[int, int]:
-    """Move stdin and stdout out of everybody's way: tools print, and start processes that inherit the two."""
+    """Move stdin and stdout to other file descriptors: tools print, and start processes that inherit 0 and 1."""
     sys.stdout.flush()
-    reading, writing = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    stdin, stdout = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     os.dup2(2, 1)
-    return reading, writing
+    return stdin, stdout
 
 
-async def _serve(converse: Serve, reading: int, writer: Writer) -> None:
-    def send(message: Message, origin: Id | None) -> None:
+async def _serve(catalog: Catalog, stdin: int, writer: Writer) -> None:
+    def send(message: Message, related: Id | None) -> None:
         writer.put(encode(message) + b"\n")
 
     async with create_task_group() as tasks:
-        with converse(lambda catalog: Session(catalog, tasks, send, leave_open)) as session:
-            await _read(reading, session)
+        session = Session(catalog, tasks, send)
+        with catalog.broadcaster.reaching(session):
+            await _read(stdin, session)
             await session.end_subscriptions()
-            with move_on_after(LAST_ANSWERS):
+            with move_on_after(ANSWER_TIMEOUT):
                 await session.idle()
         tasks.cancel_scope.cancel()
     await anyio.to_thread.run_sync(writer.close)
 
 
 async def _read(fd: int, session: Session) -> None:
-    """Hand everything that comes in to *session*, until it ends.
+    """Pass every message to *session*, until the input ends.
 
     A thread reads, because that works for pipes, files and terminals on every platform.
-    It is a daemon: a read that nothing ends must not keep the process.
+    It is a daemon: a read that never returns must not keep the process alive.
     """
     ended = Event()
     lines = LineBuffer(MAX_LINE)
 
     def take(chunk: bytes) -> None:
-        for line in lines.feed(chunk):
+        for line in lines.feed(chunk) if chunk else lines.rest():
             _receive(line, session)
         if not chunk:
-            for rest in lines.rest():
-                _receive(rest, session)
             ended.set()
 
-    Thread(target=_pump, args=(fd, take, current_token()), name="stdin", daemon=True).start()
+    Thread(target=_read_in_thread, args=(fd, take, current_token()), name="stdin", daemon=True).start()
     await ended.wait()
 
 
-def _pump(fd: int, take: Callable[[bytes], None], loop: EventLoopToken) -> None:
-    with suppress(RunFinishedError):  # whoever ended the event loop wants no more
+def _read_in_thread(fd: int, take: Callable[[bytes], None], loop: EventLoopToken) -> None:
+    with suppress(RunFinishedError):  # the event loop has ended
         try:
             while chunk := os.read(fd, CHUNK):
                 from_thread.run_sync(take, chunk, token=loop)
@@ -92,14 +90,14 @@ def _pump(fd: int, take: Callable[[bytes], None], loop: EventLoopToken) -> None:
 
 def _receive(line: Raw | Oversize, session: Session) -> None:
     if isinstance(line, Oversize):
-        if not line.tail:  # one error is enough; the report of its end is for those who look for an id there
+        if not line.tail:  # report its beginning; its end comes separately, for readers that look for an id there
             session.receive(oversize(line.head, line.tail, MAX_LINE))
     elif line and not line.isspace():
         deliver(decode(line), session.receive)
 
 
 class Writer:
-    """Writes to a pipe in a thread, so that a client that reads nothing stops nobody."""
+    """Writes to a pipe in a thread, so that a client that does not read blocks nothing."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -111,9 +109,9 @@ class Writer:
         self._lines.put(line)
 
     def close(self) -> None:
-        """Write what waits, within bounds."""
+        """Wait until everything is written, for `FLUSH_TIMEOUT` at most."""
         self._lines.put(None)
-        self._thread.join(LAST_WORDS)
+        self._thread.join(FLUSH_TIMEOUT)
 
     def _run(self) -> None:
         while (line := self._lines.get()) is not None:
@@ -122,4 +120,4 @@ class Writer:
                 while rest:
                     rest = rest[os.write(self._fd, rest) :]
             except OSError:
-                return  # nobody reads any more; our stdin will say so
+                return  # the client has closed the pipe; our stdin ends, too

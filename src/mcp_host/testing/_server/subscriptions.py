@@ -1,4 +1,4 @@
-"""Subscriptions of revision 2026-07-28: streams of what has changed, each as narrow as its client asked for."""
+"""`subscriptions/listen` of revision 2026-07-28: each client gets the notifications that it chose."""
 
 from __future__ import annotations
 
@@ -10,72 +10,67 @@ from anyio import Event
 from mcp_host.protocol.eras import ACKNOWLEDGED
 from mcp_host.protocol.jsonrpc import Id, Params
 from mcp_host.testing._server.revision import given
-from mcp_host.testing._server.suspended import Tell
+from mcp_host.testing.context import Notify
 from mcp_host.types import SubscriptionFilter
 from mcp_host.types.lifecycle import NotificationMetaObject
 
 UPDATED = "notifications/resources/updated"
-LISTS = {
-    "notifications/tools/list_changed": "tools",
-    "notifications/prompts/list_changed": "prompts",
-    "notifications/resources/list_changed": "resources",
-}
-"""The capability that each notification of a changed list presupposes."""
+CHANGED = {f"notifications/{kind}/list_changed": f"{kind}_list_changed" for kind in ("tools", "prompts", "resources")}
+"""The field of the filter that chooses each notification of a changed list."""
 
 
 def granted(wanted: SubscriptionFilter, capabilities: Mapping[str, object]) -> SubscriptionFilter:
-    """What of *wanted* a server with these capabilities tells of.
+    """The part of *wanted* that a server with these capabilities sends.
 
     "Only includes notification types the server actually supports" (schema).
     """
-    lists = {f"{kind}_list_changed": (_asks(wanted, kind) and kind in capabilities) or None for kind in LISTS.values()}
+    lists = {
+        chosen: (getattr(wanted, chosen) and chosen.partition("_")[0] in capabilities) or None
+        for chosen in CHANGED.values()
+    }
     resources = wanted.resource_subscriptions if "resources" in capabilities else None
     return SubscriptionFilter(**given(**lists, resource_subscriptions=resources))
 
 
-def hears(chosen: SubscriptionFilter, method: str, params: Params) -> bool:
-    """Whether a notification is among what was chosen."""
+def matches(chosen: SubscriptionFilter, method: str, params: Params) -> bool:
+    """Whether a notification is among the chosen ones."""
     if method == UPDATED:
         return params["uri"] in (chosen.resource_subscriptions or ())
-    return _asks(chosen, LISTS[method])
-
-
-def _asks(chosen: SubscriptionFilter, kind: str) -> bool:
-    return getattr(chosen, f"{kind}_list_changed") is True
+    return getattr(chosen, CHANGED[method]) is True
 
 
 @dataclass(eq=False, slots=True)
-class _Listener:
+class Subscription:
     chosen: SubscriptionFilter
     meta: Params
-    tell: Tell
+    notify: Notify
     ended: Event = field(default_factory=Event)
 
 
-class Listeners:
-    """Who listens."""
+class Subscriptions:
+    """The open subscriptions of one connection or HTTP endpoint."""
 
     def __init__(self) -> None:
-        self._listeners: list[_Listener] = []
+        self._open: list[Subscription] = []
 
-    async def listen(self, id: Id, chosen: SubscriptionFilter, tell: Tell) -> Params:
-        """Tell of what was *chosen*, from the acknowledgment on, until the server ends it; the result's ``_meta``."""
+    async def listen(self, id: Id, chosen: SubscriptionFilter, notify: Notify) -> Params:
+        """Acknowledge, and keep the subscription open until the server ends it; return the result's ``_meta``."""
         meta = NotificationMetaObject(subscription_id=id).to_wire()
-        listener = _Listener(chosen, meta, tell)
-        tell(ACKNOWLEDGED, {"notifications": chosen.to_wire(), "_meta": meta})
-        self._listeners.append(listener)
+        subscription = Subscription(chosen, meta, notify)
+        notify(ACKNOWLEDGED, {"notifications": chosen.to_wire(), "_meta": meta})
+        self._open.append(subscription)
         try:
-            await listener.ended.wait()
+            await subscription.ended.wait()
         finally:
-            self._listeners.remove(listener)
+            self._open.remove(subscription)
         return meta
 
     def announce(self, method: str, params: Params) -> None:
-        for listener in self._listeners:
-            if hears(listener.chosen, method, params):
-                listener.tell(method, {**params, "_meta": listener.meta})
+        for subscription in self._open:
+            if matches(subscription.chosen, method, params):
+                subscription.notify(method, {**params, "_meta": subscription.meta})
 
     def end(self) -> None:
         """Have every `listen` return."""
-        for listener in self._listeners:
-            listener.ended.set()
+        for subscription in self._open:
+            subscription.ended.set()

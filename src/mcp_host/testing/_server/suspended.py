@@ -1,214 +1,205 @@
-"""Functions that outlive the request they answer: since 2026-07-28 they ask inside a result, and a retry answers.
+"""Functions that ask the client for input in 2026-07-28, where a result asks and a retry answers.
 
-A function is a coroutine with side effects behind it and values in its hands, so it is not
-run again for the retry: it stays where it asked, in a task of its own, and the request
-state is its handle.
+A running coroutine cannot be repeated for the retry: it has side effects and local
+variables. So it stays suspended where it asked, in a task that outlives the request, and
+the `requestState` of the result refers to it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from secrets import token_hex
-from time import monotonic
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from secrets import token_urlsafe
 from typing import Any, TypeAlias
 
 from anyio import CancelScope, Event, current_time, get_cancelled_exc_class
 from anyio.lowlevel import checkpoint
 
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Params, Request
-from mcp_host.testing._server.request_state import BadState, StateSigner
-from mcp_host.testing.context import Call, Caller, Context
+from mcp_host.testing._server.dispatcher import Future
+from mcp_host.testing.context import Call, Context
 from mcp_host.testing.errors import RequestError
 
-SETTLING = 16  # passes of the event loop without a new question, after which a round is complete: see `SuspendedCall`
+QUIET_PASSES = 16  # passes of the event loop without a new question, after which a round is complete
 
-Tell: TypeAlias = Callable[[str, Params], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One request in which a function is at work: the first, or a retry."""
-
-    request: Request
-    meta: Mapping[str, Any]
-    client: Caller
-    least_severity: int
-    tell: Tell
-
-
-@dataclass(frozen=True, slots=True)
-class Questions:
-    """What a function waits for: requests, each under a name of its own."""
-
-    requests: Mapping[str, Params]
+Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+"""Starts a task that may outlive the current request."""
 
 
 class SuspendedCall:
-    """One function at work, for as many turns as it takes.
+    """One function, over the request that called it and all its retries.
 
-    What it asks at the same time belongs into one round. When a round is complete nobody
-    can know for sure: a task that waits for something else than the client may wait for a
-    clock, or for another task that waits for the client. So a round is complete when the
-    function has asked nothing new for `SETTLING` passes of the event loop, in each of which
-    every task that can run does. Tasks that set out together arrive together. One that is
-    slower, because it waits for a thread or a clock, goes on between the turns and asks in
-    the next round; what it has to tell meanwhile nobody hears.
+    Questions that the function asks at the same time go into one round. A round is complete
+    when the function has asked nothing new for `QUIET_PASSES` passes of the event loop, in
+    each of which every task that can run does run. (Whether a waiting task will ask later
+    cannot be known: it may wait for a clock, a thread, or another task's answer.) A task
+    that asks later does so in the next round; its notifications in between are lost.
     """
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, call: Call) -> None:
         self.ended = Event()
-        self._turn = turn
-        self._heard = False
-        self._asked: dict[str, _Question] = {}
+        self._call = replace(call, notify=self._notify)
+        self._current: Call | None = None
+        """The request that waits for this function, if there is one."""
+        self._questions: dict[str, tuple[Params, Future[Params]]] = {}
         self._count = 0
-        self._outcome: Params | Exception | None = None
-        self._taken = Event()
-        self._news = Event()
+        self._outcome: Params | Exception = RequestError(INTERNAL_ERROR, "the server has given up this request")
+        self._changed = Event()
         self._scope = CancelScope()
-        self._call = Call(turn.request.id, turn.meta, turn.client, self._ask, self._tell, self._least_severity)
 
-    async def run(self, work: Callable[[Context], Awaitable[Params]]) -> None:
-        """Do the work. Returns when its outcome has been taken, or never will be."""
+    async def run(self, function: Callable[[Context], Awaitable[Params]]) -> None:
+        """Run *function* until it has ended."""
         try:
             with self._scope:
                 try:
-                    self._outcome = await work(Context(self._call))
+                    self._outcome = await function(Context(self._call, self._request))
                 except Exception as exc:
-                    self._outcome = exc  # for whoever answers the client
-                self._stir()
-                await self._taken.wait()
+                    self._outcome = exc  # raised by `result`
         finally:
             self.ended.set()
-            self._stir()
+            self._changed.set()
 
-    async def go_on(self, turn: Turn, answers: Mapping[str, Params]) -> Params | Questions:
-        """Let the function go on with *answers*, until it is done or waits for more of them.
+    async def resume(self, call: Call, answers: Mapping[str, Params]) -> dict[str, Params]:
+        """Continue with *answers* until the function has ended or asks again; return its open questions.
 
-        Answers that nobody waits for are ignored. Returns the function's result, and raises
-        what it raised. Whoever gives up waiting for that ends the function.
+        Unknown answers are ignored. If the caller is cancelled, so is the function.
         """
-        self._turn, self._heard, self._scope.deadline = turn, True, math.inf
-        self._call.id, self._call.meta, self._call.client = turn.request.id, turn.meta, turn.client
-        for key, question in self._asked.items():
+        self._current, self._scope.deadline = call, math.inf
+        self._call.request, self._call.client = call.request, call.client
+        for key, (_, answer) in self._questions.items():
             if key in answers:
-                question.answer = answers[key]
-                question.answered.set()
+                answer.set(answers[key])
         try:
-            questions = await self._next_round()
+            return await self._next_round()
         except get_cancelled_exc_class():
             self.cancel()
             raise
         finally:
-            self._heard = False
-        return self._take() if questions is None else questions
+            self._current = None
 
-    def suspend(self, seconds: float) -> None:
-        """Wait for the next turn for so long. After that the function is cancelled."""
-        self._scope.deadline = current_time() + seconds
+    def result(self) -> Params:
+        """What the function returned; raises what it raised."""
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+    def cancel_at(self, deadline: float) -> None:
+        self._scope.deadline = deadline
 
     def cancel(self) -> None:
         self._scope.cancel()
 
-    async def _next_round(self) -> Questions | None:
-        while not self._is_over():
-            if not self._open_questions():
-                await self._news.wait()
-                continue
-            await self._settle()
-            if not self._is_over() and (questions := self._open_questions()):
-                return Questions(questions)
-        return None
-
-    def _is_over(self) -> bool:
-        return self._outcome is not None or self.ended.is_set()
-
-    async def _settle(self) -> None:
+    async def _next_round(self) -> dict[str, Params]:
         quiet = 0
-        while quiet < SETTLING:
+        while not self.ended.is_set():
             count = self._count
-            await checkpoint()
-            quiet = quiet + 1 if count == self._count else 0
+            questions = {key: question for key, (question, answer) in self._questions.items() if not answer.done}
+            if not questions:
+                self._changed = Event()
+                await self._changed.wait()
+            elif quiet == QUIET_PASSES:
+                return questions
+            else:
+                await checkpoint()
+            quiet = quiet + 1 if questions and count == self._count else 0
+        return {}
 
-    def _open_questions(self) -> dict[str, Params]:
-        return {key: question.request for key, question in self._asked.items() if not question.answered.is_set()}
-
-    def _take(self) -> Params:
-        self._taken.set()
-        if isinstance(self._outcome, Exception):
-            raise self._outcome
-        if self._outcome is None:
-            raise RequestError(INTERNAL_ERROR, "the server has given up this request")
-        return self._outcome
-
-    async def _ask(self, method: str, params: Params) -> Params:
+    async def _request(self, method: str, params: Params) -> Params:
         self._count += 1
-        key = f"{method.partition('/')[0]}-{self._count}"
-        question = self._asked[key] = _Question({"method": method, "params": params})
-        self._stir()
+        key, answer = f"{method.partition('/')[0]}-{self._count}", Future[Params]()
+        self._questions[key] = {"method": method, "params": params}, answer
+        self._changed.set()
         try:
-            await question.answered.wait()
+            return await answer.wait()
         finally:
-            del self._asked[key]
-        return question.answer
+            del self._questions[key]
 
-    def _tell(self, method: str, params: Params) -> None:
-        if self._heard:
-            self._turn.tell(method, params)
-
-    def _least_severity(self) -> int:
-        return self._turn.least_severity
-
-    def _stir(self) -> None:
-        self._news.set()
-        self._news = Event()
+    def _notify(self, method: str, params: Params) -> None:
+        if self._current is not None:
+            self._current.notify(method, params)
 
 
-class _Question:
-    """What the function asked, and the answer once it is there."""
+@dataclass(frozen=True, slots=True)
+class SuspendedState:
+    """What a `requestState` refers to."""
 
-    def __init__(self, request: Params) -> None:
-        self.request = request
-        self.answered = Event()
-        self.answer: Params
+    call: SuspendedCall
+    request: tuple[object, ...]
+    expires: float
+
+    @staticmethod
+    def identity(request: Request) -> tuple[object, ...]:
+        """What a retry has in common with the request that it repeats."""
+        params = request.params
+        return request.method, params.get("name"), params.get("uri"), params.get("arguments") or {}
 
 
 class SuspendedCalls:
-    """The functions that wait for a retry: up to *limit*, each for *seconds*."""
+    """All calls of one connection or HTTP endpoint that may ask for input.
 
-    def __init__(self, limit: int, seconds: float) -> None:
+    Up to *limit* of them are suspended at a time, each for *timeout* seconds. A request
+    state is a random key, valid once and for a retry of the same request: "an identifier
+    for the originating request" and "a short expiry" (basic/patterns/mrtr).
+    """
+
+    def __init__(self, spawn: Spawn, limit: int, timeout: float) -> None:
+        self._spawn = spawn
         self._limit = limit
-        self._seconds = seconds
-        self._seal = StateSigner()
-        self._errands: dict[str, SuspendedCall] = {}
+        self._timeout = timeout
+        self._running: set[SuspendedCall] = set()
+        self._states: dict[str, SuspendedState] = {}
 
-    def keep(self, errand: SuspendedCall, request: Request) -> str:
-        """Suspend a function; the request state that brings it back, once.
+    def start(self, call: Call, function: Callable[[Context], Awaitable[Params]]) -> SuspendedCall:
+        """Run *function* in a task."""
+        suspended = SuspendedCall(call)
+
+        async def run() -> None:
+            self._running.add(suspended)
+            try:
+                await suspended.run(function)
+            finally:
+                self._running.discard(suspended)
+
+        self._spawn(run)
+        return suspended
+
+    def suspend(self, suspended: SuspendedCall, request: Request) -> str:
+        """Keep a call for its retry, and return the request state that resumes it.
 
         Raises:
-            RequestError: There is no room. The function has been cancelled.
+            RequestError: Too many calls are suspended. This one has been cancelled.
         """
-        self._errands = {handle: kept for handle, kept in self._errands.items() if not kept.ended.is_set()}
-        if len(self._errands) >= self._limit:
-            errand.cancel()
+        now = current_time()
+        self._states = {key: state for key, state in self._states.items() if now < state.expires}
+        if len(self._states) >= self._limit:
+            suspended.cancel()
             raise RequestError(INTERNAL_ERROR, f"{self._limit:,} calls wait for input already (max_suspended)")
-        handle = token_hex(16)
-        self._errands[handle] = errand
-        errand.suspend(self._seconds)
-        return self._seal.close(handle, request, monotonic() + self._seconds)
+        key, expires = token_urlsafe(32), now + self._timeout
+        self._states[key] = SuspendedState(suspended, SuspendedState.identity(request), expires)
+        suspended.cancel_at(expires)
+        return key
 
     def resume(self, request: Request) -> SuspendedCall:
-        """The function that the request's state stands for.
+        """Look up the call of a retry. Its request state is used up.
 
         Raises:
-            RequestError: The state is bad, foreign, expired, or used already.
+            RequestError: The state is unknown, expired, used, or of another request.
         """
-        try:
-            handle = self._seal.open(request.params["requestState"], request, monotonic())
-        except BadState as exc:
-            raise RequestError(INVALID_PARAMS, str(exc)) from None
-        errand = self._errands.pop(handle, None)
-        if errand is None or errand.ended.is_set():
-            raise RequestError(INVALID_PARAMS, "requestState has been used already, or its call has ended")
-        return errand
+        key = request.params["requestState"]
+        state = self._states.get(key) if isinstance(key, str) else None
+        if state is None:
+            raise RequestError(INVALID_PARAMS, "requestState is unknown, or has been used already")
+        if state.request != SuspendedState.identity(request):
+            raise RequestError(INVALID_PARAMS, "requestState belongs to another request")
+        del self._states[key]
+        if current_time() >= state.expires:
+            raise RequestError(INVALID_PARAMS, "requestState has expired")
+        return state.call
+
+    async def aclose(self) -> None:
+        """Cancel every call and wait until it has ended."""
+        for suspended in list(self._running):
+            suspended.cancel()
+        for suspended in list(self._running):
+            await suspended.ended.wait()

@@ -1,20 +1,20 @@
-"""Functions as tools: what they return becomes content, structured content, or an error the model can read."""
+"""Functions as tools: the definition, the result, and running the tools that a model asks for."""
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
+from anyio import create_task_group
 from pydantic import PydanticUserError, TypeAdapter, create_model
 from pydantic_core import to_json, to_jsonable_python
 
 from mcp_host.errors import McpError
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.testing._server.functions import AnyFunction, Function, Injected, PlainSchema
+from mcp_host.testing._server.functions import AnyFunction, BadArguments, Function, Injected, PlainSchema
 from mcp_host.testing._server.revision import given
 from mcp_host.testing.errors import NotDeclared, RequestError
 from mcp_host.types import (
@@ -25,9 +25,11 @@ from mcp_host.types import (
     JSONObject,
     ReceivedContent,
     ResourceLink,
+    SamplingMessage,
     TextContent,
     Tool,
-    ToolAnnotations,
+    ToolResultContent,
+    ToolUseContent,
 )
 
 logger = logging.getLogger(__name__)
@@ -35,20 +37,23 @@ logger = logging.getLogger(__name__)
 BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 PLAIN = (str, None, NoneType, object, Any, inspect.Signature.empty, CallToolResult, *BLOCKS)
 
+Tools: TypeAlias = Mapping[str, AnyFunction] | Sequence[AnyFunction]
+"""The functions that a model may call: under their own names, or under the names given here."""
+
 
 class Output:
-    """What a function's return annotation promises, and how a value of it is written.
+    """A function's return annotation: its output schema, and how its values become results.
 
-    *schema* is None where nothing structured is promised: text, content blocks, no annotation.
-    An annotation whose JSON is no object is wrapped as ``{"result": …}``, because before
-    revision 2026-07-28 structured content is always an object.
+    *schema* is None if the function returns text, content blocks, or has no annotation. A
+    schema that is not an object's is wrapped as ``{"result": …}``, because structured
+    content is always an object before revision 2026-07-28.
     """
 
     def __init__(self, annotation: Any) -> None:
         self.schema: JSONObject | None = None
         self._adapter: TypeAdapter[Any] | None = None
         self._wrapped = False
-        if _is_plain(annotation):
+        if _is_unstructured(annotation, PLAIN):
             return
         self._adapter = TypeAdapter(annotation)
         self.schema = self._adapter.json_schema(mode="serialization", schema_generator=PlainSchema)
@@ -58,7 +63,7 @@ class Output:
             self.schema = wrapper.model_json_schema(mode="serialization", schema_generator=PlainSchema)
 
     def write(self, value: object) -> CallToolResult:
-        """The result that says *value*."""
+        """Write the result of a function that returned *value*."""
         if self._adapter is not None:
             data = self._adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
             return _structured(data, wrapped=self._wrapped)
@@ -79,26 +84,25 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class FunctionTool:
-    """A tool: its definition, and the function behind it."""
+    """A tool: its definition and its function."""
 
     definition: Tool
     function: Function
     output: Output
 
     async def run(self, arguments: JSONObject, context: Injected) -> CallToolResult:
-        """Run the tool. What goes wrong in it is a result, too, with *is_error* set.
+        """Run the tool. A failure is a result, too, with *is_error* set.
 
         Raises:
             BadArguments: The arguments do not fit; the function was not called.
-            RequestError: The function wants this JSON-RPC error as the answer.
-            NotDeclared: It takes a client that can do more.
+            RequestError: The function raised it, to answer with this JSON-RPC error.
+            NotDeclared: The function needs a capability that the client lacks.
         """
-        values = self.function.read(arguments)
         try:
-            return self.output.write(await self.function.call(values, context))
-        except (RequestError, NotDeclared):
+            return self.output.write(await self.function.call(arguments, context))
+        except (BadArguments, RequestError, NotDeclared):
             raise
-        except McpError as exc:  # a ToolError, or what the context raised: its text is meant to be read
+        except McpError as exc:  # a ToolError, or raised by the context: its text is for the model
             return text_result(str(exc), is_error=True)
         except Exception:
             logger.exception("the tool %s failed", self.definition.name)
@@ -106,43 +110,65 @@ class FunctionTool:
 
 
 def function_tool(
-    function: AnyFunction,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    annotations: ToolAnnotations | None = None,
-    output_schema: JSONObject | None = None,
+    function: AnyFunction, *, name: str | None = None, output_schema: JSONObject | None = None, **fields: object
 ) -> FunctionTool:
-    """Make a tool of a typed function.
+    """Make a tool of a typed function. *fields* of the definition override what the function's docstring gives.
 
     Raises:
-        TypeError: Its signature has no JSON Schema, or it has no name.
+        TypeError: The signature has no JSON Schema, or the function has no name.
     """
-    described = Function(function)
+    read = Function(function)
     try:
-        output = Output(described.returns)
+        output = Output(read.returns)
     except PydanticUserError as exc:
-        raise TypeError(f"{described.name}: {exc.message}") from exc
-    if not (name := name or described.name):
+        raise TypeError(f"{read.name}: {exc.message}") from exc
+    if not (name := name or read.name):
         raise TypeError(f"{function!r} has no name: give one")
-    optional = given(
-        title=title,
-        description=description or described.description,
-        annotations=annotations,
-        output_schema=output_schema or output.schema,
-    )
-    return FunctionTool(Tool(name=name, input_schema=described.schema, **optional), described, output)
+    optional = given(description=read.description, output_schema=output_schema or output.schema) | given(**fields)
+    return FunctionTool(Tool(name=name, input_schema=read.schema, **optional), read, output)
+
+
+def tools_by_name(tools: Tools) -> dict[str, FunctionTool]:
+    """Make the tools of a sampling request."""
+    if isinstance(tools, Mapping):
+        made = [function_tool(function, name=name) for name, function in tools.items()]
+    else:
+        made = [function_tool(function) for function in tools]
+    return {tool.definition.name: tool for tool in made}
+
+
+async def run_tools(
+    uses: Sequence[ToolUseContent], tools: Mapping[str, FunctionTool], context: Injected
+) -> SamplingMessage:
+    """Run the tools that the model asked for, all at once; the results are in the order of the calls.
+
+    "Every assistant message containing ToolUseContent blocks MUST be followed by a user
+    message that consists entirely of ToolResultContent blocks" (client/sampling).
+    """
+    results: dict[int, ToolResultContent] = {}
+
+    async def run(index: int, use: ToolUseContent) -> None:
+        try:
+            if use.name in tools:
+                result = await tools[use.name].run(use.input, context)
+            else:
+                result = text_result(f"There is no tool {use.name}", is_error=True)
+        except (BadArguments, NotDeclared) as exc:  # a result, which the model can react to
+            result = text_result(str(exc), is_error=True)
+        results[index] = ToolResultContent.of(use, result)
+
+    try:
+        async with create_task_group() as tasks:
+            for index, use in enumerate(uses):
+                tasks.start_soon(run, index, use)
+    except ExceptionGroup as group:  # only `RequestError`s get here
+        raise group.exceptions[0] from None
+    return SamplingMessage(role="user", content=[results[index] for index in range(len(uses))])
 
 
 def text_result(text: str, *, is_error: bool = False) -> CallToolResult:
     content: list[ReceivedContent] = [TextContent(text=text)]
     return CallToolResult(content=content, **given(is_error=is_error or None))
-
-
-def unknown_tool(name: str) -> RequestError:
-    """ "Protocol Errors: standard JSON-RPC errors for issues like unknown tools" (server/tools)."""
-    return RequestError(INVALID_PARAMS, f"Unknown tool: {name}")
 
 
 def _structured(data: object, *, wrapped: bool) -> CallToolResult:
@@ -151,21 +177,13 @@ def _structured(data: object, *, wrapped: bool) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], structured_content={"result": data} if wrapped else data)
 
 
-def _is_plain(annotation: Any) -> bool:
+def _is_unstructured(annotation: Any, plain: Sequence[object]) -> bool:
+    """Whether values of this type are among the *plain* ones, or lists of content blocks."""
     origin, members = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _is_plain(members[0])
+        return _is_unstructured(members[0], plain)
     if origin in (Union, UnionType):
-        return all(_is_plain(member) for member in members)
-    if origin in (list, tuple, Sequence):
-        return bool(members) and all(_is_block(member) for member in members if member is not ...)
-    return annotation in PLAIN
-
-
-def _is_block(annotation: Any) -> bool:
-    origin, members = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _is_block(members[0])
-    if origin in (Union, UnionType):
-        return all(_is_block(member) for member in members)
-    return annotation in BLOCKS
+        return all(_is_unstructured(member, plain) for member in members)
+    if origin in (list, tuple, Sequence) and plain is PLAIN:
+        return bool(members) and all(_is_unstructured(member, BLOCKS) for member in members if member is not ...)
+    return annotation in plain
