@@ -95,8 +95,8 @@ class StdioServerParameters:
         ([""], r"^command\[0\], the program, is empty: it must be a list of a program and its arguments"),
         (["python", 3, "hunter2"], r"^command\[1\] is of type int: "),
         (["python server.py hunter2"], r'^command\[0\] has a space .* write \["python", \.\.\.\]'),
-        (b"uvx", "a bytes is no server"),
-        (None, "a NoneType is no server"),
+        (b"uvx", "Client cannot connect to a bytes"),
+        (None, "Client cannot connect to a NoneType"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )

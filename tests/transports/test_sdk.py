@@ -1,4 +1,4 @@
-"""Server objects of others, in process: what we rely on of them. The real ones are met in `tests/interop`."""
+"""Server objects of other packages, in process: stand-ins with what we use of them. `tests/interop` has the real ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SessionMessage:
 
 @pytest.fixture(autouse=True)
 def sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the SDK has imported wherever there is such an object, as far as it is needed."""
+    """The modules that the SDK has imported when there is such an object, as far as we use them."""
     types: Any = ModuleType("mcp.types")
     types.JSONRPCMessage = dict[str, Any]
     message: Any = ModuleType("mcp.shared.message")
@@ -86,7 +86,7 @@ class FastMCP:
         self._mcp_server.log.append("left")
 
 
-async def test_a_low_level_server_runs_until_the_client_hangs_up_and_cleans_up() -> None:
+async def test_a_low_level_server_runs_until_the_client_closes_and_then_cleans_up() -> None:
     server = LowLevelServer()
 
     with anyio.fail_after(5):
@@ -111,7 +111,7 @@ class Response(BaseModel):
     result: Result
 
 
-async def test_messages_are_written_under_their_names_on_the_wire_and_without_what_is_none(
+async def test_messages_are_written_with_their_names_on_the_wire_and_without_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Telling(LowLevelServer):
@@ -129,7 +129,7 @@ async def test_messages_are_written_under_their_names_on_the_wire_and_without_wh
     assert received == [Success(7, {"nextCursor": "c"})]
 
 
-async def test_what_a_server_wraps_is_run_within_its_lifespan() -> None:
+async def test_a_wrapped_server_runs_within_the_lifespan_of_its_wrapper() -> None:
     server = FastMCP()
 
     with anyio.fail_after(5):
@@ -154,7 +154,7 @@ async def test_a_server_that_does_not_end_is_cancelled_after_its_grace() -> None
     assert server.log == ["options"]  # its clean-up was cut off
 
 
-async def test_what_a_server_fails_with_is_reported_out_of_its_groups() -> None:
+async def test_the_error_of_a_server_is_reported_without_its_exception_groups() -> None:
     class Failing(LowLevelServer):
         async def answer(self, message: dict[str, Any], write_stream: Any) -> None:
             raise ExceptionGroup("unhandled errors in a TaskGroup", [RuntimeError("no database")])
@@ -177,7 +177,7 @@ async def test_a_server_that_ends_by_itself_says_so() -> None:
                 await client.call_tool("x")
 
 
-def test_only_objects_of_the_sdk_and_of_fastmcp_are_servers_of_theirs() -> None:
+def test_only_server_objects_of_the_sdk_and_of_fastmcp_are_recognized() -> None:
     class Own(LowLevelServer):
         pass
 
@@ -186,5 +186,5 @@ def test_only_objects_of_the_sdk_and_of_fastmcp_are_servers_of_theirs() -> None:
 
     assert [is_sdk_server(candidate) for candidate in (LowLevelServer(), Own(), FastMCP())] == [True, True, True]
     assert [is_sdk_server(candidate) for candidate in (Session(), LowLevelServer, "mcp", None)] == [False] * 4
-    with pytest.raises(TypeError, match="a Session is no server"):
+    with pytest.raises(TypeError, match="Client cannot connect to a Session"):
         Client(Session())  # type: ignore[arg-type]  # which is what is tested

@@ -1,4 +1,4 @@
-"""A server in this very process: two ends in memory, with the same codec as everywhere."""
+"""A server in the same process: two queues in memory, with the same messages as on the wire."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from mcp_host.errors import ConnectionClosed
 from mcp_host.limits import Limits
-from mcp_host.protocol.jsonrpc import Failure, Notification, Request, Success, decode, encode, oversize
-from mcp_host.transports.base import Headers, Receive, RequestHandle, deliver
+from mcp_host.protocol.jsonrpc import Message, Request, decode, encode, oversize
+from mcp_host.transports.base import Headers, Receive, RequestHandle
 
-CAPACITY = 1024  # messages on their way to the server; past it, writers wait
+CAPACITY = 1024  # messages in the server's queue; then writers wait
 
 Inbox: TypeAlias = MemoryObjectReceiveStream[bytes]
 Outbox: TypeAlias = MemoryObjectSendStream[bytes]
@@ -34,23 +34,22 @@ Serve: TypeAlias = Callable[[Inbox, Outbox], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class InProcess:
-    """Speak to *serve*, an async function that runs as long as the connection."""
+    """Connect to *serve*, an async function that runs as long as the connection."""
 
     serve: Serve
     name: str = field(default="the in-process server", kw_only=True)
 
-    restart = False  # who runs it in this process sees it end
+    restart = False  # the application sees the server end
 
     @property
     def identity(self) -> str:
-        """Its name, for what that is worth: nobody but this process knows it."""
         return self.name
 
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[MemoryChannel]:
         """Run *serve* in a task; cancel it on leaving."""
         to_server, server_inbox = create_memory_object_stream[bytes](CAPACITY)
-        # Bounded by what the server has to say to one client: both ends are the same program.
+        # Unbounded: the server is part of the same program.
         server_outbox, from_server = create_memory_object_stream[bytes](math.inf)
         channel = MemoryChannel(self.name, to_server, from_server, limits.max_message)
 
@@ -59,7 +58,7 @@ class InProcess:
                 try:
                     await self.serve(server_inbox, server_outbox)
                 except (BrokenResourceError, ClosedResourceError, EndOfStream):
-                    pass  # the client is gone
+                    pass  # the client has closed
                 except Exception as exc:
                     channel.reason = f"{self.name} failed: {type(exc).__name__}: {exc}"
 
@@ -69,12 +68,12 @@ class InProcess:
                 try:
                     yield channel
                 finally:
-                    to_server.close()  # the server hears that the client has hung up, and may shield its clean-up
+                    to_server.close()  # the server sees the end of its inbox, and may shield its clean-up
                     tasks.cancel_scope.cancel()
 
 
 class MemoryChannel:
-    """Our end."""
+    """The client's end."""
 
     stream_per_request = False
     continuous = False
@@ -90,19 +89,24 @@ class MemoryChannel:
         await checkpoint()
 
     async def request(self, request: Request, headers: Headers, exchange: RequestHandle) -> None:
-        raw = encode(request)
-        exchange.withdrawn = True  # until it is on its way
-        with exchange.bounded():
-            await self._write(raw)
-        if exchange.over:
-            return
-        exchange.withdrawn = False
+        if not self.send_now(request):
+            exchange.withdrawn = True  # until it is in the queue
+            with exchange.bounded():
+                await self.send(request, headers)
+            if exchange.over:
+                return
+            exchange.withdrawn = False
         await exchange.response()
 
-    async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        await self._write(encode(message))
+    async def send(self, message: Message, headers: Headers) -> None:
+        if self.send_now(message):
+            return
+        try:
+            await self._to_server.send(encode(message))
+        except (BrokenResourceError, ClosedResourceError) as exc:
+            raise ConnectionClosed(self.reason, may_have_run=False) from exc
 
-    def send_now(self, message: Notification | Success | Failure) -> bool:
+    def send_now(self, message: Message) -> bool:
         try:
             self._to_server.send_nowait(encode(message))
         except WouldBlock:
@@ -116,14 +120,6 @@ class MemoryChannel:
             if len(raw) > self._max_message:
                 receive(oversize(raw, raw, self._max_message))
             else:
-                deliver(decode(raw), receive)
+                for message in decode(raw):
+                    receive(message)
         raise ConnectionClosed(self.reason)
-
-    async def _write(self, raw: bytes) -> None:
-        try:
-            try:
-                self._to_server.send_nowait(raw)
-            except WouldBlock:
-                await self._to_server.send(raw)
-        except (BrokenResourceError, ClosedResourceError) as exc:
-            raise ConnectionClosed(self.reason, may_have_run=False) from exc

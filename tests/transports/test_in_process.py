@@ -1,4 +1,4 @@
-"""A server in this process whose inbox is full."""
+"""A server in the same process whose inbox is full."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mcp_host.protocol.jsonrpc import Notification, encode
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 
 
-async def test_a_message_waits_for_room_in_the_inbox_of_a_server_that_reads_slowly() -> None:
+async def test_a_message_waits_for_room_in_the_inbox_of_a_slow_server() -> None:
     read: list[bytes] = []
     begin, done = anyio.Event(), anyio.Event()
 
