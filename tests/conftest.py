@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host import concurrency
+from mcp_host import _backends
 from tests import spec
 from tests.clock import with_adjustable_clock, with_fake_clock
 from tests.faults import table
@@ -35,8 +35,8 @@ def nothing_left_running() -> Iterator[None]:
     """A connection's own task has ended by the time its test has."""
     yield
 
-    left = [task for task in concurrency._running if not task.done()]
-    concurrency._running.clear()
+    left = [task for task in _backends.background_tasks if not task.done()]
+    _backends.background_tasks.clear()
     assert left == []
 
 

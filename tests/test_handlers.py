@@ -283,25 +283,25 @@ async def test_a_plain_function_that_is_cancelled_is_left_behind() -> None:
 async def test_a_plain_function_that_is_cancelled_before_its_thread_begins_is_not_called() -> None:
     happened: list[str] = []
 
-    async def hold() -> Callable[[], None]:
-        happened.append("held")
+    async def limiter() -> Callable[[], None]:
+        happened.append("limited")
         return lambda: happened.append("ended")
 
     with anyio.fail_after(5), anyio.CancelScope() as scope:
         scope.cancel()
-        await as_async(lambda: happened.append("called"), argument="it", hold=hold)()
+        await as_async(lambda: happened.append("called"), argument="it", limiter=limiter)()
 
-    assert happened == ["held", "ended"]
+    assert happened == ["limited", "ended"]
 
 
 async def test_what_holds_a_thread_is_told_of_its_end_once_and_before_the_caller() -> None:
     happened: list[str] = []
 
-    async def hold() -> Callable[[], None]:
+    async def limiter() -> Callable[[], None]:
         return lambda: happened.append("ended")
 
     with anyio.fail_after(5):
-        await as_async(lambda: happened.append("called"), argument="it", hold=hold)()
+        await as_async(lambda: happened.append("called"), argument="it", limiter=limiter)()
         happened.append("returned")
 
     assert happened == ["called", "ended", "returned"]

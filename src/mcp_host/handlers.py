@@ -1,8 +1,7 @@
-"""Calling the application's code: what a handler or a callback raises stays on our side, and ends nothing."""
+"""Calling the application's handlers and callbacks. What they raise is logged, and not sent to the server."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
@@ -13,10 +12,10 @@ from inspect import Signature, isawaitable, iscoroutinefunction, signature
 from types import FunctionType
 from typing import ParamSpec, TypeAlias, TypeGuard, TypeVar, overload
 
-from anyio import CapacityLimiter, get_cancelled_exc_class, to_thread
-from anyio.lowlevel import RunVar, current_token
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
 
-from mcp_host.concurrency import call_soon
+from mcp_host._backends import Loop, cancels_current_task, is_cancellation
 from mcp_host.errors import InputRefused
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 
@@ -25,8 +24,7 @@ if sys.version_info >= (3, 14):  # pragma: no cover
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Group: TypeAlias = BaseExceptionGroup[BaseException]
-Hold: TypeAlias = Callable[[], Awaitable[Callable[[], None]]]
+ThreadLimiter: TypeAlias = Callable[[], Awaitable[Callable[[], None]]]
 """Waits until a thread may begin. Returns a function that is called once, in any thread, when that thread has ended."""
 
 MAX_THREADS = 256  # in one event loop, for all plain functions but those of sampling; most of them wait for a person
@@ -35,23 +33,19 @@ logger = logging.getLogger(__name__)
 
 
 class HandlerScope:
-    """Marks what runs inside as code of the application's that a request or a call waits for: see `in_handler`."""
+    """Marks what runs inside as the application's code that a request or a call waits for: see `in_handler`."""
 
-    __slots__ = ("_ended", "_token")
+    __slots__ = ("_token", "ended")
 
     def __init__(self) -> None:
-        self._ended = False
+        self.ended = False
         self._token: Token[HandlerScope | None]
-
-    @property
-    def ended(self) -> bool:
-        return self._ended
 
     def __enter__(self) -> None:
         self._token = _current.set(self)
 
     def __exit__(self, *_: object) -> None:
-        self._ended = True  # also for the tasks that were started inside and still run
+        self.ended = True  # also for the tasks that were started inside and still run
         _current.reset(self._token)
 
 
@@ -59,16 +53,15 @@ _current: ContextVar[HandlerScope | None] = ContextVar("mcp_host.handler", defau
 
 
 def in_handler() -> bool:
-    """Whether the caller runs in a handler of the application's, or in a task that one has started.
+    """Whether the caller runs in a handler of the application, or in a task that a running handler has started.
 
-    A call made there must not wait for other calls to end: one of them may be waiting for this very handler.
-    False again as soon as the handler has ended.
+    A call made there must not wait for other calls to end: one of them may be waiting for this handler.
     """
     scope = _current.get()
     return scope is not None and not scope.ended
 
 
-async def _hold_thread() -> Callable[[], None]:
+async def _limit_threads() -> Callable[[], None]:
     """Wait for one of `MAX_THREADS`.
 
     Anyio's default limiter belongs to the host, and on asyncio it does not count threads that were left behind.
@@ -80,47 +73,51 @@ async def _hold_thread() -> Callable[[], None]:
         _threads.set(limiter)
     thread = object()
     await limiter.acquire_on_behalf_of(thread)
-    return partial(call_soon, current_token(), partial(limiter.release_on_behalf_of, thread))
+    return partial(Loop.running().call_soon, partial(limiter.release_on_behalf_of, thread))
 
 
-_threads: RunVar[CapacityLimiter] = RunVar("mcp_host.threads")  # one to an event loop, which a limiter is bound to
+_threads: RunVar[CapacityLimiter] = RunVar("mcp_host.threads")  # a limiter is bound to an event loop
 
 
 @overload
 def as_async(
-    function: Callable[P, Awaitable[T]], *, argument: str, shape: str | None = None, hold: Hold = ...
+    function: Callable[P, Awaitable[T]], *, argument: str, shape: str | None = None, limiter: ThreadLimiter = ...
 ) -> Callable[P, Awaitable[T]]: ...
 @overload
 def as_async(
-    function: Callable[P, Awaitable[T] | T], *, argument: str, shape: str | None = None, hold: Hold = ...
+    function: Callable[P, Awaitable[T] | T], *, argument: str, shape: str | None = None, limiter: ThreadLimiter = ...
 ) -> Callable[P, Awaitable[T]]: ...
 def as_async(
-    function: Callable[P, Awaitable[T] | T], *, argument: str, shape: str | None = None, hold: Hold = _hold_thread
+    function: Callable[P, Awaitable[T] | T],
+    *,
+    argument: str,
+    shape: str | None = None,
+    limiter: ThreadLimiter = _limit_threads,
 ) -> Callable[P, Awaitable[T]]:
     """*function* itself if it is async, else an async function that calls it in a thread.
 
-    The thread has the context variables of whoever waits. A thread cannot be cancelled: when the
-    wait is, it is left behind, and what it returns or raises is lost. What is returned there and can be
-    awaited is awaited in the event loop: a lambda does not tell that it calls a coroutine function.
+    The thread has the context variables of the caller. A thread cannot be cancelled: if the
+    caller is, the thread is left behind, and what it returns or raises is lost. If the function returns an
+    awaitable, it is awaited in the event loop: a lambda does not show that it calls a coroutine function.
 
-    *hold* bounds the number of threads, including those left behind. The default is `MAX_THREADS`.
+    *limiter* limits the number of threads, including those left behind. The default is `MAX_THREADS`.
 
     Raises:
-        TypeError: It cannot be called, or not as *shape* says, see `check_callable`.
+        TypeError: *function* cannot be called, or not with one argument, see `check_callable`.
     """
     check_callable(function, argument=argument, shape=shape)
     if is_async(function):
         return function
 
     async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
-        # Taken by the thread when it begins, or by us when we stop waiting. On asyncio a thread that was left behind
-        # may never begin; one that finds nothing here does not call the function.
-        ends = [await hold()]
+        # Popped by the thread when it begins, or here when the wait ends. On asyncio a thread that was left behind
+        # may never begin; one that finds the list empty does not call the function.
+        ends = [await limiter()]
 
         def call() -> list[Awaitable[T] | T]:
             end = ends.pop()
             try:
-                return [function(*args, **kwargs)]  # a list, for trio takes no coroutine out of a thread
+                return [function(*args, **kwargs)]  # in a list, because trio refuses coroutines as results of threads
             finally:
                 end()
 
@@ -135,9 +132,9 @@ def as_async(
 
 
 def check_callable(function: object, *, argument: str, shape: str | None) -> None:
-    """Make sure that *function* can be called; with a *shape*, such as ``(line: str) -> None``, with one argument.
+    """Check that *function* can be called; with a *shape*, such as ``(line: str) -> None``, with one argument.
 
-    What cannot be inspected, such as some built-in functions, is let through.
+    Functions without a signature, such as some built-in ones, pass.
 
     Raises:
         TypeError: It cannot; the text names *argument* and shows its shape.
@@ -158,7 +155,7 @@ def check_callable(function: object, *, argument: str, shape: str | None) -> Non
 
 
 def _takes_one(function: object) -> bool:
-    """Whether *function* clearly takes one argument: `inspect` takes 10 us, and each call may bring a callback."""
+    """Whether *function* obviously takes one argument. `inspect` takes 10 µs, and each call may have a callback."""
     inner: object = getattr(function, "__func__", function)
     if not isinstance(inner, FunctionType):
         return False
@@ -167,9 +164,9 @@ def _takes_one(function: object) -> bool:
 
 
 def inspected(function: Callable[..., object], *, follow_wrapped: bool) -> Signature | None:
-    """The signature of *function*, or with *follow_wrapped* of what it is wrapped around; None if there is none."""
+    """The signature of *function*, or with *follow_wrapped* of the function that it wraps; None if there is none."""
     try:
-        if sys.version_info >= (3, 14):  # pragma: no cover  # where annotations are evaluated only now
+        if sys.version_info >= (3, 14):  # pragma: no cover  # evaluates annotations here
             return signature(function, follow_wrapped=follow_wrapped, annotation_format=Format.FORWARDREF)
         return signature(function, follow_wrapped=follow_wrapped)
     except (TypeError, ValueError):
@@ -187,63 +184,43 @@ async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, fai
     """Await a handler in place. What it raises is logged here in full, under *subject*.
 
     Raises:
-        InputRefused: The handler raised it itself, or anything else: then the server is
-            told -32603 and *failed*, and `__cause__` is what was raised.
+        InputRefused: The handler raised it, or it raised something else: then the server gets
+            -32603 and *failed*, and `__cause__` is what was raised.
     """
     try:
         with HandlerScope():
             return await handler()
     except InputRefused:
         raise
-    except (Exception, SystemExit) as exc:  # a request of a server's is no way to end the host
-        raise _hidden(exc, subject, failed) from exc
-    except BaseExceptionGroup as group:
-        errors, others = _split(group)
-        if errors is None:
+    except BaseException as exc:
+        error, other = _split(exc)
+        if error is None:
             raise
-        refusal = _hidden(errors, subject, failed)
-        raise (others or refusal) from group
-    except get_cancelled_exc_class() as exc:
-        if _cancelled_us(exc):
-            raise
-        raise _hidden(exc, subject, failed) from exc
+        logger.error("%s: %s", subject, failed, exc_info=error)
+        raise (other or InputRefused(INTERNAL_ERROR, failed)) from exc
 
 
 async def call_callback(callback: Callable[[], Awaitable[None]], *, subject: str) -> None:
-    """Await a callback in place, for nobody who waits. What it raises is logged here, and goes nowhere else."""
+    """Await a callback in place. What it raises is logged here, and goes nowhere else."""
     try:
         await callback()
-    except (Exception, SystemExit):
-        logger.exception("%s failed", subject)
-    except BaseExceptionGroup as group:
-        errors, others = _split(group)
-        if errors is not None:
-            logger.error("%s failed", subject, exc_info=errors)
-        if others is not None:
-            raise others from None
-    except get_cancelled_exc_class() as exc:
-        if _cancelled_us(exc):
+    except BaseException as exc:
+        error, other = _split(exc)
+        if error is None:
             raise
-        logger.exception("%s failed", subject)
+        logger.error("%s failed", subject, exc_info=error)
+        if other is not None:
+            raise other from None
 
 
-def _hidden(exc: BaseException, subject: str, failed: str) -> InputRefused:
-    logger.error("%s: %s", subject, failed, exc_info=exc)
-    return InputRefused(INTERNAL_ERROR, failed)
+def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """The failure of the application's code in *exc*, and what must be raised on, such as our own cancellation.
 
-
-def _split(group: Group) -> tuple[Group | None, Group | None]:
-    """What went wrong in the application's own tasks, and what a handler must let through.
-
-    A task group of trio's that was cancelled, and in which something went wrong on the way out, raises both as one.
+    `SystemExit` is a failure: a server's request must not end the host. So is the cancellation of a task that a
+    handler awaited: raised on, it would end our task silently, without an answer. One of trio's task groups may raise
+    both at once, where something fails on the way out of a cancellation.
     """
-    return group.split((Exception, SystemExit))
-
-
-def _cancelled_us(exc: BaseException) -> bool:
-    """Whether *exc* is our own cancellation, and not that of a task which the handler awaited.
-
-    Only asyncio mixes the two up. Passed on, the latter would end our task in silence: no answer sent, or the whole connection gone.
-    """
-    task = asyncio.current_task() if isinstance(exc, asyncio.CancelledError) else None
-    return task is None or task.cancelling() > 0
+    if isinstance(exc, BaseExceptionGroup):
+        return exc.split((Exception, SystemExit))
+    failed = isinstance(exc, Exception | SystemExit) or (is_cancellation(exc) and not cancels_current_task(exc))
+    return (exc, None) if failed else (None, exc)

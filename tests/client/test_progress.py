@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcp_host import Client
-from mcp_host.concurrency import Loop
+from mcp_host._backends import Loop
 from mcp_host.errors import ConnectionClosed, RequestTimeout, ServerError
 from mcp_host.protocol.jsonrpc import Request, Success
 from mcp_host.session.call import CallTimeouts

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import WeakMethod
 
 from anyio import CancelScope, Lock, current_time, move_on_after
-from anyio.lowlevel import EventLoopToken, current_token
 
+from mcp_host._backends import Loop
 from mcp_host.client.requests import Requests
 from mcp_host.client.restart import Restarter
-from mcp_host.concurrency import OwnedContext, call_soon, detector
+from mcp_host.concurrency import OwnedContext
 from mcp_host.errors import CallerError, ConnectionClosed, McpError, quoted
 from mcp_host.handlers import as_async
 from mcp_host.limits import Limits
@@ -118,8 +118,7 @@ class Client(Requests):
         self._on_elicitation_complete = None if on_complete is None else as_async(on_complete, argument="on_complete")
         self._restarter = Restarter(transport.name, transport.restart, self._reopen, self._config.warn)
         self._closings = 0
-        self._loop: EventLoopToken | None = None
-        self._is_home: Callable[[], bool] = lambda: False
+        self._loop: Loop | None = None
         self._connecting: Lock
         self._held: OwnedContext[Connection] | None = None
 
@@ -127,7 +126,7 @@ class Client(Requests):
         if self.connected and self._loop is not None and self._held is not None:
             text = f"a client of {self._transport.name} was dropped without being closed"
             warnings.warn(text, ResourceWarning, stacklevel=1)  # whoever dropped it is not on the stack
-            call_soon(self._loop, self._held.cancel)
+            self._loop.call_soon(self._held.cancel)
 
     def __repr__(self) -> str:
         connection = self._connection
@@ -191,13 +190,11 @@ class Client(Requests):
         Raises:
             CallerError: The client is connected in another event loop, which still runs.
         """
-        loop = current_token()
-        if loop == self._loop:
+        if self._loop is not None and self._loop.is_running():
             return
         if self.connected:
             raise CallerError("this client is connected in another event loop, and can be used and closed only there")
-        self._loop, self._connecting, self._held, self._connection = loop, Lock(), None, None
-        self._is_home = detector()
+        self._loop, self._connecting, self._held, self._connection = Loop.running(), Lock(), None, None
         self._restarter = Restarter(self._transport.name, self._transport.restart, self._reopen, self._config.warn)
 
     async def _replace(self, closings: int) -> None:
@@ -271,8 +268,7 @@ class Client(Requests):
     # Requests
 
     def _timeouts(self, timeout: float | None, idle_timeout: float | None) -> CallTimeouts:
-        if not self._is_home():
-            self._belong_here()
+        self._belong_here()
         return super()._timeouts(timeout, idle_timeout)
 
     # A server that has died

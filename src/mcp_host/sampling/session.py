@@ -91,7 +91,7 @@ class Sampling:
             raise ValueError("Sampling needs a handler: with_tools=..., basic=... or both")
         self._with_tools = None if with_tools is None else _as_handler(with_tools, "with_tools")
         self._basic = None if basic is None else _as_handler(basic, "basic")
-        self._approve: AsyncApprove = as_async(approve, argument="approve", shape=APPROVE, hold=slot_for_thread)
+        self._approve: AsyncApprove = as_async(approve, argument="approve", shape=APPROVE, limiter=slot_for_thread)
         self._context = context
         self._limits = limits or SamplingLimits()
         self._semaphore = FairSemaphore(self._limits.at_once)
@@ -123,7 +123,7 @@ class Sampling:
 
 
 def _as_handler(handler: Handler, argument: str) -> AsyncHandler:
-    return as_async(handler, argument=argument, shape=HANDLER, hold=slot_for_thread)
+    return as_async(handler, argument=argument, shape=HANDLER, limiter=slot_for_thread)
 
 
 class SamplingSession:

@@ -12,9 +12,8 @@ from itertools import chain
 from typing import TypeVar
 
 from anyio import Event
-from anyio.lowlevel import EventLoopToken, current_token
 
-from mcp_host.concurrency import call_soon
+from mcp_host._backends import Loop
 
 T = TypeVar("T")
 
@@ -34,7 +33,7 @@ class FairSemaphore:
         self.new: deque[Slot] = deque()
         self.resuming: deque[Slot] = deque()  # these have begun, so they go first
         self._ended_threads: deque[Slot] = deque()
-        self._loop: EventLoopToken | None = None  # the last one in which a slot waited
+        self._loop: Loop | None = None  # the last one in which a slot waited
 
     def try_acquire(self, slot: Slot) -> bool:
         """Acquire *slot* if its share has one free. It overtakes no other: a free one is given to a waiting slot at once."""
@@ -54,7 +53,7 @@ class FairSemaphore:
         """Have *slot* acquired as soon as possible, perhaps at once."""
         queue.append(slot)
         slot.queue, slot.turn = queue, Event()
-        self._loop = current_token()
+        self._loop = Loop.running()
         self.release_ended_threads()  # those that ended before they could know this loop
         self._acquire_next()
 
@@ -79,7 +78,7 @@ class FairSemaphore:
         """
         self._ended_threads.append(slot)
         if (loop := self._loop) is not None:
-            call_soon(loop, self.release_ended_threads)
+            loop.call_soon(self.release_ended_threads)
 
     def release_ended_threads(self) -> None:
         while self._ended_threads:

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from anyio import CancelScope, Event
 from anyio.abc import TaskGroup
 
-from mcp_host.concurrency import HandlerTasks, Loop
+from mcp_host._backends import Loop
+from mcp_host.concurrency import HandlerTasks
 from mcp_host.errors import ConnectionClosed, McpError, NotConnected, RequestTimeout, ServerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID

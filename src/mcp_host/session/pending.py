@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from anyio import CancelScope, sleep_forever
 
-from mcp_host.concurrency import Loop, Signal
+from mcp_host._backends import Loop, Signal
 from mcp_host.errors import McpError
 from mcp_host.handlers import HandlerScope
 from mcp_host.protocol.jsonrpc import Id, Incoming, Notification, Params, Request, Response

@@ -1,0 +1,168 @@
+"""What asyncio and trio do differently."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from contextvars import Context, copy_context
+from typing import Any, Protocol, TypeAlias
+
+from anyio import get_cancelled_exc_class
+from anyio.abc import TaskGroup
+
+Job: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
+background_tasks: set[asyncio.Future[None]] = set()  # asyncio itself keeps only weak references to tasks
+
+
+class Signal(Protocol):
+    """Wakes the one task that waits for it."""
+
+    def set(self) -> None: ...
+    def wait(self) -> Awaitable[object]: ...
+
+
+class Loop(ABC):
+    """An event loop. Anyio's functions look up the running one each time, which takes longer than what they do."""
+
+    time: Callable[[], float]
+    """The time in seconds, like `anyio.current_time`."""
+
+    @staticmethod
+    def running() -> Loop:
+        """The running event loop. On asyncio, trio is not imported."""
+        trio = sys.modules.get("trio")
+        if trio is not None and trio.lowlevel.in_trio_task():
+            return _TrioLoop(trio)
+        return _AsyncioLoop(asyncio.get_running_loop())
+
+    @abstractmethod
+    def is_running(self) -> bool:
+        """Whether this is the running event loop of the current thread and process."""
+
+    @abstractmethod
+    def signal(self) -> Signal: ...
+
+    @abstractmethod
+    def call_at(self, time: float, callback: Callable[[], None]) -> None: ...
+
+    @abstractmethod
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call *callback* in the loop. Can be called in any thread, also by a finalizer; does nothing if the loop has ended."""
+
+    @abstractmethod
+    def spawn(self, job: Job, at_end: Callable[[], None]) -> None:
+        """Run *job* in a task without an owner, see `concurrency.spawn`."""
+
+    @abstractmethod
+    def start(self, tasks: TaskGroup, job: Job, context: Context) -> asyncio.Task[None] | None:
+        """Run *job* in a copy of *context*, on trio in a task of *tasks*.
+
+        On asyncio the task belongs to the loop and has to be awaited by `wait`: what anyio's task groups add
+        to a task takes longer than everything before the handler of a server request.
+        """
+
+    @abstractmethod
+    async def wait(self, started: Iterable[asyncio.Task[None] | None]) -> None:
+        """Wait for tasks that are in no task group."""
+
+
+class _AsyncioLoop(Loop):
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.time = loop.time
+
+    def is_running(self) -> bool:
+        return asyncio._get_running_loop() is self._loop  # raises nothing if there is none
+
+    def signal(self) -> Signal:
+        return _FutureSignal(self._loop.create_future())
+
+    def call_at(self, time: float, callback: Callable[[], None]) -> None:
+        self._loop.call_at(time, callback)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(callback)
+
+    def spawn(self, job: Job, at_end: Callable[[], None]) -> None:
+        task = self._loop.create_task(job())
+        background_tasks.add(task)
+        task.add_done_callback(background_tasks.discard)
+        task.add_done_callback(lambda _: at_end())
+
+    def start(self, tasks: TaskGroup, job: Job, context: Context) -> asyncio.Task[None]:
+        # By no task factory of the application: an eager one would run the job at once. And not by `context.run`:
+        # anyio, in a thread of the job, reads in the context where it is.
+        return asyncio.Task(job(), loop=self._loop, context=context.copy())
+
+    async def wait(self, started: Iterable[asyncio.Task[None] | None]) -> None:
+        if tasks := [task for task in started if task is not None and not task.done()]:
+            await asyncio.wait(tasks)
+
+
+class _FutureSignal:
+    """Takes half the time of an `asyncio.Event`."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self._future = future
+
+    def set(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    def wait(self) -> Awaitable[None]:
+        return self._future
+
+
+class _TrioLoop(Loop):
+    def __init__(self, trio: Any) -> None:
+        self._trio = trio
+        self._token = trio.lowlevel.current_trio_token()
+        self.time = trio.current_time
+
+    def is_running(self) -> bool:
+        lowlevel = self._trio.lowlevel
+        return bool(lowlevel.in_trio_run() and lowlevel.current_trio_token() is self._token)
+
+    def signal(self) -> Signal:
+        event: Signal = self._trio.Event()
+        return event
+
+    def call_at(self, time: float, callback: Callable[[], None]) -> None:
+        async def wait() -> None:
+            await self._trio.sleep_until(time)
+            callback()
+
+        self._trio.lowlevel.spawn_system_task(wait)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the run is over
+            self._token.run_sync_soon(callback)
+
+    def spawn(self, job: Job, at_end: Callable[[], None]) -> None:
+        self._trio.lowlevel.spawn_system_task(job, name=job, context=copy_context())
+
+    def start(self, tasks: TaskGroup, job: Job, context: Context) -> None:
+        context.run(tasks.start_soon, job)  # which copies the context
+
+    async def wait(self, started: Iterable[asyncio.Task[None] | None]) -> None:
+        """The task group waits."""
+
+
+def is_cancellation(exc: BaseException | None) -> bool:
+    """Whether *exc* is a cancellation, or a group of nothing else: trio's task groups raise some."""
+    if isinstance(exc, BaseExceptionGroup):
+        return all(map(is_cancellation, exc.exceptions))
+    return isinstance(exc, get_cancelled_exc_class())
+
+
+def cancels_current_task(exc: BaseException) -> bool:
+    """Whether the cancellation *exc* is of the current task, and not of one that it awaited. Only asyncio confuses them."""
+    task = asyncio.current_task() if isinstance(exc, asyncio.CancelledError) else None
+    return task is None or task.cancelling() > 0
