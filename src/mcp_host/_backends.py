@@ -14,6 +14,7 @@ from anyio import get_cancelled_exc_class
 from anyio.abc import TaskGroup
 
 Job: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+CallAt: TypeAlias = Callable[[float, Callable[[], None]], object]
 
 background_tasks: set[asyncio.Future[None]] = set()  # asyncio itself keeps only weak references to tasks
 
@@ -46,8 +47,8 @@ class Loop(ABC):
     @abstractmethod
     def signal(self) -> Signal: ...
 
-    @abstractmethod
-    def call_at(self, time: float, callback: Callable[[], None]) -> None: ...
+    call_at: CallAt | None
+    """Sets a timer. None on trio: there a deadline of a cancel scope costs nothing."""
 
     @abstractmethod
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -74,15 +75,13 @@ class _AsyncioLoop(Loop):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.time = loop.time
+        self.call_at = loop.call_at
 
     def is_running(self) -> bool:
         return asyncio._get_running_loop() is self._loop  # raises nothing if there is none
 
     def signal(self) -> Signal:
         return _FutureSignal(self._loop.create_future())
-
-    def call_at(self, time: float, callback: Callable[[], None]) -> None:
-        self._loop.call_at(time, callback)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed
@@ -125,6 +124,7 @@ class _TrioLoop(Loop):
         self._trio = trio
         self._token = trio.lowlevel.current_trio_token()
         self.time = trio.current_time
+        self.call_at = None
 
     def is_running(self) -> bool:
         lowlevel = self._trio.lowlevel
@@ -133,13 +133,6 @@ class _TrioLoop(Loop):
     def signal(self) -> Signal:
         event: Signal = self._trio.Event()
         return event
-
-    def call_at(self, time: float, callback: Callable[[], None]) -> None:
-        async def wait() -> None:
-            await self._trio.sleep_until(time)
-            callback()
-
-        self._trio.lowlevel.spawn_system_task(wait)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the run is over

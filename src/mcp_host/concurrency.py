@@ -10,10 +10,10 @@ from contextvars import Context, copy_context
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from anyio import CancelScope, Event, create_task_group
+from anyio import CancelScope, Event, create_task_group, current_time
 from anyio.abc import TaskGroup
 
-from mcp_host._backends import Job, Loop, is_cancellation
+from mcp_host._backends import CallAt, Job, Loop, is_cancellation
 from mcp_host.errors import ConnectionClosed
 
 logger = logging.getLogger(__name__)
@@ -101,31 +101,37 @@ class SharedTimeout:
         """
         return TimeoutScope(self, within)
 
-    def _start(self, scope: TimeoutScope) -> None:
+    def _start(self, scope: TimeoutScope, cancel_scope: CancelScope) -> None:
         if self._seconds <= 0:
             scope.expire()
         elif self._seconds < math.inf:
             if self._loop is None or not self._loop.is_running():
                 self._loop, self._ends, self._timer_set = Loop.running(), {}, False
-            self._ends[scope] = self._loop.time() + self._seconds
+            end = self._loop.time() + self._seconds
+            if self._loop.call_at is None:
+                cancel_scope.deadline = end
+                return
+            self._ends[scope] = end
             if not self._timer_set:
-                self._set_timer(self._loop)
+                self._set_timer(self._loop.call_at)
 
-    def _stop(self, scope: TimeoutScope) -> None:
-        self._ends.pop(scope, None)
+    def _stop(self, scope: TimeoutScope, cancel_scope: CancelScope) -> None:
+        if self._ends.pop(scope, None) is None:  # zero, infinite, or on trio
+            scope.expired |= cancel_scope.cancel_called and current_time() >= cancel_scope.deadline
+            cancel_scope.deadline = math.inf
 
-    def _set_timer(self, loop: Loop) -> None:
+    def _set_timer(self, call_at: CallAt) -> None:
         end = next((end for scope, end in self._ends.items() if not scope.expired), None)
         self._timer_set = end is not None
         if end is not None:
-            loop.call_at(end, lambda: self._expire(loop))
+            call_at(end, lambda: self._expire(call_at))
 
-    def _expire(self, loop: Loop) -> None:
-        now = loop.time()
+    def _expire(self, call_at: CallAt) -> None:
+        now = current_time()
         for scope, end in self._ends.items():
             if end <= now:
                 scope.expire()
-        self._set_timer(loop)
+        self._set_timer(call_at)
 
 
 class TimeoutScope:
@@ -146,13 +152,13 @@ class TimeoutScope:
     def __enter__(self) -> TimeoutScope:
         if self._is_own:
             self._scope.__enter__()
-        self._timeout._start(self)
+        self._timeout._start(self, self._scope)
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        self._timeout._stop(self)
+        self._timeout._stop(self, self._scope)
         if self._is_own:
             return self._scope.__exit__(exc_type, exc, tb)
         return self.expired and is_cancellation(exc)
