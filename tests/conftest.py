@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 from anyio.lowlevel import checkpoint
+from hypothesis import settings
 
 from mcp_host import _backends
 from tests import spec
 from tests.clock import with_adjustable_clock, with_fake_clock
 from tests.faults import table
 from tests.faults.table import pytest_collection_modifyitems
+
+settings.register_profile("any machine", deadline=None)  # how long an example takes is the machine's
+settings.load_profile("any machine")
 
 __all__ = ["pytest_collection_modifyitems"]  # a hook, which pytest looks for here
 

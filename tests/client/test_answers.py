@@ -14,6 +14,8 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams, ToolUseContent
 from tests.client.support import ADD, EMPTY, INFO, PARIS, QUESTION, TOOLS, Era, sampling, text
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 
 class Asking(ScriptedPeer):
     """Asks something inside a tool call, and keeps what it was told."""
@@ -302,7 +304,6 @@ async def test_a_second_request_under_an_id_in_use_is_refused_and_the_first_goes
     assert [answer.get("error", {}).get("code", answer.get("result")) for answer in answers] == [-32600, PARIS]
 
 
-@pytest.mark.fake_clock
 async def test_the_silence_of_a_server_that_waits_for_us_is_not_held_against_it() -> None:
     """The clock of the call stands still while our side answers, and starts anew afterwards."""
 

@@ -17,8 +17,9 @@ from mcp_host.types import CreateMessageResult, TextContent
 from tests.client.rounds import DONE, SAMPLE, wants
 from tests.client.support import EMPTY, PARIS, QUESTION, Era, sampling
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
-@pytest.mark.fake_clock
+
 async def test_progress_that_was_not_asked_for_keeps_no_call_alive(era: Era) -> None:
     """Not even under the id of the request, which some servers take for a token."""
 
@@ -412,7 +413,6 @@ async def test_handlers_that_make_calls_do_not_wait_for_the_places_of_each_other
     assert (at_work, most) == (0, 4)
 
 
-@pytest.mark.fake_clock
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("tool", ["answers", "never_answers"])
 async def test_a_call_of_a_handler_returns_within_its_timeout_though_no_place_is_free_to_go_on(
@@ -463,7 +463,6 @@ async def test_a_call_of_a_handler_returns_within_its_timeout_though_no_place_is
     assert outcome == ["answered" if tool == "answers" else RequestTimeout, pytest.approx(10)]
 
 
-@pytest.mark.fake_clock
 @pytest.mark.parametrize(
     ("asks", "seconds", "words"),
     [(1, 35, "silent for 20 s"), (9, 50, "took longer than 50 s")],

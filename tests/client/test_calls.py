@@ -25,6 +25,8 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, ProgressNotificationParams, TextContent
 from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 
 def answering(era: Era, *results: dict[str, object]) -> ScriptedPeer:
     """A peer that answers tool calls with *results*, one after the other."""
@@ -182,7 +184,6 @@ async def test_a_silent_server_ends_the_call_and_hears_so(era: Era) -> None:
     assert isinstance(RequestTimeout(""), TimeoutError)
 
 
-@pytest.mark.fake_clock
 async def test_the_timeout_of_a_call_holds_whatever_the_server_reports(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)

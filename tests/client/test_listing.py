@@ -21,6 +21,8 @@ from mcp_host.types import CallToolResult, Tool
 from tests.client.sites import Site, refused
 from tests.client.support import EMPTY, STATELESS, Era
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 FRESH = {"ttlMs": 60_000}
 INVALID_PARAMS = -32602
 REGION = {"type": "string", "x-mcp-header": "Region"}

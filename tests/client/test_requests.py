@@ -36,6 +36,8 @@ from mcp_host.types import (
 )
 from tests.client.support import HANDSHAKE, Era
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 EVERYTHING: dict[str, Any] = {
     "tools": {},
     "resources": {"subscribe": True},

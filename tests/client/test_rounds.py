@@ -29,6 +29,8 @@ from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, USER, answering, wants
 from tests.client.support import ADD, PARIS, QUESTION, sampling
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 
 def extras(message: Wire) -> dict[str, Any]:
     """What a retry carries besides the original params."""
@@ -245,7 +247,6 @@ LOOSE = {"type": "object", "properties": {"ok": {}}}
 ROUNDS = Limits(max_idle_rounds=2, max_inputs_per_round=3, max_inputs=4)
 
 
-@pytest.mark.fake_clock
 @pytest.mark.parametrize(
     ("result", "limit", "requests"),
     [
@@ -271,7 +272,6 @@ async def test_a_server_that_asks_without_end_is_ended_by_a_limit_that_has_a_nam
     assert len(peer.received) - 1 == requests
 
 
-@pytest.mark.fake_clock
 async def test_idle_rounds_count_only_in_a_row() -> None:
     idle, real = wants("s"), wants("s", k=ROOTS)
     peer = answering(idle, idle, real, idle, idle, real, idle, idle, DONE)
@@ -296,7 +296,6 @@ async def test_sixty_four_turns_pass_with_the_defaults() -> None:
 # Deadlines and endings
 
 
-@pytest.mark.fake_clock
 async def test_our_own_time_is_not_the_servers_silence() -> None:
     async def think(request: SamplingRequest) -> CreateMessageResult:
         with anyio.move_on_after(0.3):
@@ -309,7 +308,6 @@ async def test_our_own_time_is_not_the_servers_silence() -> None:
             await client.call_tool("x", idle_timeout=0.2)
 
 
-@pytest.mark.fake_clock
 async def test_a_handler_that_never_returns_ends_with_the_time_for_input_and_the_calls_own() -> None:
     async def think_for_ever(request: SamplingRequest) -> CreateMessageResult:
         await anyio.sleep_forever()

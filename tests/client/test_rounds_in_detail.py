@@ -17,8 +17,9 @@ from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
 from tests.client.sites import MIRRORED, Site, mirrored_headers
 from tests.client.support import sampling
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
-@pytest.mark.fake_clock
+
 async def test_idle_rounds_wait_twice_as_long_each_time_until_the_server_asks_for_something() -> None:
     idle = wants("s")
     asked: list[float] = []

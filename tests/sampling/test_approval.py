@@ -18,6 +18,8 @@ from mcp_host.sampling.approval import Approvals, AsyncApprove, Scope
 from mcp_host.types import CreateMessageResult
 from tests.sampling.asking import ADD, MULTIPLY, request, text, user, wire
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 
 async def test_always_allows() -> None:
     assert await always(request()) == Allow()

@@ -22,6 +22,8 @@ from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult
 from tests.sampling.asking import refused, said, session, wire
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 
 class Turnstile:
     """A handler that does not return until it is opened."""

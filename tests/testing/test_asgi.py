@@ -13,6 +13,8 @@ from pydantic_core import from_json, to_json
 from mcp_host.testing import Server
 from tests.testing.raw_http import INITIALIZE, call, dressed, request
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 Event = MutableMapping[str, Any]
 
 
@@ -42,7 +44,6 @@ async def test_an_event_that_says_nothing_of_more_is_the_last_of_its_body() -> N
     assert from_json(data.removeprefix(b"data: "))["result"]["serverInfo"]["name"] == "s"
 
 
-@pytest.mark.fake_clock
 @pytest.mark.parametrize(
     "message", [request(1, "subscriptions/listen", {"notifications": {}}), call(1, "wait")], ids=["listening", "a call"]
 )

@@ -12,6 +12,8 @@ from mcp_host.testing import ClientError, Context, RequestError, Server, ToolErr
 from mcp_host.types import ModelHint, ModelPreferences, SamplingMessage, TextContent, Tool
 from tests.testing.raw import Raw, talk
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 server = Server("s")
 
 

@@ -13,6 +13,8 @@ from mcp_host.testing._server.subscriptions import granted, matches
 from mcp_host.types import SubscriptionFilter
 from tests.testing.raw import Raw, Wire, meta, modern, strangers
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 EVERYTHING: Wire = {
     "toolsListChanged": True,
     "promptsListChanged": True,

@@ -20,6 +20,8 @@ from mcp_host.types import (
 )
 from tests.testing.raw import talk
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 server = Server("s")
 
 

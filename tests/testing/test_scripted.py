@@ -14,6 +14,8 @@ from mcp_host.errors import ConnectionClosed, ServerError
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Implementation
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 INFO = Implementation(name="c", version="1")
 
 
@@ -113,7 +115,6 @@ async def test_the_script_runs_again_for_every_connection() -> None:
     assert [message["method"] for message in peer.received] == ["initialize", "notifications/initialized"] * 2
 
 
-@pytest.mark.fake_clock
 async def test_a_peer_listens_on_when_its_script_is_over() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})

@@ -10,6 +10,8 @@ from anyio import Event, fail_after, sleep_forever
 from mcp_host.testing import Context, Server
 from tests.testing.raw import EVERYTHING, INFO, strangers, talk
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 

@@ -19,6 +19,8 @@ from mcp_host.types import (
 )
 from tests.testing.raw import INFO, MODERN, Wire, meta, modern, strangers, talk
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 ALL = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1.0.0"}}
 

@@ -21,6 +21,8 @@ from mcp_host.types import (
 )
 from tests.testing.raw import modern, talk
 
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
 
 class Point(BaseModel):
     x: int
