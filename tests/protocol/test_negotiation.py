@@ -1,4 +1,4 @@
-"""What a server's answer to the opening move says of it: tables, one row for each way to answer."""
+"""Choosing the era and the revision: tables with one row for each kind of answer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def refused(code: int, data: object = None) -> Failure:
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_a_recognized_modern_answer_means_modern(reply: ProbeReply, known: bool) -> None:
+def test_a_recognizably_modern_answer_means_modern(reply: ProbeReply, known: bool) -> None:
     result = reply.result if isinstance(reply, Success) else None
 
     assert choose_era(reply, AUTO) == UseModern(MODERN, result if known else None)
@@ -95,7 +95,7 @@ def test_a_recognized_modern_answer_means_modern(reply: ProbeReply, known: bool)
     ],
     ids=lambda value: f"{type(value).__name__} {value}"[:60],
 )
-def test_anything_else_means_a_handshake(reply: ProbeReply) -> None:
+def test_any_other_answer_means_legacy(reply: ProbeReply) -> None:
     assert isinstance(choose_era(reply, AUTO), UseLegacy)
 
 
@@ -111,7 +111,7 @@ def test_anything_else_means_a_handshake(reply: ProbeReply) -> None:
     ],
     ids=lambda value: f"{type(value).__name__} {value}",
 )
-def test_what_says_nothing_of_the_era_is_the_error_it_is(error: McpError) -> None:
+def test_an_error_that_does_not_tell_the_era_is_raised(error: McpError) -> None:
     with pytest.raises(type(error)) as raised:
         choose_era(error, AUTO)
 
@@ -126,13 +126,13 @@ FAILURES = [
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
-def test_a_server_that_fails_over_the_probe_is_one_for_a_handshake(failure: McpError) -> None:
+def test_a_server_that_fails_during_the_probe_is_legacy(failure: McpError) -> None:
     """ "Anything else identifies a legacy server" (2026-07-28, basic/versioning)."""
     assert choose_era(failure, AUTO) == UseLegacy(str(failure), failure)
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
-def test_where_no_handshake_is_allowed_the_failure_of_the_probe_stands(failure: McpError) -> None:
+def test_the_failure_of_the_probe_is_raised_where_no_legacy_version_is_allowed(failure: McpError) -> None:
     with pytest.raises(type(failure)) as raised:
         choose_era(failure, AllowedVersions.of("modern"))
 
@@ -149,12 +149,12 @@ def test_where_no_handshake_is_allowed_the_failure_of_the_probe_stands(failure: 
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_a_modern_server_with_no_revision_of_ours_is_said_to_be_one(reply: ProbeReply, era: str) -> None:
+def test_a_modern_server_without_a_common_version_raises(reply: ProbeReply, era: str) -> None:
     with pytest.raises(NoCommonVersion, match="we speak"):
         choose_era(reply, AllowedVersions.of(era))
 
 
-def test_a_plan_allows_all_one_kind_or_one_revision() -> None:
+def test_allowed_versions_are_all_of_one_era_or_a_single_one() -> None:
     assert AllowedVersions.of("auto") == AllowedVersions((MODERN,), HANDSHAKE_VERSIONS)
     assert AllowedVersions.of("modern") == AllowedVersions((MODERN,), ())
     assert AllowedVersions.of("legacy") == AllowedVersions((), HANDSHAKE_VERSIONS)
@@ -164,7 +164,7 @@ def test_a_plan_allows_all_one_kind_or_one_revision() -> None:
         AllowedVersions.of("2020-01-01")
 
 
-def test_only_a_revision_of_the_plan_is_accepted_in_a_handshake() -> None:
+def test_only_an_allowed_version_is_accepted() -> None:
     assert accept_version("2024-11-05", AUTO) == Legacy("2024-11-05")
     for version in ("2026-07-28", "2030-01-01", None, 7):
         with pytest.raises(NoCommonVersion):
@@ -173,7 +173,7 @@ def test_only_a_revision_of_the_plan_is_accepted_in_a_handshake() -> None:
         accept_version("2025-11-25", AllowedVersions.of("2025-06-18"))
 
 
-def test_a_refusal_that_names_revisions_is_met_with_our_best_among_them() -> None:
+def test_the_preferred_version_among_those_that_a_rejection_names_is_chosen() -> None:
     assert common_version(refused(-32602, {"supported": ["2024-11-05", "2025-06-18"]}), AUTO) == "2025-06-18"
     assert common_version(refused(-32602, {"supported": ["1999-01-01"]}), AUTO) is None
     assert common_version(refused(-32602), AUTO) is None

@@ -1,10 +1,8 @@
-"""What differs between protocol revisions, and nothing else.
+"""The differences between protocol revisions.
 
-Handshake revisions (2025-11-25 and earlier) shake hands once, and then both
-sides may send requests. Since 2026-07-28 there is no handshake: each request
-says what a server has to know, and a server asks for input inside a result.
-Everything above this module works in neutral terms and never asks which
-revision it speaks.
+Legacy revisions (2025-11-25 and earlier) start with a handshake, and then both sides may send
+requests. Since 2026-07-28 there is no handshake: each request carries what the server has to know,
+and a server asks for input in a result. Everything above this module is the same for all revisions.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 CLIENT_INPUT = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
-"""What a server may ask of a client, whichever way its revision asks."""
+"""What a server may ask of a client, as a request or in a result."""
 
 REQUIRED_CAPABILITY = {
     "tools/list": ("tools",),
@@ -44,50 +42,29 @@ REQUIRED_CAPABILITY = {
     "completion/complete": ("completions",),
     "logging/setLevel": ("logging",),
 }
-"""The server capability that each request presupposes."""
+"""The server capability that each method requires."""
 
-READ_ONLY = frozenset(
-    {
-        *("tools/list", "resources/list", "resources/templates/list", "prompts/list"),
-        *("resources/read", "prompts/get", "completion/complete"),
-    }
-)
-"""Requests that change nothing, so that making one twice does no harm."""
+LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", "prompts/list"})
 
-IDEMPOTENT = READ_ONLY | {
-    *(INITIALIZE, DISCOVER, "ping"),
-    *("logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
-}
-"""All requests of which it does no harm if a server reads one twice."""
+READ_ONLY = LISTS | {"resources/read", "prompts/get", "completion/complete"}
+"""Requests that change nothing on the server."""
+
+REMOVED_REQUESTS = frozenset({"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+
+REMOVED_METHODS = REMOVED_REQUESTS | {"notifications/roots/list_changed"}
+"""What a client may send until 2025-11-25 only."""
+
+IDEMPOTENT = READ_ONLY | REMOVED_REQUESTS | {INITIALIZE, DISCOVER}
+"""Requests that do no harm if the server receives them twice."""
 
 NAME_PARAMETER = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Which parameter names the thing that a request is about. These are also the requests that may ask for input."""
+"""The parameter that goes into the `Mcp-Name` header. Only these methods may ask for input in their result."""
 
-CACHEABLE = frozenset(
-    {
-        DISCOVER,
-        "tools/list",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-    }
-)
-"""Whose results say for how long they are fresh."""
-
-REMOVED_METHODS = frozenset(
-    {
-        "ping",
-        "logging/setLevel",
-        "resources/subscribe",
-        "resources/unsubscribe",
-        "notifications/roots/list_changed",
-    }
-)
-"""What a client could say until 2025-11-25, and no longer."""
+CACHEABLE = LISTS | {DISCOVER, "resources/read"}
+"""Methods whose results may have a `ttlMs`."""
 
 META = "io.modelcontextprotocol/"
-"""What the specification's own keys of ``_meta`` begin with."""
+"""The prefix of the specification's keys in ``_meta``."""
 LOG_LEVEL = f"{META}logLevel"
 SUBSCRIPTION_ID = f"{META}subscriptionId"
 SERVER_INFO = f"{META}serverInfo"
@@ -98,12 +75,12 @@ MAX_FRESH = 86_400.0  # seconds: a longer `ttlMs` counts as one day
 
 
 Answer: TypeAlias = "CreateMessageResult | ElicitResult | ListRootsResult"
-"""What we may answer to a server's request for input."""
+"""The client's answer to a request for input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The server's final word on a request, *fresh_for* so many seconds."""
+    """The final result of a request, which may be cached for *fresh_for* seconds."""
 
     value: dict[str, Any]
     fresh_for: float = 0.0
@@ -111,7 +88,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class InputRequest:
-    """One thing that a server wants of us before it will finish a request."""
+    """One request for input that a server needs to finish a request."""
 
     method: str
     params: Params
@@ -119,10 +96,10 @@ class InputRequest:
 
 @dataclass(frozen=True, slots=True)
 class InputRequired:
-    """The server wants these answered, each under its key, and its *state* back unchanged."""
+    """The server needs answers to *requests*, each under its key, and its *state* back unchanged."""
 
     requests: Mapping[str, InputRequest]
-    state: str | None = field(repr=False)  # the server's own, and what is in it is nobody's who reads a log
+    state: str | None = field(repr=False)  # opaque, and kept out of logs
 
 
 Outcome: TypeAlias = Complete | InputRequired
@@ -130,7 +107,7 @@ Outcome: TypeAlias = Complete | InputRequired
 
 @dataclass(frozen=True, slots=True)
 class Legacy:
-    """A handshake revision: `initialize` once, then a connection both sides may speak on."""
+    """A revision with a handshake: `initialize` once, then requests in both directions."""
 
     version: str
 
@@ -150,31 +127,31 @@ class Legacy:
 
     @property
     def declares_context_support(self) -> bool:
-        """Whether a sampling request may ask for context only of a client that declared it (SEP-1577)."""
+        """Whether a client has to declare that it supports `includeContext` (SEP-1577)."""
         return self.version >= SAMPLING_TOOLS_SINCE
 
     @property
     def declares_elicitation_modes(self) -> bool:
-        """Whether a client says in which modes it can be asked (SEP-1036); before, there was one."""
+        """Whether a client declares its modes of elicitation (SEP-1036); before, forms were the only one."""
         return self.version >= "2025-11-25"
 
     def prepare_params(self, params: Params, log_level: str | None) -> Params:
-        """The params as this era sends them."""
+        """The params as this era sends them, with its ``_meta``."""
         return params
 
     def headers(self, method: str, params: Params) -> dict[str, str]:
-        """The HTTP headers that go with a message. Transports without headers ignore them."""
+        """The HTTP headers of a message. Other transports ignore them."""
         return {} if method == "initialize" else {PROTOCOL_VERSION: self.version}
 
     def read(self, method: str, result: dict[str, Any]) -> Outcome:
-        """What a result means for the request."""
+        """Read a result: it is complete, or asks for input."""
         return Complete(result)
 
     def missing(self, method: str, capabilities: Mapping[str, Any]) -> str | None:
-        """The capability that *method* presupposes and the server did not advertise, if any."""
+        """The capability that *method* requires and the server did not advertise, if any."""
         path = REQUIRED_CAPABILITY.get(method, ())
         if path == ("completions",) and self.version < "2025-03-26":
-            return None  # the capability came with 2025-03-26; before, servers could not advertise it
+            return None  # the capability is newer than this revision
         at: object = capabilities
         for key in path:
             at = at.get(key) if isinstance(at, Mapping) else None
@@ -183,13 +160,13 @@ class Legacy:
         return None
 
     def write(self, answer: Answer, *, with_tools: bool = False) -> dict[str, Any]:
-        """Our answer to the server as this revision spells it.
+        """Write an answer in the spelling of this revision.
 
-        *with_tools* says that the request offered tools: then the server knows how their use is spelled,
-        be its revision older, for it is of a draft.
+        *with_tools* means that the request offered tools. Then the server implements a draft of
+        SEP-1577 and understands tool use, even in an older revision.
 
         Raises:
-            InputRefused: The answer holds something that this revision has no words for.
+            InputRefused: The answer contains something that this revision does not allow.
         """
         if isinstance(answer, CreateMessageResult) and not self.samples_with_tools:
             answer = _one_block(answer)
@@ -198,17 +175,17 @@ class Legacy:
 
 @dataclass(frozen=True, slots=True)
 class Modern:
-    """A stateless revision: every request stands for itself, and input is asked for inside results."""
+    """A stateless revision: requests are independent, and servers ask for input in results."""
 
     version: str
     meta: Mapping[str, Any]
-    """What each request says of us."""
+    """The ``_meta`` of each request: our version, name and capabilities."""
 
     disconnect_cancels = True  # "Closing the SSE response stream MUST be treated [...] as cancellation"
     resumes_streams = False  # "Resumable SSE streams via `Last-Event-ID` are not supported"
     mirrors_parameters = True
-    listens = True  # changes are told of to those who listen, and not unprompted
-    log_level_per_request = True  # each request says which log messages it wants
+    listens = True  # servers notify of changes on `subscriptions/listen` only
+    log_level_per_request = True
     restarts = True  # "If the server process exits unexpectedly, the client SHOULD restart it"
     server_requests = frozenset[str]()  # "The client MUST NOT send JSON-RPC responses"
     removed = REMOVED_METHODS
@@ -218,9 +195,9 @@ class Modern:
 
     @classmethod
     def for_client(cls, version: str, client_info: Params, capabilities: Mapping[str, Any]) -> Self:
-        """The era in which each request introduces us in full."""
+        """The era in which each request carries this client info and these capabilities."""
         if "roots" in capabilities:
-            capabilities = {**capabilities, "roots": {}}  # there is no way left to tell that they have changed
+            capabilities = {**capabilities, "roots": {}}  # without `listChanged`: that notification was removed
         meta = {"protocolVersion": version, "clientInfo": client_info, "clientCapabilities": capabilities}
         return cls(version, {f"{META}{key}": value for key, value in meta.items()})
 
@@ -231,11 +208,14 @@ class Modern:
     def headers(self, method: str, params: Params) -> dict[str, str]:
         headers = {PROTOCOL_VERSION: self.version, MCP_METHOD: method}
         if (key := NAME_PARAMETER.get(method)) is not None:
-            headers[MCP_NAME] = _header_value(params[key])
+            try:
+                headers[MCP_NAME] = encode_value(params[key])
+            except ValueError as exc:
+                raise CallerError(f"{quoted(params[key])}: {exc}") from None
         return headers
 
     def read(self, method: str, result: dict[str, Any]) -> Outcome:
-        """What a result means for the request.
+        """Read a result: it is complete, or asks for input.
 
         Raises:
             ProtocolError: "A `resultType` of any value unrecognized by the client MUST be considered invalid."
@@ -246,12 +226,14 @@ class Modern:
             case "input_required" if method in NAME_PARAMETER:
                 return _input_required(method, result)
             case "input_required":
-                raise ProtocolError(f"the result of {method} asks for input, which only calls, prompts and reads may")
+                raise ProtocolError(
+                    f"the result of {method} asks for input, which only calls, prompts and reads may do"
+                )
             case other:
                 raise ProtocolError(f"the result of {method} is of an unknown type: {quoted(other)}")
 
     def missing(self, method: str, capabilities: Mapping[str, Any]) -> str | None:
-        return None  # what a server did not advertise it may serve all the same; it says so if not
+        return None  # the server itself rejects what it does not support
 
     def write(self, answer: Answer, *, with_tools: bool = False) -> dict[str, Any]:
         return _written(answer, self.version)
@@ -269,7 +251,7 @@ def _written(answer: Answer, version: str) -> dict[str, Any]:
 
 
 def _one_block(answer: CreateMessageResult) -> CreateMessageResult:
-    """One content block: before 2025-11-25 a sampling result could not hold more."""
+    """Join several texts into one block: before 2025-11-25 a sampling result could hold only one."""
     texts = [block.text for block in answer.content if isinstance(block, TextContent)]
     if len(answer.content) == 1 or len(texts) < len(answer.content):
         return answer
@@ -279,9 +261,11 @@ def _one_block(answer: CreateMessageResult) -> CreateMessageResult:
 def _input_required(method: str, result: dict[str, Any]) -> InputRequired:
     requests, state = result.get("inputRequests"), result.get("requestState")
     if requests is None and state is None:
-        raise ProtocolError(f"the result of {method} requires input, and says neither which nor gives a state")
+        raise ProtocolError(f"the result of {method} requires input, but has neither inputRequests nor requestState")
     if not isinstance(requests, dict | None) or not isinstance(state, str | None):
-        raise ProtocolError(f"the result of {method} requires input, and says so in a wrong shape")
+        raise ProtocolError(
+            f"the result of {method} requires input, but its inputRequests or requestState is malformed"
+        )
     return InputRequired({key: _input_request(method, key, value) for key, value in (requests or {}).items()}, state)
 
 
@@ -291,18 +275,11 @@ def _input_request(method: str, key: str, value: object) -> InputRequest:
             return InputRequest(wanted, params)
         case {"method": str(wanted), **rest} if "params" not in rest:
             return InputRequest(wanted, {})
-    raise ProtocolError(f"the result of {method} requires input, and what it wants under {quoted(key)} is no request")
-
-
-def _header_value(name: str) -> str:
-    try:
-        return encode_value(name)
-    except ValueError as exc:
-        raise CallerError(f"{quoted(name)}: {exc}") from None
+    raise ProtocolError(f"the result of {method} requires input, but its input request {quoted(key)} is malformed")
 
 
 def _seconds(ttl_ms: object) -> float:
-    """How long a result is fresh: "If `ttlMs` is negative, clients SHOULD ignore it"; absent means 0."""
+    """How many seconds a result is fresh: "If `ttlMs` is negative, clients SHOULD ignore it"; absent means 0."""
     if not isinstance(ttl_ms, int | float) or isinstance(ttl_ms, bool) or not ttl_ms > 0:
         return 0.0
-    return min(ttl_ms, MAX_FRESH * 1000) / 1000  # in this order: a quotient of 400 digits is no float
+    return min(ttl_ms, MAX_FRESH * 1000) / 1000  # in this order: dividing a number of 400 digits would overflow

@@ -1,4 +1,4 @@
-"""Agreeing on a revision, from what a server answers to the opening move."""
+"""Choosing the protocol revision from the server's first answer."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from mcp_host.protocol.jsonrpc import (
 )
 
 LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""The revisions that begin with `initialize`, the preferred one first."""
+"""The revisions that start with `initialize`, the preferred one first."""
 MODERN_VERSIONS = ("2026-07-28",)
 """The revisions without a handshake, the preferred one first."""
 VERSIONS = MODERN_VERSIONS + LEGACY_VERSIONS
 
 MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION})
-"""Errors that only a modern server knows."""
+"""Error codes that only a modern server sends."""
 
 GATEWAY_STATUSES = frozenset({502, 503, 504})
-"""What a gateway says of a server that it does not reach."""
+"""HTTP statuses of a gateway that cannot reach the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedVersions:
-    """Which revisions a client may speak, the preferred ones first. An empty half is never tried."""
+    """The revisions that a client may use, the preferred ones first. An empty tuple excludes that era."""
 
     modern: tuple[str, ...]
     legacy: tuple[str, ...]
@@ -53,11 +53,11 @@ class AllowedVersions:
                 return cls((), LEGACY_VERSIONS)
         if era not in VERSIONS:
             raise ValueError(f'era is "auto", "modern", "legacy" or one of {", ".join(VERSIONS)}, not {era!r}')
-        return cls(_only(era, MODERN_VERSIONS), _only(era, LEGACY_VERSIONS))
+        return cls((era,), ()) if era in MODERN_VERSIONS else cls((), (era,))
 
     @property
     def both_eras(self) -> bool:
-        """Whether it is to be found out which kind of revision the server speaks."""
+        """Whether the server's answer decides which era is used."""
         return bool(self.modern and self.legacy)
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class AllowedVersions:
 
 @dataclass(frozen=True, slots=True)
 class UseModern:
-    """The server speaks *version*, without a handshake. *discovered* is what it said of itself, if it did."""
+    """Send requests in *version*, without a handshake. *discovered* is the server's `server/discover` result, if any."""
 
     version: str
     discovered: Params | None = None
@@ -74,55 +74,55 @@ class UseModern:
 
 @dataclass(frozen=True, slots=True)
 class UseLegacy:
-    """Begin with `initialize`. *because* is what the server said instead of a modern answer."""
+    """Start with `initialize`. *reason* is what the server sent instead of a modern answer."""
 
-    because: str
+    reason: str
     failure: McpError | None = None
-    """What became of the probe, where that is the error to report should there be no handshake either."""
+    """The error of the probe, to be raised if `initialize` fails, too."""
 
 
 EraChoice: TypeAlias = UseModern | UseLegacy
 ProbeReply: TypeAlias = Success | Failure | McpError
-"""What came back for a probe: a response, or what its channel raised."""
+"""The result of a probe: a response, or the error that the transport raised."""
 
 
 def choose_era(reply: ProbeReply, allowed_versions: AllowedVersions) -> EraChoice:
-    """What the answer to `server/discover` says of the server.
+    """Choose the era from the reply to `server/discover`.
 
-    "The fallback MUST NOT be keyed to one specific error code" (2026-07-28,
-    basic/transports/stdio): whatever is not recognizably modern means legacy.
-
-    A connection that broke over the probe, and a server that failed over it (5xx), are like anything
-    else that is not modern: "Anything else identifies a legacy server" (2026-07-28, basic/versioning).
+    "The fallback MUST NOT be keyed to one specific error code" (2026-07-28, basic/transports/stdio),
+    so every reply that is not recognizably modern means legacy. A connection that broke during the
+    probe and a 5xx do, too: "Anything else identifies a legacy server" (2026-07-28, basic/versioning).
 
     Raises:
-        Unauthorized, HttpStatusError, ConnectionClosed: *reply* itself, where it says nothing of
-            the era: 401 and 403, a gateway that does not reach the server (`GATEWAY_STATUSES`), a probe that never left;
-            and any failure where the plan allows no handshake.
-        NoCommonVersion: The server is modern, and speaks nothing that the plan allows.
+        Unauthorized, HttpStatusError, ConnectionClosed: *reply* itself, if it does not tell the era:
+            401 and 403, an unreachable server (`GATEWAY_STATUSES`), a probe that was never sent;
+            also a 5xx or a broken connection where no legacy version is allowed.
+        NoCommonVersion: The server is modern and supports none of *allowed_versions*.
     """
     match reply:
         case Unauthorized() | ConnectionClosed(may_have_run=False):
             raise reply
         case Success(result=result) if _is_discovery(result):
-            return _chosen(result.get("supportedVersions", allowed_versions.modern), allowed_versions, result)
+            return _choose_version(result.get("supportedVersions", allowed_versions.modern), allowed_versions, result)
         case Failure(code=code) | HttpStatusError(code=code) if code == UNSUPPORTED_PROTOCOL_VERSION:
-            return _chosen(
-                reply.data.get("supported") if isinstance(reply.data, dict) else None, allowed_versions, None
-            )
+            return _choose_version(_supported(reply), allowed_versions, None)
         case Failure(code=code) | HttpStatusError(code=code) if code in MODERN_ERRORS:
             return UseModern(allowed_versions.modern[0])
         case HttpStatusError(status=status) if status in GATEWAY_STATUSES:
             raise reply
-        case ConnectionClosed() as failure:
-            return _legacy(failure, allowed_versions)
-        case HttpStatusError(status=status) as failure if status >= 500:
-            return _legacy(failure, allowed_versions)
-    return UseLegacy(_words(reply))
+        case HttpStatusError(status=status) if status < 500:
+            return UseLegacy(str(reply))
+        case ConnectionClosed() | HttpStatusError():
+            if not allowed_versions.legacy:
+                raise reply
+            return UseLegacy(str(reply), reply)
+        case Success():
+            return UseLegacy("a result that does not fit server/discover")
+    return UseLegacy(f"{excerpt(reply.message)} ({reply.code})" if isinstance(reply, Failure) else str(reply))
 
 
 def accept_version(version: object, allowed_versions: AllowedVersions) -> Legacy:
-    """The era of the revision that a server chose in its answer to `initialize`.
+    """The era of the version that a server chose in its answer to `initialize`.
 
     "If the client does not support the version in the server's response, it
     SHOULD disconnect" (2025-11-25, basic/lifecycle).
@@ -133,62 +133,43 @@ def accept_version(version: object, allowed_versions: AllowedVersions) -> Legacy
     raise NoCommonVersion(f"the server insists on protocol version {quoted(version)}; we speak {ours}")
 
 
-def common_version(refusal: Failure | HttpStatusError, allowed_versions: AllowedVersions) -> str | None:
-    """A revision in common that a server names when it refuses ours.
+def common_version(error: Failure | HttpStatusError, allowed_versions: AllowedVersions) -> str | None:
+    """An allowed legacy version from the error by which a server rejects ours.
 
-    The specification shows this as an error with `data.supported`; most servers
-    answer `initialize` with a version of their own instead.
+    The specification shows the list in `data.supported`. Most servers send no error,
+    but answer `initialize` with another version.
 
     Raises:
-        NoCommonVersion: The server is a modern one, which shakes no hands in any revision of the plan.
+        NoCommonVersion: The server is modern and supports none of the legacy versions.
     """
-    supported = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
-    offer = _first(allowed_versions.legacy, supported)
-    if offer is None and refusal.code == UNSUPPORTED_PROTOCOL_VERSION:
+    supported = _supported(error)
+    version = _first(allowed_versions.legacy, supported)
+    if version is None and error.code == UNSUPPORTED_PROTOCOL_VERSION:
         raise NoCommonVersion(f"the server speaks {quoted(supported)}; we speak {', '.join(allowed_versions.legacy)}")
-    return offer
+    return version
 
 
-def _chosen(offered: object, allowed_versions: AllowedVersions, discovered: Params | None) -> EraChoice:
+def _choose_version(offered: object, allowed_versions: AllowedVersions, discovered: Params | None) -> EraChoice:
     if (version := _first(allowed_versions.modern, offered)) is not None:
         return UseModern(version, discovered)
     if _first(allowed_versions.legacy, offered) is not None:
         return UseLegacy("it offers no modern revision that we speak")
-    if not _is_list_of_versions(offered):
-        return UseLegacy(f"a malformed list of versions, {quoted(offered)}")
-    raise NoCommonVersion(f"the server speaks {quoted(offered)}; we speak {allowed_versions}")
+    if isinstance(offered, list | tuple) and offered and all(isinstance(each, str) for each in offered):
+        raise NoCommonVersion(f"the server speaks {quoted(offered)}; we speak {allowed_versions}")
+    return UseLegacy(f"a malformed list of versions, {quoted(offered)}")
+
+
+def _supported(error: Failure | HttpStatusError) -> object:
+    return error.data.get("supported") if isinstance(error.data, dict) else None
 
 
 def _first(ours: Iterable[str], offered: object) -> str | None:
-    return (
-        next((version for version in ours if version in offered), None) if isinstance(offered, list | tuple) else None
-    )
+    if not isinstance(offered, list | tuple):
+        return None
+    return next((version for version in ours if version in offered), None)
 
 
 def _is_discovery(result: Params) -> bool:
-    """Whether it can be a result of server/discover: a finished one, or one that names versions."""
+    """Whether this can be a result of server/discover: it is complete, or lists versions."""
     kind: object = result.get("resultType", "complete")
     return kind == "complete" and ("resultType" in result or "supportedVersions" in result)
-
-
-def _legacy(failure: McpError, allowed_versions: AllowedVersions) -> UseLegacy:
-    if not allowed_versions.legacy:
-        raise failure
-    return UseLegacy(str(failure), failure)
-
-
-def _is_list_of_versions(offered: object) -> bool:
-    return isinstance(offered, list | tuple) and bool(offered) and all(isinstance(each, str) for each in offered)
-
-
-def _only(version: str, versions: tuple[str, ...]) -> tuple[str, ...]:
-    return (version,) if version in versions else ()
-
-
-def _words(reply: ProbeReply) -> str:
-    match reply:
-        case Success():
-            return "a result that is none of server/discover"
-        case Failure(code=code, message=message):
-            return f"{excerpt(message)} ({code})"
-    return str(reply)
