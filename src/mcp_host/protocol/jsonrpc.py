@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 messages, and the bytes they travel as."""
+"""JSON-RPC 2.0 messages, and their encoding as bytes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,14 @@ TOOK_TOO_LONG = -32011  # the model or the user did not answer in time
 CALL_ENDED = -32012  # the call that the server's request belonged to has ended
 ASKED_TOO_MUCH = -32013  # one call has reached its limit of requests from the server
 
-MAX_BATCH = 10_000  # messages: all of them are taken in one turn of the event loop
-MAX_MARKS = 2**20  # opening brackets, colons and commas in one message, those in its texts not counted
-MAX_DEPTH = 640  # arrays and objects in each other: each takes one of the 1,000 frames of a stack in Python 3.11
+NOT_JSONRPC = 'jsonrpc is not "2.0"'
+
+MAX_BATCH = 10_000  # messages: all of them are handled in one step of the event loop
+MAX_MARKS = 2**20  # opening brackets, colons and commas in one message, outside of strings
+MAX_DEPTH = 640  # nested arrays and objects: each takes one of the 1,000 frames of a stack in Python 3.11
 
 Id: TypeAlias = int | str
-Params: TypeAlias = dict[str, Any]  # JSON, before anyone has looked at it
+Params: TypeAlias = dict[str, Any]  # decoded JSON, not validated
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Request:
     method: str
     params: Params
     size: float = field(default=math.inf, compare=False, repr=False)
-    """Of how many bytes it was read, at most; for ours, that is not known."""
+    """Upper bound of its bytes on the wire; infinite for requests that we send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error response. Its id is None when the peer could not read ours."""
+    """An error response. Its id is None if the peer could not read the request."""
 
     id: Id | None
     code: int
@@ -77,9 +79,9 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Something that is no message. With an *id*, whoever waits for it need not wait any longer.
+    """Input that is not a valid message. With an *id*, the request of that id ends.
 
-    *method* is there when it was meant as a request, which then deserves an error in return.
+    *method* is set if it was a request. The peer is then sent an error.
     """
 
     reason: str
@@ -94,11 +96,11 @@ Incoming: TypeAlias = Message | Malformed
 
 
 def decode(raw: Raw) -> Sequence[Incoming]:
-    """Read what one line, body or event carries: one message, or the members of a batch.
+    """Decode one line, body or event: one message, or the members of a batch.
 
-    Never raises: what cannot be read is `Malformed`, and its neighbours are still delivered.
-    Keys are exact, "Id" is not "id"; of a key that stands twice the last one counts. A byte
-    order mark in front is passed over.
+    Never raises: invalid input becomes `Malformed`, and the other members of a batch are
+    still decoded. Keys are case-sensitive; the last of several equal keys counts. A byte
+    order mark at the beginning is ignored.
     """
     if raw.startswith(BOM):
         raw = raw[len(BOM) :]
@@ -108,7 +110,7 @@ def decode(raw: Raw) -> Sequence[Incoming]:
     try:
         body = _parse(raw)
     except ValueError as exc:
-        return (unreadable(f"not JSON ({exc}): {_shown(raw)}", raw, raw),)
+        return (unreadable(f"not JSON ({exc}): {excerpt(raw[:100].decode(errors='replace'), 80)}", raw, raw),)
     if isinstance(body, list):
         # Revision 2025-03-26: implementations "MUST support receiving JSON-RPC batches".
         if len(body) > MAX_BATCH:
@@ -118,10 +120,10 @@ def decode(raw: Raw) -> Sequence[Incoming]:
 
 
 def encode(message: Message) -> bytes:
-    """Write one message as a single line of UTF-8, without the newline.
+    """Encode one message as a single line of UTF-8, without the newline.
 
     Raises:
-        CallerError: The message holds something that JSON cannot say.
+        CallerError: The message contains something that JSON cannot express.
     """
     match message:
         case Request(id, method, params):
@@ -136,28 +138,25 @@ def encode(message: Message) -> bytes:
     try:
         raw = to_json(body)
         if b"NaN" in raw or b"Infinity" in raw:
-            json.dumps(json.loads(raw), allow_nan=False)  # raises unless the words stand in a string
+            json.dumps(json.loads(raw), allow_nan=False)  # raises unless they are part of a string
     except (PydanticSerializationError, ValueError) as exc:
         raise CallerError(f"not expressible in JSON: {excerpt(str(exc))}") from exc
     return raw
 
 
 def oversize(head: bytes, tail: bytes, limit: int) -> Malformed:
-    """What stands for a message that is too large to be read, of which only the two ends are known.
-
-    How large it is, is not: it is given up before its end has come.
-    """
+    """A message that is larger than *limit*, of which only the beginning and the end are known."""
     return unreadable(f"a message of more than {limit:,} bytes (Limits.max_message)", head, tail, oversize=True)
 
 
 def unreadable(reason: str, head: Raw, tail: Raw, *, oversize: bool = False) -> Malformed:
-    """What stands for a message that cannot be read, as far as its two ends tell whose it is."""
+    """A message that cannot be decoded, with the id and the method if its two ends show them."""
     call = re.match(_METHOD_FIRST, head[:ID_WINDOW])
     method = call[1].decode(errors="replace") if call else None
     return Malformed(reason, recover_id(head, tail), method, oversize)
 
 
-# Patterns are compiled when they are first wanted: most hosts never see a message that cannot be read.
+# Patterns are compiled on first use: most hosts never receive a message that cannot be decoded.
 ID_WINDOW = 256  # a serializer writes the id among the first two members, or last
 _ID = rb'"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{1,128})")'
 _ID_FIRST = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*[,}]"
@@ -166,7 +165,7 @@ _ID_LAST = rb"[}\]\"\w]\s*,\s*" + _ID + rb"\s*\}\s*\Z"
 
 
 def recover_id(head: Raw, tail: Raw) -> Id | None:
-    """The id of an unreadable message, where it stands in plain sight at one of its ends."""
+    """The id of a message that cannot be decoded, if it is near one of its ends."""
     found = re.match(_ID_FIRST, head[:ID_WINDOW]) or re.search(_ID_LAST, tail[-ID_WINDOW:])
     if not found:
         return None
@@ -176,28 +175,28 @@ def recover_id(head: Raw, tail: Raw) -> Id | None:
 
 _NO_MARKS = bytes(set(range(256)) - set(b"[{:,"))
 _NO_MARKS_OR_QUOTES = _NO_MARKS.replace(b'"', b"")
-FEW_STRINGS = 1000  # past it, looking at them one by one takes longer than looking at every byte
+FEW_STRINGS = 1000  # with more, going through them one by one is slower than looking at every byte
 _BACKSLASH = ord("\\")
 
 
 def too_complex(raw: Raw, most: int) -> bool:
     """Whether JSON has more than *most* opening brackets, colons and commas outside of its strings.
 
-    Of these everything else stands still while they are parsed: 16 MiB of "[[],[],[]…" take
-    seconds, and a gigabyte. Texts of any size cost next to nothing, whatever stands in them.
+    Parsing blocks the event loop: 16 MiB of "[[],[],[]…" take seconds and a gigabyte of memory.
+    Long strings are cheap.
     """
     if (pieces := _outside_of_few_strings(raw)) is not None:
         return sum(len(piece.translate(None, _NO_MARKS)) for piece in pieces) > most
     if len(raw.translate(None, _NO_MARKS)) <= most:
         return False
     plain = raw.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_MARKS_OR_QUOTES)
-    if plain.count(b'"') > 2 * most + 2:  # more strings than there may be members and items
+    if plain.count(b'"') > 2 * most + 2:  # more strings than members and items are allowed
         return True
     return sum(map(len, plain.split(b'"')[::2])) > most  # every other piece is outside of strings
 
 
 def _outside_of_few_strings(raw: Raw) -> list[Raw] | None:
-    """What stands between the strings; None if these are many. A picture or a long text is one string."""
+    """The parts between the strings; None if there are many strings, or one may contain quotes."""
     pieces: list[Raw] = []
     at = 0
     for _ in range(FEW_STRINGS):
@@ -207,7 +206,7 @@ def _outside_of_few_strings(raw: Raw) -> list[Raw] | None:
         pieces.append(raw[at:start])
         end = raw.find(b'"', start + 1)
         if end > 0 and raw[end - 1] == _BACKSLASH:
-            return None  # it has quotes of its own, perhaps
+            return None  # perhaps an escaped quote
         at = end + 1 if end > 0 else len(raw)
     return None
 
@@ -221,15 +220,15 @@ def _parse(raw: Raw) -> Any:
     except ValueError as exc:
         if "recursion limit" not in str(exc):
             raise
-    # That reader stops at 200 levels, which one schema in a long list may reach. Python's own goes further: how far
-    # depends on the interpreter and on the stack it is called from, so what it has read is measured.
+    # pydantic's parser stops at 200 levels, which one schema in a long list may reach. Python's parser goes further.
+    # How far depends on the interpreter and the stack, so the depth is measured.
     too_deep = f"it nests too deeply ({MAX_DEPTH} levels at most)"
     try:
         body = json.loads(raw, parse_constant=_refuse)
         if depth(raw) > MAX_DEPTH:
             raise ValueError(too_deep)
         if re.search(_SURROGATE, raw):
-            json.dumps(body, ensure_ascii=False).encode()  # raises for one without its other half, as that reader does
+            json.dumps(body, ensure_ascii=False).encode()  # raises for a lone surrogate, as pydantic does
     except RecursionError:
         raise ValueError(too_deep) from None
     return body
@@ -240,76 +239,63 @@ _NO_BRACKETS_OR_QUOTES = bytes(set(range(256)) - {*_BRACKETS, ord('"')})
 
 
 def depth(raw: Raw) -> int:
-    """How many arrays and objects stand in each other, at most, in JSON."""
+    """How deep arrays and objects are nested in JSON."""
     plain = raw.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_BRACKETS_OR_QUOTES)
     brackets = b"".join(plain.split(b'"')[::2])  # every other piece is outside of strings
     return max(accumulate(map(_BRACKETS.__getitem__, brackets)), default=0)
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _read(body: Any, size: int) -> Incoming:
     if not isinstance(body, dict):
         return Malformed(f"not an object: {quoted(body)}")
-    id, method = body.get("id"), body.get("method")
-    if body.get("jsonrpc") != "2.0":
-        return _malformed('jsonrpc is not "2.0"', id, method)
-    if isinstance(method, str):
-        return _read_call(body, id, method, size)
-    if "error" in body:
-        return _read_failure(body["error"], id)
-    if not _is_id(id):
-        return _malformed("a response without a usable id", id, method)
-    if not isinstance(result := body.get("result"), dict):
-        return _malformed("result is not an object" if "result" in body else "neither result nor error", id, method)
-    return Success(_whole(id), result)
-
-
-def _read_call(body: dict[str, Any], id: Any, method: str, size: int) -> Incoming:
+    id, method = _read_id(body.get("id")), body.get("method")
+    if not isinstance(method, str):
+        return _read_response(body, id)
     params = body.get("params")
+    if body.get("jsonrpc") != "2.0":
+        return Malformed(NOT_JSONRPC, id, method)
     if params is None:
         params = {}
     elif not isinstance(params, dict):
-        return _malformed("params is not an object", id, method)
+        return Malformed("params is not an object", id, method)
     if "id" not in body:
         return Notification(method, params)
-    if not _is_id(id):
-        return _malformed("an unusable request id", id, method)
-    return Request(_whole(id), method, params, size)
+    if id is None:
+        return Malformed("an unusable request id", None, method)
+    return Request(id, method, params, size)
 
 
-def _read_failure(error: Any, id: Any) -> Incoming:
-    if id is not None and not _is_id(id):
-        return Malformed("an error response without a usable id")
-    id = None if id is None else _whole(id)
-    match error:
-        case {"code": int() as code, "message": str() as message} if not isinstance(code, bool):
-            return Failure(id, code, message, error.get("data"))
-    return _malformed("error is not an error object", id, None)
+def _read_response(body: dict[str, Any], id: Id | None) -> Incoming:
+    if body.get("jsonrpc") != "2.0":
+        return Malformed(NOT_JSONRPC, id)
+    if "error" in body:
+        if id is None and body.get("id") is not None:
+            return Malformed("an error response without a usable id")
+        match body["error"]:
+            case {"code": int(code), "message": str(message), **rest} if not isinstance(code, bool):
+                return Failure(id, code, message, rest.get("data"))
+        return Malformed("error is not an error object", id)
+    if id is None:
+        return Malformed("a response without a usable id")
+    if not isinstance(result := body.get("result"), dict):
+        return Malformed("result is not an object" if "result" in body else "neither result nor error", id)
+    return Success(id, result)
 
 
-def _malformed(reason: str, id: Any, method: Any) -> Malformed:
-    return Malformed(reason, _whole(id) if _is_id(id) else None, method if isinstance(method, str) else None)
-
-
-def _is_id(id: Any) -> bool:
-    """Strings and numbers; some servers turn our 3 into 3.0, which names the same request."""
+def _read_id(id: Any) -> Id | None:
+    """A usable id, or None. Some servers turn our 3 into 3.0, which is the same id."""
     kind = type(id)
-    return kind is int or kind is str or (kind is float and id == id // 1)
+    if kind is int or kind is str:
+        return id  # type: ignore[no-any-return]  # its type has just been checked
+    return int(id) if kind is float and id == id // 1 else None
 
 
-def _whole(id: Any) -> Id:
-    return int(id) if type(id) is float else id
-
-
-def _shown(raw: Raw) -> str:
-    return excerpt(raw[:100].decode(errors="replace"), 80)
-
-
-def malformed_error(reason: Malformed) -> ProtocolError:
-    """The error for whoever waited for what turned out to be malformed."""
-    if reason.oversize:
-        return MessageTooLarge(reason.reason)
-    return ProtocolError(f"the server's answer is no JSON-RPC response: {reason.reason}")
+def malformed_error(message: Malformed) -> ProtocolError:
+    """The error to raise from the request that *message* should have answered."""
+    if message.oversize:
+        return MessageTooLarge(message.reason)
+    return ProtocolError(f"the server's answer is no JSON-RPC response: {message.reason}")
