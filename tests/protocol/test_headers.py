@@ -68,7 +68,7 @@ def test_every_text_survives_its_header_and_every_header_is_visible(text: str) -
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
 def test_half_of_a_surrogate_pair_cannot_be_sent(text: str) -> None:
-    with pytest.raises(ValueError, match="half of a surrogate pair"):
+    with pytest.raises(ValueError, match="a lone surrogate"):
         encode_value(text)
 
 
@@ -126,7 +126,7 @@ def test_a_number_that_json_does_not_carry_safely_is_the_callers_error(argument:
 
 
 def test_a_text_that_no_header_can_carry_is_the_callers_error() -> None:
-    with pytest.raises(ValueError, match="half of a surrogate pair"):
+    with pytest.raises(ValueError, match="a lone surrogate"):
         ParameterHeader("Region", ("region",)).value({"region": "\ud800"})
 
 
@@ -235,9 +235,9 @@ def test_a_property_called_like_the_annotation_can_be_annotated() -> None:
         ("Region\t1", "the x-mcp-header 'Region\\t1' cannot be part of a header's name"),
         ("Region\n", "the x-mcp-header 'Region\\n' cannot be part of a header's name"),
         ("A\r\nHost: b", "the x-mcp-header 'A\\r\\nHost: b' cannot be part of a header's name"),
-        (None, "an x-mcp-header is None instead of text"),
-        (True, "an x-mcp-header is True instead of text"),
-        (["Region"], "an x-mcp-header is ['Region'] instead of text"),
+        (None, "an x-mcp-header is None, not a string"),
+        (True, "an x-mcp-header is True, not a string"),
+        (["Region"], "an x-mcp-header is ['Region'], not a string"),
     ],
 )
 def test_an_annotation_that_is_no_header_name_makes_the_tool_invalid(name: object, reason: str) -> None:
@@ -268,7 +268,7 @@ def test_only_strings_integers_and_booleans_can_be_annotated(kind: Schema, given
 def test_two_annotations_of_one_name_make_the_tool_invalid(second: str) -> None:
     twice: Schema = {"a": REGION, "b": {"properties": {"c": {"type": "string", "x-mcp-header": second}}}}
 
-    assert refusal({"properties": twice}) == f"two parameters have the x-mcp-header '{second}', in whatever case"
+    assert refusal({"properties": twice}) == f"two parameters have the x-mcp-header '{second}' (case does not count)"
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_two_annotations_of_one_name_make_the_tool_invalid(second: str) -> None:
 )
 def test_an_annotation_that_properties_alone_do_not_lead_to_makes_the_tool_invalid(schema: Schema) -> None:
     assert refusal(schema) == (
-        "the x-mcp-header 'Region' is not on a property that `properties` alone lead to, 64 of them at most"
+        "the x-mcp-header 'Region' is not on a property that is reached through `properties` only, 64 levels at most"
     )
 
 
@@ -316,7 +316,7 @@ def nested(levels: int, schema: Schema) -> Schema:
 
 def test_a_parameter_may_lie_as_deep_as_the_limit_and_no_deeper() -> None:
     assert parameter_headers(nested(64, REGION)) == (ParameterHeader("Region", ("a",) * 64),)
-    assert "64 of them at most" in refusal(nested(65, REGION))
+    assert "64 levels at most" in refusal(nested(65, REGION))
 
 
 def test_a_schema_of_any_depth_is_read() -> None:

@@ -158,7 +158,7 @@ async def test_no_secret_is_told_over_http(whose: str, caplog: pytest.LogCapture
 def test_an_argument_that_no_header_can_carry_is_not_repeated() -> None:
     region = ParameterHeader("Region", ("region",))
 
-    with pytest.raises(ValueError, match="the text for Mcp-Param-Region: there is half of a surrogate pair") as caught:
+    with pytest.raises(ValueError, match="the text for Mcp-Param-Region: a lone surrogate") as caught:
         region.value({"region": CANARY + "\ud800"})
 
     assert CANARY not in "".join(format_exception(caught.value))

@@ -1,21 +1,21 @@
-"""The rules of a sampling conversation, which a server has to keep before a model is asked.
+"""The rules of a sampling conversation, checked before a model is called.
 
-They come from "Message Content Constraints" in the specification's client/sampling
-(revision 2025-11-25, SEP-1577) and from what every provider's API demands, so that
-a broken conversation costs no tokens and its author learns which message is wrong:
+They are the "Message Content Constraints" of client/sampling (revision 2025-11-25, SEP-1577) and
+the common rules of the providers' APIs. A broken conversation costs no tokens, and its author
+learns which message is wrong:
 
-    tool use        in assistant messages only, each under an id of its own
-    tool results    in user messages only, and nothing else beside them
+    tool use        in assistant messages only, each with a unique id
+    tool results    in user messages only, without other content
     balance         "every assistant message containing ToolUseContent blocks MUST be
                     followed by a user message that consists entirely of
                     ToolResultContent blocks", each tool use answered exactly once
-    content         no message is empty, and there is at least one
-    tools           each with a name of its own, and some where one is required
+    content         at least one message, and no empty ones
+    tools           unique names; at least one tool where tool use is required
 
-Roles need not alternate: the specification does not ask for it.
+Roles need not alternate: the specification does not demand it.
 
-SEP-1577's first draft had one block to a message, and servers that were written against it
-spread parallel calls over several. `normalize` reads those as the turns they stand for.
+SEP-1577's first draft had one block per message, and servers written against it spread parallel
+calls over several messages. `normalize` merges those into one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ TOOL_BLOCKS = frozenset({ToolUseContent, ToolResultContent})
 
 
 def normalize(messages: list[SamplingMessage]) -> list[SamplingMessage]:
-    """The conversation, if it keeps the rules: *messages* themselves, or with parallel calls merged into one turn.
+    """Check a conversation, and merge parallel calls that a draft spread over several messages.
 
-    A legal conversation has nothing to merge and is never changed.
+    A valid conversation is returned unchanged.
 
     Raises:
-        ProtocolError: As `check()`, of the messages as the server wrote them.
+        ProtocolError: As `check()`, about the messages as the server sent them.
     """
     problem = _problem(messages)
     if problem is None:
@@ -49,7 +49,7 @@ def check(messages: Sequence[SamplingMessage]) -> None:
     """Check a conversation from its first message to its last.
 
     Raises:
-        ProtocolError: One sentence on the first broken rule, which names the message:
+        ProtocolError: One sentence about the first broken rule, which names the message:
             ``messages[2]: tool_result 'call_9' answers no tool_use of the message before it``.
     """
     if (problem := _problem(messages)) is not None:
@@ -59,11 +59,11 @@ def check(messages: Sequence[SamplingMessage]) -> None:
 def _problem(messages: Sequence[SamplingMessage]) -> str | None:
     if not messages:
         return "messages: there is none, and a model needs at least one"
-    asked: list[str] = []  # the tool uses of the message before, which this one has to answer
+    asked: list[str] = []  # the tool uses of the previous message, which this one has to answer
     used: set[str] = set()
     for index, message in enumerate(messages):
         if message.content and not asked and TOOL_BLOCKS.isdisjoint(map(type, message.content)):
-            continue  # plain words, as most messages are
+            continue  # the usual case: a message without tools
         uses = tool_use_ids(message)
         results = [block.tool_use_id for block in message.content if isinstance(block, ToolResultContent)]
         problem = (
@@ -80,7 +80,7 @@ def _problem(messages: Sequence[SamplingMessage]) -> str | None:
 
 
 def _merged(messages: list[SamplingMessage]) -> list[SamplingMessage]:
-    """Each run of tool uses as one message, and each run of tool results; whatever else there is stays as it is."""
+    """Merge consecutive messages of tool uses into one, and those of tool results; the others stay as they are."""
     turns: list[list[SamplingMessage]] = []
     for message in messages:
         if turns and _continues(message, turns[-1][-1]):
@@ -111,15 +111,15 @@ def _joined(turn: list[SamplingMessage]) -> SamplingMessage:
 
 
 def tool_use_ids(message: SamplingMessage) -> list[str]:
-    """The ids of a message's tool uses, in order."""
+    """The ids of the tool uses in a message, in order."""
     return [use.id for use in message.tool_uses]
 
 
 def check_tools(tools: Sequence[Tool], choice: ToolChoice | None) -> None:
-    """Check what a request offers the model: an answer must be able to say which tool it means.
+    """Check the tools and the tool choice of a request: names have to be unique.
 
     Raises:
-        ProtocolError: One sentence on the first broken rule, which names the tool by its place.
+        ProtocolError: One sentence about the first broken rule, which names the tool by its index.
     """
     first: dict[str, int] = {}
     for index, tool in enumerate(tools):

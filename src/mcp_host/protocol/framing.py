@@ -1,4 +1,4 @@
-"""Finding lines in a stream of bytes: linear in time, bounded in memory."""
+"""Splitting a byte stream into lines, in linear time and bounded memory."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Raw: TypeAlias = bytes | bytearray  # the latter if it came in pieces: a copy of 64 MiB would be one too many
+Raw: TypeAlias = bytes | bytearray  # the latter if it arrived in several chunks, to save a copy
 
-EDGE = 256  # bytes kept of each end of a line that is dropped: enough to find an id in
+EDGE = 256  # bytes kept of each end of a dropped line: enough to find an id
 
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """A line longer than the limit, reported twice: with its *head* when it becomes too long, with both ends at its end."""
+    """A line longer than the limit. It is reported twice: with its *head* at once, with both ends when the line ends."""
 
     head: bytes
     tail: bytes
 
 
 class LineBuffer:
-    """Cuts a byte stream at LF (and only there: U+2028 and its like are legal inside JSON strings).
+    """Splits a byte stream at LF only: U+2028 and other line separators are legal inside JSON strings.
 
-    The limit applies to the line, wherever the chunks happen to end. A line over
-    the limit is dropped as it arrives. It is reported at once, for it may never end.
+    The limit applies to a line, not to a chunk. A longer line is dropped as it arrives,
+    and reported at once, because it may never end.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._line = bytearray()  # no list of pieces: each would take up more than it holds, if they are small
+        self._line = bytearray()  # not a list of pieces: small ones would take more memory than they hold
         self._size = 0
         self._head = b""
         self._tail = b""
 
     def feed(self, chunk: bytes) -> Iterator[Raw | Oversize]:
-        """The lines that *chunk* completes, without their line ends."""
+        """The lines that *chunk* completes, without line endings."""
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             yield from self._complete(chunk[start:end])
@@ -43,7 +43,7 @@ class LineBuffer:
             yield from self._keep(chunk[start:])
 
     def rest(self) -> Iterator[Raw | Oversize]:
-        """What stands after the last LF; to be asked at the end of the stream."""
+        """The bytes after the last LF; call it at the end of the stream."""
         if self._size:
             yield from self._complete(b"")
 
@@ -53,7 +53,7 @@ class LineBuffer:
         if self._size <= self._limit:
             self._line += part
             return
-        if fitted:  # only its ends are copied: what is dropped may be as long as the limit
+        if fitted:  # copy only its ends: the dropped line may be as long as the limit
             self._head = bytes(self._line[:EDGE]) + part[: max(EDGE - len(self._line), 0)]
             self._tail = bytes(self._line[-EDGE:])
             self._line = bytearray()
@@ -62,7 +62,7 @@ class LineBuffer:
 
     def _complete(self, last: bytes) -> Iterator[Raw | Oversize]:
         if not self._size and len(last) <= self._limit:
-            yield last  # the usual case: the whole line came in one chunk
+            yield last  # the usual case: one chunk has the whole line
             return
         yield from self._keep(last)
         if self._size <= self._limit:

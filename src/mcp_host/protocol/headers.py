@@ -1,4 +1,4 @@
-"""What Streamable HTTP repeats in headers from revision 2026-07-28 on: names, values, and annotated parameters.
+"""The request metadata in HTTP headers since revision 2026-07-28: names, values and annotated parameters.
 
 Source: "Request Metadata" and what follows it, basic/transports/streamable-http (SEP-2243).
 """
@@ -20,46 +20,45 @@ MCP_NAME: Final = "Mcp-Name"
 PARAMETER_PREFIX: Final = "Mcp-Param-"
 
 ANNOTATION = "x-mcp-header"
-TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.1: no space, no control character, ASCII only
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.1
 
 PREFIX, SUFFIX = "=?base64?", "?="
-VISIBLE = re.compile(r"[\t -~]*")  # RFC 9110, section 5.5, without the bytes past ASCII that the specification forbids
+VISIBLE = re.compile(r"[\t -~]*")  # RFC 9110, section 5.5, but ASCII only, as the specification demands
 
 SAFE = range(-(2**53) + 1, 2**53)  # "Integer values MUST be within the safe range for JavaScript"
 TYPES = ("string", "integer", "boolean")  # "Parameters with type `number` are not permitted"
-DEEPEST = 64  # `properties` on the way to a parameter: more than any signature has, and it keeps the walk linear
+DEEPEST = 64  # levels of `properties`: more than any signature has, and it keeps the search linear
 
-DATA = frozenset(
-    ("const", "enum", "default", "example", "examples", "dependentRequired")
-)  # their values are no schemas
+# Keywords whose values are data, and keywords whose values map names to schemas.
+DATA = frozenset(("const", "enum", "default", "example", "examples", "dependentRequired"))
 BY_NAME = frozenset(("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"))
 
 Path: TypeAlias = tuple[str, ...]
 
 
 def encode_value(text: str) -> str:
-    """*text* as a header can carry it: plain where that is safe, else ``=?base64?…?=``.
+    """Encode *text* as a header value: plain where that is safe, else ``=?base64?…?=``.
 
-    "Safe" is printable ASCII with no space around it that does not look encoded already.
-    A tab is encoded: HTTP allows it inside a value, and calls it a control character all the same.
+    Plain text is printable ASCII without surrounding spaces that does not look encoded. A tab
+    is encoded, although HTTP allows it inside a value.
 
     Raises:
-        ValueError: There is half of a surrogate pair in it, which no encoding can carry.
+        ValueError: It has a lone surrogate, which no encoding can represent.
     """
     if text.isascii() and text.isprintable() and text == text.strip() and not _looks_encoded(text):
         return text
     try:
         data = text.encode()
     except UnicodeEncodeError as exc:
-        raise ValueError("there is half of a surrogate pair in it, which no header can carry") from exc
+        raise ValueError("a lone surrogate cannot be sent in a header") from exc
     return f"{PREFIX}{b64encode(data).decode()}{SUFFIX}"
 
 
 def decode_value(header: str) -> str | None:
-    """The text that `encode_value` was given; None where *header* is malformed.
+    """The text that `encode_value` encoded; None if *header* is malformed.
 
-    Malformed is what has other characters than visible ASCII, space and tab, and what has
-    the markers without proper Base64 of UTF-8 between them.
+    It is malformed with characters other than visible ASCII, space and tab, or with the
+    markers but without valid Base64 of UTF-8 between them.
     """
     if not VISIBLE.fullmatch(header):
         return None
@@ -79,27 +78,27 @@ def _looks_encoded(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ParameterHeader:
-    """One parameter of a tool that is repeated in a header, as its `x-mcp-header` asks."""
+    """A parameter of a tool that is sent in a header, too, because it has an `x-mcp-header`."""
 
     name: str
-    """As annotated: "Region"."""
+    """The value of the annotation: "Region"."""
 
     path: Path
-    """The names of the properties that lead to it in the call's arguments: never empty."""
+    """The property names that lead to it in the arguments; never empty."""
 
     @property
     def header(self) -> str:
-        """The header's whole name: "Mcp-Param-Region"."""
+        """The name of the header: "Mcp-Param-Region"."""
         return PARAMETER_PREFIX + self.name
 
     def value(self, arguments: Mapping[str, object]) -> str | None:
-        """The header's value in a call with these *arguments*, encoded; None where the header is left out.
+        """The encoded header value for these *arguments*; None if the header is omitted.
 
-        It is left out where nothing, or null, is "at the exact property path", and for what no
-        valid parameter can be (an array, 1.5): the server's validation says what is wrong with it.
+        It is omitted if nothing, or null, is "at the exact property path", and for values that no
+        parameter can have (an array, 1.5): the server's validation reports those.
 
         Raises:
-            ValueError: A whole number that JSON does not carry safely, or text that no header can carry.
+            ValueError: An integer beyond JavaScript's safe range, or a text with a lone surrogate.
         """
         found: object = arguments
         for name in self.path:
@@ -111,14 +110,14 @@ class ParameterHeader:
                 return "true" if found else "false"
             case int():
                 return self._decimal(found)
-            case float() if found.is_integer():  # JSON knows one kind of number: 42.0 is an integer there
+            case float() if found.is_integer():  # JSON has one kind of number: 42.0 is an integer
                 return self._decimal(int(found))
         return None
 
     def _encoded(self, text: str) -> str:
         try:
             return encode_value(text)
-        except ValueError as exc:  # which must not repeat an argument: it may be a secret
+        except ValueError as exc:  # the message must not repeat an argument, which may be a secret
             raise ValueError(f"the text for {self.header}: {exc}") from None
 
     def _decimal(self, number: int) -> str:
@@ -128,13 +127,13 @@ class ParameterHeader:
 
 
 def parameter_headers(input_schema: Mapping[str, object]) -> tuple[ParameterHeader, ...]:
-    """The parameters that a tool's *input_schema* wants repeated in headers, those nearest to its root first.
+    """The annotated parameters of a tool's *input_schema*, those nearest to its root first.
 
-    Takes time in proportion to the schema, and no stack, however deep it is.
+    The time is linear in the size of the schema; nested schemas use no stack.
 
     Raises:
-        ValueError: Some annotation is invalid, so the tool is. "The client MUST exclude the
-            invalid tool from the result of `tools/list`", and says this reason in its warning.
+        ValueError: An annotation is invalid. "The client MUST exclude the invalid tool from the
+            result of `tools/list`"; the message is the reason for its warning.
     """
     found: dict[str, ParameterHeader] = {}
     for schema, path in _schemas(input_schema):
@@ -142,20 +141,20 @@ def parameter_headers(input_schema: Mapping[str, object]) -> tuple[ParameterHead
             continue
         header = _annotated(schema, path)
         if found.setdefault(header.name.lower(), header) is not header:
-            raise ValueError(f"two parameters have the {ANNOTATION} {quoted(header.name)}, in whatever case")
+            raise ValueError(f"two parameters have the {ANNOTATION} {quoted(header.name)} (case does not count)")
     return tuple(found.values())
 
 
 def _annotated(schema: Mapping[str, object], path: Path | None) -> ParameterHeader:
     name, kind = schema[ANNOTATION], schema.get("type")
     if not isinstance(name, str):
-        raise ValueError(f"an {ANNOTATION} is {quoted(name)} instead of text")
+        raise ValueError(f"an {ANNOTATION} is {quoted(name)}, not a string")
     if not TOKEN.fullmatch(name):
         raise ValueError(f"the {ANNOTATION} {quoted(name)} cannot be part of a header's name")
     if not path:
         raise ValueError(
-            f"the {ANNOTATION} {quoted(name)} is not on a property that `properties` alone lead to,"
-            f" {DEEPEST} of them at most"
+            f"the {ANNOTATION} {quoted(name)} is not on a property that is reached through `properties` only,"
+            f" {DEEPEST} levels at most"
         )
     if kind not in TYPES:
         given = f"type is {quoted(kind)}" if "type" in schema else "type is missing"
@@ -164,10 +163,10 @@ def _annotated(schema: Mapping[str, object], path: Path | None) -> ParameterHead
 
 
 def _schemas(root: Mapping[str, object]) -> Iterator[tuple[Mapping[str, object], Path | None]]:
-    """Every schema in *root* with the path of its parameter; None where more than `properties` led there.
+    """Every schema in *root*, with the path of its parameter or None if other keywords than `properties` lead there.
 
-    Whatever is neither data nor a map of names counts as a schema, under unknown keywords, too:
-    "An `x-mcp-header` annotation anywhere else makes the annotation [...] invalid".
+    Every value that is neither data nor a map of names counts as a schema, also under unknown
+    keywords: "An `x-mcp-header` annotation anywhere else makes the annotation [...] invalid".
     """
     waiting: deque[tuple[object, Path | None]] = deque([(root, ())])
     while waiting:

@@ -1,10 +1,9 @@
-"""Server-sent events, read from bytes: any line end, any chunking, linear in time, bounded in memory.
+"""Decoding server-sent events from bytes, in linear time and bounded memory.
 
-httpx-sse is not used. It has no cap on an event, takes negative and non-ASCII
-digits for `retry`, keeps a BOM and loses a last event without a blank line. To
-mend that beneath it, each line would have to be found, counted and rewritten,
-which is this whole decoder; and its iterators put four more async generators
-around each stream, which somebody must unwind whenever a stream is left early.
+httpx-sse is not used. It has no limit on an event, accepts negative and non-ASCII
+digits in `retry`, keeps a BOM and drops a last event without a blank line. It also
+wraps each stream in four async generators, which have to be closed when a stream
+is left early.
 
 The rules: https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 """
@@ -19,11 +18,11 @@ from mcp_host.errors import MessageTooLarge
 from mcp_host.protocol.framing import Raw
 from mcp_host.protocol.jsonrpc import BOM
 
-FIELD_ROOM = 64  # what a line may hold beside the data: the field's name, a colon, a space
-MAX_ID = 4096  # an id travels back as a request header, and servers take 8 KiB of headers or more
+FIELD_ROOM = 64  # bytes of a line beside the data: the field's name, a colon, a space
+MAX_ID = 4096  # an id is sent back in a request header, and servers accept at least 8 KiB of headers
 
 _DIGITS = re.compile(rb"[0-9]+")
-_HEADER_VALUE = re.compile("[!-~]([ -~]*[!-~])?")  # how anything else is to be written, HTTP libraries disagree
+_HEADER_VALUE = re.compile("[!-~]([ -~]*[!-~])?")  # HTTP libraries disagree on how to send anything else
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +35,10 @@ class Event:
 
 @dataclass(slots=True)
 class Cursor:
-    """How far a stream has been read, kept from one connection to the next.
+    """The position in a stream, which is kept when the client reconnects.
 
-    *last_id* is empty or fit to be sent as Last-Event-ID; *retry* is the pause
-    before reconnecting that the server asked for, in seconds, as it stands there:
-    from 0 to infinity.
+    *last_id* is empty or a valid Last-Event-ID header; *retry* is the server's reconnection
+    delay in seconds, from 0 to infinity.
     """
 
     last_id: str = ""
@@ -48,17 +46,17 @@ class Cursor:
 
 
 class EventDecoder:
-    """Cuts one stream into events, and moves *cursor* on as it goes.
+    """Decodes the events of one stream, and updates *cursor*.
 
     Raises:
-        MessageTooLarge: An event's data is longer than *limit* bytes; raised as
-            soon as that is known, not at the event's end.
+        MessageTooLarge: An event's data is longer than *limit* bytes. This is raised
+            before the event ends.
     """
 
     def __init__(self, limit: int, cursor: Cursor) -> None:
         self._limit = limit
         self._cursor = cursor
-        self._line = bytearray()  # the line under way, when a chunk ended inside it
+        self._line = bytearray()  # an incomplete line
         self._after_cr = False
         self._at_start = True
         self._type: Raw = b""
@@ -66,21 +64,21 @@ class EventDecoder:
         self._id: str | None = None
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that *chunk* completes. To be exhausted before the next chunk is fed."""
+        """The events that *chunk* completes. Exhaust it before you feed the next chunk."""
         if self._after_cr and chunk.startswith(b"\n"):
-            chunk = chunk[1:]  # the second half of a CRLF whose first half has already ended the line
+            chunk = chunk[1:]  # the LF of a CRLF that two chunks share
         self._after_cr = chunk.endswith(b"\r")
-        for line in chunk.splitlines(keepends=True):  # of bytes: cuts at CR, LF and CRLF, and nowhere else
+        for line in chunk.splitlines(keepends=True):  # bytes are split at CR, LF and CRLF only
             if not line.endswith((b"\r", b"\n")):
                 self._begin(line)
             elif (event := self._read(self._complete(line.rstrip(b"\r\n")))) is not None:
                 yield event
 
     def end(self) -> Event | None:
-        """What the end of the stream cut off before its blank line, if it has data.
+        """The last event, if the stream ended without its blank line.
 
-        The specification discards it; some servers forget the blank line. It may be
-        half an event, so its id does not move the cursor.
+        The specification discards it, but some servers omit the blank line. The event may be
+        incomplete, so its id does not update the cursor.
         """
         if self._line:
             self._read(self._complete(b""))
@@ -94,7 +92,7 @@ class EventDecoder:
 
     def _complete(self, part: bytes) -> Raw:
         if not self._line and len(part) <= self._limit + FIELD_ROOM:
-            return part  # the usual case: the whole line came in one chunk
+            return part  # the usual case: one chunk has the whole line
         self._begin(part)
         line, self._line = self._line, bytearray()
         return line
@@ -114,12 +112,12 @@ class EventDecoder:
             case b"id":
                 self._note_id(value)
             case b"retry" if _DIGITS.fullmatch(value):
-                self._cursor.retry = float(value) / 1000  # of any length: too many digits are infinity
+                self._cursor.retry = float(value) / 1000  # too many digits become infinity
         return None
 
     def _add(self, value: Raw) -> None:
         if self._data is None:
-            self._data = value  # the usual case, one line: not copied again
+            self._data = value  # the usual case, one line, without a copy
         else:
             self._data = self._data if isinstance(self._data, bytearray) else bytearray(self._data)
             self._data += b"\n"
@@ -128,7 +126,7 @@ class EventDecoder:
             raise self._too_large()
 
     def _note_id(self, value: Raw) -> None:
-        id = value.decode(errors="replace")  # with letters that no header takes, so it is dropped below
+        id = value.decode(errors="replace")  # U+FFFD is no valid header value, so such an id is dropped below
         if not id or (len(id) <= MAX_ID and _HEADER_VALUE.fullmatch(id)):
             self._id = id
 
@@ -144,7 +142,7 @@ class EventDecoder:
 
 
 def _field(line: Raw) -> tuple[bytes, Raw]:
-    """A line's name and value. What came in pieces may be large, so its value is cut out of it in place."""
+    """The name and the value of a line. A line from several chunks may be large, so its name is removed in place."""
     colon = line.find(b":")
     if colon < 0:
         return bytes(line), b""
