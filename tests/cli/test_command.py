@@ -358,6 +358,7 @@ exit codes:
   7         the server asked for input that it did not get, or for too much
   70        a bug in mcp-host
   130       interrupted by Ctrl-C
+  141       the reader of the output has gone
 """
 
 
@@ -455,10 +456,12 @@ import sys
 from mcp_host.cli import demo, main
 from mcp_host.cli.demo import STATELESS
 
-def print_request(self, request):
+original = demo.PrintingModel.__call__
+async def print_request(self, request):
     if self._headings is STATELESS:
         raise BrokenPipeError
-demo.PrintingModel._print_request = print_request
+    return await original(self, request)
+demo.PrintingModel.__call__ = print_request
 sys.exit(main(["demo"]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=TIMEOUT, check=False)

@@ -19,13 +19,12 @@ TIMEOUT = 60.0  # seconds for three processes that import everything, on a busy 
 
 DIALOGUE = """\
 {connect}
-    advertises    {{"sampling": {{"tools": {{}}}}}}
+    capabilities  {{"sampling": {{"tools": {{}}}}}}
 
 {connected}
     server        calculator 1.0.0
     revision      {revision}
-    advertises    {{"logging": {{}}, "tools": {{"listChanged": true}}}}
-    instructions  Give `solve` a problem of arithmetic.
+    capabilities  {{"logging": {{}}, "tools": {{"listChanged": true}}}}
 
 host -> server: tools/call
     tool          solve
@@ -33,62 +32,63 @@ host -> server: tools/call
 
 {request}
     user          What is (3 + 4) * (10 - 4) / 2?
-    tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
+    tools         add, subtract, multiply, divide
 
 {answer}
-    model         arithmetic planner (no language model)
     tool_use      add {{"a": 3, "b": 4}} (call 1)
     tool_use      subtract {{"a": 10, "b": 4}} (call 2)
+    model         arithmetic planner (no language model)
     stopReason    toolUse
 
 {request}
-    messages      the 2 from before and 1 new
+    messages      2 as before, and
     tool_result   7.0 (call 1)
     tool_result   6.0 (call 2)
-    tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
+    tools         add, subtract, multiply, divide
 
 {answer}
-    model         arithmetic planner (no language model)
     tool_use      multiply {{"a": 7, "b": 6}} (call 3)
+    model         arithmetic planner (no language model)
     stopReason    toolUse
 
 {request}
-    messages      the 4 from before and 1 new
+    messages      4 as before, and
     tool_result   42.0 (call 3)
-    tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
+    tools         add, subtract, multiply, divide
 
 {answer}
-    model         arithmetic planner (no language model)
     tool_use      divide {{"a": 42, "b": 2}} (call 4)
+    model         arithmetic planner (no language model)
     stopReason    toolUse
 
 {request}
-    messages      the 6 from before and 1 new
+    messages      6 as before, and
     tool_result   21.0 (call 4)
-    tools         add(a, b), subtract(a, b), multiply(a, b), divide(a, b)
+    tools         add, subtract, multiply, divide
 
 {answer}
+    assistant     (3 + 4) * (10 - 4) / 2 = 21
     model         arithmetic planner (no language model)
-    text          (3 + 4) * (10 - 4) / 2 = 21
     stopReason    endTurn
 
 server -> host: the tool's result
-    text          (3 + 4) * (10 - 4) / 2 = 21
+    content       (3 + 4) * (10 - 4) / 2 = 21
+    isError       false
 """
 
 
 HANDSHAKE = DIALOGUE.format(
     connect="host -> server: initialize",
-    connected="server -> host: the handshake's answer",
+    connected="server -> host: the result of initialize",
     revision="2025-11-25",
-    request="server -> host: sampling/createMessage, a question for our model",
+    request="server -> host: sampling/createMessage, a request for our model",
     answer="host -> server: our model's answer",
 )
 STATELESS = DIALOGUE.format(
     connect="host -> server: server/discover",
-    connected="server -> host: its capabilities",
+    connected="server -> host: the result of server/discover",
     revision="2026-07-28",
-    request="server -> host: a result that asks for sampling/createMessage, a question for our model",
+    request="server -> host: a result that asks for sampling/createMessage, a request for our model",
     answer="host -> server: tools/call once more, with our model's answer",
 )
 
@@ -110,7 +110,7 @@ def test_the_demo_shows_every_step_over_stdio_and_then_over_http(tmp_path: Path)
     assert (done.returncode, done.stderr) == (0, "")
     over_stdio, over_http = done.stdout.split("2. Over HTTP, without one: the same server, as a service\n")
     beginning, _, dialogue = over_stdio.removesuffix("\n").partition("\n\n")
-    assert beginning.splitlines()[0] == "1. Over stdio, with a handshake: the server is a child process of ours"
+    assert beginning.splitlines()[0] == "1. Over stdio, with a handshake: the server is a child process"
     assert plain(dialogue) == HANDSHAKE
     beginning, _, dialogue = over_http.partition("\n\n")
     assert re.fullmatch(r"   http://127\.0\.0\.1:\d+/mcp", beginning.splitlines()[-1])

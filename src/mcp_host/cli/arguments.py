@@ -13,7 +13,7 @@ from typing import NoReturn
 from pydantic_core import from_json
 
 from mcp_host.cli.arithmetic import MODELS, Model
-from mcp_host.cli.output import MEANINGS
+from mcp_host.cli.output import ExitCode
 from mcp_host.limits import Limits
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.version import __version__
@@ -164,7 +164,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _main_parser() -> _Parser:
     commands = "\n".join(f"  {verb:<10}{about}" for verb, about in ABOUT.items())
-    codes = "\n".join(f"  {code:<10}{meaning}" for code, meaning in MEANINGS.items())
+    codes = "\n".join(f"  {code:<10}{code.meaning}" for code in ExitCode)
     examples = "".join(EXAMPLES.values())
     parser = _Parser(
         prog=NAME,

@@ -126,8 +126,7 @@ async def _inspect(client: Client, options: Options) -> Report:
         if instructions is not None:
             printer.field("instructions", instructions)
         for heading, items in sections.items():
-            printer.line()
-            printer.line(f"{heading} ({len(items)})", "bold")
+            printer.heading(f"{heading} ({len(items)})")
             for item in items:
                 _show_item(printer, item, indent=4)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import DEVNULL
-from typing import assert_never
 
 from anyio import IncompleteRead, fail_after, open_process
 from anyio.streams.buffered import BufferedByteReceiveStream
@@ -21,17 +20,8 @@ from mcp_host.errors import ConnectFailed
 from mcp_host.sampling import Sampling, SamplingRequest, always
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
-from mcp_host.types import (
-    AudioContent,
-    CallToolResult,
-    CreateMessageResult,
-    ImageContent,
-    TextContent,
-    Tool,
-    ToolResultContent,
-    ToolUseContent,
-)
-from mcp_host.types.content import in_words
+from mcp_host.types import CreateMessageResult, ToolResultContent, ToolUseContent
+from mcp_host.types.content import ReceivedContent, in_words
 from mcp_host.types.sampling import SamplingMessageContentBlock
 
 SERVER = "calculator_server.py"
@@ -49,9 +39,8 @@ def server_script() -> Path:
 async def run(model: Model, printer: Printer) -> None:
     """Call the same tool over both transports, each in one era, and print every message."""
     script = server_script()
-    printer.line("1. Over stdio, with a handshake: the server is a child process of ours", "bold")
+    printer.line("1. Over stdio, with a handshake: the server is a child process", "bold")
     printer.line(f"   python {SERVER}", "dim")
-    printer.line()
     await _call(Stdio([sys.executable, str(script)]), "legacy", HANDSHAKE, model, printer)
     printer.line()
     printer.line("2. Over HTTP, without one: the same server, as a service", "bold")
@@ -63,7 +52,6 @@ async def run(model: Model, printer: Printer) -> None:
         from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
 
         printer.line(f"   {url}", "dim")
-        printer.line()
         await _call(StreamableHttp(url), "modern", STATELESS, model, printer)
 
 
@@ -86,18 +74,6 @@ async def _http_server(script: Path) -> AsyncIterator[str]:
                 process.terminate()
 
 
-async def _call(transport: Transport, era: str, headings: Headings, model: Model, printer: Printer) -> None:
-    sampling = Sampling(with_tools=PrintingModel(model, printer, headings), approve=always)
-    async with Client(transport, sampling=sampling, era=era) as client:
-        print_connection(printer, client, sampling, headings)
-        arguments = {"problem": PROBLEM}
-        printer.line()
-        printer.line("host -> server: tools/call", "bold")
-        printer.field("tool", "solve")
-        printer.field("arguments", compact(arguments))
-        print_result(printer, await client.call_tool("solve", arguments))
-
-
 @dataclass(frozen=True, slots=True)
 class Headings:
     """What is printed above each message; the two eras send different ones."""
@@ -110,16 +86,34 @@ class Headings:
 
 HANDSHAKE = Headings(
     connect="host -> server: initialize",
-    connected="server -> host: the handshake's answer",
-    request="server -> host: sampling/createMessage, a question for our model",
+    connected="server -> host: the result of initialize",
+    request="server -> host: sampling/createMessage, a request for our model",
     answer="host -> server: our model's answer",
 )
 STATELESS = Headings(
     connect="host -> server: server/discover",
-    connected="server -> host: its capabilities",
-    request="server -> host: a result that asks for sampling/createMessage, a question for our model",
+    connected="server -> host: the result of server/discover",
+    request="server -> host: a result that asks for sampling/createMessage, a request for our model",
     answer="host -> server: tools/call once more, with our model's answer",
 )
+
+
+async def _call(transport: Transport, era: str, headings: Headings, model: Model, printer: Printer) -> None:
+    sampling = Sampling(with_tools=PrintingModel(model, printer, headings), approve=always)
+    async with Client(transport, sampling=sampling, era=era) as client:
+        printer.heading(headings.connect)
+        printer.field("capabilities", compact({"sampling": sampling.capability()}))
+        printer.heading(headings.connected)
+        printer.field("server", f"{client.server_info.name} {client.server_info.version}")
+        printer.field("revision", client.protocol_version)
+        printer.field("capabilities", compact(client.server_capabilities.to_wire()))
+        printer.heading("host -> server: tools/call")
+        printer.field("tool", "solve")
+        printer.field("arguments", compact({"problem": PROBLEM}))
+        result = await client.call_tool("solve", {"problem": PROBLEM})
+        printer.heading("server -> host: the tool's result")
+        _print_content(printer, "content", result.content)
+        printer.field("isError", compact(bool(result.is_error)))
 
 
 class PrintingModel:
@@ -132,69 +126,30 @@ class PrintingModel:
         self._printed = 0  # messages of the conversation
 
     async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
-        self._print_request(request)
-        answer = await self._model(request)
-        self._printer.line()
-        self._printer.line(self._headings.answer, "bold")
-        self._printer.field("model", answer.model)
-        _print_content(self._printer, answer.role, answer.content)
-        self._printer.field("stopReason", answer.stop_reason or "none", "green")
-        return answer
-
-    def _print_request(self, request: SamplingRequest) -> None:
         printer = self._printer
-        printer.line()
-        printer.line(self._headings.request, "bold")
-        if request.system_prompt is not None:
-            printer.field("system", request.system_prompt)
-        new = request.messages[self._printed :]
+        printer.heading(self._headings.request)
         if self._printed:
-            printer.field("messages", f"the {self._printed} from before and {len(new)} new")
-        for message in new:
+            printer.field("messages", f"{self._printed} as before, and")
+        for message in request.messages[self._printed :]:
             _print_content(printer, message.role, message.content)
         self._printed = len(request.messages) + 1  # our answer comes back as a message
-        printer.field("tools", ", ".join(map(_signature, request.tools)) or "none")
+        printer.field("tools", ", ".join(tool.name for tool in request.tools) or "none")
+        answer = await self._model(request)
+        printer.heading(self._headings.answer)
+        _print_content(printer, answer.role, answer.content)
+        printer.field("model", answer.model)
+        printer.field("stopReason", answer.stop_reason or "none")
+        return answer
 
 
-def print_connection(printer: Printer, client: Client, sampling: Sampling, headings: Headings) -> None:
-    """Print what the two sides advertise to each other."""
-    printer.line(headings.connect, "bold")
-    printer.field("advertises", compact({"sampling": sampling.capability()}), "cyan")
-    printer.line()
-    printer.line(headings.connected, "bold")
-    printer.field("server", f"{client.server_info.name} {client.server_info.version}")
-    printer.field("revision", client.protocol_version)
-    printer.field("advertises", compact(client.server_capabilities.to_wire()))
-    if client.instructions:
-        printer.field("instructions", client.instructions)
-
-
-def print_result(printer: Printer, result: CallToolResult) -> None:
-    """Print the tool's result."""
-    printer.line()
-    printer.line("server -> host: the tool's result", "bold")
-    for block in result.content:
-        printer.field("text" if isinstance(block, TextContent) else "content", in_words(block), "green")
-    if result.is_error:
-        printer.field("isError", "true", "red")
-
-
-def _print_content(printer: Printer, role: str, blocks: Iterable[SamplingMessageContentBlock]) -> None:
+def _print_content(
+    printer: Printer, label: str, blocks: Iterable[SamplingMessageContentBlock | ReceivedContent]
+) -> None:
     for block in blocks:
         match block:
-            case TextContent(text=text):
-                printer.field("text" if role == "assistant" else role, text, "green" if role == "assistant" else None)
             case ToolUseContent(id=id, name=name, input=arguments):
                 printer.field("tool_use", f"{name} {compact(arguments)} ({id})", "cyan")
-            case ToolResultContent(tool_use_id=id, content=content, is_error=is_error):
-                text = " ".join(map(in_words, content))
+            case ToolResultContent(tool_use_id=id, text=text, is_error=is_error):
                 printer.field("tool_result", f"{'error: ' if is_error else ''}{text} ({id})", "cyan")
-            case ImageContent() | AudioContent():
-                printer.field(role, in_words(block))
             case _:
-                assert_never(block)
-
-
-def _signature(tool: Tool) -> str:
-    properties = tool.input_schema.get("properties")
-    return f"{tool.name}({', '.join(properties) if isinstance(properties, dict) else ''})"
+                printer.field(label, in_words(block), "green")

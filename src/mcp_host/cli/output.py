@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from textwrap import TextWrapper
-from typing import Literal, TextIO, TypeAlias
+from typing import Literal, Self, TextIO, TypeAlias
 
 from mcp_host.errors import (
     MARGIN,
@@ -26,19 +26,27 @@ from mcp_host.errors import (
 
 
 class ExitCode(IntEnum):
-    """How the command ended, for scripts."""
+    """How the command ended, for scripts; with its *meaning*, for people."""
 
-    OK = 0
-    TOOL_ERROR = 1
-    USAGE = 2
-    NO_CONNECTION = 3
-    TIMEOUT = 4
-    SERVER_ERROR = 5
-    PROTOCOL_ERROR = 6
-    INPUT_MISSING = 7
-    INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
-    INTERRUPTED = 130  # 128 + SIGINT, as shells report it
-    BROKEN_PIPE = 141  # 128 + SIGPIPE, likewise
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> Self:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
+
+    OK = 0, "done"
+    TOOL_ERROR = 1, "the tool ran and reported an error"
+    USAGE = 2, "the command was wrong, or needs what the server does not offer"
+    NO_CONNECTION = 3, "no connection to the server, or it was lost"
+    TIMEOUT = 4, "it took too long"
+    SERVER_ERROR = 5, "the server answered with an error"
+    PROTOCOL_ERROR = 6, "the server broke the protocol"
+    INPUT_MISSING = 7, "the server asked for input that it did not get, or for too much"
+    INTERNAL_ERROR = 70, "a bug in mcp-host"  # EX_SOFTWARE of sysexits.h
+    INTERRUPTED = 130, "interrupted by Ctrl-C"  # 128 + SIGINT, as shells report it
+    BROKEN_PIPE = 141, "the reader of the output has gone"  # 128 + SIGPIPE, likewise
 
     @classmethod
     def of(cls, error: McpError) -> ExitCode:
@@ -55,19 +63,6 @@ CODES: Mapping[type[BaseException], ExitCode] = {
     InputNotGiven: ExitCode.INPUT_MISSING,
     RoundsExceeded: ExitCode.INPUT_MISSING,
     McpError: ExitCode.INTERNAL_ERROR,  # the others are about sampling: the server gets them as an answer
-}
-
-MEANINGS: Mapping[ExitCode, str] = {
-    ExitCode.OK: "done",
-    ExitCode.TOOL_ERROR: "the tool ran and reported an error",
-    ExitCode.USAGE: "the command was wrong, or needs what the server does not offer",
-    ExitCode.NO_CONNECTION: "no connection to the server, or it was lost",
-    ExitCode.TIMEOUT: "it took too long",
-    ExitCode.SERVER_ERROR: "the server answered with an error",
-    ExitCode.PROTOCOL_ERROR: "the server broke the protocol",
-    ExitCode.INPUT_MISSING: "the server asked for input that it did not get, or for too much",
-    ExitCode.INTERNAL_ERROR: "a bug in mcp-host",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
 
 Style: TypeAlias = Literal["bold", "dim", "red", "green", "cyan"]
@@ -95,6 +90,11 @@ class Printer:
         """Print text of the command itself, wrapped."""
         for part in self._wrap(text, "", ""):
             self._print(part, style)
+
+    def heading(self, text: str) -> None:
+        """Print a heading of the command itself, after an empty line."""
+        self.line()
+        self.line(text, "bold")
 
     def field(self, label: str, text: str, style: Style | None = None) -> None:
         """Print a label with a server's text beside or below it. Every line is indented, so that none looks like ours."""
