@@ -293,12 +293,12 @@ async def test_what_was_allowed_for_a_call_is_forgotten_with_it() -> None:
     approvals = Approvals(Person("call"), subject="sampling for x")
     outer = call()
     await approvals.require(request(outer=outer))
-    assert len(approvals._calls) == 1
+    assert len(approvals._grants) == 1
 
     del outer
     gc.collect()
 
-    assert len(approvals._calls) == 0
+    assert len(approvals._grants) == 0
 
 
 async def test_sets_of_tools_that_are_kept_have_a_bound() -> None:

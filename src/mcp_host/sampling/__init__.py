@@ -1,6 +1,6 @@
-"""Calling a model under policy: a server's request for a completion, with or without tools.
+"""Sampling: answering a server's request for a completion under policy, with or without tools.
 
-Stands alone: it knows the protocol's messages, and nothing of clients and connections.
+Independent of clients and connections: it only knows the protocol's messages.
 """
 
 from importlib import import_module
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """A host that asks nobody in a terminal does not pay for how that looks."""
+    """Import what shows requests in a terminal on first use."""
     if name == "ask_in_terminal":
         return import_module("mcp_host.sampling.terminal").ask_in_terminal
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

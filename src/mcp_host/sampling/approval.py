@@ -1,4 +1,4 @@
-"""Whether a server may use the model for a request: the host's say, before any token is spent."""
+"""Approval: a person or a policy decides on each request before the model is called."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from mcp_host.types import Tool
 
 logger = logging.getLogger(__name__)
 
-FAILED = "this client failed to ask for approval"  # what a server is told, and nothing of the reason
+FAILED = "this client failed to ask for approval"  # all that the server is told
 
-
-MOST_GRANTS = 64  # sets of tools allowed for one call or one connection; past it the oldest is forgotten
+MOST_GRANTS = 64  # sets of tools allowed for one call or one connection; beyond that, the oldest is forgotten
 
 Scope: TypeAlias = Literal["request", "call", "session"]
 SCOPES = frozenset(get_args(Scope))
@@ -36,16 +35,16 @@ Tools: TypeAlias = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """The request may go to the model, as it is.
+    """The request may go to the model.
 
-    *scope* is how long that holds: for this "request" alone, for the whole "call" that it belongs
-    to (`SamplingRequest.outer`), or for this connection to the server (its "session"). Further
-    requests are then allowed without asking, as long as they offer the same tools or fewer. A tool
-    that is new, or says something else of itself, asks again. Messages, prompt,
-    tokens and model preferences may differ: `SamplingLimits` bound them.
+    *scope* says for how long: for this "request", for the whole "call" that it belongs
+    to (`SamplingRequest.outer`), or for the "session", which is this connection to the server. Further
+    requests are then allowed without asking, if they offer the same tools or fewer. A new tool, or one
+    with another definition, needs a new approval. Messages, prompt, tokens and model preferences
+    may differ within `SamplingLimits`.
 
-    Where the call is not known, "call" holds for the request alone. A connection that is opened
-    anew, and a session that begins anew after it was lost, ask again.
+    If the call is not known, "call" means the request alone. After a reconnect, or after an expired
+    session is re-initialized, approval is asked for again.
 
     Raises:
         ValueError: *scope* is something else.
@@ -60,44 +59,45 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """The request is refused. The server is told *reason*, with the code -1."""
+    """The request is refused. The server gets *reason*, with the code -1."""
 
     reason: str = REJECTION
 
 
 Approve: TypeAlias = Callable[[SamplingRequest], Awaitable[Allow | Deny] | Allow | Deny]
-"""Decides on one request. A plain function runs in a thread. An approver that fails has not allowed anything: the server is told -32603."""
+"""Decides on one request. A plain function runs in a thread. If it raises, the request is refused with -32603."""
 
 AsyncApprove: TypeAlias = Callable[[SamplingRequest], Awaitable[Allow | Deny]]
 
 
 async def always(request: SamplingRequest, /) -> Allow:
-    """Allow every request: for servers that may spend the host's tokens without asking anybody.
+    """Allow every request: for servers that may use the model without asking.
 
     "There SHOULD always be a human in the loop with the ability to deny sampling requests"
-    (client/sampling); this is the explicit way to do without.
+    (client/sampling). This is the explicit way to do without.
     """
     return Allow()
 
 
 class Approvals:
-    """Has *approve* decide on the requests of one connection, unless an earlier decision holds.
+    """Asks *approve* about the requests of one connection, unless an earlier decision applies.
 
-    What goes wrong is logged under *subject*.
+    Failures are logged under *subject*.
     """
 
     def __init__(self, approve: AsyncApprove, *, subject: str) -> None:
         self._approve = approve
         self._subject = subject
-        self._session = _Grants()
-        self._calls: WeakKeyDictionary[object, _Grants] = WeakKeyDictionary()  # by what lives as long as each call
+        # By `OuterCall.lifetime`, or by this object for the session. Each set was allowed as a whole:
+        # a combination of two sets was not.
+        self._grants: WeakKeyDictionary[object, deque[Tools]] = WeakKeyDictionary()
         self._asking: dict[CancelScope, SamplingRequest] = {}
 
     async def require(self, request: SamplingRequest) -> None:
-        """Return if the request is allowed. A question is withdrawn when the answer to another one allows it.
+        """Return if the request is allowed. If the answer to another question allows it, its own is withdrawn.
 
         Raises:
-            InputRefused: The approver denies the request, failed, or returned neither `Allow` nor `Deny`.
+            InputRefused: The approver denied the request, failed, or returned neither `Allow` nor `Deny`.
         """
         if self._is_granted(request):
             return
@@ -115,40 +115,30 @@ class Approvals:
                 self._grant(decision.scope, request)
             case Deny(reason=reason):
                 raise InputRefused(USER_REJECTED, reason)
-            case _:  # True, say, which must not pass for a yes that nobody gave
+            case _:  # such as True, which is no approval
                 kind = type(decision).__name__
                 logger.error("%s: the approver returned %s, no Allow or Deny", self._subject, kind)
                 raise InputRefused(INTERNAL_ERROR, FAILED)
 
     def _is_granted(self, request: SamplingRequest) -> bool:
-        call = None if request.outer is None else self._calls.get(request.outer.lifetime)
-        grants = [each for each in (self._session, call) if each]
-        if not grants:
+        owners: list[object] = [self] if request.outer is None else [self, request.outer.lifetime]
+        granted = [tools for owner in owners for tools in self._grants.get(owner, ())]
+        if not granted:
             return False
-        tools = _tools(request)
-        return any(each.cover(tools) for each in grants)
+        asked = _tools(request)
+        return any(asked <= tools for tools in granted)
 
     def _grant(self, scope: Scope, request: SamplingRequest) -> None:
         if scope == "session":
-            grants = self._session
+            owner: object = self
         elif scope == "call" and request.outer is not None:
-            grants = self._calls.setdefault(request.outer.lifetime, _Grants())
+            owner = request.outer.lifetime
         else:
             return
-        grants.append(_tools(request))
+        self._grants.setdefault(owner, deque(maxlen=MOST_GRANTS)).append(_tools(request))
         for asking, other in self._asking.items():
             if self._is_granted(other):
                 asking.cancel()
-
-
-class _Grants(deque[Tools]):
-    """Each set of tools that was allowed together: to combine two of them was not."""
-
-    def __init__(self) -> None:
-        super().__init__(maxlen=MOST_GRANTS)
-
-    def cover(self, tools: Tools) -> bool:
-        return any(tools <= allowed for allowed in self)
 
 
 def _tools(request: SamplingRequest) -> Tools:
@@ -156,9 +146,9 @@ def _tools(request: SamplingRequest) -> Tools:
 
 
 def _digest(tool: Tool) -> str:
-    """What a tool says of itself. As `Tool.fingerprint`, but a hundred times as fast, and keys in another order differ."""
+    """Like `Tool.fingerprint`, but a hundred times as fast; the order of keys matters."""
     try:
-        said = to_json([{**vars(tool), "meta": None}, tool.model_extra])
-    except ValueError:  # half of a surrogate pair, which only small requests get as far as this with
+        definition = to_json([{**vars(tool), "meta": None}, tool.model_extra])
+    except ValueError:  # half of a surrogate pair; only small requests get this far with one
         return tool.fingerprint
-    return sha256(said).hexdigest()
+    return sha256(definition).hexdigest()

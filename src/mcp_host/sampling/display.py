@@ -1,4 +1,4 @@
-"""A sampling request as a person reads it: short, and with nothing in it that a terminal obeys."""
+"""A sampling request as text for a person: short, and without terminal escapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from mcp_host.types import (
     EmbeddedResource,
     ImageContent,
     ResourceLink,
-    SamplingMessage,
     TextContent,
     Tool,
     ToolResultContent,
@@ -24,12 +23,12 @@ from mcp_host.types import (
 from mcp_host.types.content import ContentBlock, in_words
 from mcp_host.types.sampling import SamplingMessageContentBlock
 
-# Few enough that all of it can be read before saying yes.
-MESSAGES_SHOWN = 6  # the last ones: the earlier were there to read when they were new
+# Few enough to read all of it before saying yes.
+MESSAGES_SHOWN = 6  # the last ones: earlier ones were shown when they were new
 LINES_SHOWN = 12  # of a message or the system prompt
 TOOLS_SHOWN = 16
 NAME_SHOWN = 60  # characters of a name
-TEXT_SHOWN = 4000  # characters of one block that are looked at, before lines are counted
+TEXT_SHOWN = 4000  # characters of one block, before lines are counted
 
 NARROWEST = 40  # columns; in a narrower terminal lines wrap past the margin
 
@@ -40,55 +39,38 @@ def describe(request: SamplingRequest, *, columns: int = 80) -> str:
     Control characters, terminal escapes and characters that turn the direction of
     text are written as escapes such as ``\\x1b``. What is left out is counted.
     """
-    width = max(columns, NARROWEST) - len(MARGIN)
-    parts = (_asker, _prompt, _tools, _dialogue)
-    return "\n".join([line for part in parts for line in part(request, width)])
+    return "\n".join(_describe(request, max(columns, NARROWEST) - len(MARGIN)))
 
 
-def _asker(request: SamplingRequest, width: int) -> Iterator[str]:
+def _describe(request: SamplingRequest, width: int) -> Iterator[str]:
     yield "A server asks for your model, to answer"
     yield f"in up to {request.max_tokens} tokens"
     yield from _shown(_wrapped(_name(request.server), width))
-    if request.outer is not None:
-        yield "probably while it works on" if request.outer.inferred else "while it works on"
-        name = "" if request.outer.name is None else f" {request.outer.name}"
-        yield from _shown(_wrapped(_name(request.outer.method + name), width))
-
-
-def _prompt(request: SamplingRequest, width: int) -> Iterator[str]:
+    if (outer := request.outer) is not None:
+        yield "probably while it works on" if outer.inferred else "while it works on"
+        name = "" if outer.name is None else f" {outer.name}"
+        yield from _shown(_wrapped(_name(outer.method + name), width))
     if request.system_prompt is not None:
         yield "system prompt"
         yield from _shown(_lines(request.system_prompt, width))
-
-
-def _tools(request: SamplingRequest, width: int) -> Iterator[str]:
-    tools = request.tools
-    if tools:
+    if request.tools:
         choice = request.tool_choice.mode if request.tool_choice is not None else None
-        yield f"tools, run by the server ({len(tools)}; {choice or 'auto'})"
-        yield from _shown((_tool(tool, width) for tool in tools), most=TOOLS_SHOWN)
+        yield f"tools, run by the server ({len(request.tools)}; {choice or 'auto'})"
+        yield from _shown((_tool(tool, width) for tool in request.tools), most=TOOLS_SHOWN)
     if request.required_tool is not None:
         yield "the model has to call"
         yield from _shown(_wrapped(_name(request.required_tool), width))
-
-
-def _tool(tool: Tool, width: int) -> str:
-    about = f": {excerpt(tool.description, width)}" if tool.description else ""
-    return next(_wrapped(_name(tool.name) + about, width))
-
-
-def _dialogue(request: SamplingRequest, width: int) -> Iterator[str]:
     hidden = len(request.messages) - MESSAGES_SHOWN
     if hidden > 0:
         yield f"({hidden} earlier message{'s' * (hidden > 1)})"
     for message in request.messages[-MESSAGES_SHOWN:]:
         yield message.role
-        yield from _shown(_message(message, width))
+        yield from _shown(line for block in message.content for line in _lines(_block(block), width))
 
 
-def _message(message: SamplingMessage, width: int) -> Iterator[str]:
-    for block in message.content:
-        yield from _lines(_block(block), width)
+def _tool(tool: Tool, width: int) -> str:
+    about = f": {excerpt(tool.description, width)}" if tool.description else ""
+    return next(_wrapped(_name(tool.name) + about, width))
 
 
 def _block(block: SamplingMessageContentBlock | ContentBlock) -> str:
@@ -121,7 +103,7 @@ def _lines(text: str, width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Cut clean text where the terminal would wrap it, for the next row would begin without our margin."""
+    """Break escaped text where the terminal would wrap it: the next row needs our margin, too."""
     start = used = 0
     for index, char in enumerate(text):
         cells = 2 if unicodedata.east_asian_width(char) in "WFA" else 1

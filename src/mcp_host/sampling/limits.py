@@ -1,11 +1,11 @@
-"""How much of the host's model one server may take, and the checks that hold it to that."""
+"""The limits of sampling for one server, and the checks of requests and answers against them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from pydantic_core import to_json
 
@@ -30,67 +30,66 @@ KiB = 1024
 MiB = 1024 * KiB
 
 MOST_TOKENS = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC 8259, section 6)
-LONGER = 5  # times as long as it came may be what is written anew: 1e15 becomes 1000000000000000.0
+LONGER = 5  # written anew, JSON can be at most this many times longer: 1e15 becomes 1000000000000000.0
 NEXT = "a request with this answer in it would have"
-# At 0 any other bound would refuse everything.
-MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting"})
+MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting"})  # at 0, any other limit would refuse everything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingLimits:
-    """The bounds of sampling: counts, sizes in bytes, times in seconds.
+    """The limits of sampling: counts, sizes in bytes, times in seconds.
 
-    A request past a bound on its size or counts is refused with -32602 and a message
-    that names the bound, before anybody is asked and any token is spent. An answer with
-    which the server's next request would be past one is refused with -32603 and the same words.
+    A request over a limit is refused with -32602 and a message that names the limit, before
+    the approver or the model sees it. An answer that would make the server's next request
+    too large is refused with -32603 and the same message.
     """
 
     tools: int = 64
-    """Tools in one request; docker-agent, a host that samples with tools, allows as many."""
+    """Tools in one request. docker-agent, a host that samples with tools, allows as many."""
 
     tool_name: int = 128
     """Characters in a tool's name: "Tool names SHOULD be between 1 and 128 characters"."""
 
     tool_definition: int = 64 * KiB
     """One tool as JSON: its name, description and schemas. All tools of a request together
-    can be *tools* times as much, 4 MiB."""
+    may take *tools* times as much, 4 MiB by default."""
 
     tool_calls: int = 32
-    """Tool calls in one answer (docker-agent's number). An answer past it never leaves the
-    host: the server is told -32603, and the log says how many there were."""
+    """Tool calls in one answer (the number of docker-agent). An answer with more is not sent:
+    the server gets -32603, and the log says how many there were."""
 
     messages: int = 256
-    """Messages in one request: a loop of 64 model turns sends 129."""
+    """Messages in one request. A loop of 64 model turns sends 129."""
 
     blocks: int = 4096
-    """Content blocks in one request, those inside of tool results included: 16 for each message."""
+    """Content blocks in one request, including those in tool results: 16 for each message."""
 
     text: int = 1 * MiB
-    """Everything in one request that a model reads as text, in UTF-8: messages, system prompt,
-    stop sequences, metadata, the input and the results of tools. About 250,000 tokens."""
+    """All text in one request that a model reads, in UTF-8: messages, system prompt,
+    stop sequences, metadata, inputs and results of tools. About 250,000 tokens."""
 
     binary: int = 8 * MiB
-    """Images, audio and embedded files in one request, after decoding their base64."""
+    """Images, audio and embedded files in one request, decoded from base64."""
 
     max_tokens: int | None = None
-    """The most tokens a server gets for one answer, if there is such a bound: handler and
-    approver see the smaller of this and what the server asked for. The server is not told:
+    """Tokens for one answer; None is no limit. Handler and approver see the smaller of
+    this and what the server asked for. The server is not told:
     "The client MAY choose to sample fewer tokens than the requested maximum"."""
 
     at_once_per_server: int = 4
-    """Requests of one connection in the hands of approver and handler at once; more wait in order.
-    One whose handler awaits a call of a client does not count meanwhile."""
+    """Requests of one connection in approver and handler at the same time; further requests wait in order.
+    A request whose handler awaits a call of a client does not count meanwhile."""
 
     at_once: int = 16
     """The same for all connections of one `Sampling` together."""
 
     waiting: int = 64
     """Requests of one connection that may wait for their turn, one full round of input
-    requests; past it the server is told -32010."""
+    requests. Further requests are refused with -32010."""
 
     seconds: float = 600.0
-    """One answer, from the request's arrival: waiting for its turn, approval and the model
-    together. Past it everything is cancelled and the server is told -32011. `math.inf` is no bound."""
+    """One answer, from the arrival of the request: waiting for its turn, approval and model
+    together. Then everything is cancelled, and the server gets -32011. `math.inf` is no limit."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -102,76 +101,79 @@ class SamplingLimits:
 
 
 def fits(size: float, limit: int) -> bool:
-    """Whether all of a request of *size* bytes is within *limit*, so that its parts need not be measured."""
+    """Whether a whole request of *size* bytes is within *limit*, so that its parts need not be measured."""
     return size * LONGER <= limit
 
 
 def check_counts(wire: Mapping[str, object], limits: SamplingLimits, size: float = math.inf) -> None:
-    """Count and measure what the request lists before it is parsed: a million blocks would hold up the event loop.
+    """Check the lists of a request before it is parsed: a million blocks would block the event loop.
 
-    *size* is of how many bytes the request was read, at most. Says nothing about what has the wrong shape; parsing does.
+    *size* is an upper bound of the request in bytes; small requests skip the size checks. Wrong shapes are left to the parser.
 
     Raises:
-        ProtocolError: There is more than *limits* allows.
+        ProtocolError: A limit is exceeded.
     """
     messages, tools = _list(wire.get("messages")), _list(wire.get("tools"))
-    _hold("messages", len(messages), limits.messages)
-    _hold("blocks", sum([_count_blocks(message) for message in messages]), limits.blocks)
-    _hold("tools", len(tools), limits.tools)
+    _check("messages", len(messages), limits.messages)
+    _check("blocks", sum([_count_blocks(message) for message in messages]), limits.blocks)
+    _check("tools", len(tools), limits.tools)
     # All in one go is fast, and nearly always enough.
+    # To measure all tools together is fast, and nearly always enough.
     if tools and not fits(size, limits.tool_definition) and _json_size(tools) > limits.tool_definition:
         for index, tool in enumerate(tools):
-            _hold("tool_definition", _json_size(tool), limits.tool_definition, where=f"tools[{index}]: ")
+            _check("tool_definition", _json_size(tool), limits.tool_definition, where=f"tools[{index}]: ")
 
 
 def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size: float = math.inf) -> None:
-    """Weigh what a model would have to read. *size* is as for `check_counts`.
+    """Check the size of what a model would read. *size* is as for `check_counts`.
 
     Raises:
-        ProtocolError: It is more than *limits* allows, or no tokens are asked for.
+        ProtocolError: A limit is exceeded, or maxTokens is out of range.
     """
     if not 1 <= params.max_tokens <= MOST_TOKENS:  # not quoted: Python refuses to write an int of 5,000 digits
         raise ProtocolError(f"maxTokens: must be from 1 to {MOST_TOKENS}")
     for index, tool in enumerate(params.tools or ()):
         if len(tool.name) > limits.tool_name:
-            _hold("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
+            _check("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
     if fits(size, min(limits.text, limits.binary)):
         return
-    weight = _measure_request(params)
-    _hold("text", weight.text, limits.text)
-    _hold("binary", weight.binary, limits.binary)
+    text, binary = _measure_request(params)
+    _check("text", text, limits.text)
+    _check("binary", binary, limits.binary)
 
 
 def check_history(
     params: CreateMessageRequestParams, answer: CreateMessageResult, limits: SamplingLimits, size: float
 ) -> None:
-    """Make sure that the server can send *answer* back, as a part of its next request. *size* is as for `check_counts`.
+    """Check that the server can send *answer* back in its next request. *size* is as for `check_counts`.
 
-    An answer that calls tools comes back with the whole conversation and the results. Any other
-    may be the last word, so that it has to fit alone.
+    An answer that calls tools comes back with the whole conversation and the results. Any other answer
+    may be the last, so it only has to fit alone.
 
     Raises:
-        ProtocolError: The next request would have more than *limits* allows.
-        SamplingError: The answer cannot be sent at all.
+        ProtocolError: The next request would exceed a limit.
+        SamplingError: The answer cannot be written as JSON.
     """
     match answer.content:
         case [TextContent(text=words)] if len(words) * 4 <= limits.text:
-            return  # as most answers are; a character takes four bytes of UTF-8 at most
+            return  # most answers; a character takes at most four bytes of UTF-8
     try:
-        text, binary = _total(map(_measure, answer.content))
+        text, binary = _measure(answer.content)
     except ProtocolError as exc:
         raise SamplingError("it holds something that cannot be written as JSON") from exc
     blocks = len(answer.content)
     if uses := len(answer.tool_uses):
-        blocks += uses + sum([1 + _inside(block) for message in params.messages for block in message.content])
-        _hold("messages", len(params.messages) + 2, limits.messages, found_in=NEXT)
+        blocks += uses
+        for block in _blocks(params):
+            blocks += 1 + (len(block.content) if isinstance(block, ToolResultContent) else 0)
+        _check("messages", len(params.messages) + 2, limits.messages, found_in=NEXT)
         before = size * LONGER
         if text + before > limits.text or binary + before > limits.binary:
-            weight = _measure_request(params)
-            text, binary = text + weight.text, binary + weight.binary
-    _hold("blocks", blocks, limits.blocks, found_in=NEXT)
-    _hold("text", text, limits.text, found_in=NEXT)
-    _hold("binary", binary, limits.binary, found_in=NEXT)
+            history = _measure_request(params)
+            text, binary = text + history[0], binary + history[1]
+    _check("blocks", blocks, limits.blocks, found_in=NEXT)
+    _check("text", text, limits.text, found_in=NEXT)
+    _check("binary", binary, limits.binary, found_in=NEXT)
 
 
 def clamp(params: CreateMessageRequestParams, limits: SamplingLimits) -> CreateMessageRequestParams:
@@ -181,7 +183,7 @@ def clamp(params: CreateMessageRequestParams, limits: SamplingLimits) -> CreateM
     return params.model_copy(update={"max_tokens": limits.max_tokens})
 
 
-def _hold(name: str, found: int, limit: int, *, where: str = "", found_in: str = "the request has") -> None:
+def _check(name: str, found: int, limit: int, *, where: str = "", found_in: str = "the request has") -> None:
     if found > limit:
         raise ProtocolError(f"{where}this client's limit {name} is {limit}, and {found_in} {found}")
 
@@ -200,46 +202,42 @@ def _count_blocks(message: object) -> int:
     return count
 
 
-def _inside(block: SamplingMessageContentBlock) -> int:
-    return len(block.content) if isinstance(block, ToolResultContent) else 0
+def _blocks(params: CreateMessageRequestParams) -> Iterator[SamplingMessageContentBlock]:
+    return (block for message in params.messages for block in message.content)
 
 
-class _Size(NamedTuple):
-    text: int = 0
-    binary: int = 0
+def _measure_request(params: CreateMessageRequestParams) -> tuple[int, int]:
+    text, binary = _measure(_blocks(params))
+    for words in (params.system_prompt or "", *(params.stop_sequences or ())):
+        text += _utf8(words)
+    return text + _json_size(params.metadata), binary
 
 
-def _total(weights: Iterable[_Size]) -> _Size:
+def _measure(blocks: Iterable[SamplingMessageContentBlock | ContentBlock]) -> tuple[int, int]:
+    """The bytes of text and of binary data."""
     text = binary = 0
-    for weight in weights:
-        text += weight.text
-        binary += weight.binary
-    return _Size(text, binary)
-
-
-def _measure_request(params: CreateMessageRequestParams) -> _Size:
-    texts = [params.system_prompt or "", *(params.stop_sequences or ())]
-    beside = _Size(text=sum(map(_utf8, texts)) + _json_size(params.metadata))
-    return _total([beside, *[_measure(block) for message in params.messages for block in message.content]])
-
-
-def _measure(block: SamplingMessageContentBlock | ContentBlock) -> _Size:
-    match block:
-        case TextContent(text=text):
-            return _Size(text=_utf8(text))
-        case ImageContent(data=data) | AudioContent(data=data):
-            return _Size(binary=_decoded(data))
-        case ToolUseContent(input=arguments):
-            return _Size(text=_json_size(arguments))
-        case ToolResultContent(content=blocks, structured_content=structured):
-            return _total([_Size(text=_json_size(structured)), *map(_measure, blocks)])
-        case EmbeddedResource(resource=resource):
-            if isinstance(resource, BlobResourceContents):
-                return _Size(binary=_decoded(resource.blob))
-            return _Size(text=_utf8(resource.text))
-        case ResourceLink():
-            return _Size(text=_json_size(block.to_wire()))
-    assert_never(block)
+    for block in blocks:
+        match block:
+            case TextContent():
+                text += _utf8(block.text)
+            case ImageContent() | AudioContent():
+                binary += _decoded(block.data)
+            case ToolUseContent():
+                text += _json_size(block.input)
+            case ToolResultContent():
+                result = _measure(block.content)
+                text += result[0] + _json_size(block.structured_content)
+                binary += result[1]
+            case EmbeddedResource(resource=resource):
+                if isinstance(resource, BlobResourceContents):
+                    binary += _decoded(resource.blob)
+                else:
+                    text += _utf8(resource.text)
+            case ResourceLink():
+                text += _json_size(block.to_wire())
+            case _:
+                assert_never(block)
+    return text, binary
 
 
 def _utf8(text: str) -> int:
@@ -247,7 +245,7 @@ def _utf8(text: str) -> int:
 
 
 def _decoded(base64: str) -> int:
-    """The size of what base64 stands for, without decoding it."""
+    """The size of base64 data, without decoding it."""
     return len(base64) * 3 // 4 - base64.count("=", -2)
 
 

@@ -1,4 +1,4 @@
-"""Telling a server how far the answer to one of its requests has come."""
+"""Progress reports to a server about the answer to one of its requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SendProgress: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class ProgressReporter:
-    """Reports on one request to the server, which asked for it with *token*."""
+    """Reports the progress of one request to the server, which asked for it with *token*."""
 
     def __init__(self, token: ProgressToken, send: SendProgress) -> None:
         self._token = token
@@ -21,7 +21,7 @@ class ProgressReporter:
         self._last = -math.inf
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
-        """Send one report, unless *progress* has not grown.
+        """Send one report, if *progress* has increased.
 
         Raises:
             ValueError: A number is not finite, or an argument has the wrong type.
@@ -41,15 +41,15 @@ class ProgressReporter:
 
 
 class ReportsProgress:
-    """A request that came from a server, which may have asked to be told how far the answer to it has come."""
+    """A request from a server, which may have asked for progress reports."""
 
     reporter: ProgressReporter | None
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the server how far the answer has come, if it asked for that (``_meta.progressToken``), else nothing.
+        """Report progress to the server, if it asked for that (``_meta.progressToken``).
 
-        *progress* has to grow: a report that does not is not sent, and neither is one after the answer.
-        How often to report is up to you. A server of revision 2026-07-28 never asks.
+        *progress* has to increase. Reports that do not increase it, and reports after the answer, are not sent.
+        Report as often as you like. Servers of revision 2026-07-28 never ask for reports.
 
         Raises:
             ValueError: A number is not finite, or an argument has the wrong type.

@@ -1,4 +1,4 @@
-"""What a sampling handler is given, and the answers it can build from it."""
+"""The request that a sampling handler gets, and the answers it can build from it."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from mcp_host.types import (
 from mcp_host.types.sampling import END_TURN, TOOL_USE
 
 SamplingMode: TypeAlias = Literal["with_tools", "basic", "none"]
-"""Which kind of sampling request a session takes: with tools, plain ones only, none."""
+"""The sampling requests that a session accepts: with tools, plain ones only, or none."""
 
 REJECTION = "User rejected sampling request"
 
-UNKNOWN_MODEL = "unknown"  # the schema requires a model's name, and a handler may have none to tell
+UNKNOWN_MODEL = "unknown"  # the schema requires a model's name, and a handler may have none
 
 
 class Lifetime:
-    """Nothing but an object that can be referred to weakly."""
+    """An object for weak references."""
 
 
 @dataclass(frozen=True, slots=True)
 class OuterCall:
-    """The call of ours that a server was working on when it asked.
+    """Our call that a server request belongs to.
 
-    *name* is the tool, prompt or URI of the call, where it has one. *request_id* is the
-    JSON-RPC id of the request that the server asks for. A call may need several requests
-    (2026-07-28: one for each round of questions); *call_id* is the same for all of them, and
-    for no other call of this process. *inferred* means that the server did not name the call:
-    it came over a pipe, where this was the only call that the server could be working on. One that was
-    cancelled or timed out counts until it is answered, for `Limits.idle_timeout` at most.
+    *name* is the tool, prompt or URI of the call, if it has one. *request_id* is the
+    JSON-RPC id of our request. A call may need several requests (2026-07-28: one for each round
+    of input); *call_id* is the same for all of them, and unique in this process.
+    *inferred* means that the server did not name the call: its request came over a pipe, and this
+    was the only call in flight. A call that was cancelled or timed out counts as in flight until it is
+    answered, for `Limits.idle_timeout` at most.
 
-    *caller* is what the application passed as ``call_tool(..., caller=...)``. It is never
-    sent or logged, no repr shows it, and two of these are equal whatever it is.
+    *caller* is what the application passed as ``call_tool(..., caller=...)``. It is not sent, logged,
+    compared, or shown in the repr.
 
-    *lifetime* is an object that lives as long as the call. What is decided for the call as a
-    whole is kept by a weak reference to it. `dataclasses.replace` hands it on.
+    *lifetime* is an object that lives as long as the call, for weak references from what is
+    decided for the whole call. `dataclasses.replace` keeps it.
     """
 
     method: str
@@ -63,7 +63,7 @@ class OuterCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One tool that the model wants called, for `SamplingRequest.calls`."""
+    """One tool call of the model, for `SamplingRequest.calls`."""
 
     name: str
     arguments: Mapping[str, object] = field(default_factory=dict)
@@ -71,13 +71,13 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingRequest(ReportsProgress):
-    """One request of a server for a completion, checked and within the limits.
+    """A server's request for a completion, checked and within the limits.
 
-    *params* is the whole of it, *server* the name of who asks, *outer* the call
-    it belongs to where that is known. In *mode* ``basic`` it holds no tools and
-    no trace of them.
+    *params* are its parameters, *server* is the server's name, *outer* the call
+    that it belongs to, if known. In *mode* ``basic`` there are no tools, tool calls
+    or tool results.
 
-    Everything in *params* is a stranger's text, the system prompt included:
+    Trust nothing in *params*, which the server wrote. That includes the system prompt:
     "The client MAY modify or omit this prompt".
     """
 
@@ -94,27 +94,27 @@ class SamplingRequest(ReportsProgress):
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools on offer; the server runs them, after the answer. Empty for a plain request."""
+        """The tools offered to the model. The server runs them, after the answer. Empty for a plain request."""
         return self.params.tools or []
 
     @property
     def tool_choice(self) -> ToolChoice | None:
-        """Whether the model may (also where this is None), must or must not use tools."""
+        """Whether the model may, must or must not use tools. None means that it may."""
         return self.params.tool_choice
 
     @property
     def system_prompt(self) -> str | None:
-        """How the server would like the model to behave: a stranger's text."""
+        """The server's suggestion of a system prompt: untrusted text."""
         return self.params.system_prompt
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens the answer may have, already within `SamplingLimits.max_tokens`."""
+        """The maximum number of tokens in the answer, at most `SamplingLimits.max_tokens`."""
         return self.params.max_tokens
 
     @property
     def temperature(self) -> float | None:
-        """As the server would like it; the specification names no scale."""
+        """The temperature that the server suggests. The specification names no scale."""
         return self.params.temperature
 
     @property
@@ -124,25 +124,25 @@ class SamplingRequest(ReportsProgress):
 
     @property
     def model_preferences(self) -> ModelPreferences | None:
-        """Which model the server would like. A wish: the choice is the host's."""
+        """The model that the server would like. The host decides."""
         return self.params.model_preferences
 
     @property
     def include_context(self) -> Literal["none", "thisServer", "allServers"] | None:
-        """What the server would like to be added. A handler need not: "The client MAY ignore this request".
+        """The context that the server would like added. A handler need not: "The client MAY ignore this request".
 
-        From revision 2025-11-25 on it is there only if the host declared it (`Sampling`, *context*).
+        Since revision 2025-11-25, it is set only if the host declared it (`Sampling`, *context*).
         """
         return self.params.include_context
 
     @property
     def metadata(self) -> dict[str, object] | None:
-        """For the provider of the model, in that provider's own words."""
+        """Parameters for the model's provider, in its own format."""
         return self.params.metadata
 
     @property
     def may_use_tools(self) -> bool:
-        """Whether an answer may call tools: some are on offer, and the server did not choose ``none``."""
+        """Whether an answer may call tools: tools are offered, and the tool choice is not ``none``."""
         return bool(self.tools) and not (self.tool_choice is not None and self.tool_choice.mode == "none")
 
     @property
@@ -152,9 +152,9 @@ class SamplingRequest(ReportsProgress):
 
     @property
     def required_tool(self) -> str | None:
-        """The one tool that an answer must call, and call nothing else, where the server named it.
+        """The only tool that an answer may call, and must, if the server named one.
 
-        No revision has words for it. Servers of early SDKs ask it by ``{"type": "tool", "name": …}``.
+        No revision defines this. Servers of early SDKs send ``{"type": "tool", "name": …}``.
         """
         return None if self.tool_choice is None else self.tool_choice.tool
 
@@ -165,7 +165,7 @@ class SamplingRequest(ReportsProgress):
     def call(
         self, tool: str, arguments: Mapping[str, object] | None = None, *, model: str = UNKNOWN_MODEL
     ) -> CreateMessageResult:
-        """Ask the server to run one of its tools. *model* is the name of the model that wants it.
+        """Ask the server to run one of its tools. *model* is the name of the model that calls it.
 
         Raises:
             ValueError: The server did not offer that tool.
@@ -176,31 +176,31 @@ class SamplingRequest(ReportsProgress):
         """Ask the server to run several of its tools, each under a fresh id.
 
         Raises:
-            ValueError: The server did not offer one of them, or there is none.
+            ValueError: The server did not offer one of them, or *calls* is empty.
         """
         if not calls:
             raise ValueError("no tool calls given")
-        content = [self._tool_use(call) for call in calls]
+        offered = [tool.name for tool in self.tools]
+        content: list[ToolUseContent] = []
+        for call in calls:
+            if call.name not in offered:
+                raise ValueError(f"no tool {call.name!r} among those on offer: {', '.join(offered) or 'none'}")
+            arguments = dict(call.arguments)
+            content.append(ToolUseContent(id=f"call_{secrets.token_hex(8)}", name=call.name, input=arguments))
         return CreateMessageResult(content=content, model=model, stop_reason=TOOL_USE)
 
     def refuse(self, reason: str = REJECTION) -> NoReturn:
-        """Refuse on the user's behalf. The server is told *reason*, with the code -1.
+        """Refuse on the user's behalf. The server gets *reason*, with the code -1.
 
         Raises:
             InputRefused: Always.
         """
         raise InputRefused(USER_REJECTED, reason)
 
-    def _tool_use(self, call: ToolCall) -> ToolUseContent:
-        offered = [tool.name for tool in self.tools]
-        if call.name not in offered:
-            raise ValueError(f"no tool {call.name!r} among those on offer: {', '.join(offered) or 'none'}")
-        return ToolUseContent(id=f"call_{secrets.token_hex(8)}", name=call.name, input=dict(call.arguments))
-
 
 Handler: TypeAlias = Callable[[SamplingRequest], Awaitable[CreateMessageResult | str] | CreateMessageResult | str]
-"""Calls a model, and returns its answer or just the text of it. A plain function runs in a thread.
+"""Calls a model, and returns its answer or just its text. A plain function runs in a thread.
 
-Whatever it raises stays here, except `InputRefused`, which the server is told."""
+The server gets the code and message of an `InputRefused` that it raises. Other exceptions are only logged."""
 
 AsyncHandler: TypeAlias = Callable[[SamplingRequest], Awaitable[CreateMessageResult | str]]

@@ -23,32 +23,32 @@ SCOPES: dict[bytes, Scope] = {
     **dict.fromkeys((b"a", b"all"), "call"),
     **dict.fromkeys((b"s", b"session"), "session"),
 }
-LONGEST_ANSWER = 1024  # bytes; somebody who pastes a page has not said yes
+LONGEST_ANSWER = 1024  # bytes; a pasted page is no answer
 NO_TERMINAL = "this client has no terminal to ask its user in"
 IN_BACKGROUND = "this client runs in the background, where it cannot ask its user"
 WITHDRAWN = b"\n(the question was withdrawn)\n"
 
-# One question at a time, whichever server and whichever Sampling it comes from:
-# there is one person, and a "y" must not answer the wrong question.
+# One question at a time, for all servers and every `Sampling`: there is one person,
+# and a "y" must not answer the wrong question.
 _one_at_a_time = SemaphoreShare(FairSemaphore(1), free=1, queue_space=math.inf)
 
 
 async def ask_in_terminal(request: SamplingRequest, /) -> Allow | Deny:
     """Show the request in the terminal and ask whether the model may answer it.
 
-    "y" allows it, "a" all that the same call asks for (offered where the call is known), "s" all
-    that is asked for on this connection; the last two with the same tools or fewer, see `Allow`.
-    All else denies.
+    "y" allows this request, "a" everything that the same call asks for (offered if the call is known), "s"
+    everything on this connection; the last two for the same tools or fewer, see `Allow`.
+    Any other answer denies.
 
-    It asks in the terminal of the standard streams, else in the one that controls
-    the process, as ssh and sudo do. Where there is none (a service, CI), and where
-    the host runs in the background, the answer is `Deny`. Keys that were pressed
-    before the question was on the screen do not count; the host must not read from
-    the same terminal meanwhile. A deadline or a cancellation ends the question at
-    once, with nothing left behind that reads from the terminal.
+    It asks in the terminal of the standard streams, else in the controlling terminal of
+    the process, like ssh and sudo. Without a terminal (a service, CI), or if
+    the host runs in the background, the answer is `Deny`. Keys pressed before the
+    question is shown do not count. The host must not read from the same terminal
+    meanwhile. A timeout or cancellation ends the question at once and leaves
+    nothing behind that reads from the terminal.
 
-    POSIX only. A console of Windows cannot be waited for in a way that can be
-    cancelled, so there the answer is `Deny`, and a host brings an approver of its own.
+    POSIX only. A wait for a Windows console cannot be cancelled, so there the
+    answer is `Deny`; use an approver of your own.
     """
     slot = Slot(_one_at_a_time)
     await slot.acquire()
@@ -60,7 +60,7 @@ async def ask_in_terminal(request: SamplingRequest, /) -> Allow | Deny:
 
 
 def terminal_path() -> str | None:
-    """The terminal to ask in, if this platform has such a thing."""
+    """The terminal to ask in, if the platform has one."""
     if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
         return None
     for stream in (0, 2, 1):  # the device itself where it is known: macOS cannot wait for /dev/tty
@@ -74,7 +74,7 @@ async def ask(request: SamplingRequest, path: str) -> Allow | Deny:
     if sys.platform == "win32":  # pragma: no cover  # where terminal_path() knows none
         return Deny(NO_TERMINAL)
     try:
-        # Opened anew, so that O_NONBLOCK does not change the host's own streams.
+        # Opened again, so that O_NONBLOCK does not change the host's own streams.
         fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError as exc:
         logger.debug("no terminal to ask in: %s", exc)
@@ -89,8 +89,7 @@ async def ask(request: SamplingRequest, path: str) -> Allow | Deny:
 
 
 async def _ask(request: SamplingRequest, fd: int) -> Allow | Deny:
-    if sys.platform == "win32":  # pragma: no cover  # for the type checker, as above
-        return Deny(NO_TERMINAL)
+    assert sys.platform != "win32", "the type checker has to know"
     import termios
 
     if _in_background(fd):
@@ -103,7 +102,7 @@ async def _ask(request: SamplingRequest, fd: int) -> Allow | Deny:
         answer = await _read_line(fd)
     finally:
         if answer is None:
-            with suppress(OSError):  # the terminal may be what is gone
+            with suppress(OSError):  # the terminal may be gone
                 os.write(fd, WITHDRAWN)
     scope = SCOPES.get(answer.strip().lower())
     if scope is None or (scope == "call" and request.outer is None):
@@ -112,7 +111,7 @@ async def _ask(request: SamplingRequest, fd: int) -> Allow | Deny:
 
 
 def question(request: SamplingRequest) -> str:
-    """What can be answered, in lines that fit the narrowest terminal."""
+    """The possible answers, in lines that fit the narrowest terminal."""
     offered = ["y: yes, this once", "s: yes, and all on this connection"]
     if request.outer is not None:
         offered.insert(1, "a: yes, and all else of this call")
@@ -121,28 +120,27 @@ def question(request: SamplingRequest) -> str:
 
 
 def _in_background(fd: int) -> bool:
-    """Whether reading would stop the whole process (SIGTTIN) instead of returning."""
-    if sys.platform == "win32":  # pragma: no cover  # for the type checker, as above
-        return False
+    """Whether reading would stop the process (SIGTTIN) instead of returning."""
+    assert sys.platform != "win32", "the type checker has to know"
     try:
         return os.tcgetpgrp(fd) != os.getpgrp()
-    except OSError:  # not the terminal that controls us: it has no say over our process
+    except OSError:  # not our controlling terminal: it cannot stop our process
         return False
 
 
 async def _write(fd: int, text: str) -> None:
-    left = text.encode(errors="replace")
-    while left:
+    data = text.encode(errors="replace")
+    while data:
         await wait_writable(fd)
-        with suppress(BlockingIOError):  # the terminal was held (Ctrl-S) in between
-            left = left[os.write(fd, left) :]
+        with suppress(BlockingIOError):  # the output was stopped (Ctrl-S) in between
+            data = data[os.write(fd, data) :]
 
 
 async def _read_line(fd: int) -> bytes:
     line = b""
     while not line.endswith(ENTER) and len(line) < LONGEST_ANSWER:
         await wait_readable(fd)
-        with suppress(BlockingIOError):  # somebody else read it
+        with suppress(BlockingIOError):  # another process read it
             chunk = os.read(fd, LONGEST_ANSWER)
             if not chunk:  # Ctrl-D
                 break

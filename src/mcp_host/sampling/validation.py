@@ -1,4 +1,4 @@
-"""Whether an answer is legal for what was asked. What is not never leaves the host."""
+"""Checking that an answer is legal for the request. Illegal answers are not sent."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from mcp_host.types.sampling import END_TURN, MAX_TOKENS, TOOL_USE
 
 logger = logging.getLogger(__name__)
 
-COMPLETED = frozenset({END_TURN, None})  # any other stop reason says what kept the model from finishing
+COMPLETED = frozenset({END_TURN, None})  # with any other stop reason, the model did not finish
 
 
 def check_answer(
     answer: object, request: SamplingRequest, limits: SamplingLimits, size: float = math.inf
 ) -> CreateMessageResult:
-    """The answer, if a server may have it, and as it may: see `_mended`. *size* is as for `check_counts`.
+    """The answer as it may be sent, see `_repair`. *size* is as for `check_counts`.
 
     Raises:
-        SamplingError: One sentence for the host's log on what is wrong with it.
-        InputRefused: The server could not send it back within *limits*, which it is told.
+        SamplingError: The answer is illegal. The text is one sentence for the host's log.
+        InputRefused: The server could not send it back within *limits*.
     """
     if isinstance(answer, str):
         answer = request.reply(answer)
     if not isinstance(answer, CreateMessageResult):
         raise SamplingError(f"a {type(answer).__name__} is no CreateMessageResult, nor a str")
-    answer, uses = _mended(answer, request)
+    answer, uses = _repair(answer, request)
     problem = _problem(answer, uses, request, limits)
     if problem is not None:
         raise SamplingError(problem)
@@ -45,13 +45,13 @@ def check_answer(
     return answer
 
 
-def _mended(
+def _repair(
     answer: CreateMessageResult, request: SamplingRequest
 ) -> tuple[CreateMessageResult, Sequence[ToolUseContent]]:
-    """The answer without what models and handlers get wrong in a way that leaves no doubt, and its tool calls.
+    """The answer without mistakes that have only one correction, and its tool calls.
 
-    A model that calls tools has stopped for them. One that ran out of tokens in the middle of its
-    calls has called nothing that could be run. One with nothing to say says an empty text.
+    Beside tool calls the stop reason is ``toolUse``. Tool calls that ``maxTokens`` cut off are dropped.
+    An answer without content is an empty text.
     """
     content, stop_reason, uses = answer.content, answer.stop_reason, answer.tool_uses
     if uses:
@@ -76,21 +76,17 @@ def _problem(
     if ToolResultContent in map(type, answer.content):
         return "it holds a tool_result; only the server has those"
     if not uses:
-        return _without_tools(answer, request)
+        if answer.stop_reason == TOOL_USE:
+            return "its stop reason is toolUse, but it calls no tool"
+        if request.must_use_tools and answer.stop_reason in COMPLETED:
+            return "it calls no tool, but toolChoice requires one"
+        return None
     if answer.stop_reason not in (TOOL_USE, None):
         return f"it calls tools, but its stop reason is {quoted(answer.stop_reason)}"
-    return _wrong_calls(uses, request, limits)
+    return _problem_with_calls(uses, request, limits)
 
 
-def _without_tools(answer: CreateMessageResult, request: SamplingRequest) -> str | None:
-    if answer.stop_reason == TOOL_USE:
-        return "its stop reason is toolUse, but it calls no tool"
-    if request.must_use_tools and answer.stop_reason in COMPLETED:
-        return "it calls no tool, but toolChoice requires one"
-    return None
-
-
-def _wrong_calls(uses: Sequence[ToolUseContent], request: SamplingRequest, limits: SamplingLimits) -> str | None:
+def _problem_with_calls(uses: Sequence[ToolUseContent], request: SamplingRequest, limits: SamplingLimits) -> str | None:
     if not request.may_use_tools:
         return f"it calls {_names(uses)}, but the request allows no tools"
     if len(uses) > limits.tool_calls:
@@ -105,16 +101,16 @@ def _wrong_calls(uses: Sequence[ToolUseContent], request: SamplingRequest, limit
         if (why := _not_json(use.input)) is not None:
             return f"the input of its call of {quoted(use.name)} is not JSON: {why}"
     # The server sends the answer back as part of the conversation, where ids must not repeat.
-    taken = {taken for message in request.messages for taken in tool_use_ids(message)}
+    used = {id for message in request.messages for id in tool_use_ids(message)}
     for use in uses:
-        if use.id in taken:
+        if use.id in used:
             return f"the tool_use id {quoted(use.id)} was used before; each call needs an id of its own"
-        taken.add(use.id)
+        used.add(use.id)
     return None
 
 
 def _not_json(arguments: dict[str, object]) -> str | None:
-    """What *arguments* hold that JSON does not have: pydantic would write bytes and dates as texts, and sets as lists."""
+    """Why *arguments* are not JSON. Pydantic is no check: it writes bytes and dates as text, and sets as lists."""
     try:
         json.dumps(arguments)
     except (TypeError, ValueError, RecursionError) as exc:
