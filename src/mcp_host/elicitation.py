@@ -106,7 +106,7 @@ class FormRequest(_ElicitationRequest):
 
     def _check_content(self, content: Mapping[str, object]) -> None:
         # The handler's log is where this ends, and no place for what a user says.
-        problem = self._schema.mismatch(content, steps=STEPS, revealing=False)
+        problem = self._schema.mismatch(content, steps=STEPS, show_values=False)
         if problem is not None:
             raise ValueError(f"not what the server asked for: {problem}")
 

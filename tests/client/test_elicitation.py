@@ -231,7 +231,7 @@ LISTED = [f"value {n}" for n in range(7)]
         (
             {"oneOf": [{"minLength": 1}, {"maxLength": 9}]},
             "abc",
-            "$.f: it does not keep 'oneOf', which is an array of 2 items",
+            "$.f: it violates 'oneOf', which is an array of 2 items",
         ),
         (False, "x", "no value is allowed"),
     ],

@@ -14,8 +14,8 @@ from mcp_host.errors import UncheckableSchema, UnsupportedPattern
 from mcp_host.json_schema.patterns import Pattern
 
 
-def found(pattern: str, text: str) -> bool:
-    return Pattern(pattern).found_in(text)
+def matches(pattern: str, text: str) -> bool:
+    return Pattern(pattern).matches(text)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def found(pattern: str, text: str) -> bool:
     ],
 )
 def test_patterns_mean_what_ecma_262_says(pattern: str, text: str, expected: bool) -> None:
-    assert found(pattern, text) is expected
+    assert matches(pattern, text) is expected
 
 
 ATOMS = st.sampled_from(["a", "b", "_", " ", ".", r"\d", r"\W", "[ab]", "[^a]", "[a-c0]", "^", r"\b"])
@@ -95,13 +95,13 @@ PATTERNS = st.recursive(
 
 @given(PATTERNS, st.text("ab_0 c", max_size=8))
 def test_patterns_mean_the_same_as_to_python_where_the_dialects_agree(pattern: str, text: str) -> None:
-    assert found(pattern, text) is (re.search(pattern, text, re.ASCII) is not None)
+    assert matches(pattern, text) is (re.search(pattern, text, re.ASCII) is not None)
 
 
 @given(st.text("ab(){}[]*+?|^$\\dwpu-,09:=!<>.", max_size=12), st.text(max_size=5))
 def test_any_text_is_a_pattern_or_unsupported(pattern: str, text: str) -> None:
     try:
-        verdict = found(pattern, text)
+        verdict = matches(pattern, text)
     except UncheckableSchema:
         return
 
@@ -122,7 +122,7 @@ KILLERS = [
 
 def test_the_classical_killers_end_at_once() -> None:
     """In a process of its own: a pattern that does not end can only be killed."""
-    code = f"from mcp_host.json_schema.patterns import Pattern; print([Pattern(p).found_in(t) for p, t in {KILLERS!r}])"
+    code = f"from mcp_host.json_schema.patterns import Pattern; print([Pattern(p).matches(t) for p, t in {KILLERS!r}])"
 
     ran = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True, check=True, timeout=20)
     assert ran.stdout == f"{[False] * len(KILLERS)}\n"
@@ -155,12 +155,12 @@ def test_a_pattern_weighs_as_much_as_if_its_repetitions_were_written_out(pattern
         (r"\0", r"the escape '\0' is not supported"),
         (r"\Aa", r"the escape '\A' is not supported"),
         (r"[\A]", r"the escape '\A' is not supported"),
-        ("\\", "'\\' is not supported there, or without an end"),
-        ("a(?=b)", "'(?=' is not supported there, or without an end"),
-        ("(?!b)", "'(?!' is not supported there, or without an end"),
-        ("(?<=a)b", "'(?<' is not supported there, or without an end"),
-        ("(?i)a", "'(?i' is not supported there, or without an end"),
-        ("[a", "'[a' is not supported there, or without an end"),
+        ("\\", "'\\' is not supported there, or not closed"),
+        ("a(?=b)", "'(?=' is not supported there, or not closed"),
+        ("(?!b)", "'(?!' is not supported there, or not closed"),
+        ("(?<=a)b", "'(?<' is not supported there, or not closed"),
+        ("(?i)a", "'(?i' is not supported there, or not closed"),
+        ("[a", "'[a' is not supported there, or not closed"),
         ("[]a]", "the set '[]' is not supported"),
         ("[^]", "the set '[^]' is not supported"),
         ("[+--]", "the set '[+--]' is not supported"),
@@ -189,9 +189,7 @@ def test_a_refused_pattern_is_named_with_the_reason() -> None:
     with pytest.raises(UncheckableSchema) as caught:
         Pattern("a(?=b)")
 
-    assert str(caught.value) == (
-        "the pattern 'a(?=b)' cannot be matched: '(?=' is not supported there, or without an end"
-    )
+    assert str(caught.value) == ("the pattern 'a(?=b)' cannot be matched: '(?=' is not supported there, or not closed")
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ class ToolCache:
         """Whether the tool has the same schema in the new listing: then what is known of it holds."""
         tool = self._tools.get(name)
         try:
-            return tool is not None and to_json(tool.output_schema) == to_json(schema.written)
+            return tool is not None and to_json(tool.output_schema) == to_json(schema.source)
         except PydanticSerializationError:  # it nests too deeply to be written, or holds what UTF-8 cannot
             return False
 

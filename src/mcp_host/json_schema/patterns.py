@@ -1,12 +1,12 @@
-"""Regular expressions of strangers, searched for in linear time by the Rust engine inside pydantic.
+"""Matching the regular expressions of servers in linear time, with the Rust engine inside pydantic.
 
-Python's `re` backtracks, and holds the interpreter's lock while it does: `(a+)+$` on 40 letters
-stops the whole process, and no timeout can fire. Rust's `regex` never backtracks. It has no look-around
-and no backreferences; a schema with such a pattern cannot be checked, which is nobody's fault but ours.
+Python's `re` backtracks and holds the GIL: `(a+)+$` on 40 letters stops the whole process, and no
+timeout can fire. Rust's `regex` never backtracks. It has no look-around and no backreferences, so a
+schema with such a pattern cannot be checked.
 
-JSON Schema asks for the dialect of ECMA-262, which differs from Rust's in a few tokens. They are
-translated here where one token stands for another, and refused where it would take more. What remains
-of the difference: `\\s` matches what Unicode calls white space (with U+0085, without U+FEFF).
+JSON Schema uses the dialect of ECMA-262, which differs from Rust's in a few tokens. Single tokens
+are translated here, other differences rejected. One remains: `\\s` matches Unicode's white space
+(with U+0085, without U+FEFF).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mcp_host.errors import UncheckableSchema, UnsupportedPattern, quoted
 
 MAX_LENGTH = 4096
 MAX_WEIGHT = 10_000  # compiles in 150 ms at most; `^.{1,5000}$` weighs half of it
-START = 50  # of every pattern's weight: even a small automaton can be made to build a state for each character
-CLASS = 50  # a class such as `\\p{L}` is an automaton of its own
+START = 50  # minimum weight: even a small automaton may build a state for each character
+CLASS = 50  # a class such as `\\p{L}` is a large automaton
 
 TOKEN = re.compile(
     r"(?P<set>\[\^?(?:\\.|[^]\\])*\])"
@@ -32,7 +32,7 @@ TOKEN = re.compile(
     r"|(?P<other>[^\\\[(])",
     re.DOTALL,
 )
-IRREGULAR = re.compile(r"(?:^|[^\\])(?:\\\\)*(?:\(\?(?:=|!|<=|<!)|\\[1-9]|\\k<)")  # look-around and back references
+IRREGULAR = re.compile(r"(?:^|[^\\])(?:\\\\)*(?:\(\?(?:=|!|<=|<!)|\\[1-9]|\\k<)")  # look-around and backreferences
 SET_TOKEN = re.compile(r"\\[pP]\{[^}]*\}|\\.|--|.", re.DOTALL)
 CLASSES = (r"\d", r"\D", r"\w", r"\W", r"\s", r"\S", r"\p", r"\P")
 
@@ -43,34 +43,34 @@ OUTSIDE = {
     r"\W": "[^0-9A-Za-z_]",
     r"\b": r"(?-u:\b)",
     r"\B": r"(?-u:\B)",
-    r"\<": "<",  # to Rust a word's beginning and end
+    r"\<": "<",  # in Rust: the beginning and the end of a word
     r"\>": ">",
     ".": r"[^\n\r\u2028\u2029]",
 }
 INSIDE = {
     **{escape: OUTSIDE[escape] for escape in (r"\d", r"\D", r"\w", r"\W", r"\<", r"\>")},
     r"\b": r"\x08",
-    "[": r"\[",  # to Rust a set within the set
+    "[": r"\[",  # in Rust: a nested set
     "&": r"\&",
     "~": r"\~",
     ".": ".",
 }
-SAME = frozenset("sSnrtfvpPux")  # letters that mean the same to both behind a backslash
+SAME = frozenset("sSnrtfvpPux")  # escapes with the same meaning in both dialects
 
 
 class _Unsupported(Exception):
-    """What cannot be translated, and why."""
+    """The pattern cannot be translated, with the reason."""
 
 
 class Pattern:
-    """A pattern that is ready to be searched for.
+    """A compiled pattern.
 
-    *weight* is about the number of states of its automaton; a search takes no more
-    than this many moves for each character.
+    *weight* is about the number of states of its automaton; a search makes at most
+    this many moves per character.
 
     Raises:
         UncheckableSchema: It is malformed or too large.
-        UnsupportedPattern: It is not regular.
+        UnsupportedPattern: It has look-around or backreferences.
     """
 
     __slots__ = ("_engine", "weight")
@@ -80,19 +80,19 @@ class Pattern:
             translated, self.weight = _read(source)
             self._engine = SchemaValidator(core_schema.str_schema(pattern=translated, regex_engine="rust-regex"))
         except (_Unsupported, SchemaError) as exc:
-            reason = str(exc).rpartition("rror: ")[2]  # Rust's last line; before it, the pattern with a marker
+            reason = str(exc).rpartition("rror: ")[2]  # the last line of Rust's message; the others show the pattern
             kind = UnsupportedPattern if IRREGULAR.search(source) else UncheckableSchema
             raise kind(f"the pattern {quoted(source)} cannot be matched: {reason}") from exc
 
-    def found_in(self, text: str) -> bool:
-        """Whether any part of *text* matches. Half of a surrogate pair counts as U+FFFD."""
+    def matches(self, text: str) -> bool:
+        """Whether any part of *text* matches. A lone surrogate counts as U+FFFD."""
         if not text.isascii():
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return self._engine.isinstance_python(text)
 
 
 def _read(source: str) -> tuple[str, int]:
-    """The pattern in Rust's dialect, and its weight: repetitions count as if they were written out."""
+    """The pattern in Rust's dialect, and its weight, where repetitions count as if written out."""
     if len(source) > MAX_LENGTH:
         raise _Unsupported(f"it has {len(source)} characters, more than {MAX_LENGTH}")
     translated: list[str] = []
@@ -113,12 +113,12 @@ def _read(source: str) -> tuple[str, int]:
             last = groups.pop()
             groups[-1] += last
         elif kind == "suffix":
-            groups[-1] += 1  # what it repeats is still the last, should `{1000}` follow
+            groups[-1] += 1  # `last` stays what it repeats, in case `{1000}` follows
         else:
             last = 1 + CLASS * len(re.findall(r"\\[pP]", text))
             groups[-1] += last
     if end != len(source):
-        raise _Unsupported(f"{quoted(source[end : end + 3])} is not supported there, or without an end")
+        raise _Unsupported(f"{quoted(source[end : end + 3])} is not supported there, or not closed")
     if sum(groups) > MAX_WEIGHT:
         raise _Unsupported("its repetitions make it too large")
     return "".join(translated), sum(groups)
@@ -133,16 +133,16 @@ def _translated(kind: str | None, text: str) -> str:
 def _set(text: str) -> str:
     opening = "[^" if text.startswith("[^") else "["
     tokens = SET_TOKEN.findall(text[len(opening) : -1])
-    if not tokens or "--" in tokens:  # to Rust a set that begins with "]", and a difference of sets
+    if not tokens or "--" in tokens:  # in Rust: a set that begins with "]", and a difference of sets
         raise _Unsupported(f"the set {quoted(text)} is not supported")
     for at in [at for at, token in enumerate(tokens) if token == "-"]:
         if any(token.startswith(CLASSES) for token in tokens[max(at - 1, 0) : at + 2]):
-            tokens[at] = r"\-"  # `[\w-.]` is no range
+            tokens[at] = r"\-"  # `[\w-.]` is not a range
     return opening + "".join([_escape(INSIDE.get(token, token)) for token in tokens]) + "]"
 
 
 def _escape(token: str) -> str:
-    """The token, unless it is an escape that means something else to Rust, or nothing to ECMA-262."""
+    """The token, unless it is an escape that ECMA-262 lacks or that means something else in Rust."""
     if token[0] == "\\" and token[1].isalnum() and token[1] not in SAME:
         raise _Unsupported(f"the escape {quoted(token)} is not supported")
     return token

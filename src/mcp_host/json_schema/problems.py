@@ -1,4 +1,4 @@
-"""What is wrong with a value that a JSON Schema refuses, in one sentence."""
+"""Describing why a value does not match a schema, in one sentence."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ TEXT_SHOWN = 60
 LISTED = 5  # of the values to choose from
 
 
-def first_problem(validator: Any, value: object, revealing: bool = True) -> str | None:
-    """The first thing that *validator* finds, with its path. Not *revealing*, it repeats nothing of the value but names."""
+def first_problem(validator: Any, value: object, show_values: bool = True) -> str | None:
+    """The first error, with its path. Without *show_values* the text contains nothing of the value but names."""
     error = next(validator.iter_errors(value), None)
     if error is None:
         return None
-    if not revealing and (choices := _choices(error)):
+    if not show_values and (choices := _choices(error)):
         nearest, message = error, _one_of(choices)
     else:
-        nearest = best_match([error]) or error  # of the alternatives of "anyOf", the one that was probably meant
-        message = nearest.message if revealing else _discreet(nearest)
+        nearest = best_match([error]) or error  # in the most likely alternative of "anyOf"
+        message = nearest.message if show_values else _discreet(nearest)
     path = excerpt(nearest.json_path, PATH_SHOWN)
     return excerpt(message if path == "$" else f"{path}: {message}", MAX_PROBLEM)
 
 
 def _discreet(error: ValidationError) -> str:
-    """What is wrong, in words of the schema's."""
+    """What is wrong, in terms of the schema only."""
     keyword, demand = error.validator, error.validator_value
     if keyword is None:
         return "no value is allowed"
     if keyword in _IN_WORDS:
         return _IN_WORDS[keyword](demand)
     if isinstance(error.instance, dict | list):
-        return error.message  # which repeats names, and how many there are
-    return f"it does not keep {quoted(keyword)}, which is {_shown(demand)}"
+        return error.message  # which contains names and counts
+    return f"it violates {quoted(keyword)}, which is {_shown(demand)}"
 
 
 def _choices(error: ValidationError) -> Sequence[Any]:
-    """The values to choose from, where that is what the alternatives come to: a choice with titles."""
+    """The choices, if the alternatives are constants: an enum with titles."""
     if error.validator not in ("anyOf", "oneOf") or not error.context:
         return ()
     parts: Any = error.validator_value
@@ -83,4 +83,4 @@ _IN_WORDS: dict[str, Callable[[Any], str]] = {
     "minItems": lambda bound: f"fewer than {_count(bound, 'item')}",
     "maxItems": lambda bound: f"more than {_count(bound, 'item')}",
 }
-"""What a value is that does not keep a keyword, by what the keyword demands."""
+"""How a value violates each keyword."""

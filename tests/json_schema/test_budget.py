@@ -8,43 +8,43 @@ from typing import Any
 import pytest
 
 from mcp_host.errors import TooManySteps, UncheckableSchema
+from mcp_host.json_schema.budget import SchemaCache, StepBudget, within_budget
 from mcp_host.json_schema.schema import compile_schema
-from mcp_host.json_schema.steps import Memory, Run, counted
 
 Wire = dict[str, Any]
 
 
-def counting(steps: int = 10**9) -> Run:
-    return Run(Memory(), steps)
+def counting(steps: int = 10**9) -> StepBudget:
+    return StepBudget(SchemaCache(), steps)
 
 
 @pytest.mark.parametrize(
     ("work", "cost"),
     [
-        (lambda run: run.spend(7), 7),
-        (lambda run: run.copy(31), 1),
-        (lambda run: run.copy(30), 0),
-        (lambda run: [run.copy(15), run.copy(15)], 1),
-        (lambda run: run.copy(99), 3),
-        (lambda run: run.canonical("x" * 97), 1),
-        (lambda run: run.canonical("x" * 98), 2),  # two more letters are quotes
-        (lambda run: run.found("a", "b" * 1000), 1 + 1000 * 51 // 400),
+        (lambda budget: budget.spend(7), 7),
+        (lambda budget: budget.copy(31), 1),
+        (lambda budget: budget.copy(30), 0),
+        (lambda budget: [budget.copy(15), budget.copy(15)], 1),
+        (lambda budget: budget.copy(99), 3),
+        (lambda budget: budget.canonical("x" * 97), 1),
+        (lambda budget: budget.canonical("x" * 98), 2),  # two more letters are quotes
+        (lambda budget: budget.matches("a", "b" * 1000), 1 + 1000 * 51 // 400),
     ],
     ids=["steps", "32 values", "31 values", "16 values twice", "100 values", "99 letters", "100 letters", "a pattern"],
 )
-def test_work_costs_as_much_as_it_takes(work: Callable[[Run], object], cost: int) -> None:
-    run = counting()
-    work(run)
+def test_work_costs_as_much_as_it_takes(work: Callable[[StepBudget], object], cost: int) -> None:
+    budget = counting()
+    work(budget)
 
-    assert run.spent == cost
+    assert budget.spent == cost
 
 
 def test_work_may_take_all_of_its_steps_and_not_one_more() -> None:
-    run = counting(steps=10)
-    run.spend(10)
+    budget = counting(steps=10)
+    budget.spend(10)
 
     with pytest.raises(TooManySteps, match="it takes more than 10 steps"):
-        run.spend(1)
+        budget.spend(1)
 
 
 def test_a_value_is_equal_to_another_whose_members_stand_in_another_order() -> None:
@@ -91,6 +91,6 @@ def fail(error: Exception) -> Callable[[], None]:
 )
 def test_whatever_goes_wrong_is_the_schemas_fault(error: Exception, said: str) -> None:
     with pytest.raises(UncheckableSchema) as caught:
-        counted(fail(error), Memory(), 10)
+        within_budget(fail(error), SchemaCache(), 10)
 
     assert str(caught.value) == said

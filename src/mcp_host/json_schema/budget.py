@@ -1,4 +1,4 @@
-"""Counting what a check against a stranger's schema costs."""
+"""Counting the steps of a check."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TypeVar
 from mcp_host.errors import TooManySteps, UncheckableSchema, excerpt
 from mcp_host.json_schema.patterns import MAX_WEIGHT, Pattern
 
-COPIES_PER_STEP = 32  # of values that are copied
-LETTERS_PER_STEP = 100  # of a text that is written
+COPIES_PER_STEP = 32  # values
+LETTERS_PER_STEP = 100  # characters of a text
 MOVES_PER_STEP = 400  # of a pattern's automaton; see `Pattern.weight`
 TOO_DEEP = "it nests too deeply"
 
@@ -24,18 +24,18 @@ def too_many(steps: int) -> TooManySteps:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """What one schema remembers from check to check."""
+class SchemaCache:
+    """What a schema keeps between checks."""
 
     patterns: dict[str, Pattern] = field(default_factory=dict)
     choices: dict[int, frozenset[str]] = field(default_factory=dict)  # by the id of the list in the schema
 
 
 @dataclass(slots=True)
-class Run:
-    """What is being counted."""
+class StepBudget:
+    """The steps of one check, and their limit."""
 
-    memory: Memory
+    cache: SchemaCache
     steps: int
     spent: int = 0
     copied: int = 0
@@ -52,43 +52,45 @@ class Run:
         self.copied %= COPIES_PER_STEP
 
     def pattern(self, source: str) -> Pattern:
-        patterns = self.memory.patterns
+        patterns = self.cache.patterns
         if source not in patterns:
             patterns[source] = Pattern(source)
-            if sum([pattern.weight for pattern in list(patterns.values())]) > MAX_WEIGHT:  # another thread may add one
+            if (
+                sum([pattern.weight for pattern in list(patterns.values())]) > MAX_WEIGHT
+            ):  # a copy, because another thread may add one
                 raise UncheckableSchema("its patterns are too large together")
         return patterns[source]
 
-    def found(self, source: str, text: str) -> bool:
+    def matches(self, source: str, text: str) -> bool:
         pattern = self.pattern(source)
         self.spend(1 + len(text) * pattern.weight // MOVES_PER_STEP)
-        return pattern.found_in(text)
+        return pattern.matches(text)
 
     def canonical(self, value: object) -> str:
-        """A text that two values share exactly when JSON Schema calls them equal."""
+        """A text that is the same for two values exactly if JSON Schema calls them equal."""
         text = _WRITER.encode(value)
         self.spend(1 + len(text) // LETTERS_PER_STEP)
         return text
 
 
-RUN: ContextVar[Run] = ContextVar("RUN")
+BUDGET: ContextVar[StepBudget] = ContextVar("BUDGET")
 _WRITER = json.JSONEncoder(sort_keys=True)
 
 
-def counted(work: Callable[[], T], memory: Memory, steps: int) -> T:
-    """What *work* returns, within so many steps.
+def within_budget(work: Callable[[], T], cache: SchemaCache, steps: int) -> T:
+    """Run *work* with a budget of so many steps.
 
     Raises:
-        UncheckableSchema: Whatever went wrong, for it is the schema's fault.
+        UncheckableSchema: Any failure, because the schema caused it.
     """
-    token = RUN.set(Run(memory, steps))
+    token = BUDGET.set(StepBudget(cache, steps))
     try:
         return work()
     except UncheckableSchema:
         raise
     except RecursionError:
         raise UncheckableSchema(TOO_DEEP) from None
-    except Exception as exc:  # three libraries, fed by a stranger: addresses that are none, numbers too large
+    except Exception as exc:  # from three libraries: invalid URIs, numbers that are too large
         raise UncheckableSchema(f"{type(exc).__name__}: {excerpt(str(exc))}") from exc
     finally:
-        RUN.reset(token)
+        BUDGET.reset(token)
