@@ -1,4 +1,4 @@
-"""The processes that a server starts, and the host that is killed: who is left, and who gets in whose way."""
+"""Processes that a server starts, and a host that is killed: which processes remain, and how they interfere."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def short_output_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("leader", ["read()", "time.sleep(60)", "os._exit(0)"], ids=["polite", "stubborn", "gone"])
 @pytest.mark.parametrize("child", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"], ids=["mild", "tough"])
 @fault("P12", "P13")
-async def test_what_a_server_has_started_ends_with_it_however_its_leader_ends(leader: str, child: str) -> None:
+async def test_the_descendants_of_a_server_end_with_it(leader: str, child: str) -> None:
     body = f"""
     pid = child_that({child + "time.sleep(60)"!r})
     reply(read(), text(str(pid)))
@@ -49,8 +49,8 @@ async def test_what_a_server_has_started_ends_with_it_however_its_leader_ends(le
 
 
 @fault("P12")
-async def test_a_wrapper_that_exits_ends_the_connection_and_the_server_that_it_has_started() -> None:
-    """As a shell's `server & exit` does: the real server holds the pipes, and would go on speaking."""
+async def test_a_wrapper_that_exits_ends_the_connection_and_the_server_that_it_started() -> None:
+    """As a shell's `server & exit` does. The real server holds the pipes and goes on running."""
     wrapper = "if os.fork(): os._exit(0)\nprint(os.getpid(), file=sys.stderr, flush=True)\ntime.sleep(60)"
     pids: list[str] = []
 
@@ -64,7 +64,7 @@ async def test_a_wrapper_that_exits_ends_the_connection_and_the_server_that_it_h
 
 @pytest.fixture
 def runaways() -> Iterator[list[int]]:
-    """Processes that no client could know of."""
+    """Processes that no client can know of."""
     pids: list[int] = []
     yield pids
     for pid in pids:
@@ -72,7 +72,9 @@ def runaways() -> Iterator[list[int]]:
 
 
 @fault("P14")
-async def test_a_grandchild_that_ran_away_with_the_pipes_does_not_hold_up_closing(runaways: list[int]) -> None:
+async def test_a_descendant_that_left_the_process_group_with_the_pipes_does_not_delay_closing(
+    runaways: list[int],
+) -> None:
     body = """
     reply(read(), text(str(child_that("time.sleep(60)", start_new_session=True))))
     read()
@@ -86,7 +88,7 @@ async def test_a_grandchild_that_ran_away_with_the_pipes_does_not_hold_up_closin
 
 
 @fault("P14")
-async def test_a_server_that_dies_though_a_runaway_holds_its_output_ends_its_calls(runaways: list[int]) -> None:
+async def test_a_server_that_exits_ends_its_calls_though_a_descendant_holds_its_stdout(runaways: list[int]) -> None:
     body = """
     reply(read(), text(str(child_that("time.sleep(60)", start_new_session=True))))
     read()
@@ -113,8 +115,8 @@ anyio.run(main, *sys.argv[1:], backend=sys.argv[1])
 
 
 @fault("P15")
-async def test_when_a_host_is_killed_a_server_that_heeds_the_end_of_its_input_ends(runaways: list[int]) -> None:
-    """Also where another does not: no server holds the pipes of its siblings."""
+async def test_when_a_host_is_killed_its_server_sees_the_end_of_its_stdin(runaways: list[int]) -> None:
+    """Also when another server does not exit: no server holds the pipes of its siblings."""
     polite = python("reply(read(), text(str(os.getpid()))); read()")
     stubborn = python("reply(read(), text(str(os.getpid()))); time.sleep(60)")
     backend = sniffio.current_async_library()
@@ -130,14 +132,14 @@ async def test_when_a_host_is_killed_a_server_that_heeds_the_end_of_its_input_en
         with fail_after(SOON):
             await ended(first)
 
-    assert running(second)  # which is what docs/rough-edges.md says
+    assert running(second)  # as docs/rough-edges.md says
 
 
-# Who gets in whose way
+# Interference
 
 
 @fault("P26")
-async def test_what_a_servers_own_children_print_among_its_messages_is_skipped() -> None:
+async def test_output_of_a_servers_children_between_its_messages_is_skipped() -> None:
     body = """
     request = read()
     for _ in range(20):
@@ -153,7 +155,7 @@ async def test_what_a_servers_own_children_print_among_its_messages_is_skipped()
 
 @pytest.mark.adjustable_clock
 @fault("P26", within=60 + 20)
-async def test_a_request_that_a_servers_own_child_has_swallowed_costs_its_call_and_no_more() -> None:
+async def test_a_request_that_a_servers_child_has_read_fails_only_its_own_call() -> None:
     body = """
     reply(read(), text("before"))
     subprocess.run(["head", "-n", "1"], stdout=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""What a server gets of its host's: the variables, files and arguments that were meant for it, and nothing else."""
+"""The variables, files and arguments that a server gets from its host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ INHERITED = {"HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "
 
 
 @fault("P23")
-async def test_only_the_documented_variables_and_the_callers_own_are_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_gets_only_the_documented_variables_and_those_of_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in INHERITED:
         monkeypatch.setenv(name, os.environ["PATH"] if name == "PATH" else "C.UTF-8")
     for name in ("AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "HTTP_PROXY", "PYTHONPATH", "LD_PRELOAD", "SSH_AUTH_SOCK"):
@@ -74,8 +76,8 @@ async def test_the_environment_is_in_no_log_no_error_and_no_repr(
 
 
 @fault("P25")
-async def test_a_server_gets_three_pipes_and_no_other_open_file_of_ours(tmp_path: Path) -> None:
-    """Not even one that is marked as inheritable, nor the pipes of another server."""
+async def test_a_server_inherits_three_pipes_and_no_other_file(tmp_path: Path) -> None:
+    """Neither one that is marked as inheritable nor the pipes of another server."""
     body = """
     folder = "/proc/self/fd/"
     opened = {n: os.readlink(folder + n) for n in os.listdir(folder) if os.path.lexists(folder + n)}
@@ -107,7 +109,7 @@ async def test_arguments_arrive_as_they_are() -> None:
 
 
 @fault("P27")
-async def test_a_command_is_a_list_and_not_a_line_for_a_shell() -> None:
+async def test_no_shell_interprets_a_command() -> None:
     with pytest.raises(TypeError, match="a list of a program and its arguments"):
         Stdio("npx some-server; rm -rf .")
     with pytest.raises(TypeError, match="a list of a program and its arguments"):

@@ -1,4 +1,4 @@
-"""A server's own process: it does not start, dies, closes its pipes, clings to life."""
+"""The server's process: it does not start, exits, closes its pipes, or does not exit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def what_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.usefixtures("what_does_not_run")
 @fault("P01")
-async def test_a_command_that_cannot_be_started_fails_the_connect_with_its_name_and_why(
+async def test_a_command_that_cannot_be_started_fails_the_connect_with_its_name_and_the_reason(
     command: list[str], cwd: str | None, words: str
 ) -> None:
     with fail_after(SOON), pytest.raises(ConnectFailed, match=words) as failure:
@@ -57,7 +57,7 @@ async def test_a_command_that_cannot_be_started_fails_the_connect_with_its_name_
 
 
 @fault("P02")
-async def test_a_server_that_dies_at_once_fails_the_connect_with_its_code_and_last_words() -> None:
+async def test_a_server_that_exits_at_once_fails_the_connect_with_its_exit_code_and_stderr() -> None:
     with fail_after(SOON), pytest.raises(ConnectFailed, match=r"exited with code 3[^$]*no config") as failure:
         await client_of("print('no config', file=sys.stderr); sys.exit(3)", hands=False).connect()
 
@@ -69,7 +69,7 @@ async def test_a_server_that_dies_at_once_fails_the_connect_with_its_code_and_la
     "body", ["time.sleep(60)", "while True: read()", "raw('Welcome!\\n'); time.sleep(60)"], ids=["deaf", "mute", "vain"]
 )
 @fault("P03", "P17", within=60 + 20)
-async def test_a_server_that_never_answers_is_given_up_in_time_and_ended(body: str) -> None:
+async def test_a_server_that_never_answers_times_out_and_is_ended(body: str) -> None:
     client = client_of(
         f"print('no API_KEY', file=sys.stderr, flush=True)\n{body}",
         hands=False,
@@ -148,7 +148,7 @@ async def test_a_connect_that_is_cancelled_at_any_stage_leaves_no_process(stage:
     client = client_of(body, hands=False, on_stderr=on_stderr)
     with CancelScope() as scope:
         await client.connect()
-    if client.connected:  # the last stages may be heard of too late for a cancellation
+    if client.connected:  # in the last stages, the cancellation may come too late
         await client.aclose()
 
     assert stage in stages
@@ -164,7 +164,7 @@ async def test_a_connect_that_is_cancelled_before_it_has_begun_starts_nothing(tm
     assert children() == set()
 
 
-# It dies
+# It exits
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,7 @@ async def test_a_connect_that_is_cancelled_before_it_has_begun_starts_nothing(tm
     ids=["exit", "signal"],
 )
 @fault("P04")
-async def test_a_server_that_dies_ends_every_call_at_once_and_says_how_it_died(
-    body: str, words: str, code: int
-) -> None:
+async def test_a_server_that_exits_ends_every_call_at_once_with_its_exit_code(body: str, words: str, code: int) -> None:
     ends: list[ConnectionClosed] = []
 
     async def call() -> None:
@@ -212,7 +210,7 @@ async def test_a_server_that_dies_ends_every_call_at_once_and_says_how_it_died(
     ids=["a handshake server, by choice", "a stateless server, as its revision has it"],
 )
 @fault("P05")
-async def test_a_server_that_died_of_a_call_is_started_again_and_not_made_to_run_it_twice(
+async def test_a_server_that_exits_during_a_call_is_restarted_and_the_call_is_not_repeated(
     opening: str, restart: bool | None, tmp_path: Path
 ) -> None:
     body = f"""
@@ -236,7 +234,7 @@ async def test_a_server_that_died_of_a_call_is_started_again_and_not_made_to_run
 
 
 @fault("P06")
-async def test_half_a_reply_is_the_end_of_a_connection_and_no_malformed_message() -> None:
+async def test_half_a_reply_at_the_end_is_a_closed_connection_and_no_malformed_message() -> None:
     body = 'raw(\'{"jsonrpc": "2.0", "id": %d, "resu\' % read()["id"]); sys.exit(0)'
 
     async with client_of(body) as client:
@@ -248,7 +246,7 @@ async def test_half_a_reply_is_the_end_of_a_connection_and_no_malformed_message(
 
 @pytest.mark.parametrize("size", [2, 3_000_000], ids=["small", "more than a pipe holds"])
 @fault("P07")
-async def test_a_reply_that_was_written_before_the_end_is_delivered(size: int) -> None:
+async def test_a_reply_that_was_written_before_the_exit_is_delivered(size: int) -> None:
     async with client_of(f'reply(read(), text("x" * {size})); os._exit(1)') as client:
         assert await says(client) == "x" * size
         with pytest.raises(ConnectionClosed, match="exited with code 1"):
@@ -256,7 +254,7 @@ async def test_a_reply_that_was_written_before_the_end_is_delivered(size: int) -
 
 
 @fault("P07")
-async def test_what_is_checked_by_the_tools_listing_needs_no_further_word_of_its_server() -> None:
+async def test_a_result_is_checked_by_the_listed_schema_though_the_server_has_exited() -> None:
     body = """
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     reply(read(), {"tools": [{"name": "x", "inputSchema": {"type": "object"}, "outputSchema": schema}]})
@@ -279,7 +277,7 @@ async def test_a_last_reply_needs_no_line_end() -> None:
 
 @pytest.mark.parametrize(("restart", "times"), [(False, 6), (True, 6)], ids=["many clients", "one client"])
 @fault("P18")
-async def test_servers_that_have_died_are_reaped_though_nobody_closes(restart: bool, times: int) -> None:
+async def test_servers_that_have_exited_are_reaped_before_the_client_closes(restart: bool, times: int) -> None:
     before = children()
     body = 'reply(read(), text("ok")); read(); os._exit(1)'
     clients = [client_of(body, restart=restart)] * times if restart else [client_of(body) for _ in range(times)]
@@ -288,7 +286,7 @@ async def test_servers_that_have_died_are_reaped_though_nobody_closes(restart: b
         assert await says(client) == "ok"
         with pytest.raises(ConnectionClosed):
             await says(client)
-        assert children() == before  # a zombie would be one, too
+        assert children() == before  # a zombie counts as one
     for client in clients:
         await client.aclose()
 
@@ -297,7 +295,7 @@ async def test_servers_that_have_died_are_reaped_though_nobody_closes(restart: b
 
 
 @fault("P09")
-async def test_a_server_that_closes_its_output_has_ended_the_connection_and_is_ended_itself() -> None:
+async def test_a_server_that_closes_its_stdout_ends_the_connection_and_is_ended() -> None:
     body = "read(); print(os.getpid(), file=sys.stderr, flush=True); os.close(1); time.sleep(60)"
     pids: list[str] = []
 
@@ -310,7 +308,7 @@ async def test_a_server_that_closes_its_output_has_ended_the_connection_and_is_e
 
 
 @fault("P10")
-async def test_a_server_that_closes_its_input_fails_what_meets_that_and_may_still_answer_what_it_has_read(
+async def test_a_server_that_closes_its_stdin_fails_later_requests_and_may_still_answer_earlier_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stdio, "EXIT_GRACE", 0.05)
@@ -346,7 +344,7 @@ async def test_a_server_that_closes_its_input_fails_what_meets_that_and_may_stil
     assert not notification.value.may_have_run
 
 
-# It clings to life
+# It does not exit
 
 
 STUBBORN = """
@@ -363,8 +361,8 @@ while True: time.sleep(60)
 @pytest.mark.adjustable_clock
 @pytest.mark.parametrize("cancelled", [False, True], ids=["closed", "cancelled"])
 @fault("P11")
-async def test_a_server_that_will_not_end_is_told_so_step_by_step_and_killed_in_time(cancelled: bool) -> None:
-    """Each step comes when the time for the one before is over, which it is as soon as the server has taken that."""
+async def test_a_server_that_does_not_exit_is_terminated_and_then_killed_in_time(cancelled: bool) -> None:
+    """Each step comes when the time of the one before is over; here, as soon as the server has noted that step."""
 
     def on_stderr(line: str) -> None:
         said.append(line)
@@ -384,7 +382,7 @@ async def test_a_server_that_will_not_end_is_told_so_step_by_step_and_killed_in_
 
 
 @fault("P11")
-async def test_a_server_that_ends_with_its_input_is_not_hurried() -> None:
+async def test_a_server_that_exits_at_the_end_of_its_stdin_is_not_signalled() -> None:
     body = STUBBORN.replace("while True: time.sleep(60)", "note('in order')")
     said: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What servers say on stderr, however much and in whatever shape: heard, bounded, never a failure by itself."""
+"""What servers write to stderr: read in full, kept in part, never a failure by itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.faults.processes import SOON, client_of, says
 
 
 @fault("P19", "P22")
-async def test_a_server_may_say_more_than_a_pipe_holds_before_it_answers_and_it_means_nothing() -> None:
+async def test_a_server_may_write_more_to_stderr_than_a_pipe_holds_before_it_answers() -> None:
     body = """
     print("ERROR: FATAL: panic", file=sys.stderr)
     for n in range(20_000):
@@ -29,7 +29,7 @@ async def test_a_server_may_say_more_than_a_pipe_holds_before_it_answers_and_it_
 
 
 @fault("P19")
-async def test_stderr_is_read_though_nobody_wants_to_hear_it() -> None:
+async def test_stderr_is_read_without_a_callback() -> None:
     async with client_of('os.write(2, b"x" * 2**24); reply(read(), text("ok"))') as client:
         assert await says(client) == "ok"
 
@@ -46,11 +46,11 @@ async def test_a_server_may_close_its_stderr() -> None:
         pytest.param("x", 8192, 2**24, 1000, id="x"),
         pytest.param("\u00e9", 4096, 2**23, 1000, id="two bytes"),
         pytest.param("\0", 8192, 2**24, 1000, id="NUL"),
-        pytest.param("\r", 0, 0, 19, id="CR"),  # which ends a line as LF does: twenty empty lines are kept
+        pytest.param("\r", 0, 0, 19, id="CR"),  # it ends a line as LF does: twenty empty lines are kept
     ],
 )
 @fault("P20")
-async def test_a_line_that_never_ends_is_handed_over_in_pieces_and_takes_no_room(
+async def test_an_endless_line_of_stderr_is_passed_on_in_pieces_and_not_kept(
     text: str, piece: int, whole: int, shown: int
 ) -> None:
     body = f"""
@@ -75,11 +75,11 @@ async def test_a_line_that_never_ends_is_handed_over_in_pieces_and_takes_no_room
                 await says(client)
 
     assert (longest, total, len(failure.value.stderr)) == (piece, whole, shown)
-    assert most() < 6 * 1024 * 1024  # some pieces of what is read at once, and the last lines
+    assert most() < 6 * 1024 * 1024  # a few reads, and the last lines
 
 
 @fault("P21")
-async def test_a_callback_that_fails_ends_nothing_and_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stderr_callback_that_raises_is_logged_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
     lines: list[str] = []
 
     def on_stderr(line: str) -> None:
@@ -99,7 +99,7 @@ CLOSING_TIME = 'read(); print("closing time", file=sys.stderr, flush=True)\nwhil
 
 
 @fault("P21")
-async def test_a_callback_may_close_its_own_client_in_the_middle_of_a_call() -> None:
+async def test_a_stderr_callback_may_close_its_client_during_a_call() -> None:
     def on_stderr(line: str) -> None:
         tasks.start_soon(client.aclose)
 
@@ -115,7 +115,7 @@ async def test_a_callback_may_close_its_own_client_in_the_middle_of_a_call() -> 
 
 
 @fault("P21")
-async def test_a_callback_may_close_its_own_client_while_it_is_opened() -> None:
+async def test_a_stderr_callback_may_close_its_client_during_connect() -> None:
     def on_stderr(line: str) -> None:
         tasks.start_soon(client.aclose)
 

@@ -29,12 +29,12 @@ def taken(*chunks: bytes) -> list[str]:
         pytest.param([b"\xff\n"], ["\ufffd"], id="no UTF-8"),
     ],
 )
-def test_lines_are_handed_over_as_they_end(chunks: list[bytes], lines: list[str]) -> None:
+def test_each_line_is_passed_on_when_it_ends(chunks: list[bytes], lines: list[str]) -> None:
     assert taken(*chunks) == lines
 
 
 @pytest.mark.parametrize("end", [b"\n", b""], ids=["with a line end", "without"])
-def test_a_long_line_is_handed_over_whole_in_pieces_of_8_kib(end: bytes) -> None:
+def test_a_long_line_is_passed_on_in_pieces_of_8_kib(end: bytes) -> None:
     assert taken(b"x" * 20_000 + end) == ["x" * 8192, "x" * 8192, "x" * 3616]
 
 
@@ -61,7 +61,7 @@ def test_many_lines_are_taken_in_steps() -> None:
     assert (counts, len(lines)) == ([256, 512], 600)
 
 
-def test_the_last_twenty_lines_are_kept_and_shown_harmless() -> None:
+def test_the_last_twenty_lines_are_kept_and_escaped() -> None:
     stderr = Stderr(None)
     list(stderr.feed(b"".join(b"line %d\n" % n for n in range(30)) + b"\x1b[2J\n"))
 
