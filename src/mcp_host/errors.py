@@ -2,34 +2,34 @@
 
     McpError
     ├── CallerError                 the call was wrong; nothing was sent
-    │   ├── NotConnected            the client is not connected (yet, or any more)
-    │   └── NotAdvertised           the server never offered what was called
-    ├── ConnectionClosed            the link to the server is gone
-    │   ├── ConnectFailed           it never came up
-    │   └── SessionLost             the server forgot our session (HTTP)
-    ├── McpTimeout                  somebody waited too long (also a TimeoutError)
-    │   ├── ConnectTimeout          spawning or reaching the server, and agreeing on how to speak
+    │   ├── NotConnected            the client is not connected
+    │   └── NotAdvertised           the server did not advertise the feature
+    ├── ConnectionClosed            the connection to the server is closed
+    │   ├── ConnectFailed           it could not be opened
+    │   └── SessionLost             the server no longer knows our session (HTTP)
+    ├── McpTimeout                  something took too long (also a TimeoutError)
+    │   ├── ConnectTimeout          connecting, with version negotiation
     │   └── RequestTimeout          one call
-    ├── ServerError                 the server answered, and the answer is an error
-    │   ├── HttpStatusError         by an HTTP status
+    ├── ServerError                 the server answered with an error
+    │   ├── HttpStatusError         an HTTP status
     │   │   └── Unauthorized        401 or 403
     │   ├── ResourceNotFound        no such resource
     │   ├── UrlElicitationRequired  the user has to visit a URL first
     │   ├── HeaderMismatch          HTTP headers that contradict the message
-    │   ├── MissingRequiredClientCapability   something that this client does not offer
-    │   └── UnsupportedProtocolVersion        not in this revision
+    │   ├── MissingRequiredClientCapability   the request needs a capability that this client does not have
+    │   └── UnsupportedProtocolVersion        the server does not support this revision
     ├── ProtocolError               the server broke the protocol
-    │   ├── MessageTooLarge         a message past the size limit
-    │   ├── NoCommonVersion         no protocol version that both speak
-    │   ├── UncheckableSchema       no value can be checked against the server's schema
-    │   │   └── UnsupportedPattern  for want of an engine that is safe
-    │   └── InvalidToolOutput       a result that contradicts the tool's outputSchema
-    ├── RoundsExceeded              the server asked too often, or for too much, within one call
-    ├── InputNotGiven               a call ended because our side refused what its result asked for
-    ├── InputRefused                our side refused what a server asked for
-    └── SamplingError               a model could not produce a usable message
+    │   ├── MessageTooLarge         a message over the size limit
+    │   ├── NoCommonVersion         client and server have no protocol version in common
+    │   ├── UncheckableSchema       values cannot be checked against the server's schema
+    │   │   └── UnsupportedPattern  a regular expression that cannot be searched safely
+    │   └── InvalidToolOutput       a result that does not match the tool's outputSchema
+    ├── RoundsExceeded              the server asked for too much input within one call
+    ├── InputNotGiven               a call failed because we refused the input that it needs
+    ├── InputRefused                we refuse a server's request
+    └── SamplingError               a model gave no usable message
 
-A value of the wrong Python type raises TypeError or ValueError instead, as anywhere.
+A value of the wrong Python type raises TypeError or ValueError.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class CallerError(McpError):
 
 
 class NotConnected(CallerError):
-    """The client is not connected: not yet, or not any more."""
+    """The client is not connected: not yet, or no longer."""
 
 
 class NotAdvertised(CallerError):
-    """The server did not advertise this in its handshake, so it was not asked."""
+    """The server did not advertise this in the handshake, so nothing was sent."""
 
 
 class ConnectionClosed(McpError):
-    """The link to the server is gone; no response will arrive.
+    """The connection to the server is closed; no response will arrive.
 
-    *may_have_run* is false only when the request certainly never left.
-    *exit_code* and *stderr* (its last lines) are there for a child process that ended.
+    *may_have_run* is False only if the request was certainly not sent.
+    *exit_code* and *stderr* (the last lines) are set for a child process that ended.
     """
 
     def __init__(
@@ -71,34 +71,34 @@ class ConnectionClosed(McpError):
         self.stderr = stderr
 
     def again(self) -> ConnectionClosed:
-        """An equal error to raise for another caller: one exception object holds one traceback."""
+        """A copy to raise for another caller: an exception object has one traceback."""
         return type(self)(str(self), may_have_run=self.may_have_run, exit_code=self.exit_code, stderr=self.stderr)
 
 
 class ConnectFailed(ConnectionClosed):
-    """The connection never came up: no such command, connection refused, a server that exits at once."""
+    """The connection could not be opened: no such command, connection refused, or the server exits at once."""
 
 
 class SessionLost(ConnectionClosed):
     """The server no longer knows our HTTP session, and a new one did not help.
 
-    *may_have_run* is false when this was the request's own answer (a 404 to its POST).
+    *may_have_run* is False if the server answered the request itself so (a 404 to its POST).
     """
 
 
 class McpTimeout(McpError, TimeoutError):
-    """Somebody waited longer than was allowed."""
+    """A timeout has passed."""
 
 
 class ConnectTimeout(McpTimeout):
-    """Reaching the server and agreeing on how to speak took longer than `Limits.connect_timeout`."""
+    """Connecting and version negotiation took longer than `Limits.connect_timeout`."""
 
 
 class RequestTimeout(McpTimeout):
-    """One call took longer than its caller allowed; the server was told that it is cancelled.
+    """One call took longer than its timeout. The server is notified that it is cancelled.
 
-    *may_have_run* is false only when the request certainly never left: it still waited for
-    its turn, and the server knows nothing of it.
+    *may_have_run* is False only if the request was certainly not sent, because it was still
+    waiting for its turn.
     """
 
     def __init__(self, message: str, *, may_have_run: bool = True) -> None:
@@ -109,8 +109,8 @@ class RequestTimeout(McpTimeout):
 class ServerError(McpError):
     """The server answered with an error.
 
-    *code* and *data* are the JSON-RPC error's; *message* is its text, whole
-    (`str()` of the exception is cut and cleaned for display).
+    *code*, *message* and *data* are those of the JSON-RPC error.
+    `str()` of the exception has the message cut and escaped for display.
     """
 
     def __init__(self, code: int | None, message: str, data: object = None) -> None:
@@ -121,11 +121,11 @@ class ServerError(McpError):
 
 
 class HttpStatusError(ServerError):
-    """The server answered a POST or GET with an HTTP status that is not a success. The text names the URL.
+    """The server answered a POST or GET with an HTTP error status. The text names the URL.
 
     *status* is the HTTP status, *retry_after* the Retry-After header in seconds,
     *body* the beginning of the response's text. *code*, *data* and *rpc_message* are
-    there when the body was a JSON-RPC error.
+    set if the body is a JSON-RPC error.
     """
 
     def __init__(
@@ -147,15 +147,15 @@ class HttpStatusError(ServerError):
 
     @property
     def transient(self) -> bool:
-        """Whether the server says "later" rather than "no": 5xx, 408, 425 and 429."""
+        """Whether the request may succeed later: 5xx, 408, 425 and 429."""
         return self.status >= 500 or self.status in (408, 425, 429)
 
 
 class Unauthorized(HttpStatusError):
-    """The server wants (401) or refuses (403) credentials.
+    """The server requires credentials (401), or rejects those that it got (403).
 
-    *challenges* are the values of its WWW-Authenticate headers, as it wrote them: how to log in, and
-    where. They are in no text and no log line.
+    *challenges* are the unparsed values of its WWW-Authenticate headers: how to log in, and
+    where. They are not in the exception's text, and not logged.
     """
 
     challenges: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ class ResourceNotFound(ServerError):
 
 
 class UrlElicitationRequired(ServerError):
-    """The request cannot go on until the user has visited a URL (-32042, revision 2025-11-25)."""
+    """The request cannot continue until the user has visited a URL (-32042, revision 2025-11-25)."""
 
     def __init__(self, code: int, message: str, data: object, elicitations: list[ElicitRequestURLParams]) -> None:
         super().__init__(code, message, data)
@@ -174,18 +174,18 @@ class UrlElicitationRequired(ServerError):
 
 
 class HeaderMismatch(ServerError):
-    """The server, or something before it, read other HTTP headers than the message calls for (-32020).
+    """The server, or a proxy, received HTTP headers that contradict the message (-32020).
 
-    *may_have_run* is true where an earlier round of the same call had been served.
+    *may_have_run* is True if an earlier round of the same call was served.
     """
 
     may_have_run = False
 
 
 class MissingRequiredClientCapability(ServerError):
-    """The request takes something of the client that this client does not offer (-32021).
+    """The request needs a capability that this client does not declare (-32021).
 
-    *required_capabilities* is what the server wants, as the client would declare it.
+    *required_capabilities* are the missing ones, as a client would declare them.
     """
 
     def __init__(self, code: int, message: str, data: object, required_capabilities: dict[str, object]) -> None:
@@ -194,7 +194,7 @@ class MissingRequiredClientCapability(ServerError):
 
 
 class UnsupportedProtocolVersion(ServerError):
-    """The server does not serve this request in the revision that we speak (-32022); *supported* are those it names."""
+    """The server does not support our revision for this request (-32022); *supported* are those that it names."""
 
     def __init__(self, code: int, message: str, data: object, supported: list[str]) -> None:
         super().__init__(code, message, data)
@@ -206,34 +206,33 @@ class MessageTooLarge(ProtocolError):
 
 
 class NoCommonVersion(ProtocolError):
-    """The server speaks no protocol version that this client speaks, or may speak where it is pinned to one."""
+    """Client and server have no protocol version in common, or not the one that the client is pinned to."""
 
 
 class UncheckableSchema(ProtocolError):
-    """A JSON Schema that no value can be checked against: invalid, remote, too deep or too costly.
+    """A JSON Schema that values cannot be checked against: invalid, remote, too deep or too costly.
 
-    It stays inside the package. What a *server* sent is then refused, in an error that carries
-    it (`InvalidToolOutput.result`), for schemas that cannot be resolved "SHOULD be rejected rather
-    than silently treated as permissive" (2026-07-28, basic). What *we* send to the schema's own
-    author goes out unchecked, with a line in the log: the check would have been a courtesy.
+    Internal. A result that a *server* sends is then refused with `InvalidToolOutput`, because
+    schemas that cannot be resolved "SHOULD be rejected rather than silently treated as permissive"
+    (2026-07-28, basic). A value that *we* send to the schema's author is sent unchecked, with a line in the log.
     """
 
 
 class TooManySteps(UncheckableSchema):
-    """A check took more steps than it was given. It stays inside the package."""
+    """A check took more steps than allowed. Internal."""
 
 
 class UnsupportedPattern(UncheckableSchema):
-    """A regular expression with look-around or back references, which no engine searches for in linear time.
+    """A regular expression with look-around or back references, which cannot be searched in linear time.
 
-    It stays inside the package. What such a schema describes passes unchecked, and a warning says so.
+    Internal. Values of such a schema are not checked, and a warning says so.
     """
 
 
 class InvalidToolOutput(ProtocolError):
-    """A tool's structured content contradicts the outputSchema that the server listed.
+    """A tool's structured content does not match the outputSchema that the server listed.
 
-    *result* is what the tool returned, whole: the tool has run.
+    *result* is the tool's whole result: the tool has run.
     """
 
     def __init__(self, message: str, result: CallToolResult) -> None:
@@ -242,7 +241,7 @@ class InvalidToolOutput(ProtocolError):
 
 
 class RoundsExceeded(McpError):
-    """Within one call the server asked for input too often, or for too much; *limit* is the name in `Limits`."""
+    """Within one call the server asked for input too often, or for too much. *limit* is the name in `Limits`."""
 
     def __init__(self, message: str, limit: str) -> None:
         super().__init__(f"{message} (Limits.{limit})")
@@ -250,11 +249,11 @@ class RoundsExceeded(McpError):
 
 
 class InputNotGiven(McpError):
-    """The server wanted input before it would finish a call, and our side gave none. The call has ended.
+    """A call failed because it needs input that a handler, a rule or a user refused.
 
-    *key* is the server's name for the input, *method* what it asked for, such as
-    ``sampling/createMessage``. ``__cause__`` is why: what your handler raised, or the
-    `InputRefused` of a rule or a user; the text says so, too. The server is told nothing (2026-07-28,
+    *key* is the server's name for the input, *method* the kind of input, such as
+    ``sampling/createMessage``. ``__cause__`` is what your handler raised, or the
+    `InputRefused` of a rule or a user; the text has it, too. Nothing is sent to the server (2026-07-28,
     client/sampling: Error Handling).
     """
 
@@ -265,7 +264,7 @@ class InputNotGiven(McpError):
 
 
 class InputRefused(McpError):
-    """Our side refused what a server asked for. The server is told *code*, the message and *data*."""
+    """Raise it in a handler to refuse a server's request. The server gets *code*, the message and *data*."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -274,4 +273,4 @@ class InputRefused(McpError):
 
 
 class SamplingError(McpError):
-    """A model could not produce a usable message. The server is never told the text."""
+    """A model gave no usable message. The text is not sent to the server."""

@@ -1,4 +1,4 @@
-"""The folders that a host lets its servers work in. Deprecated by the specification from 2026-07-28."""
+"""Roots: the folders that servers may work in. Deprecated since revision 2026-07-28."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 @dataclass(frozen=True)
 class RootsRequest:
-    """A server asks for the roots. *server* is the name under which the host knows it.
+    """A server's request for the roots. *server* is its name in the host.
 
-    *outer* is the call that the question belongs to, where that is known.
+    *outer* is the call that the request belongs to, if known.
     """
 
     server: str
@@ -37,12 +37,12 @@ RootsHandler: TypeAlias = Callable[[], Listed] | Callable[[RootsRequest], Listed
 class Roots:
     """The list of roots, which can be replaced at any time.
 
-    Each root is a `Root`, an absolute path, or a ``file://`` URI. Instead of a list
-    *roots* may be a function, called whenever a server asks: async, or plain, and then
-    in a thread. One that has a parameter without a default gets the `RootsRequest`.
+    Each root is a `Root`, an absolute path, or a ``file://`` URI. Instead of a list,
+    *roots* may be a function that is called for each request: async, or plain, which runs
+    in a thread. If it has a parameter without a default, it gets the `RootsRequest`.
 
     Raises:
-        ValueError: A root is a relative path, another kind of URI, or climbs through "..".
+        ValueError: A root is a relative path, another kind of URI, or contains "..".
         TypeError: *roots* is neither a list nor a function.
     """
 
@@ -55,15 +55,15 @@ class Roots:
         return {"listChanged": True}
 
     def replace(self, roots: Sequence[RootLike]) -> None:
-        """Answer with these roots from now on. Telling the servers is the caller's part.
+        """Answer with these roots from now on. The caller has to notify the servers.
 
         Raises:
-            ValueError: As for `Roots`; the old list then stays.
+            ValueError: As for `Roots`; then the old list stays.
         """
         self._source = _snapshot(roots)
 
     async def answer(self, call: OuterCall | None = None, *, server: str) -> ListRootsResult:
-        """The roots as they are now. *call* is the call of ours during which *server* asks.
+        """The current roots. *call* is our call that the request of *server* belongs to.
 
         Raises:
             InputRefused: The function that lists them failed (-32603, spec 2025-11-25, client/roots: Error Handling).
@@ -115,10 +115,10 @@ def _root(root: RootLike) -> Root:
 
 
 def _uri(path: PurePath) -> str:
-    """The ``file://`` URI of a path, of another system's too: for these Python 3.14 deprecates `PurePath.as_uri`."""
+    """The ``file://`` URI of a path, also of another system: Python 3.14 deprecates `PurePath.as_uri`."""
     if not path.is_absolute():
         raise ValueError(f"a root must not be a relative path: {str(path)!r}")
     whole, drive = path.as_posix(), path.drive
     if drive.endswith(":"):
         return f"file:///{drive}{quote(os.fsencode(whole.removeprefix(drive)))}"
-    return ("file:" if drive else "file://") + quote(os.fsencode(whole))  # a drive of the network begins with its host
+    return ("file:" if drive else "file://") + quote(os.fsencode(whole))  # a network drive begins with its host
