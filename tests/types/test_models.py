@@ -55,14 +55,14 @@ from mcp_host.types.sampling import ToolOutput
 
 
 def classes() -> list[type[Model]]:
-    """Every type, by its name."""
+    """Every public type, by its name."""
 
     def below(cls: type[Model]) -> set[type[Model]]:
         return {cls}.union(*(below(sub) for sub in cls.__subclasses__()))
 
     for name in dir(mcp_host.types):
         getattr(mcp_host.types, name)  # the rarer ones are imported when they are asked for
-    ours = [cls for cls in below(Model) if cls.__module__.startswith("mcp_host.types.")]
+    ours = [cls for cls in below(Model) if cls.__module__.startswith("mcp_host.types.") and cls.__name__[0] != "_"]
     return sorted(ours, key=lambda cls: cls.__name__)
 
 

@@ -19,7 +19,7 @@ from mcp_host.sampling import Sampling, always
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
 from mcp_host.types import Implementation, ProgressNotificationParams, Prompt, Resource, ResourceTemplate, Tool
-from mcp_host.types.content import in_words
+from mcp_host.types.content import as_text
 
 Item: TypeAlias = Tool | Resource | ResourceTemplate | Prompt
 
@@ -82,7 +82,7 @@ async def _tools(client: Client, options: Options) -> Report:
 async def _call(client: Client, options: Options) -> Report:
     with progress_line(sys.stderr) as on_progress:
         result = await client.call_tool(options.tool, options.arguments, on_progress=on_progress)
-    text = "\n".join(map(in_words, result.content))
+    text = "\n".join(map(as_text, result.content))
     if not result.content and result.structured_content is not None:  # such a tool "SHOULD also return" it as text
         text = compact(result.structured_content)
     error = f"the tool reported an error\n{text}" if result.is_error else None

@@ -21,7 +21,7 @@ from mcp_host.sampling import Sampling, SamplingRequest, always
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
 from mcp_host.types import CreateMessageResult, ToolResultContent, ToolUseContent
-from mcp_host.types.content import ReceivedContent, in_words
+from mcp_host.types.content import ReceivedContent, as_text
 from mcp_host.types.sampling import SamplingMessageContentBlock
 
 SERVER = "calculator_server.py"
@@ -152,4 +152,4 @@ def _print_content(
             case ToolResultContent(tool_use_id=id, text=text, is_error=is_error):
                 printer.field("tool_result", f"{'error: ' if is_error else ''}{text} ({id})", "cyan")
             case _:
-                printer.field(label, in_words(block), "green")
+                printer.field(label, as_text(block), "green")

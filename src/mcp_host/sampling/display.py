@@ -20,7 +20,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
-from mcp_host.types.content import ContentBlock, in_words
+from mcp_host.types.content import ContentBlock, as_text
 from mcp_host.types.sampling import SamplingMessageContentBlock
 
 # Few enough to read all of it before saying yes.
@@ -80,7 +80,7 @@ def _block(block: SamplingMessageContentBlock | ContentBlock) -> str:
         case ToolResultContent(content=blocks, is_error=is_error):
             return "\n".join(["error of a tool:" if is_error else "result of a tool:", *map(_block, blocks)])
         case TextContent() | ImageContent() | AudioContent() | EmbeddedResource() | ResourceLink():
-            return in_words(block)
+            return as_text(block)
     assert_never(block)
 
 

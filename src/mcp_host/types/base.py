@@ -1,4 +1,4 @@
-"""How every type reads and writes JSON, and since which revision of the protocol it exists."""
+"""The base of all types: reading and writing JSON."""
 
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar
@@ -15,7 +15,7 @@ __all__ = [
 # fmt: on
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-"""The revisions these types are the union of, oldest first. They are dates, so they sort as text."""
+"""The supported revisions, oldest first. Their order is that of the strings."""
 
 
 Item = TypeVar("Item")
@@ -23,20 +23,20 @@ ModelT = TypeVar("ModelT", bound="Model")
 
 
 class _FirstErrorOnly:
-    """A hostile list may hold a million wrong items, and an error for each of them would take gigabytes."""
+    """A malicious list may have a million invalid items, and an error for each would take gigabytes."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return {**handler(source), "fail_fast": True}
 
 
-FIRST_ERROR_ONLY = _FirstErrorOnly()  # pydantic's own FailFast cannot be hashed, and so not stand in a union
+FIRST_ERROR_ONLY = _FirstErrorOnly()  # pydantic's FailFast is not hashable, so it cannot be part of a union
 Array: TypeAlias = Annotated[list[Item], FIRST_ERROR_ONLY]
-# Any, not object: a dict[str, str] of the caller's is a dict[str, Any] to a type checker, but no dict[str, object].
+# Any, not object: type checkers accept a caller's dict[str, str] as dict[str, Any], but not as dict[str, object].
 JSONObject: TypeAlias = dict[str, Any]
 JSONArray: TypeAlias = list[Any]
-JSONValue: TypeAlias = object  # whatever the JSON decoder returns
+JSONValue: TypeAlias = object  # any decoded JSON
 Meta: TypeAlias = JSONObject | None
-Number: TypeAlias = int | float  # the kind is kept: 50 stays 50 and is never written as 50.0
+Number: TypeAlias = int | float  # 50 stays an int and is never written as 50.0
 
 
 def wire_name(name: str) -> str:
@@ -48,12 +48,12 @@ def wire_name(name: str) -> str:
 
 
 class Model(BaseModel):
-    """The base of every type: frozen, strict about kinds, and open for fields it does not know.
+    """The base of every type: frozen, strict, and open for unknown fields.
 
-    Python spells fields in snake_case, the wire in camelCase. Unknown fields are kept
-    (``model_extra``) and written again. A field that was never given is not written;
+    Field names are snake_case in Python and camelCase in JSON. Unknown fields are kept
+    (``model_extra``) and written again. A field that was not given is not written;
     an explicit ``None`` is written as ``null``. Constants such as ``type`` and ``method``
-    need not be given in Python, are always written, and are demanded of the wire.
+    are optional in Python, always written, and required when reading.
 
     *since* and *until* are the first and the last revision whose schema has the class.
     """
@@ -65,7 +65,7 @@ class Model(BaseModel):
         extra="allow",
         frozen=True,
         strict=True,
-        defer_build=True,  # a host uses a few dozen of these classes: the others must not slow its start
+        defer_build=True,  # a host uses a few dozen of these classes: the others do not slow its start
     )
 
     since: ClassVar[str] = REVISIONS[0]
@@ -78,8 +78,7 @@ class Model(BaseModel):
         except ValidationError as exc:
             raise ValueError(_first_problem(type(self), exc, data)) from None
 
-    # Without this mark pydantic would call __init__ for every model it reads from the
-    # wire, nested ones included. Should pydantic forget the mark, reading gets slower.
+    # Without this attribute pydantic calls __init__ for every model that it reads, which is slower.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # a function's own attribute
 
     def __init_subclass__(cls, *, since: str = REVISIONS[0], until: str = REVISIONS[-1], **config: object) -> None:
@@ -88,10 +87,10 @@ class Model(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **config: object) -> None:
-        """Take the constants out of pydantic's hands before it builds the class.
+        """Make constants required fields, which `__init__` fills in.
 
-        Left to pydantic, a default counts as "not given" and would not be written,
-        and a message without its ``type`` or ``method`` would pass as a good one.
+        As defaults they would not be written, and a message without its ``type`` or
+        ``method`` would be valid.
         """
         cls._constants = dict(cls._constants)
         for name, field in cls.model_fields.items():
@@ -101,10 +100,10 @@ class Model(BaseModel):
 
     @classmethod
     def from_wire(cls, value: object) -> Self:
-        """Read decoded JSON, in the wire's own spelling.
+        """Read decoded JSON.
 
         Raises:
-            ProtocolError: One sentence with the path and the reason of the first problem,
+            ProtocolError: One sentence with the path and the reason of the first error,
                 ``malformed CallToolResult: content.0.text: Input should be a valid string``.
         """
         try:
@@ -114,7 +113,7 @@ class Model(BaseModel):
 
     @classmethod
     def list_from_wire(cls, values: list[object]) -> list[Self]:
-        """Read several at once, which takes half as long as one by one.
+        """Read several at once, in half the time.
 
         Raises:
             ProtocolError: One of them is malformed.
@@ -125,7 +124,7 @@ class Model(BaseModel):
             raise ProtocolError(f"malformed {cls.__name__} in a list") from exc
 
     def to_wire(self) -> dict[str, object]:
-        """The JSON object to send, in the wire's spelling, with nothing that was never given."""
+        """The JSON object to send, without fields that were not given."""
         wire: dict[str, object] = self.__pydantic_serializer__.to_python(
             self, by_alias=True, exclude_unset=True, warnings=False
         )
@@ -134,7 +133,7 @@ class Model(BaseModel):
 
 @cache
 def _reader_of_lists(model: type[ModelT]) -> TypeAdapter[list[ModelT]]:
-    return TypeAdapter(Array[model])  # type: ignore[valid-type]  # a variable, to a type checker
+    return TypeAdapter(Array[model])  # type: ignore[valid-type]  # a variable to type checkers
 
 
 def _first_problem(cls: type[Model], exc: ValidationError, value: object) -> str:
@@ -146,7 +145,7 @@ def _first_problem(cls: type[Model], exc: ValidationError, value: object) -> str
 
 
 def _path(error: ErrorDetails, value: object) -> list[str]:
-    """The keys and indexes that lead to the problem, without the names of union members in between."""
+    """The keys and indexes that lead to the error, without the names of union members."""
     path = []
     loc = error["loc"]
     for depth, step in enumerate(loc, start=1):

@@ -1,4 +1,4 @@
-"""Content blocks: the pieces that messages, prompts and tool results are made of."""
+"""Content blocks of messages, prompts and tool results."""
 
 from collections.abc import Iterable
 from typing import Annotated, Literal, TypeAlias, assert_never
@@ -29,20 +29,20 @@ class Icon(Model, since="2025-11-25"):
 
 
 class Icons(Model, since="2025-11-25"):
-    """What can be shown with icons."""
+    """The base of types with icons."""
 
     icons: Annotated[Array[Icon] | None, SINCE_2025_11_25] = None
 
 
 class BaseMetadata(Model, since="2025-06-18"):
-    """What has a *name* for programs and perhaps a *title* for people."""
+    """The base of types with a *name* for programs and a *title* for people."""
 
     name: str
     title: Annotated[str | None, SINCE_2025_06_18] = None
 
 
 class Annotations(Model):
-    """Hints for the host: whom content is meant for, how much it matters (0 to 1), when it changed (ISO 8601)."""
+    """Hints for the host: the audience, the priority (0 to 1), the last change (ISO 8601)."""
 
     audience: Array[Role] | None = None
     priority: Number | None = None
@@ -58,8 +58,8 @@ class TextContent(Model):
     meta: Annotated[Meta, SINCE_2025_06_18] = None
 
 
-def words(blocks: Iterable[object]) -> str:
-    """The text blocks among *blocks*, one after the other on lines of their own; "" where there are none."""
+def joined_text(blocks: Iterable[object]) -> str:
+    """The text blocks among *blocks*, joined by newlines; "" if there are none."""
     return "\n".join(block.text for block in blocks if isinstance(block, TextContent))
 
 
@@ -84,7 +84,7 @@ class AudioContent(Model, since="2025-03-26"):
 
 
 class ResourceContents(Model):
-    """What was read from a resource, or a part of it."""
+    """The contents of a resource, or a part of them."""
 
     uri: str
     mime_type: str | None = None
@@ -92,13 +92,13 @@ class ResourceContents(Model):
 
 
 class TextResourceContents(ResourceContents):
-    """Text that was read from a resource."""
+    """Text contents of a resource."""
 
     text: str
 
 
 class BlobResourceContents(ResourceContents):
-    """Bytes that were read from a resource; *blob* is base64."""
+    """Binary contents of a resource; *blob* is base64."""
 
     blob: str
 
@@ -107,7 +107,7 @@ TextOrBlob: TypeAlias = Annotated[TextResourceContents | BlobResourceContents, F
 
 
 class EmbeddedResource(Model):
-    """The contents of a resource, carried along."""
+    """The contents of a resource, embedded in a message."""
 
     type: Literal["resource"] = "resource"
     resource: TextOrBlob
@@ -116,7 +116,7 @@ class EmbeddedResource(Model):
 
 
 class Resource(BaseMetadata, Icons):
-    """Something the server can be asked to read; *size* is in bytes, before any encoding."""
+    """A resource that the server can read; *size* is in bytes, before base64 encoding."""
 
     uri: str
     description: str | None = None
@@ -127,7 +127,7 @@ class Resource(BaseMetadata, Icons):
 
 
 class ResourceLink(Resource, since="2025-06-18"):
-    """A resource that is pointed to, and not necessarily among those the server lists."""
+    """A link to a resource, which the server need not list."""
 
     type: Literal["resource_link"] = "resource_link"
 
@@ -135,38 +135,38 @@ class ResourceLink(Resource, since="2025-06-18"):
 ContentBlock: TypeAlias = Annotated[
     TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource, Field(discriminator="type")
 ]
-"""The blocks of tool results and prompt messages, as the schema's union of that name."""
+"""The content blocks of tool results and prompt messages."""
 
 
 KNOWN_TYPES = frozenset({"text", "image", "audio", "resource_link", "resource"})
 
 
 def _refuse_known(block_type: str) -> str:
-    """Runs only after the union of known blocks has failed: then a known type was malformed."""
+    """Runs only after the known blocks have failed to match: then a known type is malformed."""
     if block_type in KNOWN_TYPES:
         raise ValueError("malformed")
     return block_type
 
 
 class UnknownContent(Model):
-    """A block of a type that none of our revisions has: kept with all its fields (``model_extra``), never dropped."""
+    """A block of a type that no supported revision has. All its fields are kept (``model_extra``)."""
 
     type: Annotated[str, AfterValidator(_refuse_known)]
 
 
 ReceivedContent: TypeAlias = Annotated[ContentBlock | UnknownContent, Field(union_mode="left_to_right")]
-"""What a server may send as content: the schema's blocks, or one that is newer than this library."""
+"""Content from a server: the schema's blocks, or one that is newer than this library."""
 
 
-def in_words(block: ReceivedContent) -> str:
-    """The text of a block; of anything else, what it is and how large: for a screen that can show nothing else."""
+def as_text(block: ReceivedContent) -> str:
+    """The text of a block; for other types, a short description for displays that show text only."""
     match block:
         case TextContent(text=text):
             return text
         case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
             return f"[{kind}, {len(data)} characters of base64]"
         case EmbeddedResource(resource=resource):
-            return _contents_in_words(resource)
+            return _contents_as_text(resource)
         case ResourceLink(uri=uri):
             return f"[link to {uri}]"
         case UnknownContent(type=kind):
@@ -174,7 +174,7 @@ def in_words(block: ReceivedContent) -> str:
     assert_never(block)
 
 
-def _contents_in_words(contents: TextOrBlob) -> str:
+def _contents_as_text(contents: TextOrBlob) -> str:
     match contents:
         case TextResourceContents(text=text):
             return text

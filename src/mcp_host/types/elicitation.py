@@ -1,4 +1,4 @@
-"""Elicitation: what a server asks of the user, by a form or by sending them to a URL."""
+"""Elicitation: a server asks the user, with a form or with a URL to visit."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -20,55 +20,53 @@ __all__ = [
 # fmt: on
 
 
-class StringSchema(Model, since="2025-06-18"):
+class _FieldSchema(Model, since="2025-06-18"):
+    """What the schemas of all form fields have."""
+
+    type: str
+    title: str | None = None
+    description: str | None = None
+
+
+class StringSchema(_FieldSchema, since="2025-06-18"):
     """A text field."""
 
     type: Literal["string"] = "string"
-    title: str | None = None
-    description: str | None = None
     min_length: int | None = None
     max_length: int | None = None
     format: Literal["email", "uri", "date", "date-time"] | None = None
     default: Annotated[str | None, SINCE_2025_11_25] = None
 
 
-class NumberSchema(Model, since="2025-06-18"):
-    """A number field; *type* says whether fractions are welcome."""
+class NumberSchema(_FieldSchema, since="2025-06-18"):
+    """A number field; with the *type* ``integer`` it allows no fractions."""
 
     type: Literal["number", "integer"]
-    title: str | None = None
-    description: str | None = None
     minimum: Number | None = None
     maximum: Number | None = None
     default: Annotated[Number | None, SINCE_2025_11_25] = None
 
 
-class BooleanSchema(Model, since="2025-06-18"):
+class BooleanSchema(_FieldSchema, since="2025-06-18"):
     """A checkbox."""
 
     type: Literal["boolean"] = "boolean"
-    title: str | None = None
-    description: str | None = None
     default: bool | None = None
 
 
-class LegacyTitledEnumSchema(Model, since="2025-06-18"):
-    """A choice of one, with the titles in a list of their own: all there was before 2025-11-25."""
+class LegacyTitledEnumSchema(_FieldSchema, since="2025-06-18"):
+    """A choice of one, with the titles in a separate list; the only choice before 2025-11-25."""
 
     type: Literal["string"] = "string"
-    title: str | None = None
-    description: str | None = None
     enum: Array[str]
     enum_names: Array[str] | None = None
     default: Annotated[str | None, SINCE_2025_11_25] = None
 
 
-class UntitledSingleSelectEnumSchema(Model, since="2025-11-25"):
+class UntitledSingleSelectEnumSchema(_FieldSchema, since="2025-11-25"):
     """A choice of one."""
 
     type: Literal["string"] = "string"
-    title: str | None = None
-    description: str | None = None
     enum: Array[str]
     default: str | None = None
 
@@ -80,47 +78,41 @@ class EnumOption(Model, since="2025-11-25"):
     title: str
 
 
-class TitledSingleSelectEnumSchema(Model, since="2025-11-25"):
+class TitledSingleSelectEnumSchema(_FieldSchema, since="2025-11-25"):
     """A choice of one, each with a title."""
 
     type: Literal["string"] = "string"
-    title: str | None = None
-    description: str | None = None
     one_of: Array[EnumOption]
     default: str | None = None
 
 
 class UntitledItems(Model, since="2025-11-25"):
-    """What can be chosen."""
+    """The values to choose from."""
 
     type: Literal["string"] = "string"
     enum: Array[str]
 
 
 class TitledItems(Model, since="2025-11-25"):
-    """What can be chosen, each with a title."""
+    """The values to choose from, each with a title."""
 
     any_of: Array[EnumOption]
 
 
-class UntitledMultiSelectEnumSchema(Model, since="2025-11-25"):
+class UntitledMultiSelectEnumSchema(_FieldSchema, since="2025-11-25"):
     """A choice of several."""
 
     type: Literal["array"] = "array"
-    title: str | None = None
-    description: str | None = None
     min_items: int | None = None
     max_items: int | None = None
     items: UntitledItems
     default: Array[str] | None = None
 
 
-class TitledMultiSelectEnumSchema(Model, since="2025-11-25"):
+class TitledMultiSelectEnumSchema(_FieldSchema, since="2025-11-25"):
     """A choice of several, each with a title."""
 
     type: Literal["array"] = "array"
-    title: str | None = None
-    description: str | None = None
     min_items: int | None = None
     max_items: int | None = None
     items: TitledItems
@@ -136,7 +128,7 @@ MultiSelectEnumSchema: TypeAlias = Annotated[
 
 
 def _kind(schema: object) -> str:
-    """Which of the nine a field's schema is meant as: by its type, then by the keyword that lists the choices."""
+    """The name of the class for a field's schema, from its type and the keyword that lists the choices."""
     if isinstance(schema, Model):
         return type(schema).__name__
     if not isinstance(schema, dict):
@@ -192,7 +184,7 @@ def _has_multiple_choice(schema: object) -> bool:
 
 
 class ElicitRequestFormParams(TaskAugmentedRequestParams, since="2025-06-18"):
-    """Ask the user to fill in a form; *requested_schema* is a plain dict, exactly as the server wrote it.
+    """Ask the user to fill in a form; *requested_schema* is a plain dict, exactly as the server sent it.
 
     ``ElicitationForm.from_wire(params.requested_schema)`` reads it field by field.
     """
@@ -203,7 +195,7 @@ class ElicitRequestFormParams(TaskAugmentedRequestParams, since="2025-06-18"):
 
 
 class ElicitRequestURLParams(TaskAugmentedRequestParams, since="2025-11-25"):
-    """Ask the user to visit a URL; *elicitation_id* is how 2025-11-25 says later that they are done."""
+    """Ask the user to visit a URL; in 2025-11-25 a notification with the *elicitation_id* follows when they are done."""
 
     mode: Literal["url"] = "url"
     message: str
@@ -212,7 +204,7 @@ class ElicitRequestURLParams(TaskAugmentedRequestParams, since="2025-11-25"):
 
 
 def _mode(params: object) -> str:
-    """A mode that is absent means a form; so does an unknown one, and the form then says what is wrong with it."""
+    """A missing mode means a form. An unknown one is read as a form, too, whose error message names it."""
     mode = params.get("mode") if isinstance(params, dict) else getattr(params, "mode", None)
     return "url" if mode == "url" else "form"
 
@@ -235,7 +227,7 @@ def _has_lists(content: object) -> bool:
 
 
 class ElicitResult(Model, since="2025-06-18"):
-    """What the user did; *content* is what they filled in, if they accepted a form."""
+    """The user's answer; *content* has the values of an accepted form."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Annotated[
@@ -245,13 +237,13 @@ class ElicitResult(Model, since="2025-06-18"):
 
 
 class ElicitationCompleteParams(NotificationParams, since="2025-11-25", until="2025-11-25"):
-    """Names an elicitation; the schema spells these params out in the notification."""
+    """The id of an elicitation; in the schema these params have no name."""
 
     elicitation_id: str
 
 
 class ElicitationCompleteNotification(TypedNotification, since="2025-11-25", until="2025-11-25"):
-    """The user is done at the URL they were sent to."""
+    """The user has finished at the URL."""
 
     method: Literal["notifications/elicitation/complete"] = "notifications/elicitation/complete"
     params: ElicitationCompleteParams

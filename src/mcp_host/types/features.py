@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Root(Model):
-    """A folder or file, as a ``file://`` URI."""
+    """A folder or file that the host lets its servers use, as a ``file://`` URI."""
 
     uri: str
     name: str | None = None
@@ -55,14 +55,14 @@ class ListRootsRequest(InputCall):
 
 
 class ListRootsResult(Model):
-    """The roots."""
+    """The roots of the client."""
 
     roots: Array[Root]
     meta: Meta = None
 
 
 class RootsListChangedNotification(TypedNotification, until="2025-11-25"):
-    """The host has other roots now."""
+    """The client's list of roots has changed."""
 
     method: Literal["notifications/roots/list_changed"] = "notifications/roots/list_changed"
     params: NotificationParams | None = None
@@ -72,7 +72,7 @@ class RootsListChangedNotification(TypedNotification, until="2025-11-25"):
 
 
 class ResourceTemplate(BaseMetadata, Icons):
-    """Many resources under one URI template (RFC 6570)."""
+    """A URI template (RFC 6570) for resources."""
 
     uri_template: str
     description: str | None = None
@@ -94,20 +94,20 @@ class ListResourceTemplatesResult(PaginatedResult, CacheableResult):
 
 
 class ReadResourceResult(CacheableResult):
-    """What was read; one URI may yield several contents."""
+    """The contents of a resource; one URI may have several."""
 
     contents: Array[TextOrBlob]
 
 
 class ResourceListChangedNotification(TypedNotification):
-    """The server lists other resources now."""
+    """The server's list of resources has changed."""
 
     method: Literal["notifications/resources/list_changed"] = "notifications/resources/list_changed"
     params: NotificationParams | None = None
 
 
 class ResourceUpdatedNotificationParams(NotificationParams):
-    """Which resource has changed: the one subscribed to, or a part of it."""
+    """The URI of the changed resource: the one subscribed to, or a part of it."""
 
     uri: str
 
@@ -123,14 +123,14 @@ class ResourceUpdatedNotification(TypedNotification):
 
 
 class PromptArgument(BaseMetadata):
-    """A blank to fill in."""
+    """An argument of a prompt."""
 
     description: str | None = None
     required: bool | None = None
 
 
 class Prompt(BaseMetadata, Icons):
-    """A prompt that can be asked for by name."""
+    """A prompt or prompt template of the server."""
 
     description: str | None = None
     arguments: Array[PromptArgument] | None = None
@@ -151,14 +151,14 @@ class ListPromptsResult(PaginatedResult, CacheableResult):
 
 
 class GetPromptResult(Result):
-    """A prompt with its blanks filled in."""
+    """The messages of a prompt, with its arguments filled in."""
 
     description: str | None = None
     messages: Array[PromptMessage]
 
 
 class PromptListChangedNotification(TypedNotification):
-    """The server offers other prompts now."""
+    """The server's list of prompts has changed."""
 
     method: Literal["notifications/prompts/list_changed"] = "notifications/prompts/list_changed"
     params: NotificationParams | None = None
@@ -168,13 +168,13 @@ class PromptListChangedNotification(TypedNotification):
 
 
 class PromptReference(BaseMetadata):
-    """The prompt whose argument is being typed."""
+    """A prompt, by name."""
 
     type: Literal["ref/prompt"] = "ref/prompt"
 
 
 class ResourceTemplateReference(Model):
-    """The resource template, or the resource, whose URI is being typed."""
+    """A resource or a resource template, by URI."""
 
     type: Literal["ref/resource"] = "ref/resource"
     uri: str
@@ -184,20 +184,20 @@ ResourceReference: TypeAlias = ResourceTemplateReference  # its name before revi
 
 
 class CompletionArgument(Model):
-    """The argument's name, and what has been typed so far."""
+    """The argument to complete, and its value so far."""
 
     name: str
     value: str
 
 
 class CompletionContext(Model, since="2025-06-18"):
-    """The arguments that are already settled."""
+    """The arguments that already have a value."""
 
     arguments: dict[str, str] | None = None
 
 
 class CompleteRequestParams(RequestParams):
-    """What to complete."""
+    """The argument to complete, and what it belongs to."""
 
     ref: Annotated[PromptReference | ResourceTemplateReference, Field(discriminator="type")]
     argument: CompletionArgument
@@ -205,14 +205,14 @@ class CompleteRequestParams(RequestParams):
 
 
 class CompleteRequest(TypedRequest):
-    """How might this argument go on?"""
+    """The request ``completion/complete``."""
 
     method: Literal["completion/complete"] = "completion/complete"
     params: CompleteRequestParams
 
 
 class Completion(Model):
-    """At most 100 suggestions; *total* counts those that were left out too."""
+    """At most 100 suggestions; *total* includes those that were omitted."""
 
     values: Array[str]
     total: int | None = None
@@ -220,7 +220,7 @@ class Completion(Model):
 
 
 class CompleteResult(Result):
-    """The suggestions."""
+    """The result of ``completion/complete``."""
 
     completion: Completion
 
@@ -229,7 +229,7 @@ class CompleteResult(Result):
 
 
 class SubscriptionFilter(Model, since="2026-07-28"):
-    """What to hear of: three kinds of list, and single resources by URI."""
+    """The notifications to receive: changes of three lists, and of single resources by URI."""
 
     tools_list_changed: bool | None = None
     prompts_list_changed: bool | None = None
@@ -238,33 +238,33 @@ class SubscriptionFilter(Model, since="2026-07-28"):
 
 
 class SubscriptionsListenRequestParams(RequestParams, since="2026-07-28"):
-    """What the client would like to hear of."""
+    """The notifications that the client asks for."""
 
     notifications: SubscriptionFilter
 
 
 class SubscriptionsListenRequest(TypedRequest, since="2026-07-28"):
-    """Tell me of changes, until one of us ends the stream."""
+    """The request ``subscriptions/listen``, which lasts until either side ends it."""
 
     method: Literal["subscriptions/listen"] = "subscriptions/listen"
     params: SubscriptionsListenRequestParams
 
 
 class SubscriptionsAcknowledgedNotificationParams(NotificationParams, since="2026-07-28"):
-    """What the server will tell of: no more than was asked for."""
+    """The notifications that the server will send: those requested, or fewer."""
 
     notifications: SubscriptionFilter
 
 
 class SubscriptionsAcknowledgedNotification(TypedNotification, since="2026-07-28"):
-    """The subscription stands."""
+    """The server has accepted the subscription."""
 
     method: Literal["notifications/subscriptions/acknowledged"] = "notifications/subscriptions/acknowledged"
     params: SubscriptionsAcknowledgedNotificationParams
 
 
 class SubscriptionsListenResult(Result, since="2026-07-28"):
-    """The server has ended the subscription; *meta* is a `SubscriptionsListenResultMetaObject` that says which."""
+    """The server has ended the subscription; *meta* is a `SubscriptionsListenResultMetaObject` with its id."""
 
     meta: JSONObject
 
@@ -282,7 +282,7 @@ class RelatedTaskMetadata(Model, since="2025-11-25", until="2025-11-25"):
 
 
 class Task(Model, since="2025-11-25", until="2025-11-25"):
-    """Where a task stands; times are ISO 8601, *ttl* (None: for ever) and *poll_interval* milliseconds."""
+    """The state of a task. Times are ISO 8601; *ttl* (None: unlimited) and *poll_interval* are milliseconds."""
 
     task_id: str
     status: TaskStatus
@@ -294,52 +294,52 @@ class Task(Model, since="2025-11-25", until="2025-11-25"):
 
 
 class CreateTaskResult(Result, since="2025-11-25", until="2025-11-25"):
-    """The request has become a task."""
+    """The request is executed as a task."""
 
     task: Task
 
 
 class TaskIdParams(RequestParams, since="2025-11-25", until="2025-11-25"):
-    """Names a task; the schema spells these params out in each request."""
+    """The id of a task; in the schema these params have no name."""
 
     task_id: str
 
 
 class GetTaskRequest(TypedRequest, since="2025-11-25", until="2025-11-25"):
-    """Where does the task stand?"""
+    """The request ``tasks/get``."""
 
     method: Literal["tasks/get"] = "tasks/get"
     params: TaskIdParams
 
 
 class GetTaskResult(Result, Task, since="2025-11-25", until="2025-11-25"):
-    """Where the task stands."""
+    """The state of the task."""
 
 
 class GetTaskPayloadRequest(TypedRequest, since="2025-11-25", until="2025-11-25"):
-    """What came out of the task?"""
+    """The request ``tasks/result``."""
 
     method: Literal["tasks/result"] = "tasks/result"
     params: TaskIdParams
 
 
 class GetTaskPayloadResult(Result, since="2025-11-25", until="2025-11-25"):
-    """The result of the request that became the task; its fields are unknown here and kept."""
+    """The result of the request that became the task; its fields are kept as they are."""
 
 
 class CancelTaskRequest(TypedRequest, since="2025-11-25", until="2025-11-25"):
-    """Give the task up."""
+    """The request ``tasks/cancel``."""
 
     method: Literal["tasks/cancel"] = "tasks/cancel"
     params: TaskIdParams
 
 
 class CancelTaskResult(Result, Task, since="2025-11-25", until="2025-11-25"):
-    """The task, cancelled."""
+    """The state of the cancelled task."""
 
 
 class ListTasksRequest(TypedRequest, since="2025-11-25", until="2025-11-25"):
-    """Which tasks are there?"""
+    """The request ``tasks/list``."""
 
     method: Literal["tasks/list"] = "tasks/list"
     params: PaginatedRequestParams | None = None
@@ -352,11 +352,11 @@ class ListTasksResult(PaginatedResult, since="2025-11-25", until="2025-11-25"):
 
 
 class TaskStatusNotificationParams(NotificationParams, Task, since="2025-11-25", until="2025-11-25"):
-    """Where the task stands now."""
+    """The new state of the task."""
 
 
 class TaskStatusNotification(TypedNotification, since="2025-11-25", until="2025-11-25"):
-    """A task has moved."""
+    """The state of a task has changed."""
 
     method: Literal["notifications/tasks/status"] = "notifications/tasks/status"
     params: TaskStatusNotificationParams

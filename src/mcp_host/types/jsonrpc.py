@@ -59,7 +59,7 @@ class JSONRPCNotification(Notification):
 
 
 class JSONRPCResultResponse(Model):
-    """The answer to a request that went well."""
+    """A successful response."""
 
     jsonrpc: Literal["2.0"] = "2.0"
     id: RequestId
@@ -67,7 +67,7 @@ class JSONRPCResultResponse(Model):
 
 
 class Error(Model):
-    """What went wrong: a JSON-RPC code, a short sentence, and whatever the code defines as data."""
+    """A JSON-RPC error: a code, a short message, and data that depends on the code."""
 
     code: int
     message: str
@@ -75,7 +75,7 @@ class Error(Model):
 
 
 class JSONRPCErrorResponse(Model):
-    """The answer to a request that failed; without an id where the request could not be read."""
+    """An error response; without an id if the request could not be read."""
 
     jsonrpc: Literal["2.0"] = "2.0"
     id: RequestId | None = None
@@ -96,28 +96,28 @@ JSONRPCMessage: TypeAlias = (
 
 
 class PingRequest(TypedRequest, until="2025-11-25"):
-    """Are you there?"""
+    """The request ``ping``."""
 
     method: Literal["ping"] = "ping"
     params: RequestParams | None = None
 
 
 class ProgressNotification(TypedNotification):
-    """Progress of a request, from whoever is working on it."""
+    """Progress of a request."""
 
     method: Literal["notifications/progress"] = "notifications/progress"
     params: ProgressNotificationParams
 
 
 class CancelledNotificationParams(NotificationParams):
-    """Which request nobody waits for any longer; the id is left out only for tasks of 2025-11-25."""
+    """The id of the cancelled request; it is omitted only for tasks of 2025-11-25."""
 
     request_id: RequestId | None = None
     reason: str | None = None
 
 
 class CancelledNotification(TypedNotification):
-    """A request was given up."""
+    """The sender has cancelled its request."""
 
     method: Literal["notifications/cancelled"] = "notifications/cancelled"
     params: CancelledNotificationParams
@@ -127,31 +127,31 @@ class CancelledNotification(TypedNotification):
 
 
 class ParseError(Error, since="2026-07-28"):
-    """What arrived was no JSON."""
+    """The message was not valid JSON."""
 
     code: Literal[-32700] = -32700
 
 
 class InvalidRequestError(Error, since="2026-07-28"):
-    """What arrived was no request."""
+    """The message was not a valid request."""
 
     code: Literal[-32600] = -32600
 
 
 class MethodNotFoundError(Error, since="2026-07-28"):
-    """There is no such method, or it was never advertised."""
+    """The method does not exist, or was not advertised."""
 
     code: Literal[-32601] = -32601
 
 
 class InvalidParamsError(Error, since="2026-07-28"):
-    """The params are wrong; this is also how 2026-07-28 says that there is no such resource."""
+    """The params are invalid; in 2026-07-28 also: the resource does not exist."""
 
     code: Literal[-32602] = -32602
 
 
 class InternalError(Error, since="2026-07-28"):
-    """Something failed on the other side."""
+    """An internal error of the receiver."""
 
     code: Literal[-32603] = -32603
 
@@ -163,13 +163,13 @@ class HeaderMismatch(Error, since="2026-07-28"):
 
 
 class HeaderMismatchError(JSONRPCErrorResponse, since="2026-07-28"):
-    """An HTTP header and the body it came with say different things."""
+    """An HTTP header contradicts the body of its request."""
 
     error: HeaderMismatch
 
 
 class MissingCapabilities(Model, since="2026-07-28"):
-    """What the client would have to declare."""
+    """The capabilities that the client has to declare."""
 
     required_capabilities: ClientCapabilities
 
@@ -182,13 +182,13 @@ class MissingRequiredClientCapability(Error, since="2026-07-28"):
 
 
 class MissingRequiredClientCapabilityError(JSONRPCErrorResponse, since="2026-07-28"):
-    """The request needs something of the client that it did not declare."""
+    """The request requires a capability that the client did not declare."""
 
     error: MissingRequiredClientCapability
 
 
 class VersionsOffered(Model, since="2026-07-28"):
-    """The revision that was asked for, and those the server speaks."""
+    """The requested revision, and those that the server supports."""
 
     requested: str
     supported: Array[str]
@@ -202,13 +202,13 @@ class UnsupportedProtocolVersion(Error, since="2026-07-28"):
 
 
 class UnsupportedProtocolVersionError(JSONRPCErrorResponse, since="2026-07-28"):
-    """The server does not speak the revision that it was addressed in."""
+    """The server does not support the revision of the request."""
 
     error: UnsupportedProtocolVersion
 
 
 class RequiredElicitations(Model, since="2025-11-25", until="2025-11-25"):
-    """Where the user has to go first."""
+    """The URLs that the user has to visit first."""
 
     elicitations: Array[ElicitRequestURLParams]
 
@@ -221,6 +221,6 @@ class URLElicitationRequired(Error, since="2025-11-25", until="2025-11-25"):
 
 
 class URLElicitationRequiredError(JSONRPCErrorResponse, since="2025-11-25", until="2025-11-25"):
-    """The user has to visit some URLs before the request can be met."""
+    """The user has to visit URLs before the request can be processed."""
 
     error: URLElicitationRequired

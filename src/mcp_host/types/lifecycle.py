@@ -1,4 +1,4 @@
-"""Who is speaking, and what each side can do: the handshake, and `server/discover` in its place since 2026-07-28."""
+"""Initialization, capabilities, and `server/discover`, which replaces the handshake since 2026-07-28."""
 
 from typing import Annotated, Literal
 
@@ -39,27 +39,27 @@ class Implementation(BaseMetadata, Icons):
 
 
 class RootsCapability(Model):
-    """The client can list roots; with *list_changed* it says when they change (until 2025-11-25)."""
+    """The client can list roots; with *list_changed* it sends notifications of changes (until 2025-11-25)."""
 
     list_changed: bool | None = None
 
 
 class SamplingCapability(Model):
-    """The client has a model; *tools* and *context* say that it takes tools and ``includeContext``."""
+    """The client has a model; *tools* and *context*: it supports tools and ``includeContext``."""
 
     context: Annotated[JSONObject | None, SINCE_2025_11_25] = None
     tools: Annotated[JSONObject | None, SINCE_2025_11_25] = None
 
 
 class ElicitationCapability(Model, since="2025-06-18"):
-    """The client can ask its user, by a form or by sending them to a URL; neither named means by a form."""
+    """The client can ask its user, with a form or with a URL to visit; neither means forms."""
 
     form: Annotated[JSONObject | None, SINCE_2025_11_25] = None
     url: Annotated[JSONObject | None, SINCE_2025_11_25] = None
 
 
 class TasksCapability(Model, since="2025-11-25", until="2025-11-25"):
-    """Which requests may be made tasks (*requests*, by kind and method), and whether tasks can be listed and cancelled."""
+    """The requests that may be executed as tasks (by kind and method), and whether tasks can be listed and cancelled."""
 
     cancel: JSONObject | None = None
     requests: JSONObject | None = None
@@ -67,7 +67,7 @@ class TasksCapability(Model, since="2025-11-25", until="2025-11-25"):
 
 
 class ClientCapabilities(Model):
-    """What the client can do for a server."""
+    """What the client supports."""
 
     experimental: JSONObject | None = None
     roots: RootsCapability | None = None
@@ -78,19 +78,19 @@ class ClientCapabilities(Model):
 
 
 class ListedCapability(Model):
-    """The server lists prompts or tools; with *list_changed* it says when they change."""
+    """The server lists prompts or tools; with *list_changed* it sends notifications of changes."""
 
     list_changed: bool | None = None
 
 
 class ResourcesCapability(ListedCapability):
-    """The server lists resources; with *subscribe* it says when one of them changes."""
+    """The server lists resources; with *subscribe* it sends notifications when one of them changes."""
 
     subscribe: bool | None = None
 
 
 class ServerCapabilities(Model):
-    """What the server offers."""
+    """What the server supports."""
 
     experimental: JSONObject | None = None
     logging: JSONObject | None = None
@@ -103,7 +103,7 @@ class ServerCapabilities(Model):
 
 
 class InitializeRequestParams(RequestParams, until="2025-11-25"):
-    """Who the client is, what it can do, and the newest revision it speaks."""
+    """The client's name, capabilities and preferred revision."""
 
     protocol_version: str
     capabilities: ClientCapabilities
@@ -111,14 +111,14 @@ class InitializeRequestParams(RequestParams, until="2025-11-25"):
 
 
 class InitializeRequest(TypedRequest, until="2025-11-25"):
-    """The first message of a client."""
+    """The request ``initialize``."""
 
     method: Literal["initialize"] = "initialize"
     params: InitializeRequestParams
 
 
 class InitializeResult(Result, until="2025-11-25"):
-    """Who the server is, what it can do, the revision it chose, and perhaps *instructions* for the model."""
+    """The server's name, capabilities and revision, and perhaps *instructions* for the model."""
 
     protocol_version: str
     capabilities: ServerCapabilities
@@ -127,21 +127,21 @@ class InitializeResult(Result, until="2025-11-25"):
 
 
 class InitializedNotification(TypedNotification, until="2025-11-25"):
-    """The handshake is done."""
+    """The client has finished the handshake."""
 
     method: Literal["notifications/initialized"] = "notifications/initialized"
     params: NotificationParams | None = None
 
 
 class DiscoverRequest(TypedRequest, since="2026-07-28"):
-    """Which revisions do you speak, and what can you do?"""
+    """The request ``server/discover``."""
 
     method: Literal["server/discover"] = "server/discover"
     params: RequestParams
 
 
 class DiscoverResult(CacheableResult, since="2026-07-28"):
-    """What the server can do, without a handshake; its name is in the `ResultMetaObject`."""
+    """The server's capabilities and revisions; its name is in the `ResultMetaObject`."""
 
     supported_versions: Array[str]
     capabilities: ServerCapabilities
@@ -149,18 +149,18 @@ class DiscoverResult(CacheableResult, since="2026-07-28"):
 
 
 def _reserved_name(name: str) -> str:
-    """Keys of ``_meta`` carry the specification's prefix, but for the one that is older than the prefix."""
+    """Keys of ``_meta`` have the specification's prefix, except for ``progressToken``."""
     return wire_name(name) if name == "progress_token" else f"io.modelcontextprotocol/{wire_name(name)}"
 
 
 class MetaObject(Model, since="2026-07-28"):
-    """Any ``_meta``. The types hold theirs as plain dicts; these classes read one, or help to write it."""
+    """Any ``_meta``. The other types have it as a plain dict; these classes help to read and write one."""
 
     model_config = ConfigDict(alias_generator=_reserved_name)
 
 
 class RequestMetaObject(MetaObject, since="2026-07-28"):
-    """The ``_meta`` that every request carries since 2026-07-28, there being no handshake."""
+    """The ``_meta`` of every request since 2026-07-28."""
 
     progress_token: ProgressToken | None = None
     protocol_version: str
@@ -170,13 +170,13 @@ class RequestMetaObject(MetaObject, since="2026-07-28"):
 
 
 class NotificationMetaObject(MetaObject, since="2026-07-28"):
-    """The ``_meta`` of a notification: which subscription it belongs to, if any."""
+    """The ``_meta`` of a notification: the id of its subscription, if any."""
 
     subscription_id: RequestId | None = None
 
 
 class ResultMetaObject(MetaObject, since="2026-07-28"):
-    """The ``_meta`` of a result: who the server is."""
+    """The ``_meta`` of a result: the name of the server."""
 
     server_info: Implementation | None = None
 

@@ -1,4 +1,4 @@
-"""What every request, result and notification shares, and what progress says."""
+"""What all requests, results and notifications have; progress, and logging."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -23,7 +23,7 @@ ResultType: TypeAlias = str  # "complete" and "input_required"; absent means com
 
 
 class Result(Model):
-    """What every result of a server may carry. A result without *result_type* is complete."""
+    """What every result of a server may have. A result without *result_type* is complete."""
 
     meta: Meta = None
     result_type: Annotated[ResultType | None, SINCE_2026_07_28] = None
@@ -33,51 +33,51 @@ EmptyResult: TypeAlias = Result
 
 
 class TypedRequest(Model):
-    """The envelope that every request of a client shares; its class adds the method and the params."""
+    """The envelope of every client request; subclasses add the method and the params."""
 
     jsonrpc: Literal["2.0"] = "2.0"
     id: RequestId
 
 
 class InputCall(Model):
-    """A server's request for input: a request of its own, or, from 2026-07-28, bare inside a result."""
+    """A server's request for input: a JSON-RPC request, or, since 2026-07-28, part of a result."""
 
     jsonrpc: Literal["2.0"] | None = None
     id: RequestId | None = None
 
 
 class TypedNotification(Model):
-    """The envelope that every notification shares; its class adds the method and the params."""
+    """The envelope of every notification; subclasses add the method and the params."""
 
     jsonrpc: Literal["2.0"] = "2.0"
 
 
 class RequestParams(Model):
-    """What every request may carry; *meta* holds a ``progressToken``, and `RequestMetaObject` from 2026-07-28."""
+    """What every request may have; *meta* has a ``progressToken``, and a `RequestMetaObject` since 2026-07-28."""
 
     meta: Meta = None
 
 
 class TaskMetadata(Model, since="2025-11-25", until="2025-11-25"):
-    """Asks for a task, and to keep its result for *ttl* milliseconds."""
+    """Asks for execution as a task; its result is kept for *ttl* milliseconds."""
 
     ttl: int | None = None
 
 
 class TaskAugmentedRequestParams(RequestParams, since="2025-11-25", until="2025-11-25"):
-    """Params of a request that may be made a task."""
+    """Params of a request that may be executed as a task."""
 
     task: Annotated[TaskMetadata | None, SINCE_2025_11_25] = None
 
 
 class NotificationParams(Model):
-    """What every notification may carry."""
+    """What every notification may have."""
 
     meta: Meta = None
 
 
 class PaginatedRequestParams(RequestParams):
-    """Which page to list: the *next_cursor* of the page before, or none for the first."""
+    """The page to list: the *next_cursor* of the previous page, or none for the first."""
 
     cursor: Cursor | None = None
 
@@ -90,20 +90,20 @@ class PaginatedRequest(TypedRequest):
 
 
 class PaginatedResult(Result):
-    """One page of a listing; there are more if it has a *next_cursor*."""
+    """One page of a list; there are more if it has a *next_cursor*."""
 
     next_cursor: Cursor | None = None
 
 
 class CacheableResult(Result, since="2026-07-28"):
-    """A result that stays good for *ttl_ms* milliseconds, for this user or for all."""
+    """A result that is fresh for *ttl_ms* milliseconds, for this user or for all."""
 
     ttl_ms: Annotated[int | None, SINCE_2026_07_28] = None
     cache_scope: Annotated[Literal["public", "private"] | None, SINCE_2026_07_28] = None
 
 
 class ProgressNotificationParams(NotificationParams):
-    """How far the request with that token has come; *progress* only grows, *total* may be unknown."""
+    """Progress of the request with that token; *progress* increases, *total* may be unknown."""
 
     progress_token: ProgressToken
     progress: Number
@@ -126,20 +126,20 @@ class LoggingMessageNotificationParams(NotificationParams):
 
 
 class LoggingMessageNotification(TypedNotification):
-    """The server logs something."""
+    """A log message of the server."""
 
     method: Literal["notifications/message"] = "notifications/message"
     params: LoggingMessageNotificationParams
 
 
 class SetLevelRequestParams(RequestParams, until="2025-11-25"):
-    """The least severe level the client wants to hear of."""
+    """The least severe level to send."""
 
     level: LoggingLevel
 
 
 class SetLevelRequest(TypedRequest, until="2025-11-25"):
-    """Log from this level on. Since 2026-07-28 the level rides on each request instead."""
+    """The request ``logging/setLevel``. Since 2026-07-28 each request has the level in its ``_meta``."""
 
     method: Literal["logging/setLevel"] = "logging/setLevel"
     params: SetLevelRequestParams

@@ -86,9 +86,9 @@ InputResponses: TypeAlias = dict[str, InputResponse]
 
 
 class InputRequiredResult(Result, since="2026-07-28"):
-    """The server wants these answered, each under its name, before it will finish the request.
+    """The server needs answers to *input_requests*, each under its key, to finish the request.
 
-    *request_state* is opaque, and goes back unchanged with the answers.
+    *request_state* is opaque, and is returned unchanged with the answers.
     """
 
     result_type: Annotated[Literal["input_required"], SINCE_2026_07_28] = "input_required"
@@ -97,7 +97,7 @@ class InputRequiredResult(Result, since="2026-07-28"):
 
 
 class InputResponseRequestParams(RequestParams, since="2026-07-28"):
-    """Params of a request that may be a retry: the answers, and the server's own state."""
+    """Params of a request that may be a retry: the answers, and the server's state."""
 
     input_responses: Annotated[InputResponses | None, SINCE_2026_07_28] = None
     request_state: Annotated[str | None, SINCE_2026_07_28] = None
@@ -107,25 +107,25 @@ class InputResponseRequestParams(RequestParams, since="2026-07-28"):
 
 
 class ListToolsRequest(PaginatedRequest):
-    """Which tools are there?"""
+    """The request ``tools/list``."""
 
     method: Literal["tools/list"] = "tools/list"
 
 
 class ListPromptsRequest(PaginatedRequest):
-    """Which prompts are there?"""
+    """The request ``prompts/list``."""
 
     method: Literal["prompts/list"] = "prompts/list"
 
 
 class ListResourcesRequest(PaginatedRequest):
-    """Which resources are there?"""
+    """The request ``resources/list``."""
 
     method: Literal["resources/list"] = "resources/list"
 
 
 class ListResourceTemplatesRequest(PaginatedRequest):
-    """Which resource templates are there?"""
+    """The request ``resources/templates/list``."""
 
     method: Literal["resources/templates/list"] = "resources/templates/list"
 
@@ -138,28 +138,28 @@ class CallToolRequestParams(TaskAugmentedRequestParams, InputResponseRequestPara
 
 
 class CallToolRequest(TypedRequest):
-    """Run a tool."""
+    """The request ``tools/call``."""
 
     method: Literal["tools/call"] = "tools/call"
     params: CallToolRequestParams
 
 
 class GetPromptRequestParams(InputResponseRequestParams):
-    """A prompt's name, and what to put into its blanks."""
+    """The name of a prompt, and its arguments."""
 
     name: str
     arguments: dict[str, str] | None = None
 
 
 class GetPromptRequest(TypedRequest):
-    """Fill in a prompt."""
+    """The request ``prompts/get``."""
 
     method: Literal["prompts/get"] = "prompts/get"
     params: GetPromptRequestParams
 
 
 class ResourceRequestParams(RequestParams):
-    """Names a resource."""
+    """The URI of a resource."""
 
     uri: str
 
@@ -169,29 +169,29 @@ class ReadResourceRequestParams(ResourceRequestParams, InputResponseRequestParam
 
 
 class ReadResourceRequest(TypedRequest):
-    """Read a resource."""
+    """The request ``resources/read``."""
 
     method: Literal["resources/read"] = "resources/read"
     params: ReadResourceRequestParams
 
 
 class SubscribeRequestParams(ResourceRequestParams, until="2025-11-25"):
-    """The resource to hear of."""
+    """The resource to subscribe to."""
 
 
 class SubscribeRequest(TypedRequest, until="2025-11-25"):
-    """Tell me when this resource changes."""
+    """The request ``resources/subscribe``."""
 
     method: Literal["resources/subscribe"] = "resources/subscribe"
     params: SubscribeRequestParams
 
 
 class UnsubscribeRequestParams(ResourceRequestParams, until="2025-11-25"):
-    """The resource to hear no more of."""
+    """The resource to unsubscribe from."""
 
 
 class UnsubscribeRequest(TypedRequest, until="2025-11-25"):
-    """Tell me no more of this resource."""
+    """The request ``resources/unsubscribe``."""
 
     method: Literal["resources/unsubscribe"] = "resources/unsubscribe"
     params: UnsubscribeRequestParams
@@ -201,68 +201,68 @@ class UnsubscribeRequest(TypedRequest, until="2025-11-25"):
 
 
 class ResultResponse(Model):
-    """The envelope that every typed response shares; its class adds the result."""
+    """The envelope of every typed response; subclasses add the result."""
 
     jsonrpc: Literal["2.0"] = "2.0"
     id: RequestId
 
 
 class DiscoverResultResponse(ResultResponse, since="2026-07-28"):
-    """The answer to ``server/discover``."""
+    """The response to ``server/discover``."""
 
     result: DiscoverResult
 
 
 class ListToolsResultResponse(ResultResponse, since="2026-07-28"):
-    """The answer to ``tools/list``."""
+    """The response to ``tools/list``."""
 
     result: ListToolsResult
 
 
 class CallToolResultResponse(ResultResponse, since="2026-07-28"):
-    """The answer to ``tools/call``."""
+    """The response to ``tools/call``."""
 
     result: Annotated[InputRequiredResult | CallToolResult, Field(union_mode="left_to_right")]
 
 
 class ListPromptsResultResponse(ResultResponse, since="2026-07-28"):
-    """The answer to ``prompts/list``."""
+    """The response to ``prompts/list``."""
 
     result: ListPromptsResult
 
 
 class GetPromptResultResponse(ResultResponse, since="2026-07-28"):
-    """The answer to ``prompts/get``."""
+    """The response to ``prompts/get``."""
 
     result: Annotated[InputRequiredResult | GetPromptResult, Field(union_mode="left_to_right")]
 
 
 class ListResourcesResultResponse(ResultResponse, since="2026-07-28"):
-    """The answer to ``resources/list``."""
+    """The response to ``resources/list``."""
 
     result: ListResourcesResult
 
 
 class ListResourceTemplatesResultResponse(ResultResponse, since="2026-07-28"):
-    """The answer to ``resources/templates/list``."""
+    """The response to ``resources/templates/list``."""
 
     result: ListResourceTemplatesResult
 
 
 class ReadResourceResultResponse(ResultResponse, since="2026-07-28"):
-    """The answer to ``resources/read``."""
+    """The response to ``resources/read``."""
 
     result: Annotated[InputRequiredResult | ReadResourceResult, Field(union_mode="left_to_right")]
 
 
 class CompleteResultResponse(ResultResponse, since="2026-07-28"):
-    """The answer to ``completion/complete``."""
+    """The response to ``completion/complete``."""
 
     result: CompleteResult
 
 
 class SubscriptionsListenResultResponse(ResultResponse, since="2026-07-28"):
-    """The answer to ``subscriptions/listen``, which comes when the subscription ends."""
+    """The response to ``subscriptions/listen``, sent when the subscription ends."""
 
     result: SubscriptionsListenResult
 
@@ -290,14 +290,7 @@ ClientRequest: TypeAlias = Annotated[
     Field(discriminator="method"),
 ]
 ServerRequest: TypeAlias = Annotated[
-    PingRequest
-    | GetTaskRequest
-    | GetTaskPayloadRequest
-    | CancelTaskRequest
-    | ListTasksRequest
-    | CreateMessageRequest
-    | ListRootsRequest
-    | ElicitRequest,
+    PingRequest | _TaskRequest | CreateMessageRequest | ListRootsRequest | ElicitRequest,
     Field(discriminator="method"),
 ]
 ClientNotification: TypeAlias = Annotated[
@@ -321,17 +314,8 @@ ServerNotification: TypeAlias = Annotated[
     | ElicitationCompleteNotification,
     Field(discriminator="method"),
 ]
-# Results carry no name of their own: which one it is, the request says. These unions are for annotations.
-ClientResult: TypeAlias = (
-    CreateMessageResult
-    | ListRootsResult
-    | ElicitResult
-    | GetTaskResult
-    | GetTaskPayloadResult
-    | CancelTaskResult
-    | ListTasksResult
-    | EmptyResult
-)
+# A result does not name its type: that depends on the request. These unions are for annotations.
+ClientResult: TypeAlias = CreateMessageResult | ListRootsResult | ElicitResult | _TaskResult | EmptyResult
 ServerResult: TypeAlias = (
     InitializeResult
     | DiscoverResult

@@ -1,7 +1,7 @@
-"""Sampling: what a server asks of the host's model, with or without tools, and what the model answers.
+"""Sampling: a server's request to the host's model, with or without tools, and the model's answer.
 
-The shapes are those SEP-1577 settled on. Its earlier drafts are still spoken by servers
-that were written against them; what differs there is understood on reading and never written:
+The types are those of the final SEP-1577. Some servers still use its drafts. Their differences are
+understood when reading, and never written:
 
     ================================================  ==============================================
     in a draft                                        read as
@@ -47,8 +47,8 @@ from mcp_host.types.content import (
     Role,
     TextContent,
     UnknownContent,
-    in_words,
-    words,
+    as_text,
+    joined_text,
 )
 from mcp_host.types.messages import InputCall, TaskAugmentedRequestParams
 from mcp_host.types.revisions import NOT_AN_OBJECT, SINCE_2025_11_25, ShapeSince
@@ -64,11 +64,11 @@ __all__ = [
 
 
 ToolOutput: TypeAlias = CallToolResult | str | Mapping[str, Any] | ContentBlock | Sequence[ContentBlock]
-"""What a tool may have returned, for `ToolResultContent.of`."""
+"""What `ToolResultContent.of` accepts as the result of a tool."""
 
 
 def _told(block: ReceivedContent) -> ContentBlock:
-    return TextContent(text=in_words(block)) if isinstance(block, UnknownContent) else block
+    return TextContent(text=as_text(block)) if isinstance(block, UnknownContent) else block
 
 
 @cache
@@ -77,7 +77,7 @@ def _block_reader() -> TypeAdapter[ContentBlock]:
 
 
 def _is_block(content: JSONObject) -> bool:
-    """Whether it is a content block, and no data that has a ``type`` of its own."""
+    """Whether it is a content block, not data that happens to have a ``type``."""
     if content.get("type") not in KNOWN_TYPES:
         return False
     try:
@@ -88,7 +88,7 @@ def _is_block(content: JSONObject) -> bool:
 
 
 class ToolUseContent(Model, since="2025-11-25"):
-    """The model asks for a tool; a `ToolResultContent` answers it under the same id."""
+    """The model calls a tool; a `ToolResultContent` with the same id has the result."""
 
     type: Literal["tool_use"] = "tool_use"
     id: str
@@ -98,9 +98,9 @@ class ToolUseContent(Model, since="2025-11-25"):
 
 
 class ToolResultContent(Model, since="2025-11-25"):
-    """What a tool returned, as the server tells the model.
+    """The result of a tool, for the model.
 
-    Unlike a `CallToolResult` it takes no unknown blocks: a model could not be told what they say.
+    Unlike a `CallToolResult` it has no unknown blocks, because a model could not read them.
     """
 
     type: Literal["tool_result"] = "tool_result"
@@ -112,11 +112,11 @@ class ToolResultContent(Model, since="2025-11-25"):
 
     @classmethod
     def of(cls, tool_use: ToolUseContent, result: ToolOutput, *, is_error: bool | None = None) -> Self:
-        """The block that answers *tool_use* with what the tool returned.
+        """The block that answers *tool_use* with the *result* of the tool.
 
-        A `CallToolResult` keeps its structured content and whether it is an error. An object
-        is structured content, and its JSON as text. A block that this version does not know
-        becomes a line of text that names its type.
+        A `CallToolResult` keeps its structured content and *is_error*. A mapping becomes
+        structured content, and its JSON text. An unknown block becomes a line of text that
+        names its type.
         """
         fields: dict[str, Any] = {} if is_error is None else {"is_error": is_error}
         match result:
@@ -137,13 +137,13 @@ class ToolResultContent(Model, since="2025-11-25"):
 
     @property
     def text(self) -> str:
-        """The words among *content*: its text blocks, on lines of their own."""
-        return words(self.content)
+        """The text blocks of *content*, joined by newlines."""
+        return joined_text(self.content)
 
     @model_validator(mode="before")
     @classmethod
     def _read_draft(cls, value: object) -> object:
-        """SEP-1577 had ``content: object`` until October 2025; servers in use send texts, and none at all."""
+        """SEP-1577 had ``content: object`` until October 2025; some servers send a string or nothing."""
         if not isinstance(value, dict):
             return value
         match value.get("content"):
@@ -162,11 +162,11 @@ class ToolResultContent(Model, since="2025-11-25"):
 SamplingMessageContentBlock: TypeAlias = Annotated[
     TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent, Field(discriminator="type")
 ]
-"""The blocks of a sampling message. An unknown one is refused: the model would answer half a question."""
+"""The blocks of a sampling message. Unknown ones are rejected, because the model would miss a part."""
 
 
 MediaBlock: TypeAlias = TextContent | ImageContent | AudioContent
-"""The blocks that either side may send."""
+"""The blocks that both roles may have."""
 
 
 def _as_list(content: object) -> object:
@@ -180,8 +180,8 @@ def _bare_if_alone(blocks: list[Model], write: SerializerFunctionWrapHandler) ->
     return wire[0] if len(wire) == 1 else wire
 
 
-# One block or several: in Python always several, on the wire one travels bare,
-# because revisions before 2025-11-25 know nothing else.
+# In Python always a list. A single block is written without the list, because revisions before
+# 2025-11-25 do not have the list.
 OneOrMore: TypeAlias = Annotated[
     list[SamplingMessageContentBlock],
     FIRST_ERROR_ONLY,
@@ -192,7 +192,7 @@ OneOrMore: TypeAlias = Annotated[
 
 
 class HasBlocks:
-    """What a message and an answer tell of their *content*."""
+    """Properties of messages and answers."""
 
     if TYPE_CHECKING:
         role: Role
@@ -200,17 +200,17 @@ class HasBlocks:
 
     @property
     def text(self) -> str:
-        """The words among *content*: its text blocks, on lines of their own."""
-        return words(self.content)
+        """The text blocks of *content*, joined by newlines."""
+        return joined_text(self.content)
 
     @property
     def tool_uses(self) -> list[ToolUseContent]:
-        """The tool calls among *content*, in their order."""
+        """The tool calls in *content*, in order."""
         return [block for block in self.content if isinstance(block, ToolUseContent)]
 
 
 class SamplingMessage(HasBlocks, Model):
-    """One turn of a sampling conversation; a lone block may be given bare."""
+    """One message of a sampling conversation; a single block may be given without a list."""
 
     role: Role
     content: OneOrMore
@@ -227,19 +227,19 @@ class SamplingMessage(HasBlocks, Model):
         ) -> None: ...
 
     def __eq__(self, other: object) -> bool:
-        """A `UserMessage` is equal to the message that says the same."""
+        """A `UserMessage` is equal to a `SamplingMessage` with the same fields."""
         if not isinstance(other, SamplingMessage):
             return NotImplemented
         return (self.__dict__, self.model_extra) == (other.__dict__, other.model_extra)
 
 
 class UserMessage(SamplingMessage):
-    """A turn of the user, for those who write conversations: words, images and sound, or the results of tools.
+    """A message of the user, for writing conversations: text, images and audio, or tool results.
 
-    A text may be given as a `str`. A server's messages are read as `SamplingMessage`.
+    Text may be given as a `str`. Messages from servers are read as `SamplingMessage`.
 
     Raises:
-        ValueError: It holds a tool use, or tool results beside something else.
+        ValueError: It has a tool use, or tool results mixed with other content.
     """
 
     role: Literal["user"] = "user"
@@ -266,12 +266,12 @@ class UserMessage(SamplingMessage):
 
 
 class AssistantMessage(SamplingMessage):
-    """A turn of the model, for those who write conversations: words, images, sound and tool uses.
+    """A message of the model, for writing conversations: text, images, audio and tool uses.
 
-    A text may be given as a `str`. A server's messages are read as `SamplingMessage`.
+    Text may be given as a `str`. Messages from servers are read as `SamplingMessage`.
 
     Raises:
-        ValueError: It holds a tool result.
+        ValueError: It has a tool result.
     """
 
     role: Literal["assistant"] = "assistant"
@@ -311,7 +311,7 @@ TOOL_USE = "toolUse"
 
 
 def _whole(number: object) -> object:
-    """JSON has one kind of number: to some writers 1000 is 1000.0."""
+    """JSON has one kind of number: some writers send 1000.0 for 1000."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
@@ -325,7 +325,7 @@ class ModelHint(Model):
 
 
 class ModelPreferences(Model):
-    """Which model the server would like: *hints*, best first, then how much each of three things matters (0 to 1)."""
+    """The server's preferences: *hints*, best first, and the importance of cost, speed and intelligence (0 to 1)."""
 
     hints: Array[ModelHint] | None = None
     cost_priority: Number | None = None
@@ -334,20 +334,20 @@ class ModelPreferences(Model):
 
 
 class ToolChoice(Model, since="2025-11-25"):
-    """Whether the model may (``auto``, also where *mode* is absent), must or must not use tools."""
+    """Whether the model may (``auto``, the default), must or must not use tools."""
 
     mode: Literal["auto", "required", "none"] | None = None
 
     @property
     def tool(self) -> str | None:
-        """The one tool that the model must use, where the server named it: a draft's extension of ``required``."""
+        """The tool that the model must use, if the server names one: an extension of ``required`` in a draft."""
         name = (self.model_extra or {}).get("name")
         return name if self.mode == "required" and isinstance(name, str) else None
 
     @model_validator(mode="before")
     @classmethod
     def _read_draft(cls, value: object) -> object:
-        """Early SDKs have ``type`` for ``mode``, and one more of it: ``{"type": "tool", "name": "add"}``."""
+        """Early SDKs have ``type`` for ``mode``, and a fourth mode: ``{"type": "tool", "name": "add"}``."""
         if not isinstance(value, dict):
             return value
         if value.get("mode") is None and value.get("type") is not None:
@@ -368,7 +368,7 @@ def _no_choice(problem: str) -> PydanticCustomError:
 
 
 class CreateMessageRequestParams(TaskAugmentedRequestParams):
-    """A server asks the host's model for a completion."""
+    """The params of ``sampling/createMessage``."""
 
     messages: Array[SamplingMessage]
     max_tokens: Integer
@@ -384,7 +384,7 @@ class CreateMessageRequestParams(TaskAugmentedRequestParams):
     @model_validator(mode="before")
     @classmethod
     def _read_draft(cls, value: object) -> object:
-        """SEP-1577 spelled it ``tool_choice`` until October 2025."""
+        """SEP-1577 had ``tool_choice`` until October 2025."""
         if not isinstance(value, dict) or "tool_choice" not in value:
             return value
         rest = {key: field for key, field in value.items() if key != "tool_choice"}
@@ -392,7 +392,7 @@ class CreateMessageRequestParams(TaskAugmentedRequestParams):
 
     @property
     def disable_parallel_tool_use(self) -> bool:
-        """Whether the server wants one tool call at a time: a draft's extension, in the tool choice or beside it."""
+        """Whether the model should make one tool call at a time: an extension in a draft."""
         choice = self.tool_choice.model_extra if self.tool_choice else None
         places = (choice or {}, self.model_extra or {})
         return any(place.get("disable_parallel_tool_use") is True for place in places)
@@ -406,7 +406,7 @@ class CreateMessageRequest(InputCall):
 
 
 class CreateMessageResult(HasBlocks, Model):
-    """What the model answered; a lone block may be given bare.
+    """The model's answer; a single block may be given without a list.
 
     *stop_reason* is any string; the specification names ``endTurn``, ``stopSequence``,
     ``maxTokens`` and ``toolUse``.

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Annotated, Literal
 
 from mcp_host.types.base import Array, JSONObject, Meta, Model, wire_name
-from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent, words
+from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent, joined_text
 from mcp_host.types.messages import CacheableResult, NotificationParams, PaginatedResult, Result, TypedNotification
 from mcp_host.types.revisions import NOT_AN_OBJECT, SINCE_2025_03_26, SINCE_2025_06_18, SINCE_2025_11_25
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class ToolAnnotations(Model, since="2025-03-26"):
-    """What a tool says of itself: hints, which a host must not trust unless it trusts the server."""
+    """Hints about a tool. Do not trust them unless you trust the server."""
 
     title: str | None = None
     read_only_hint: bool | None = None
@@ -34,7 +34,7 @@ class ToolExecution(Model, since="2025-11-25", until="2025-11-25"):
 
 
 class Tool(BaseMetadata, Icons):
-    """A tool. Its two JSON Schemas are plain dicts, exactly as the server wrote them."""
+    """A tool. Its two JSON Schemas are plain dicts, exactly as the server sent them."""
 
     description: str | None = None
     input_schema: JSONObject
@@ -45,10 +45,10 @@ class Tool(BaseMetadata, Icons):
 
     @property
     def fingerprint(self) -> str:
-        """The same for two tools exactly when they say the same of themselves, ``_meta`` aside; safe to store.
+        """A hash of the whole definition without ``_meta``. It is stable, so you can store it.
 
-        "Rug pulls" change a tool after it was approved. A host that keeps this with an
-        approval notices, in this process or in the next.
+        A "rug pull" changes a tool after it was approved. Keep this with an approval to
+        notice that.
         """
         digest = sha256()
         for piece in _spelled(self.model_copy(update={"meta": None})):
@@ -60,7 +60,7 @@ _write = json.JSONEncoder().encode
 
 
 def _spelled(value: object) -> Iterator[str]:
-    """A text that two values share exactly when their JSON says the same, in pieces. They may nest without end."""
+    """A text, in pieces, that is the same for two values exactly if their JSON is equivalent. It does not recurse."""
     todo = [value]
     while todo:
         match todo.pop():
@@ -81,10 +81,10 @@ def _spelled(value: object) -> Iterator[str]:
 
 
 class CallToolResult(Result):
-    """What a tool returned. One that ran and failed has *is_error* set, and says why in *content*.
+    """What a tool returned. If it ran and failed, *is_error* is set and *content* has the reason.
 
-    *structured_content* is what the tool's output schema describes: an object,
-    or, from revision 2026-07-28, any JSON value.
+    *structured_content* follows the tool's output schema: an object, or, since revision
+    2026-07-28, any JSON value.
     """
 
     content: Array[ReceivedContent]
@@ -93,8 +93,8 @@ class CallToolResult(Result):
 
     @property
     def text(self) -> str:
-        """The words among *content*: its text blocks, on lines of their own."""
-        return words(self.content)
+        """The text blocks of *content*, joined by newlines."""
+        return joined_text(self.content)
 
 
 class ListToolsResult(PaginatedResult, CacheableResult):
@@ -104,7 +104,7 @@ class ListToolsResult(PaginatedResult, CacheableResult):
 
 
 class ToolListChangedNotification(TypedNotification):
-    """The server offers other tools now."""
+    """The server's list of tools has changed."""
 
     method: Literal["notifications/tools/list_changed"] = "notifications/tools/list_changed"
     params: NotificationParams | None = None
