@@ -290,7 +290,14 @@ ClientRequest: TypeAlias = Annotated[
     Field(discriminator="method"),
 ]
 ServerRequest: TypeAlias = Annotated[
-    PingRequest | _TaskRequest | CreateMessageRequest | ListRootsRequest | ElicitRequest,
+    PingRequest
+    | GetTaskRequest
+    | GetTaskPayloadRequest
+    | CancelTaskRequest
+    | ListTasksRequest
+    | CreateMessageRequest
+    | ListRootsRequest
+    | ElicitRequest,
     Field(discriminator="method"),
 ]
 ClientNotification: TypeAlias = Annotated[
@@ -315,7 +322,16 @@ ServerNotification: TypeAlias = Annotated[
     Field(discriminator="method"),
 ]
 # A result does not name its type: that depends on the request. These unions are for annotations.
-ClientResult: TypeAlias = CreateMessageResult | ListRootsResult | ElicitResult | _TaskResult | EmptyResult
+ClientResult: TypeAlias = (
+    CreateMessageResult
+    | ListRootsResult
+    | ElicitResult
+    | GetTaskResult
+    | GetTaskPayloadResult
+    | CancelTaskResult
+    | ListTasksResult
+    | EmptyResult
+)
 ServerResult: TypeAlias = (
     InitializeResult
     | DiscoverResult
