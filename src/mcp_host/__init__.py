@@ -17,6 +17,7 @@ from mcp_host.client.client import Client
 from mcp_host.client.requests import OnProgress
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
+from mcp_host.protocol.attempts import EraCache
 from mcp_host.sampling import (
     Allow,
     Approve,
@@ -29,7 +30,6 @@ from mcp_host.sampling import (
     ToolCall,
     always,
 )
-from mcp_host.session.attempts import EraCache
 from mcp_host.session.notifications import OnChange, OnLog
 from mcp_host.transports.stdio import Stdio
 from mcp_host.version import __version__

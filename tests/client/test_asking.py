@@ -503,4 +503,4 @@ def test_the_last_1024_requests_that_were_answered_are_known_again() -> None:
         answers.begin(answer)
         answers.end(answer)
 
-    assert [number for number in range(1026) if not answers.answered((1, number), None)] == [0, 1025]
+    assert [number for number in range(1026) if not answers.known((1, number), None)] == [0, 1025]

@@ -14,12 +14,12 @@ from mcp_host.errors import (
     ServerError,
     Unauthorized,
 )
-from mcp_host.session.attempts import Attempt, Attempts, NoAnswer, Offers, WrongEra
+from mcp_host.protocol.attempts import Attempt, Attempts, NoAnswer, Offers, WrongEra
 
-MOST = Offers(sampling_tools=True, elicitation_modes=True, elicitation_forms=True)
-LESS = Offers(elicitation_modes=True, elicitation_forms=True)
-LEAST = Offers(elicitation_forms=True)
-NONE = Offers()
+MOST: Offers = frozenset({"sampling.tools", "elicitation.url", "elicitation.form"})
+LESS: Offers = frozenset({"elicitation.url", "elicitation.form"})
+LEAST: Offers = frozenset({"elicitation.form"})
+NONE: Offers = frozenset()
 
 
 def attempts() -> Attempts:
@@ -88,7 +88,7 @@ def test_another_era_is_assumed_once_for_each_offer_and_goes_on_to_be() -> None:
 
 
 def test_silence_is_no_reason_to_offer_no_forms() -> None:
-    urls, forms = Offers(elicitation_modes=True), Offers(elicitation_forms=True)
+    urls, forms = frozenset({"elicitation.url"}), frozenset({"elicitation.form"})
 
     assert Attempts([urls, NONE], None, 30.0).next(NoAnswer("it said nothing")) == Attempt(None, NONE, 10.0)
     assert Attempts([forms, NONE], None, 30.0).next(NoAnswer("it said nothing")) is None
@@ -135,10 +135,3 @@ def test_what_silence_adds_is_a_third_of_all_of_the_time() -> None:
     assert tried.next(ServerError(-1, "no"), 12.0) == Attempt(None, LESS, 18.0)
     assert tried.next(NoAnswer("it said nothing"), 18.0) == Attempt(None, LEAST, 10.0)
     assert tried.next(ServerError(-1, "no"), 1.0) is None
-
-
-def test_offers_are_named_by_what_they_add() -> None:
-    assert str(MOST.without(NONE)) == "sampling.tools and elicitation.url and elicitation.form"
-    assert str(MOST.without(LEAST)) == "sampling.tools and elicitation.url"
-    assert str(MOST.without(LESS)) == "sampling.tools"
-    assert str(LESS.without(LEAST)) == "elicitation.url"

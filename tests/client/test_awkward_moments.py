@@ -561,7 +561,7 @@ async def test_a_discovery_is_forgotten_whatever_the_refusal_looks_like() -> Non
 
     with anyio.fail_after(5):
         async with site(refuse) as client:
-            cache = client._config.cache
+            cache = client._state.cache
             cache.keep("server/discover", {"version": "2026-07-28"}, Complete(MODERN, 60.0))
             with pytest.raises(HttpStatusError):
                 await client.call_tool("x")

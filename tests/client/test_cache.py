@@ -11,9 +11,9 @@ import pytest
 from mcp_host import Client
 from mcp_host.errors import CallerError
 from mcp_host.limits import Limits
+from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Notification
-from mcp_host.session.cache import Cache
 from mcp_host.testing import ScriptedPeer
 from tests.client.support import Era
 
@@ -140,8 +140,8 @@ def test_half_a_surrogate_pair_is_text_as_good_as_any_to_be_found_by_and_none_to
 @pytest.mark.parametrize(
     "change",
     [
-        lambda kept: kept.heed(Notification("notifications/tools/list_changed", {})),
-        lambda kept: kept.heed(Notification("notifications/resources/updated", {"uri": "a:1"})),
+        lambda kept: kept.invalidate(Notification("notifications/tools/list_changed", {})),
+        lambda kept: kept.invalidate(Notification("notifications/resources/updated", {"uri": "a:1"})),
         lambda kept: kept.drop("tools/list"),
         lambda kept: kept.drop(),
     ],
@@ -149,12 +149,12 @@ def test_half_a_surrogate_pair_is_text_as_good_as_any_to_be_found_by_and_none_to
 )
 def test_a_result_that_was_on_its_way_when_something_changed_is_not_kept(change: Callable[[Cache], None]) -> None:
     kept, _ = cache()
-    since = kept.mark()
+    since = kept.changes
     change(kept)
 
     kept.keep("tools/list", {}, Complete({"tools": []}, 5.0), since=since)
     assert kept.find("tools/list", {}) is None
-    kept.keep("tools/list", {}, Complete({"tools": []}, 5.0), since=kept.mark())
+    kept.keep("tools/list", {}, Complete({"tools": []}, 5.0), since=kept.changes)
     assert kept.find("tools/list", {}) == {"tools": []}
 
 
@@ -170,9 +170,9 @@ def test_a_result_that_was_on_its_way_when_something_changed_is_not_kept(change:
 def test_what_says_of_nothing_that_it_has_changed_hinders_nothing(nothing: Notification) -> None:
     kept, _ = cache()
     kept.keep("resources/read", {"uri": "a:1"}, Complete({"contents": []}, 5.0))
-    since = kept.mark()
+    since = kept.changes
 
-    kept.heed(nothing)
+    kept.invalidate(nothing)
     kept.keep("tools/list", {}, Complete({"tools": []}, 5.0), since=since)
 
     assert kept.find("resources/read", {"uri": "a:1"}) == {"contents": []}
@@ -181,9 +181,9 @@ def test_what_says_of_nothing_that_it_has_changed_hinders_nothing(nothing: Notif
 
 def test_a_result_that_comes_too_late_leaves_the_newer_one_in_its_place() -> None:
     kept, _ = cache()
-    since = kept.mark()
+    since = kept.changes
     kept.drop("tools/list")
-    kept.keep("tools/list", {}, Complete({"tools": ["new"]}, 5.0), since=kept.mark())
+    kept.keep("tools/list", {}, Complete({"tools": ["new"]}, 5.0), since=kept.changes)
 
     kept.keep("tools/list", {}, Complete({"tools": ["old"]}, 5.0), since=since)
 
@@ -235,7 +235,7 @@ def test_a_notification_drops_what_it_makes_stale(notification: Notification, le
     for method, params in requests.values():
         kept.keep(method, params, Complete({"x": 1}, 5.0))
 
-    kept.heed(notification)
+    kept.invalidate(notification)
 
     assert {name for name, request in requests.items() if kept.find(*request)} == left
 

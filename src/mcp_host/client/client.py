@@ -18,13 +18,13 @@ from mcp_host.client.restart import Restarter
 from mcp_host.concurrency import OwnedContext
 from mcp_host.errors import CallerError, ConnectionClosed, McpError, quoted
 from mcp_host.handlers import as_async
-from mcp_host.limits import Limits
+from mcp_host.limits import Limits, check_seconds
+from mcp_host.protocol.attempts import Attempt, Attempts, EraCache
+from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.negotiation import AllowedVersions
 from mcp_host.sampling import Sampling, SamplingMode
-from mcp_host.session.attempts import Attempt, Attempts, EraCache
-from mcp_host.session.cache import Cache
 from mcp_host.session.call import CallTimeouts
-from mcp_host.session.config import ClientConfig
+from mcp_host.session.config import ClientConfig, ClientState
 from mcp_host.session.connection import Connection
 from mcp_host.session.features import ClientFeatures
 from mcp_host.session.notifications import NotificationQueue, OnChange, OnLog
@@ -101,38 +101,39 @@ class Client(Requests):
         self._transport = transport = infer_transport(server)
         self._roots = None if roots is None else _offered(roots)
         limits = limits or Limits()
-        self._config = ClientConfig(
+        config = ClientConfig(
             client_info=client_info or Implementation(name="mcp-host", version=__version__),
-            inputs=ClientFeatures(sampling, None if elicitation is None else _registered(elicitation), self._roots),
+            features=ClientFeatures(sampling, None if elicitation is None else _registered(elicitation), self._roots),
             limits=limits,
             allowed_versions=AllowedVersions.of(era),
             server=transport.identity,
             era_cache=EraCache() if era_cache is None else era_cache,
-            cache=Cache(limits.max_cache if cache else 0, time.monotonic),
-            hears_logs=on_log is not None,
-            hears_changes=on_change is not None,
+            wants_logs=on_log is not None,
+            wants_changes=on_change is not None,
         )
+        self._state = ClientState(config, Cache(limits.max_cache if cache else 0, time.monotonic))
+        self._limits = limits
         on_complete = None if elicitation is None else elicitation.on_complete
         self._on_log = None if on_log is None else as_async(on_log, argument="on_log", shape=ON_LOG)
         self._on_change = None if on_change is None else as_async(on_change, argument="on_change", shape=ON_CHANGE)
         self._on_elicitation_complete = None if on_complete is None else as_async(on_complete, argument="on_complete")
-        self._restarter = Restarter(transport.name, transport.restart, self._reopen, self._config.warn)
+        self._restarter = Restarter(transport.name, transport.restart, self._reopen, self._state.warn)
         self._closings = 0
         self._loop: Loop | None = None
         self._connecting: Lock
-        self._held: OwnedContext[Connection] | None = None
+        self._owned: OwnedContext[Connection] | None = None
 
     def __del__(self) -> None:
-        if self.connected and self._loop is not None and self._held is not None:
+        if self.connected and self._loop is not None and self._owned is not None:
             text = f"a client of {self._transport.name} was dropped without being closed"
             warnings.warn(text, ResourceWarning, stacklevel=1)  # whoever dropped it is not on the stack
-            self._loop.call_soon(self._held.cancel)
+            self._loop.call_soon(self._owned.cancel)
 
     def __repr__(self) -> str:
         connection = self._connection
         if connection is None or (session := connection.dispatcher.session) is None:
             return f"<Client of {quoted(self._transport.name)}, {self._era}, not connected>"
-        state = "connected" if connection.dispatcher.alive else "disconnected"
+        state = "connected" if connection.dispatcher.closed is None else "disconnected"
         return f"<Client of {quoted(self._transport.name)}, {session.era.version}, {state}>"
 
     # Coming and going
@@ -161,7 +162,7 @@ class Client(Requests):
         self._belong_here()
         closings = self._closings
         async with self._connecting:
-            if self._connection is not None and self._connection.dispatcher.alive:
+            if self.connected:
                 return
             self._restarter.reset()
             await self._replace(closings)
@@ -179,7 +180,7 @@ class Client(Requests):
         """
         self._belong_here()
         self._closings += 1
-        self._config.clear_subscriptions()
+        self._state.clear_subscriptions()
         self._connection = None
         self._restarter.end(ConnectionClosed("the client was closed", may_have_run=False))
         await self._let_go()
@@ -194,61 +195,56 @@ class Client(Requests):
             return
         if self.connected:
             raise CallerError("this client is connected in another event loop, and can be used and closed only there")
-        self._loop, self._connecting, self._held, self._connection = Loop.running(), Lock(), None, None
-        self._restarter = Restarter(self._transport.name, self._transport.restart, self._reopen, self._config.warn)
+        self._loop, self._connecting, self._owned, self._connection = Loop.running(), Lock(), None, None
+        self._restarter = Restarter(self._transport.name, self._transport.restart, self._reopen, self._state.warn)
 
     async def _replace(self, closings: int) -> None:
-        """Open a connection in the place of the last."""
-        await self._let_go()
-        self._connection = await self._open(closings)
-        if not self._connection.dispatcher.alive:
-            self._lost()  # so soon that nobody could have heard of it
+        """Open a connection in place of the last, by one attempt after another.
 
-    async def _open(self, closings: int) -> Connection:
-        """Open a connection, by one attempt after another.
+        *closings* is the number of calls of `aclose` when this was requested: another one ends it.
 
         Raises:
-            McpError: Why the first of them failed that did not assume the wrong era of the server.
+            McpError: Why the first attempt failed that did not assume the wrong era.
         """
-        config = self._config
-        known = config.era_cache.of(config.server)
-        attempts = Attempts(config.offers, known, config.limits.connect_timeout)
+        await self._let_go()
+        state, config = self._state, self._state.config
+        attempts = Attempts(state.offers, config.era_cache.get(config.server), config.limits.connect_timeout)
         attempt: Attempt | None = attempts.current
         while attempt is not None:
             begun = current_time()
+            self._check_wanted(closings)
             try:
-                connection = await self._open_once(closings, attempt)
+                connection = await self._open(attempt)
             except McpError as failure:
-                self._check_wanted(closings)  # if it has been closed meanwhile, that is why this one failed
+                self._check_wanted(closings)  # closing may be why this attempt failed
                 attempt = attempts.next(failure, current_time() - begun)
             else:
-                config.settle(attempt.offers, self._transport.name)
-                return connection
-        assert attempts.failure is not None, "which there is where no attempt follows"
+                self._check_wanted(closings)
+                state.accepted(attempt.offers, self._transport.name)
+                self._connection = connection
+                if not self.connected:
+                    self._lost()  # it was lost before `_connection` was set
+                return
+        assert attempts.failure is not None, "it is set when no attempt follows"
         raise attempts.failure
 
-    async def _open_once(self, closings: int, attempt: Attempt) -> Connection:
-        """Open a connection, unless the client has been closed since there were *closings*."""
-        self._check_wanted(closings)
-        config = self._config
+    async def _open(self, attempt: Attempt) -> Connection:
         self._tool_cache.replace((), mirrored=False)  # another process may be another version of the server
         notifications = NotificationQueue(
-            config.limits.max_notifications,
-            config.counters,
+            self._limits.max_notifications,
+            self._state.counters,
             on_log=self._on_log,
             on_change=self._on_change,
             on_elicitation_complete=self._on_elicitation_complete,
         )
-        lost = WeakMethod(self._lost)  # a connection must not keep the client alive whose end would be its own
+        lost = WeakMethod(self._lost)  # a connection must not keep alive the client that is to close it
 
         def on_lost() -> None:
-            if (heed := lost()) is not None:
-                heed()
+            if (call := lost()) is not None:
+                call()
 
-        self._held = OwnedContext(Connection.open(self._transport, config, notifications, attempt, on_lost))
-        connection = await self._held.enter()
-        self._check_wanted(closings)
-        return connection
+        self._owned = OwnedContext(Connection.open(self._transport, self._state, notifications, attempt, on_lost))
+        return await self._owned.enter()
 
     def _check_wanted(self, closings: int) -> None:
         if self._closings != closings:
@@ -256,26 +252,35 @@ class Client(Requests):
 
     async def _let_go(self) -> None:
         """End what holds the connection, and its transport."""
-        if (held := self._held) is None:
+        if (owned := self._owned) is None:
             return
-        with move_on_after(self._config.limits.close_timeout) as scope:
-            await held.leave()
+        with move_on_after(self._limits.close_timeout) as scope:
+            await owned.leave()
         if scope.cancelled_caught:
-            held.cancel()
-        if self._held is held:
-            self._held = None
+            owned.cancel()
+        if self._owned is owned:
+            self._owned = None
 
     # Requests
 
     def _timeouts(self, timeout: float | None, idle_timeout: float | None) -> CallTimeouts:
         self._belong_here()
-        return super()._timeouts(timeout, idle_timeout)
+        clock, limits = self._connected().dispatcher.now, self._limits
+        if timeout is None:
+            timeout = limits.timeout
+        else:
+            check_seconds("timeout", timeout)
+        if idle_timeout is None:
+            idle_timeout = limits.idle_timeout
+        else:
+            check_seconds("idle_timeout", idle_timeout)
+        return CallTimeouts(timeout=timeout, idle_timeout=idle_timeout, input_timeout=limits.input_timeout, clock=clock)
 
     # A server that has died
 
     async def _live(self, timeouts: CallTimeouts) -> Connection:
         connection = self._connected()
-        while self._restarter.due(connection):
+        while connection.dispatcher.closed is not None and self._restarter.due(connection):
             try:
                 await self._restarter.wait(connection, timeouts)
             except ConnectionClosed as failed:
@@ -294,7 +299,7 @@ class Client(Requests):
 
     def _lost(self) -> None:
         """The link is gone. Where the application wants to hear of changes, nobody may call for a long time."""
-        if self._config.subscriptions or self._config.hears_changes:
+        if self._state.subscriptions or self._state.config.wants_changes:
             self._restarter.restart_in_background(lambda: self._connection)
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
@@ -309,14 +314,14 @@ class Client(Requests):
         self._roots.replace(roots)
         if self.connected:
             self._belong_here()
-            await self._connected().tell("notifications/roots/list_changed", {})
+            await self._connected().notify("notifications/roots/list_changed", {})
 
     # What is known about the connection
 
     @property
     def connected(self) -> bool:
         """Whether a call could be sent now."""
-        return self._connection is not None and self._connection.dispatcher.alive
+        return self._connection is not None and self._connection.dispatcher.closed is None
 
     @property
     def protocol_version(self) -> str:
@@ -341,17 +346,17 @@ class Client(Requests):
     @property
     def sampling_mode(self) -> SamplingMode:
         """Which handler answers this session's sampling requests: "with_tools", "basic" or "none"."""
-        return self._session.inputs.sampling_mode
+        return self._session.features.sampling_mode
 
     @property
     def warnings(self) -> list[str]:
         """What went wrong without failing anything, one sentence each, oldest first."""
-        return list(self._config.warnings)
+        return list(self._state.warnings)
 
     @property
     def counters(self) -> Mapping[str, int]:
         """How often something that the server did was ignored, by kind."""
-        return Counter(self._config.counters)
+        return Counter(self._state.counters)
 
 
 def _not_begun(failed: ConnectionClosed) -> ConnectionClosed:

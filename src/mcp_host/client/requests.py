@@ -20,6 +20,7 @@ from mcp_host.errors import (
     quoted,
 )
 from mcp_host.handlers import as_async
+from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.session.call import Call, CallTimeouts, OnReport
 from mcp_host.session.config import Session
@@ -50,6 +51,7 @@ class Requests(ABC):
         ProtocolError: The answer was not what the protocol says.
     """
 
+    _limits: Limits
     _connection: Connection | None = None  # of the class, for a client whose construction fails is finalized, too
 
     def __init__(self) -> None:
@@ -100,21 +102,17 @@ class Requests(ABC):
         params: Params = {"name": _text(name, "name"), "arguments": _mapping(arguments, "arguments")}
         if meta is not None:
             params["_meta"] = dict(_mapping(meta, "meta"))
-        timeouts = self._timeouts(timeout, idle_timeout)
-        wire = await self._call_tool(
-            Call(method="tools/call", params=params, timeouts=timeouts, on_report=_report(on_progress), caller=caller)
-        )
-        result = types.CallToolResult.from_wire(wire)
-        if self._tool_cache.promises(name):
-            await self._check(name, result, timeouts)
+        call = self._call("tools/call", params, timeout, idle_timeout, on_progress, caller)
+        result = types.CallToolResult.from_wire(await self._call_tool(call))
+        if self._tool_cache.has_output_schema(name):
+            with call.timeouts.scope() as scope:
+                if problem := await self._tool_cache.check_result(name, result):
+                    raise problem
+            if scope.cancelled_caught:
+                raise InvalidToolOutput(
+                    f"the result of {name!r} could not be checked within the call's timeout", result
+                )
         return result
-
-    async def _check(self, name: str, result: types.CallToolResult, timeouts: CallTimeouts) -> None:
-        with timeouts.scope() as scope:
-            if problem := await self._tool_cache.check_result(name, result):
-                raise problem
-        if scope.cancelled_caught:
-            raise InvalidToolOutput(f"the result of {name!r} could not be checked within the call's timeout", result)
 
     # Resources
 
@@ -149,9 +147,8 @@ class Requests(ABC):
         Raises:
             ResourceNotFound: The server has none there.
         """
-        wire = await self._request(
-            "resources/read", {"uri": _text(uri, "uri")}, timeout, idle_timeout, on_progress, caller
-        )
+        params: Params = {"uri": _text(uri, "uri")}
+        wire = await self._request(self._call("resources/read", params, timeout, idle_timeout, on_progress, caller))
         return types.ReadResourceResult.from_wire(wire)
 
     async def subscribe_resource(
@@ -198,7 +195,7 @@ class Requests(ABC):
         params: Params = {"name": _text(name, "name")}
         if arguments is not None:
             params["arguments"] = _texts(arguments, "arguments")
-        wire = await self._request("prompts/get", params, timeout, idle_timeout, on_progress, caller)
+        wire = await self._request(self._call("prompts/get", params, timeout, idle_timeout, on_progress, caller))
         return types.GetPromptResult.from_wire(wire)
 
     async def complete(
@@ -221,7 +218,8 @@ class Requests(ABC):
         params: Params = {"ref": ref.to_wire(), "argument": given}
         if context is not None:
             params["context"] = {"arguments": _texts(context, "context")}
-        return types.CompleteResult.from_wire(await self._request("completion/complete", params, timeout, idle_timeout))
+        wire = await self._request(self._call("completion/complete", params, timeout, idle_timeout))
+        return types.CompleteResult.from_wire(wire)
 
     # The rest
 
@@ -232,7 +230,7 @@ class Requests(ABC):
             CallerError: The revision has no ping (2026-07-28).
         """
         try:
-            await self._request("ping", {}, timeout, idle_timeout)
+            await self._request(self._call("ping", {}, timeout, idle_timeout))
         except ServerError as exc:
             if exc.code != METHOD_NOT_FOUND:
                 raise
@@ -271,13 +269,17 @@ class Requests(ABC):
 
     @abstractmethod
     async def _live(self, timeouts: CallTimeouts) -> Connection:
-        """The connection, which `Client` may have to bring back first."""
+        """The connection, which `Client` may have to restart first."""
 
+    @abstractmethod
     def _timeouts(self, timeout: float | None, idle_timeout: float | None) -> CallTimeouts:
-        connection = self._connected()
-        return CallTimeouts.of(connection.limits, connection.dispatcher.now, timeout, idle_timeout)
+        """The timeouts of a call that begins now; None means those of the client's limits.
 
-    async def _request(
+        Raises:
+            TypeError, ValueError: One of them is not a number of seconds.
+        """
+
+    def _call(
         self,
         method: str,
         params: Params,
@@ -285,13 +287,12 @@ class Requests(ABC):
         idle_timeout: float | None,
         on_progress: OnProgress | None = None,
         caller: object = None,
-    ) -> Params:
+    ) -> Call:
         timeouts = self._timeouts(timeout, idle_timeout)
-        return await self._make(
-            Call(method=method, params=params, timeouts=timeouts, on_report=_report(on_progress), caller=caller)
-        )
+        on_report = None if on_progress is None else _report(on_progress)
+        return Call(method=method, params=params, timeouts=timeouts, on_report=on_report, caller=caller)
 
-    async def _make(self, call: Call) -> Params:
+    async def _request(self, call: Call) -> Params:
         connection = await self._live(call.timeouts)
         return await connection.request(call)
 
@@ -335,11 +336,11 @@ class Requests(ABC):
         kept = False
         connection = await self._live(timeouts)
         for number in count(1):
-            if number > connection.limits.max_pages:
-                self._warn(f"{method} ends early: more than {connection.limits.max_pages} pages (Limits.max_pages)")
+            if number > self._limits.max_pages:
+                self._warn(f"{method} ends early: more than {self._limits.max_pages} pages (Limits.max_pages)")
                 break
             try:
-                page = await self._make(Call(method=method, params=params, timeouts=timeouts))
+                page = await self._request(Call(method=method, params=params, timeouts=timeouts))
             except ServerError as exc:
                 if not (again and kept and _may_mean_the_cursor(exc)):
                     raise
@@ -379,9 +380,7 @@ def _mapping(value: object, name: str) -> Mapping[str, Any]:
     return value or {}
 
 
-def _report(on_progress: OnProgress | None) -> OnReport | None:
-    if on_progress is None:
-        return None
+def _report(on_progress: OnProgress) -> OnReport:
     callback = as_async(on_progress, argument="on_progress", shape="(progress: ProgressNotificationParams) -> None")
 
     async def report(params: Params) -> None:

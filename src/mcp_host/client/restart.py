@@ -41,13 +41,13 @@ class Restarter:
     def due(self, connection: Connection) -> bool:
         """Whether *connection* is dead and to be brought back: by choice, or as its revision has it."""
         session = connection.dispatcher.session
-        if connection.dispatcher.alive or session is None:
+        if connection.dispatcher.closed is None or session is None:
             return False
         if not (session.era.restarts if self._wanted is None else self._wanted):
             return False
         if connection is not self._last_dead:
             self._last_dead = connection
-            self._backoff.ended(connection.dispatcher.lasted, useful=connection.useful)
+            self._backoff.ended(connection.dispatcher.lifetime, useful=connection.useful)
             self._warn_in_the_end()
         return self._backoff.failures <= self._backoff.max_failures
 

@@ -99,7 +99,7 @@ class ToolCache:
         if tool is not None and tool.execution is not None and tool.execution.task_support == "required":
             raise CallerError(f"the tool {name!r} runs only as a task, which this client does not offer")
 
-    def promises(self, name: str) -> bool:
+    def has_output_schema(self, name: str) -> bool:
         """Whether the tool was listed with an outputSchema."""
         tool = self._tools.get(name)
         return tool is not None and tool.output_schema is not None

@@ -1,8 +1,8 @@
-"""What a server announces to have changed: imported where somebody wants to be told."""
+"""The notifications of changes as *on_change* receives them. Imported only if there is a callback."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from mcp_host.types import (
     PromptListChangedNotification,
@@ -17,20 +17,17 @@ Change: TypeAlias = (
     | ResourceListChangedNotification
     | ResourceUpdatedNotification
 )
-"""What *on_change* is told: that a list has changed, or a resource that was subscribed to."""
+"""What *on_change* receives: a list has changed, or a resource that you subscribed to."""
 
-KINDS: dict[str, type[Change]] = {
-    "notifications/tools/list_changed": ToolListChangedNotification,
-    "notifications/prompts/list_changed": PromptListChangedNotification,
-    "notifications/resources/list_changed": ResourceListChangedNotification,
-    "notifications/resources/updated": ResourceUpdatedNotification,
+TYPES: dict[str, type[Change]] = {
+    method: kind for kind in get_args(Change) for method in get_args(kind.model_fields["method"].annotation)
 }
 
 
 def read_change(wire: dict[str, Any]) -> Change:
-    """The announcement that *wire* holds.
+    """Parse *wire*.
 
     Raises:
         ProtocolError: It is malformed.
     """
-    return KINDS[wire["method"]].from_wire(wire)
+    return TYPES[wire["method"]].from_wire(wire)

@@ -1,28 +1,33 @@
-"""What the application registered with a client, and what it has asked for since."""
+"""What the application configured, what it has asked for since, and what connecting settled."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from mcp_host.errors import HttpStatusError, Unauthorized
 from mcp_host.limits import Limits
+from mcp_host.protocol.attempts import OPTIONAL, EraCache, EraName, Offers
+from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import DISCOVER, Era, Legacy, Modern
 from mcp_host.protocol.negotiation import AllowedVersions
-from mcp_host.session.attempts import EraCache, EraName, Offers
-from mcp_host.session.cache import Cache
 from mcp_host.session.features import ClientFeatures, SessionFeatures
 from mcp_host.types import Implementation, ServerCapabilities
+
+logger = logging.getLogger(__name__)
+
+MAX_WARNINGS = 100  # kept and logged; after that, only warnings 1, 2, 4, 8 ... are logged
+DEFAULT_LOG_LEVEL = "info"  # with an `on_log` and no level: since 2026-07-28 servers log only on request
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What holds until the next handshake, which settles another one with the next *epoch*.
+    """What connecting settled. It holds until the next handshake, whose session has the next *epoch*.
 
-    A stateless server knows of no session. What it said of itself once holds as long as the connection.
+    Stateless servers have no session: what `server/discover` returned holds as long as the connection.
     """
 
     epoch: int
@@ -30,82 +35,78 @@ class Session:
     server_info: Implementation
     server_capabilities: ServerCapabilities
     capabilities: Mapping[str, Any]
-    """The server's, as it wrote them: a capability we have no name for counts, too."""
+    """The server's capabilities as received: these may be more than our types name."""
     instructions: str | None
-    inputs: SessionFeatures
+    features: SessionFeatures
 
 
-logger = logging.getLogger(__name__)
-
-MAX_WARNINGS = 100  # kept for the application, and logged; after them, only each power of two is
-DEFAULT_LOG_LEVEL = "info"  # for who listens and has named none: since 2026-07-28 a server is silent unless it is asked
-
-
-@dataclass(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Outlives every connection, so that no reconnect can miss any of it."""
+    """What the application passed to `Client`."""
 
     client_info: Implementation
-    inputs: ClientFeatures
+    features: ClientFeatures
     limits: Limits
     allowed_versions: AllowedVersions
     server: str
-    """How this server is known to *era_cache*."""
+    """The key of this server in *era_cache*."""
     era_cache: EraCache
-    cache: Cache
-    hears_logs: bool
-    hears_changes: bool
-    subscriptions: dict[str, None] = field(default_factory=dict)
-    """URIs of resources; a set that keeps its order."""
-    log_level: str | None = None
-    warnings: list[str] = field(default_factory=list)
-    counters: Counter[str] = field(default_factory=Counter)
-    offers: Sequence[Offers] = ()
-    """What to advertise to the server, and then what instead if it is too strict for that."""
+    wants_logs: bool
+    wants_changes: bool
 
-    def __post_init__(self) -> None:
-        self.offers = self.inputs.offers(
-            Legacy(self.allowed_versions.legacy[0]) if self.allowed_versions.legacy else Modern
-        )
+
+class ClientState:
+    """What the application has asked for, and what the client has learned. It outlives every connection."""
+
+    def __init__(self, config: ClientConfig, cache: Cache) -> None:
+        self.config = config
+        self.cache = cache
+        self.subscriptions: dict[str, None] = {}
+        """URIs of resources; an ordered set."""
+        self.log_level: str | None = None
+        self.warnings: list[str] = []
+        self.counters: Counter[str] = Counter()
+        handshake = config.allowed_versions.legacy
+        self.offers: Sequence[Offers] = config.features.offers(Legacy(handshake[0]) if handshake else Modern)
+        """The capabilities to advertise, and the smaller offers for strict servers."""
 
     @property
-    def wanted_log_level(self) -> str | None:
-        """What each request asks for, in an era in which each has to."""
-        return self.log_level or (DEFAULT_LOG_LEVEL if self.hears_logs else None)
+    def request_log_level(self) -> str | None:
+        """The log level that each request names, in revisions where it has to."""
+        return self.log_level or (DEFAULT_LOG_LEVEL if self.config.wants_logs else None)
 
-    def settle(self, offers: Offers, name: str) -> None:
-        """The server called *name* can bear to be told of *offers*, and perhaps of nothing more."""
+    def accepted(self, offers: Offers, name: str) -> None:
+        """The server called *name* has accepted *offers*: later connections offer no more."""
         if offers == self.offers[0]:
             return
-        refused = self.offers[0].without(offers)
+        rejected = " and ".join(feature for feature in OPTIONAL if feature in self.offers[0] - offers)
         self.offers = self.offers[self.offers.index(offers) :]
         self.warn(
-            f"{name} failed the handshake that advertised {refused}, and passed it without: so it gets no {refused}"
+            f"{name} failed the handshake that advertised {rejected}, and passed it without: so it gets no {rejected}"
         )
 
-    def remember(self, era: EraName) -> None:
-        """The server has turned out to be of that era, where the client was free to find that out."""
-        if self.allowed_versions.both_eras:
-            self.era_cache.note(self.server, era)
+    def remember_era(self, era: EraName) -> None:
+        """Remember the server's era, where the client was free to choose."""
+        if self.config.allowed_versions.both_eras:
+            self.config.era_cache.set(self.config.server, era)
 
-    def forget(self) -> None:
-        """What was believed of the server's era may be wrong."""
-        self.era_cache.forget(self.server)
+    def forget_era(self) -> None:
+        self.config.era_cache.forget(self.config.server)
 
-    def heed_refusal(self, refusal: HttpStatusError) -> None:
-        """The server has refused by HTTP status: what it said before may not hold, or not for whoever this is now."""
+    def invalidate(self, refusal: HttpStatusError) -> None:
+        """Drop cached results that may not hold after an HTTP error: the server or our permissions may have changed."""
         if isinstance(refusal, Unauthorized):
             self.cache.drop()
         else:
-            self.cache.drop(DISCOVER)  # it may have become another one
+            self.cache.drop(DISCOVER)
 
     def clear_subscriptions(self) -> None:
-        """The application has closed the client: what it had asked of the server is over."""
+        """Forget what the application has asked for: it has closed the client."""
         self.subscriptions.clear()
         self.log_level = None
 
     def warn(self, text: str) -> None:
-        """Something the application should know, though nothing failed."""
+        """Tell the application of something that went wrong without failing a call."""
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(text)
             logger.warning("%s", text)

@@ -1,4 +1,4 @@
-"""One connection's traffic: every message finds whom it is for, and every request of ours ends."""
+"""The messages of one connection: each goes where it belongs, and every request of ours ends."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mcp_host._backends import Loop
 from mcp_host.concurrency import HandlerTasks
 from mcp_host.errors import ConnectionClosed, McpError, NotConnected, RequestTimeout, ServerError
 from mcp_host.limits import Limits
+from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import (
     INVALID_REQUEST,
@@ -33,63 +34,73 @@ from mcp_host.protocol.jsonrpc import (
 from mcp_host.session.call import Call, CallTimeouts, OnReport
 from mcp_host.session.config import Session
 from mcp_host.session.inbound import BackgroundSender, InboundRequests, RequestHandler
-from mcp_host.session.notifications import CHANGES
-from mcp_host.session.pending import Deadlines, OnEvent, PendingRequest
+from mcp_host.session.pending import DeadlineAlarm, OnEvent, PendingRequest
 from mcp_host.transports.base import Channel, Headers
 
 logger = logging.getLogger(__name__)
 
-MAX_EARLY = 64  # messages kept that a hasty server sends before the handshake is done
-OPENING = frozenset({INITIALIZE, DISCOVER})  # what a connection begins with
+MAX_EARLY = 64  # messages kept that the server sends before the session has begun
+OPENING = frozenset({INITIALIZE, DISCOVER})
 
 
 class Dispatcher:
-    """Routes what arrives, sees requests through, and answers what the server asks.
+    """Sends requests, routes what arrives, and has the server's requests handled.
 
-    Every stream of the connection feeds `route`, which never waits: a response
-    goes to the exchange whose id it bears, progress to the exchange whose token
-    it bears, a request of the server's to a task of its own.
+    Every stream of the connection feeds `route`, which never waits: a response goes to the
+    pending request with its id, progress to the one with its token, and a request of the
+    server to a task of its own.
     """
 
     def __init__(
         self,
         channel: Channel,
         application: HandlerTasks,
-        plumbing: TaskGroup,
+        tasks: TaskGroup,
         notify: Callable[[Notification], None],
         limits: Limits,
         counters: Counter[str],
     ) -> None:
         self.session: Session | None = None
-        self.counters = counters
-        self.spawn = plumbing.start_soon
-        """Runs something in a task that ends with the connection at the latest."""
+        self.closed: ConnectionClosed | None = None
+        """Why the connection has ended, if it has."""
+        self.lifetime = 0.0
+        """How many seconds the connection was open, once it has ended."""
+        self.stream_per_request = channel.stream_per_request
+        self.awake = channel.awake
+        self.spawn = tasks.start_soon
+        """Runs a function in a task that ends with the connection at the latest."""
         self._channel = channel
-        self._notify = notify
+        self._on_notification = notify
+        self._counters = counters
         self._ids = itertools.count(1)
-        self.pending: dict[Id, PendingRequest] = {}
-        """The calls of ours that are not over."""
-        self._deadlines = Deadlines(self.pending, Loop.running())
-        plumbing.start_soon(self._deadlines.run)
-        self.now = self._deadlines.loop.time
+        self._pending: dict[Id, PendingRequest] = {}
+        loop = Loop.running()
+        self.now = loop.time
         """Seconds on the event loop's clock."""
-        self._answers = InboundRequests(limits, self.now, replays=channel.stream_per_request)
-        self._sender = BackgroundSender(channel, plumbing, limits.max_answers, counters, self._check_idle)
-        self._request_handler = RequestHandler(self, application, self._answers, self._sender)
-        self._abandoned: OrderedDict[Id, float] = OrderedDict()  # until when each counts, the first first
+        self._alarm = DeadlineAlarm(self._pending, loop)
+        tasks.start_soon(self._alarm.run)
+        self._sender = BackgroundSender(channel, tasks, limits.max_answers, counters, self._check_idle)
+        self._inbound = InboundRequests(limits, self.now, replays=channel.stream_per_request)
+        self._request_handler = RequestHandler(
+            application,
+            self._inbound,
+            self._sender,
+            self._pending,
+            counters,
+            self._serves_abandoned,
+            stream_per_request=channel.stream_per_request,
+        )
+        self._abandoned: OrderedDict[Id, float] = OrderedDict()  # until when each counts, in order
         self._idle_timeout = limits.idle_timeout
         self._early: list[Request | Notification] = []
-        self._shaking_hands = False
-        self._at_work: set[CancelScope] = set()
-        self._closed: ConnectionClosed | None = None
+        self._handshake_expected = False
+        self._open_scopes: set[CancelScope] = set()
         self._opened = self.now()
-        self.lasted = 0.0
-        """How many seconds this link was open, once it is not any more."""
         self._idle = Event()
 
-    # Our requests
+    # Requests and notifications of ours
 
-    async def ask(
+    async def request(
         self,
         method: str,
         params: Params,
@@ -99,88 +110,91 @@ class Dispatcher:
         on_event: OnEvent | None = None,
         call: Call | None = None,
     ) -> Response:
-        """Send one request and return its response; nothing outlives this call but its cancellation.
+        """Send one request and return its response. If this fails or is cancelled, the server is told.
 
-        *on_event* gets what a subscription announces, at once and without an await.
-        *call* is what the request is sent for, if the application made one.
+        *on_event* takes the notifications of a subscription, without awaiting.
+        *call* is the application's call that the request belongs to, if any.
 
         Raises:
-            RequestTimeout: The server was silent for too long, or the call took too long in all.
+            RequestTimeout: One of the timeouts has passed.
             ConnectionClosed, ProtocolError, HttpStatusError: As the channel or the answer says.
         """
-        self._check_open()
+        if self.closed is not None:
+            self._raise_closed()
         if timeouts.end <= self.now() and method not in OPENING:
             raise RequestTimeout(f"{method}: {timeouts.overdue()}", may_have_run=False)
         id = next(self._ids)
         if on_report is not None:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
         request = Request(id, method, params)
-        pending_request = PendingRequest(request, timeouts, self.route, self._deadlines, on_report, on_event, call)
-        self.pending[id] = pending_request
+        pending = PendingRequest(request, timeouts, self.route, self._alarm, on_report, on_event, call)
+        self._pending[id] = pending
         try:
-            return await self._see_through(pending_request, headers)
+            return await self._exchange(pending, headers)
         except BaseException:
-            self._abandon(pending_request, headers)
+            self._abandon(pending, headers)
             raise
         finally:
-            del self.pending[id]
-            pending_request.leave()
-            self._answers.call_ended(pending_request)
-            self._check_idle()
+            del self._pending[id]
+            timeouts.unobserve(pending.restart_idle)
+            if pending.inputs:
+                self._inbound.request_ended(pending)
+            if self.closed is not None:
+                self._check_idle()
 
-    async def _see_through(self, pending_request: PendingRequest, headers: Headers) -> Response:
+    async def _exchange(self, pending: PendingRequest, headers: Headers) -> Response:
         failure: McpError | None = None
         try:
-            if self._channel.stream_per_request:
-                with pending_request.bounded():
-                    await self._channel.request(pending_request.request, headers, pending_request)
+            if self.stream_per_request:
+                with pending.bounded():
+                    await self._channel.request(pending.request, headers, pending)
             else:
-                await self._channel.request(pending_request.request, headers, pending_request)
+                await self._channel.request(pending.request, headers, pending)
         except McpError as exc:
-            if exc is pending_request.callers_own:
+            if exc is pending.callback_error:
                 raise
             failure = exc
-        await pending_request.progress()  # what came before the answer is delivered before the answer
-        match pending_request.outcome:
+        if pending.reports:  # they came before the answer, so they are delivered before it
+            await pending.progress()
+        match pending.outcome:
             case Success() | Failure() as response:
                 return response
             case McpError() as error:
-                if pending_request.withdrawn and isinstance(error, ConnectionClosed):
+                if pending.withdrawn and isinstance(error, ConnectionClosed):
                     error.may_have_run = False
                 raise error
-        if failure is not None:
-            pending_request.outcome = failure  # it has ended; there is nothing left to cancel
-            raise failure
-        raise RequestTimeout(
-            f"{pending_request.request.method}: {pending_request.overdue()}", may_have_run=not pending_request.withdrawn
-        )
+        if failure is None:
+            text = f"{pending.request.method}: {pending.timeouts.overdue()}"
+            raise RequestTimeout(text, may_have_run=not pending.withdrawn)
+        pending.outcome = failure  # so that nothing is cancelled
+        raise failure
 
-    async def tell(self, method: str, params: Params, headers: Headers) -> None:
+    async def notify(self, method: str, params: Params, headers: Headers) -> None:
         """Send a notification."""
         await self._channel.send(Notification(method, params), headers)
 
-    def _abandon(self, pending_request: PendingRequest, headers: Headers) -> None:
-        """Tell the server that nobody waits any longer, without waiting for it to listen."""
-        if pending_request.outcome is not None or pending_request.withdrawn or self._closed is not None:
+    def _abandon(self, pending: PendingRequest, headers: Headers) -> None:
+        """Cancel a request that has no outcome. The message is sent in the background."""
+        if pending.outcome is not None or pending.withdrawn or self.closed is not None:
             return
-        if pending_request.request.method in OPENING and self.session is None:
+        if pending.request.method in OPENING and self.session is None:
             return  # "The initialize request MUST NOT be cancelled by clients", and nothing may come before it
-        if self._channel.stream_per_request and self.session is not None and self.session.era.disconnect_cancels:
-            return  # leaving the stream has said it
-        if not self._channel.stream_per_request:
+        if self.stream_per_request:
+            if self.session is not None and self.session.era.disconnect_cancels:
+                return  # leaving the stream was the cancellation
+        else:
             self._drop_expired()
-            self._abandoned[pending_request.request.id] = self.now() + self._idle_timeout
-        self._sender.soon(Notification("notifications/cancelled", {"requestId": pending_request.request.id}), headers)
+            self._abandoned[pending.request.id] = self.now() + self._idle_timeout
+        cancelled = Notification("notifications/cancelled", {"requestId": pending.request.id})
+        self._sender.send_soon(cancelled, headers)
 
-    @property
-    def serves_abandoned_calls(self) -> bool:
-        """Whether, over a pipe, the server may still be working on a call that was given up.
+    def _serves_abandoned(self) -> bool:
+        """Whether, over a pipe, the server may still be working on a cancelled call.
 
-        It has not answered the call, and `Limits.idle_timeout` has not passed since: a server that
-        respects the cancellation never answers.
+        That is so until it answers or `Limits.idle_timeout` has passed: servers that respect the
+        cancellation never answer.
         """
-        if self._abandoned:
-            self._drop_expired()
+        self._drop_expired()
         return bool(self._abandoned)
 
     def _drop_expired(self) -> None:
@@ -191,138 +205,121 @@ class Dispatcher:
     # What arrives
 
     def route(self, message: Incoming, origin: PendingRequest | None = None) -> None:
-        """Take one message from any stream; *origin* is the exchange whose own stream it came on."""
+        """Take one message from any stream; *origin* is the request on whose own stream it came."""
         match message:
             case Success(id=id) | Failure(id=int() | str() as id):
                 self._settle(id, message, origin)
             case Notification(method="notifications/progress", params=params):
-                self._report(params)
+                pending = self._find(params.get("progressToken"))
+                if pending is None or pending.on_report is None or not isinstance(params.get("progress"), int | float):
+                    self._counters["progress for nothing"] += 1
+                else:
+                    pending.report(params)
             case Request() | Notification():
                 self._take(message, origin)
-            case Failure():
-                self._unattributed(message)
+            case Failure(code=code, message=text, data=data):  # without an id: the server could not read ours
+                if (only := self._only_pending()) is not None:
+                    only.settle(ServerError(code, text, data))
+                else:
+                    self._counters["errors without an id"] += 1
             case Malformed():
                 self._malformed(message, origin)
 
     def _settle(self, id: Id, outcome: Response | McpError, origin: PendingRequest | None) -> None:
-        pending_request = self._find(id)
+        pending = self._find(id)
         if self._abandoned:
             self._abandoned.pop(_number(id), None)
-        if pending_request is None or not pending_request.settle(outcome, by=origin):
-            self.counters["answers to nothing"] += 1  # late, doubled, or somebody else's
+        if pending is None or not pending.settle(outcome, by=origin):
+            self._counters["answers to nothing"] += 1  # late, repeated, or meant for another client
 
     def _find(self, token: object) -> PendingRequest | None:
-        """The exchange that *token* means; the ids of ours are all numbers."""
+        """The pending request with this id or progress token. Our ids are numbers."""
         if isinstance(token, str):
             token = _number(token)
-        return self.pending.get(token) if isinstance(token, int) else None
+        return self._pending.get(token) if isinstance(token, int) else None
 
-    def _report(self, params: Params) -> None:
-        pending_request = self._find(params.get("progressToken"))
-        if (
-            pending_request is None
-            or not pending_request.wants_reports
-            or not isinstance(params.get("progress"), int | float)
-        ):
-            self.counters["progress for nothing"] += 1
-        else:
-            pending_request.report(params)
-
-    def _unattributed(self, failure: Failure) -> None:
-        """An error without an id: the server could not read ours. It is clear whose only when one is waiting."""
-        if (pending_request := self._only_one()) is not None:
-            pending_request.settle(ServerError(failure.code, failure.message, failure.data))
-        else:
-            self.counters["errors without an id"] += 1
-
-    def _only_one(self) -> PendingRequest | None:
-        """The call that waits for an answer, if there is but one. A subscription waits for none."""
-        calls = [pending_request for pending_request in self.pending.values() if pending_request.on_event is None]
-        return calls[0] if len(calls) == 1 else None
+    def _only_pending(self) -> PendingRequest | None:
+        """The only request that waits for an answer, if there is only one. Subscriptions do not wait."""
+        waiting = [pending for pending in self._pending.values() if pending.on_event is None]
+        return waiting[0] if len(waiting) == 1 else None
 
     def _malformed(self, message: Malformed, origin: PendingRequest | None) -> None:
-        self.counters["malformed messages"] += 1
+        self._counters["malformed messages"] += 1
         if message.method is not None and message.id is not None:
-            self._reply_soon(Failure(message.id, INVALID_REQUEST, message.reason))
+            self._reply(Failure(message.id, INVALID_REQUEST, message.reason))
         elif message.id is not None:
             self._settle(message.id, malformed_error(message), origin)
-        elif message.oversize and message.method is None and (pending_request := self._only_one()) is not None:
-            pending_request.settle(malformed_error(message), by=origin)  # it can be nobody else's
-        elif (count := self.counters["malformed messages"]) & (count - 1) == 0:  # a flood must not fill a disk
+        elif message.oversize and message.method is None and (only := self._only_pending()) is not None:
+            only.settle(malformed_error(message), by=origin)
+        elif (count := self._counters["malformed messages"]) & (count - 1) == 0:  # a flood must not fill a disk
             logger.warning("skipped something that is no message (%d so far): %s", count, message.reason)
 
-    # The server's own requests and notifications
+    # The server's requests and notifications
 
     def _take(self, message: Request | Notification, origin: PendingRequest | None) -> None:
         if self.session is None:
-            self._take_early(message)
+            if self._handshake_expected and isinstance(message, Request) and message.method == "ping":
+                self._reply(Success(message.id, {}))
+            elif len(self._early) < MAX_EARLY:
+                self._early.append(message)
         elif isinstance(message, Request):
             self._request_handler.take(message, self.session, origin)
         elif message.method == "notifications/cancelled":
             self._cancel(message.params.get("requestId"), self.session)
         else:
-            self._announce(message, origin)
+            self._announce(message, origin, self.session)
 
-    def _take_early(self, message: Request | Notification) -> None:
-        """Keep what comes before the session has begun. Only a ping is answered, once there is to be a handshake."""
-        if self._shaking_hands and isinstance(message, Request) and message.method == "ping":
-            self._reply_soon(Success(message.id, {}))
-        elif len(self._early) < MAX_EARLY:
-            self._early.append(message)
-
-    def _announce(self, notification: Notification, origin: PendingRequest | None) -> None:
-        """Pass on what the server tells. What bears the id of a subscription has to belong to one that stands."""
+    def _announce(self, notification: Notification, origin: PendingRequest | None, session: Session) -> None:
+        """Deliver a notification: to its subscription if it names one, or else to the application."""
         meta = notification.params.get("_meta")
         token = meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None
-        if token is None and (notification.method not in CHANGES or not self._listens):
-            self._notify(notification)
+        if token is None and (notification.method not in CHANGES or not session.era.listens):
+            self._on_notification(notification)
             return
-        pending_request = origin if token is None else self._find(token)
-        if pending_request is not None and pending_request.on_event is not None:
-            pending_request.on_event(notification)
+        pending = origin if token is None else self._find(token)
+        if pending is not None and pending.on_event is not None:
+            pending.on_event(notification)
         else:
-            self.counters["notifications for nothing"] += 1
+            self._counters["notifications for nothing"] += 1
 
     def _cancel(self, id: object, session: Session) -> None:
-        """The server gives up a request of its own, or a subscription of ours."""
+        """The server cancels its own request, or ends a subscription of ours."""
         if not isinstance(id, int | str):
             return
-        self._answers.cancel((session.epoch, id))
-        pending_request = self._find(id)
-        if pending_request is not None and pending_request.on_event is not None:
-            pending_request.settle(ConnectionClosed("the server has ended the subscription"))
+        self._inbound.cancel((session.epoch, id))
+        pending = self._find(id)
+        if pending is not None and pending.on_event is not None:
+            pending.settle(ConnectionClosed("the server has ended the subscription"))
 
-    def _reply_soon(self, reply: Success | Failure) -> None:
-        if self._closed is not None:
-            return
+    def _reply(self, reply: Success | Failure) -> None:
         if self.session is None:
-            if self._shaking_hands:  # else it may turn out to be a server that must not be answered
-                self._sender.soon(reply, {})
+            if self._handshake_expected:  # else it may be a modern server, which must not be answered
+                self._sender.send_soon(reply, {})
         elif self.session.era.server_requests:  # else "the client MUST NOT send JSON-RPC responses"
-            self._sender.soon(reply, self.session.era.headers("", {}))
+            self._sender.send_soon(reply, self.session.era.headers("", {}))
 
-    # Sessions
+    # The life of the connection
 
     def expect_handshake(self) -> None:
-        """There is to be a handshake: so the server may ping us."""
-        self._shaking_hands = True
+        """`initialize` is about to be sent, so the server may ping."""
+        self._handshake_expected = True
         early, self._early = self._early, []
         for message in early:
             if isinstance(message, Request) and message.method == "ping":
-                self._sender.later(Success(message.id, {}), {})  # than `initialize`, which is to be sent now
+                self._sender.send_in_background(Success(message.id, {}), {})  # after `initialize`
             else:
                 self._early.append(message)
 
     def begin(self, session: Session) -> None:
-        """It is settled how to speak: what came early is taken up, what belonged to the last session is dropped."""
+        """Use *session* from now on: handle early messages, drop the last session's requests."""
         self.session = session
-        self._answers.drop_before(session.epoch)
+        self._inbound.drop_before(session.epoch)
         early, self._early = self._early, []
         for message in early:
             self._take(message, None)
 
     async def listen(self) -> None:
-        """Run the channel's own stream until the link is gone, then end every call that waits on it."""
+        """Read the channel's own stream until the connection ends."""
         try:
             await self._channel.listen(self.route)
         except McpError as exc:
@@ -332,72 +329,54 @@ class Dispatcher:
             self.close(ConnectionClosed(f"reading from the server failed: {type(exc).__name__}"))
 
     def close(self, reason: ConnectionClosed) -> None:
-        """No answer will come any more, and no request can be sent."""
-        if self._closed is None:
-            self._closed = reason
-            self.lasted = self.now() - self._opened
-        self._answers.drop_before(math.inf)
-        for pending_request in list(self.pending.values()):
-            pending_request.settle(reason.again())
-        for scope in self._at_work:
+        """End every pending request with *reason*, and send no new one."""
+        if self.closed is None:
+            self.closed = reason
+            self.lifetime = self.now() - self._opened
+            self._sender.closed = True
+        self._inbound.drop_before(math.inf)
+        for pending in list(self._pending.values()):
+            pending.settle(reason.again())
+        for scope in self._open_scopes:
             scope.cancel()
         self._check_idle()
 
     def _check_idle(self) -> None:
-        if self._closed is not None and not self.pending and not self._sender.under_way:
+        if self.closed is not None and not self._pending and not self._sender.sending:
             self._idle.set()
 
-    def _check_open(self) -> None:
-        """Nothing can be sent over a link that is gone, so nothing of it can have run."""
-        if self._closed is not None:
-            gone = self._closed.again()
-            gone.may_have_run = False
-            raise gone
+    async def idle(self) -> None:
+        """Wait, once closed, until every caller has left the channel and every message is sent."""
+        await self._idle.wait()
+
+    def _raise_closed(self) -> None:
+        if self.closed is not None:
+            closed = self.closed.again()
+            closed.may_have_run = False  # nothing was sent
+            raise closed
 
     @contextmanager
     def while_open(self) -> Iterator[None]:
-        """What runs inside ends with the link at the latest, and then raises `ConnectionClosed`."""
-        self._check_open()
+        """Cancel the block when the connection ends, and raise `ConnectionClosed`."""
+        self._raise_closed()
         with CancelScope() as scope:
-            self._at_work.add(scope)
+            self._open_scopes.add(scope)
             try:
                 yield
             finally:
-                self._at_work.discard(scope)
-        if scope.cancelled_caught and self._closed is not None:
-            raise self._closed.again()
-
-    @property
-    def _listens(self) -> bool:
-        """Whether changes come only to who has asked for them, and bear the id of that."""
-        return self.session is not None and self.session.era.listens
-
-    @property
-    def stream_per_request(self) -> bool:
-        """Whether the channel is HTTP's: a stream for each request, and headers on it."""
-        return self._channel.stream_per_request
-
-    async def awake(self) -> None:
-        """Wait for a first sign that the server is there, and runs."""
-        await self._channel.awake()
-
-    @property
-    def alive(self) -> bool:
-        return self._closed is None
-
-    async def idle(self) -> None:
-        """Wait, once closed, until every caller has let go of the channel and what was to be sent has been."""
-        await self._idle.wait()
+                self._open_scopes.discard(scope)
+        if scope.cancelled_caught and self.closed is not None:
+            raise self.closed.again()
 
     def require(self) -> Session:
-        """The session, for whoever needs one."""
-        self._check_open()
+        """The session, if the connection is open."""
+        self._raise_closed()
         if self.session is None:
             raise NotConnected("the client has not finished connecting")
         return self.session
 
 
 def _number(id: Id) -> Id:
-    """*id*, or the number that it is a text of: some servers turn 3 into "3"."""
+    """*id*, or the number in it: some servers return 3 as "3"."""
     is_number = isinstance(id, str) and id.isascii() and id.isdigit() and len(id) < 19
     return int(id) if is_number else id

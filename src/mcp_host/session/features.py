@@ -1,30 +1,31 @@
-"""Answering what a server asks of us, whichever way it asks."""
+"""The client's features: sampling, elicitation and roots, as advertised and as requested by the server."""
 
 from __future__ import annotations
 
 import logging
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope
 
 from mcp_host.errors import InputRefused, excerpt
+from mcp_host.protocol.attempts import ELICITATION_FORM, ELICITATION_URL, SAMPLING_CONTEXT, SAMPLING_TOOLS, Offers
 from mcp_host.protocol.eras import Answer, Era, Legacy, Modern
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.sampling import OuterCall, Sampling, SamplingMode, SamplingSession
 from mcp_host.sampling.progress import ProgressReporter
-from mcp_host.session.attempts import Offers
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # few clients use them, and importing them takes time
     from mcp_host.elicitation import Elicitation
     from mcp_host.roots import Roots
 
 logger = logging.getLogger(__name__)
 
+FAILED = "this client failed to answer"  # all that a server is told when a handler raises
+
 
 class ClientFeatures:
-    """What this client answers, as registered. Lives as long as the client, through every reconnect."""
+    """The handlers of the application."""
 
     def __init__(self, sampling: Sampling | None, elicitation: Elicitation | None, roots: Roots | None) -> None:
         self.sampling = sampling
@@ -32,49 +33,60 @@ class ClientFeatures:
         self.roots = roots
 
     def offers(self, era: Legacy | type[Modern]) -> list[Offers]:
-        """What of it to advertise where *era* is the newest that may be spoken, and then what instead, the most first."""
+        """The offers to try, the largest first; *era* is the newest that the client may speak."""
         sampling = {} if self.sampling is None else self.sampling.capability()
-        modes = self.elicitation is not None and bool(self.elicitation.capability())
-        most = Offers(
-            sampling_tools="tools" in sampling,
-            sampling_context="context" in sampling,
-            elicitation_modes=modes,
-            elicitation_forms=self.elicitation is not None and self.elicitation.form is not None,
-        ).within(era)
-        plain = replace(most, sampling_tools=False, sampling_context=False)
-        return list(dict.fromkeys([most, plain, replace(plain, elicitation_modes=False), Offers()]))
+        elicitation = self.elicitation
+        registered = {
+            SAMPLING_TOOLS: "tools" in sampling,
+            SAMPLING_CONTEXT: "context" in sampling,
+            ELICITATION_URL: elicitation is not None and bool(elicitation.capability()),
+            ELICITATION_FORM: elicitation is not None and elicitation.form is not None,
+        }
+        most = supported(frozenset(name for name, is_registered in registered.items() if is_registered), era)
+        plain = most - {SAMPLING_TOOLS, SAMPLING_CONTEXT}
+        return list(dict.fromkeys([most, plain, plain - {ELICITATION_URL}, frozenset()]))
 
     def capabilities(self, offers: Offers) -> dict[str, Any]:
-        """The client capabilities to advertise: exactly what has a handler, as far as *offers* goes."""
+        """The client capabilities to advertise: those with a handler, and of the optional ones the *offers*."""
         capabilities: dict[str, Any] = {}
         if self.sampling is not None:
-            is_offered = {"tools": offers.sampling_tools, "context": offers.sampling_context}
-            capabilities["sampling"] = {k: v for k, v in self.sampling.capability().items() if is_offered[k]}
-        if self.elicitation is not None and (offers.elicitation_modes or offers.elicitation_forms):
-            capabilities["elicitation"] = self.elicitation.capability() if offers.elicitation_modes else {}
+            sampling = self.sampling.capability()
+            capabilities["sampling"] = {name: sampling[name] for name in sampling if f"sampling.{name}" in offers}
+        if self.elicitation is not None and offers & {ELICITATION_URL, ELICITATION_FORM}:
+            capabilities["elicitation"] = self.elicitation.capability() if ELICITATION_URL in offers else {}
         if self.roots is not None:
             capabilities["roots"] = self.roots.capability()
         return capabilities
 
     def session(self, era: Era, server: str, offers: Offers) -> SessionFeatures:
-        """Choose, once for a session, which handlers answer it.
+        """Choose the handlers of a session.
 
-        Tools that were offered are taken in any revision: servers of SEP-1577's drafts speak older ones.
+        If tools were offered, they are accepted in any revision: servers of SEP-1577's drafts speak older ones.
         """
         sampling = None
         if self.sampling is not None:
-            refuses_context = era.declares_context_support and not offers.sampling_context
+            refuses_context = era.declares_context_support and SAMPLING_CONTEXT not in offers
             sampling = self.sampling.session(
-                server=server, knows_tools=offers.sampling_tools, refuses_context=refuses_context
+                server=server, knows_tools=SAMPLING_TOOLS in offers, refuses_context=refuses_context
             )
         return SessionFeatures(self, era, server, sampling)
+
+
+def supported(offers: Offers, era: Legacy | type[Modern]) -> Offers:
+    """The *offers* that exist in *era*."""
+    later = {
+        SAMPLING_TOOLS: era.samples_with_tools,
+        SAMPLING_CONTEXT: era.declares_context_support,
+        ELICITATION_URL: era.declares_elicitation_modes,
+    }
+    return frozenset(name for name in offers if later.get(name, True))
 
 
 class SessionFeatures:
     """The handlers of one session."""
 
-    def __init__(self, inputs: ClientFeatures, era: Era, server: str, sampling: SamplingSession | None) -> None:
-        self._inputs = inputs
+    def __init__(self, features: ClientFeatures, era: Era, server: str, sampling: SamplingSession | None) -> None:
+        self._features = features
         self._era = era
         self._server = server
         self._sampling = sampling
@@ -93,30 +105,28 @@ class SessionFeatures:
         within: CancelScope | None = None,
         reporter: ProgressReporter | None = None,
     ) -> dict[str, Any]:
-        """Answer one request, as the session's revision writes it.
+        """Answer one request of the server, in the form that the session's revision prescribes.
 
-        *size* is of how many bytes it was read, at most; *within* is a scope that this alone runs in, if there is one;
-        *reporter* is there if the server wants to be told of the progress.
+        *size* is an upper bound in bytes of *params*. *within* is the cancel scope of this request, if it has one.
+        *reporter* sends progress, if the server asked for it.
 
         Raises:
-            InputRefused: There is no handler, or somebody or some rule refused.
+            InputRefused: There is no handler, or a person or a rule refused.
         """
+        elicitation, roots = self._features.elicitation, self._features.roots
+        answer: Answer
         if method == "sampling/createMessage" and self._sampling is not None:
             answer = await self._sampling.answer(params, call, size=size, within=within, reporter=reporter)
-            return self._write(answer, with_tools="tools" in params)
-        if method == "elicitation/create" and self._inputs.elicitation is not None:
-            return self._write(
-                await self._inputs.elicitation.answer(
-                    params, call, server=self._server, revision=self._era.version, reporter=reporter
-                )
+        elif method == "elicitation/create" and elicitation is not None:
+            answer = await elicitation.answer(
+                params, call, server=self._server, revision=self._era.version, reporter=reporter
             )
-        if method == "roots/list" and self._inputs.roots is not None:
-            return self._write(await self._inputs.roots.answer(call, server=self._server))
-        raise InputRefused(METHOD_NOT_FOUND, f"this client does not offer {method}")
-
-    def _write(self, answer: Answer, *, with_tools: bool = False) -> dict[str, Any]:
+        elif method == "roots/list" and roots is not None:
+            answer = await roots.answer(call, server=self._server)
+        else:
+            raise InputRefused(METHOD_NOT_FOUND, f"this client does not offer {method}")
         try:
-            return self._era.write(answer, with_tools=with_tools)
+            return self._era.write(answer, with_tools=method == "sampling/createMessage" and "tools" in params)
         except InputRefused as exc:
             logger.error("an answer was withheld from %s: %s", excerpt(self._server), exc.__cause__)
             raise

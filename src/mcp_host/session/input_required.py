@@ -1,4 +1,4 @@
-"""The rounds of one call: a server asks for input inside a result, and the call is made again with the answers.
+"""Multi-round calls: a result asks for input, and the client repeats the request with the answers.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -22,114 +22,107 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import InputRequest, InputRequired
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Id, Params, Success, encode
-from mcp_host.sampling import OuterCall
 from mcp_host.session.call import Call, enter_handler
-from mcp_host.session.features import SessionFeatures
-from mcp_host.session.inbound import FAILED
+from mcp_host.session.features import FAILED, SessionFeatures
 
 logger = logging.getLogger(__name__)
 
-IDLE_PAUSE = 0.1  # seconds before a call that only a state comes with is made again; twice as long the next time
-LONGEST_PAUSE = 10.0  # seconds, for who allows many of them
+IDLE_PAUSE = 0.1  # seconds before a request is repeated that needs no input; doubles each time
+LONGEST_PAUSE = 10.0  # seconds
 
 
 class InputRequiredLoop:
-    """Counts what the server asks for within *call*, and answers it with the session's *inputs*."""
+    """Answers what the server requires within *call* with the handlers of the session, within *limits*."""
 
-    def __init__(self, call: Call, inputs: SessionFeatures, limits: Limits) -> None:
+    def __init__(self, call: Call, features: SessionFeatures, limits: Limits) -> None:
         self._call = call
-        self._inputs = inputs
+        self._features = features
         self._limits = limits
-        self._idle = 0
-        self._asked = 0
+        self._idle_rounds = 0
+        self._inputs = 0
 
-    async def answer(self, wanted: InputRequired, id: Id) -> Params:
-        """What the next request carries besides its own params; *id* is that of the last one.
+    async def answer(self, required: InputRequired, id: Id) -> Params:
+        """The additional params of the next request; *id* is that of the last one.
 
         Raises:
             RoundsExceeded: The server asks too much.
-            InputNotGiven: A handler failed, or somebody or some rule refused.
-            RequestTimeout: One of the call's clocks ran out meanwhile.
+            InputNotGiven: A handler failed, or a person or a rule refused.
+            RequestTimeout: The call timed out meanwhile.
         """
-        self._count(wanted)
-        given: Params = {} if wanted.state is None else {"requestState": wanted.state}
+        self._count(len(required.requests))
+        answers: Params = {} if required.state is None else {"requestState": required.state}
         timeouts = self._call.timeouts
-        if not wanted.requests:
+        if not required.requests:
             with timeouts.bound(self._call.method):
-                await sleep(min(IDLE_PAUSE * 2.0 ** (self._idle - 1), LONGEST_PAUSE))
-            return given
+                await sleep(min(IDLE_PAUSE * 2.0 ** (self._idle_rounds - 1), LONGEST_PAUSE))
+            return answers
         timeouts.pause()
         try:
             with timeouts.bound(self._call.method, idle=True):
-                given["inputResponses"] = await self._answer_all(wanted, id)
+                answers["inputResponses"] = await self._answer_all(required, id)
         finally:
             timeouts.resume()
-        return given
+        return answers
 
-    def _count(self, wanted: InputRequired) -> None:
-        limits, count = self._limits, len(wanted.requests)
-        self._idle = 0 if count else self._idle + 1
-        self._asked += count
-        if self._idle > limits.max_idle_rounds:
-            raise self._exceeded(f"gave no result and asked for nothing {self._idle} times in a row", "max_idle_rounds")
-        if count and self._call.nesting >= limits.max_nesting:
-            raise self._exceeded(f"asked for input in {limits.max_nesting} handlers within each other", "max_nesting")
-        if count > limits.max_inputs_per_round:
-            raise self._exceeded(f"asked for {count} inputs at once", "max_inputs_per_round")
-        if self._asked > limits.max_inputs:
-            raise self._exceeded(f"asked for more than {limits.max_inputs} inputs", "max_inputs")
+    def _count(self, inputs: int) -> None:
+        limits = self._limits
+        self._idle_rounds = 0 if inputs else self._idle_rounds + 1
+        self._inputs += inputs
+        if self._idle_rounds > limits.max_idle_rounds:
+            what, limit = f"gave no result and asked for nothing {self._idle_rounds} times in a row", "max_idle_rounds"
+        elif inputs and self._call.nesting >= limits.max_nesting:
+            what, limit = f"asked for input in {limits.max_nesting} handlers within each other", "max_nesting"
+        elif inputs > limits.max_inputs_per_round:
+            what, limit = f"asked for {inputs} inputs at once", "max_inputs_per_round"
+        elif self._inputs > limits.max_inputs:
+            what, limit = f"asked for more than {limits.max_inputs} inputs", "max_inputs"
+        else:
+            return
+        raise RoundsExceeded(f"{self._call.method}: the server {what}", limit)
 
-    def _exceeded(self, what: str, limit: str) -> RoundsExceeded:
-        return RoundsExceeded(f"{self._call.method}: the server {what}", limit)
-
-    async def _answer_all(self, wanted: InputRequired, id: Id) -> dict[str, Any]:
-        """Every answer, in the order of the questions. The first that cannot be given ends the others."""
+    async def _answer_all(self, required: InputRequired, id: Id) -> dict[str, Any]:
+        """All answers, in the order of the requests. The first failure cancels the others."""
         call = self._call.outer(id, inferred=False)
-        answers: dict[str, Any] = dict.fromkeys(wanted.requests)
+        answers: dict[str, Any] = dict.fromkeys(required.requests)
         failures: list[InputNotGiven] = []
 
         async def answer(key: str, request: InputRequest) -> None:
             enter_handler(self._call.nesting)
             try:
-                answers[key] = await self._answer(key, request, call)
-            except InputNotGiven as exc:
-                failures.append(exc)
-                tasks.cancel_scope.cancel()
+                answers[key] = await self._features.answer(request.method, request.params, call)
+                return
+            except InputRefused as exc:
+                cause = exc.__cause__ if exc.code == INTERNAL_ERROR else None
+                failure = self._not_given(key, request, str(exc), cause)
+                failure.__cause__ = cause or exc
+            except Exception as exc:  # a bug in the client or in a handler
+                logger.exception("answering %s failed", request.method)
+                failure = self._not_given(key, request, FAILED, exc)
+                failure.__cause__ = exc
+            failures.append(failure)
+            tasks.cancel_scope.cancel()
 
         try:
             async with create_task_group() as tasks:
-                for key, request in wanted.requests.items():
+                for key, request in required.requests.items():
                     tasks.start_soon(answer, key, request)
-        except BaseExceptionGroup as group:  # only what no handler may keep to itself, like KeyboardInterrupt
+        except BaseExceptionGroup as group:  # only what a handler must let through, like KeyboardInterrupt
             raise first(group) from None
         if failures:
             raise failures[0]
         return answers
 
-    async def _answer(self, key: str, request: InputRequest, call: OuterCall) -> dict[str, Any]:
-        try:
-            return await self._inputs.answer(request.method, request.params, call)
-        except InputRefused as exc:
-            failed = exc.__cause__ if exc.code == INTERNAL_ERROR else None
-            raise self._not_given(key, request, str(exc), failed) from (failed or exc)
-        except Exception as exc:  # a bug of ours or of a handler
-            logger.exception("answering %s failed", request.method)
-            raise self._not_given(key, request, FAILED, exc) from exc
-
-    def unwritable(self, wanted: InputRequired, given: Params, error: CallerError) -> InputNotGiven:
-        """What *error* means, with which *given* could not be written for what was *wanted*.
-
-        An answer is no JSON: all else has been sent before, or came from the server.
-        """
-        key = next(key for key, answer in given["inputResponses"].items() if not _is_json(answer))
-        return self._not_given(key, wanted.requests[key], FAILED, error)
+    def unwritable(self, required: InputRequired, answers: Params, error: CallerError) -> InputNotGiven:
+        """The error for an answer that is not JSON; *error* is what writing *answers* raised."""
+        key = next(key for key, answer in answers["inputResponses"].items() if not _is_json(answer))
+        return self._not_given(key, required.requests[key], FAILED, error)
 
     def _not_given(self, key: str, request: InputRequest, why: str, cause: BaseException | None) -> InputNotGiven:
         asked = f"{quoted(request.method)} under {quoted(key)}"
         text = f"{self._call.method}: the server wants {asked}: {why}"
-        while isinstance(cause, InputNotGiven):  # of a call that the handler made: what failed there is what matters
+        while isinstance(cause, InputNotGiven):  # a handler's own call failed: its cause is the interesting one
             cause = cause.__cause__
-        if cause is not None:  # which is ours alone: this error goes to the caller, and nothing to the server
+        if cause is not None:  # shown to the caller, never to the server
             text += f": {type(cause).__name__}" + (f": {excerpt(str(cause))}" if str(cause) else "")
         return InputNotGiven(text, key=key, method=request.method)
 

@@ -1,4 +1,4 @@
-"""Handing what a server announces to the application's callbacks, one at a time and in order."""
+"""Delivering the server's notifications to the application's callbacks, one at a time and in order."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from anyio import Event
 from mcp_host import types
 from mcp_host.errors import ProtocolError
 from mcp_host.handlers import call_callback
+from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.jsonrpc import Notification
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported on demand
     from mcp_host.session.changes import Change
 
 logger = logging.getLogger(__name__)
@@ -26,25 +27,18 @@ AsyncOnChange: TypeAlias = "Callable[[Change], Awaitable[None]]"
 AsyncOnComplete: TypeAlias = Callable[[str], Awaitable[None]]
 AsyncOnLog: TypeAlias = "Callable[[types.LoggingMessageNotificationParams], Awaitable[None]]"
 Prepare: TypeAlias = Callable[[dict[str, Any]], Callable[[], Awaitable[None]]]
-"""Reads a notification, and says what is to be called. Raises `ProtocolError` for a malformed one."""
+"""Parses a notification and returns the callback to await. Raises `ProtocolError` if it is malformed."""
 
-CHANGES = frozenset(
-    {
-        *("notifications/tools/list_changed", "notifications/prompts/list_changed"),
-        *("notifications/resources/list_changed", "notifications/resources/updated"),
-    }
-)
-"""The methods of what *on_change* is told."""
 LOG = "notifications/message"
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 
 
 class NotificationQueue:
-    """A bounded queue in front of the callbacks.
+    """A bounded queue of notifications for the callbacks.
 
-    A task of its own runs them, so that a callback may itself call the client. A
-    change that waits already is not queued again; past the bound the oldest log
-    message gives way, and is counted.
+    A task of its own calls them, so that a callback can use the client. A change that is
+    queued already is not queued again. If the queue is full, the oldest log message is
+    dropped and counted.
     """
 
     def __init__(
@@ -60,75 +54,52 @@ class NotificationQueue:
         self._counters = counters
         self._queue: deque[Notification] = deque()
         self._wake = Event()
-        self._prepare = _prepared(on_log, on_change, on_elicitation_complete)
+        self._prepare: dict[str, Prepare] = {}
+        if on_log is not None:
+            self._prepare[LOG] = lambda wire: partial(on_log, types.LoggingMessageNotification.from_wire(wire).params)
+        if on_change is not None:
+            from mcp_host.session.changes import read_change
+
+            for method in CHANGES:
+                self._prepare[method] = lambda wire: partial(on_change, read_change(wire))
+        if on_elicitation_complete is not None:
+            self._prepare[ELICITATION_COMPLETE] = lambda wire: partial(
+                on_elicitation_complete, types.ElicitationCompleteNotification.from_wire(wire).params.elicitation_id
+            )
 
     @property
     def wanted(self) -> bool:
-        """Whether any callback is registered."""
+        """Whether there is any callback."""
         return bool(self._prepare)
 
     def offer(self, notification: Notification) -> None:
-        """Queue what a callback wants; ignore the rest."""
+        """Queue *notification* if there is a callback for it."""
         if notification.method not in self._prepare:
             return
         if notification.method in CHANGES and notification in self._queue:
             self._counters["coalesced notifications"] += 1
             return
         if len(self._queue) >= self._limit:
-            self._make_room()
+            self._counters["dropped notifications"] += 1
+            self._queue.remove(next((each for each in self._queue if each.method == LOG), self._queue[0]))
         self._queue.append(notification)
         self._wake.set()
 
     async def run(self) -> None:
-        """Deliver for ever."""
+        """Call the callbacks until cancelled."""
         while True:
             while self._queue:
-                await self._hand_over(self._queue.popleft())
+                await self._deliver(self._queue.popleft())
             self._wake = Event()
             await self._wake.wait()
 
-    async def _hand_over(self, notification: Notification) -> None:
+    async def _deliver(self, notification: Notification) -> None:
+        params = {"params": notification.params} if notification.params else {}
+        wire = {"jsonrpc": "2.0", "method": notification.method} | params
         try:
-            callback = self._prepare[notification.method](_wire(notification))
+            callback = self._prepare[notification.method](wire)
         except ProtocolError as exc:
             self._counters["malformed notifications"] += 1
             logger.debug("ignored: %s", exc)
         else:
             await call_callback(callback, subject=f"the callback for {notification.method}")
-
-    def _make_room(self) -> None:
-        self._counters["dropped notifications"] += 1
-        oldest = next((waiting for waiting in self._queue if waiting.method == LOG), self._queue[0])
-        self._queue.remove(oldest)
-
-
-def _prepared(
-    on_log: AsyncOnLog | None, on_change: AsyncOnChange | None, on_elicitation_complete: AsyncOnComplete | None
-) -> dict[str, Prepare]:
-    prepared: dict[str, Prepare] = {}
-    if on_log is not None:
-        prepared[LOG] = _log_to(on_log)
-    if on_change is not None:
-        prepared |= {method: _change_to(on_change) for method in CHANGES}
-    if on_elicitation_complete is not None:
-        prepared[ELICITATION_COMPLETE] = _completion_to(on_elicitation_complete)
-    return prepared
-
-
-def _log_to(callback: AsyncOnLog) -> Prepare:
-    return lambda wire: partial(callback, types.LoggingMessageNotification.from_wire(wire).params)
-
-
-def _change_to(callback: AsyncOnChange) -> Prepare:
-    from mcp_host.session.changes import read_change
-
-    return lambda wire: partial(callback, read_change(wire))
-
-
-def _completion_to(callback: AsyncOnComplete) -> Prepare:
-    return lambda wire: partial(callback, types.ElicitationCompleteNotification.from_wire(wire).params.elicitation_id)
-
-
-def _wire(notification: Notification) -> dict[str, Any]:
-    params = {"params": notification.params} if notification.params else {}  # absent stays absent
-    return {"jsonrpc": "2.0", "method": notification.method} | params

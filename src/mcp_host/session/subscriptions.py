@@ -1,4 +1,4 @@
-"""Hearing of changes from a stateless server: one `subscriptions/listen` for all that the client wants to hear of.
+"""Subscriptions to changes of a stateless server: one `subscriptions/listen` stream for all of them.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 """
@@ -17,72 +17,75 @@ from mcp_host.errors import HttpStatusError, McpError, ServerError, quoted
 from mcp_host.protocol.backoff import listen_backoff
 from mcp_host.protocol.eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import Failure, Notification, Params
-from mcp_host.session.call import CallTimeouts, refined, server_error
-from mcp_host.session.config import ClientConfig
+from mcp_host.session.call import CallTimeouts, http_error, server_error
+from mcp_host.session.config import ClientState
 from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.pending import OnEvent
 
 logger = logging.getLogger(__name__)
 
-ACKNOWLEDGE_WAIT = 1.0  # seconds for the acknowledgment before the first call; calls go on without it
+ACKNOWLEDGE_WAIT = 1.0  # seconds for the acknowledgment before the first call; calls do not depend on it
 
 LISTS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
-"""By the server capability whose `listChanged` announces them."""
+"""What to subscribe to, by the server capability whose `listChanged` offers it."""
 
 
 class Subscriptions:
-    """What one connection listens to: lists, where the application has a callback, and the resources it names.
+    """What one connection listens to: lists, if there is a callback, and the resources that the application names.
 
-    One stream stands at a time. When something is added or removed, the next one is
-    acknowledged before the last is left, and if it is not, the last goes on.
+    There is one stream at a time. To add or remove a resource, a new stream is opened; once it is
+    acknowledged, the old one is closed. If it is not, the old one stays.
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, config: ClientConfig, notify: OnEvent, tasks: TaskGroup, name: str
+        self, dispatcher: Dispatcher, state: ClientState, notify: OnEvent, tasks: TaskGroup, name: str
     ) -> None:
         self._dispatcher = dispatcher
-        self._config = config
+        self._state = state
         self._notify = notify
         self._tasks = tasks
         self._name = name
-        self._turn = Lock()
+        self._lock = Lock()
         self._stream: _Stream | None = None
 
     async def begin(self) -> None:
-        """Listen to what is wanted already. Waits a little for the server to agree, and not for it to have news."""
-        self._stream = self._start(self._config.subscriptions, None)
+        """Listen to what the application wants already; wait briefly for the acknowledgment."""
+        self._stream = self._start(self._state.subscriptions, None)
         if self._stream is not None:
             with move_on_after(ACKNOWLEDGE_WAIT):
                 await self._stream.settled.wait()
 
     async def add(self, uri: str, timeouts: CallTimeouts) -> None:
-        """Hear of changes of the resource at *uri*.
+        """Subscribe to the resource at *uri*.
 
         Raises:
-            ServerError: The server refuses, or does not acknowledge this one.
+            ServerError: The server refuses, or does not acknowledge this resource.
             RequestTimeout: It does neither in time.
         """
         with timeouts.bound(LISTEN, idle=True):
-            async with self._turn:
-                await self._change({**self._config.subscriptions, uri: None})
-                if uri not in self._config.subscriptions:
+            async with self._lock:
+                await self._replace({**self._state.subscriptions, uri: None})
+                if uri not in self._state.subscriptions:
                     raise ServerError(None, f"{self._name} did not agree to tell of changes of {quoted(uri)}")
 
     async def remove(self, uri: str, timeouts: CallTimeouts) -> None:
-        """Hear no more of the resource at *uri*, once this returns.
+        """Unsubscribe from the resource at *uri*.
 
         Raises:
-            ServerError, RequestTimeout: The server does not agree to tell of the others alone. Nothing has changed, then.
+            ServerError, RequestTimeout: The server does not acknowledge the other subscriptions. Nothing has changed.
         """
         with timeouts.bound(LISTEN, idle=True):
-            async with self._turn:
-                left = {other: None for other in self._config.subscriptions if other != uri}
-                if len(left) < len(self._config.subscriptions):
-                    await self._change(left)
+            async with self._lock:
+                others = {other: None for other in self._state.subscriptions if other != uri}
+                if len(others) < len(self._state.subscriptions):
+                    await self._replace(others)
 
-    async def _change(self, uris: Mapping[str, None]) -> None:
-        """Listen to other resources. However this ends, one stream is left at most, and it is the one on record."""
-        last = self._standing()
+    async def _replace(self, uris: Mapping[str, None]) -> None:
+        """Listen to *uris* instead. However this ends, at most one stream is open, and the state says which."""
+        last = self._stream
+        if last is not None and not last.acknowledged:
+            last.scope.cancel()
+            last = None
         stream = self._stream = self._start(uris, last)
         if stream is None:
             if last is not None:
@@ -92,107 +95,96 @@ class Subscriptions:
         try:
             await stream.settled.wait()
         finally:
-            if stream.stands:
-                self._record([uri for uri in uris if uri in stream.granted_uris | self._config.subscriptions.keys()])
+            if stream.acknowledged:
+                self._record([uri for uri in uris if uri in stream.granted_uris | self._state.subscriptions.keys()])
             else:
                 stream.scope.cancel()
-                self._stream = last or self._start(self._config.subscriptions, None)
+                self._stream = last or self._start(self._state.subscriptions, None)
         if stream.error is not None:
             raise stream.error
-        self._dispatcher.require()  # what ended in the very moment of the agreement has not begun
+        self._dispatcher.require()  # the connection may have ended in the same moment
 
     def _record(self, uris: Iterable[str]) -> None:
-        if self._dispatcher.alive:  # else the client was closed, which has forgotten everything
+        if self._dispatcher.closed is None:  # closing the client has cleared the subscriptions
             wanted = dict.fromkeys(uris)
-            self._config.subscriptions.clear()
-            self._config.subscriptions.update(wanted)
-
-    def _standing(self) -> _Stream | None:
-        """The stream so far, if the server has agreed to it. Another need not be waited for any longer."""
-        if self._stream is not None and not self._stream.stands:
-            self._stream.scope.cancel()
-            return None
-        return self._stream
+            self._state.subscriptions.clear()
+            self._state.subscriptions.update(wanted)
 
     def _start(self, uris: Mapping[str, None], last: _Stream | None) -> _Stream | None:
-        wanted = self._filter(uris)
+        """Open a stream for the lists and *uris*, as far as the server announces them; None if nothing is left."""
+        wanted: dict[str, Any] = {}
+        offered = self._dispatcher.require().capabilities
+        if self._state.config.wants_changes:
+            wanted = {name: True for kind, name in LISTS.items() if not offered or _list_changed(offered.get(kind))}
+        if uris:
+            wanted["resourceSubscriptions"] = list(uris)
         if not wanted:
             return None
-        stream = _Stream(self._dispatcher, self._config, self._notify, wanted, self._name)
+        stream = _Stream(self._dispatcher, self._state, self._notify, wanted, self._name)
         self._tasks.start_soon(stream.run, last)
         return stream
 
-    def _filter(self, uris: Mapping[str, None]) -> dict[str, Any]:
-        """What to ask for: no more than the server has announced, where it has announced anything."""
-        wanted: dict[str, Any] = {}
-        offered = self._dispatcher.require().capabilities
-        if self._config.hears_changes:
-            wanted = {name: True for kind, name in LISTS.items() if not offered or _says_changed(offered.get(kind))}
-        if uris:
-            wanted["resourceSubscriptions"] = list(uris)
-        return wanted
-
 
 class _Stream:
-    """One filter, listened to for as long as nobody cancels it, however often the stream breaks."""
+    """A subscription with one filter, reopened whenever its stream breaks, until it is cancelled."""
 
     def __init__(
-        self, dispatcher: Dispatcher, config: ClientConfig, notify: OnEvent, wanted: dict[str, Any], name: str
+        self, dispatcher: Dispatcher, state: ClientState, notify: OnEvent, wanted: dict[str, Any], name: str
     ) -> None:
         self.scope = CancelScope()
         self.settled = Event()
-        """Set when the server has agreed, or refused with *error*."""
-        self.stands = False
+        """Set when the server has acknowledged the filter, or failed with *error*."""
+        self.acknowledged = False
         self.error: McpError | None = None
         self.granted_uris: frozenset[str] = frozenset()
         self._dispatcher = dispatcher
-        self._config = config
+        self._state = state
         self._notify = notify
         self._wanted = wanted
         self._name = name
         self._last: _Stream | None = None
 
     async def run(self, last: _Stream | None) -> None:
-        """Listen. *last* is cancelled when this stream stands."""
+        """Listen until cancelled. *last* is cancelled when this stream is acknowledged."""
         self._last = last
         with self.scope:
             try:
-                await self._listen_for_ever()
+                await self._listen_repeatedly()
             except McpError as exc:
-                self.error, self.stands = exc, False
-                if self._dispatcher.alive:
-                    self._config.warn(f"{self._name} tells of no changes: {exc}")
+                self.error, self.acknowledged = exc, False
+                if self._dispatcher.closed is None:
+                    self._state.warn(f"{self._name} tells of no changes: {exc}")
         self.settled.set()
 
-    async def _listen_for_ever(self) -> None:
+    async def _listen_repeatedly(self) -> None:
         backoff = listen_backoff()
         while True:
             opened = current_time()
             await self._listen()
-            self._config.cache.drop()  # whatever has changed meanwhile, nobody will say so
+            self._state.cache.drop()  # changes may have been missed
             backoff.ended(current_time() - opened)
             if backoff.failures == backoff.max_failures:
-                self._config.warn(f"{self._name}: the stream of changes keeps failing; they are not heard of")
+                self._state.warn(f"{self._name}: the stream of changes keeps failing; they are not heard of")
             await sleep(backoff.delay(None))
 
     async def _listen(self) -> None:
-        """One stream from its opening to its end; returns if another may be better.
+        """One stream from its opening to its end; returns if another one may succeed.
 
         Raises:
-            McpError: There is nothing to be had, or not over this link.
+            McpError: The server does not offer this, or the connection has ended.
         """
         era = self._dispatcher.require().era
         params: Params = {"notifications": self._wanted}
-        dressed, headers = era.prepare_params(params, None), era.headers(LISTEN, params)
+        wire, headers = era.prepare_params(params, None), era.headers(LISTEN, params)
         timeouts = CallTimeouts(timeout=math.inf, idle_timeout=math.inf)
         try:
-            reply = await self._dispatcher.ask(LISTEN, dressed, headers, timeouts, on_event=self._take)
+            reply = await self._dispatcher.request(LISTEN, wire, headers, timeouts, on_event=self._take)
         except HttpStatusError as exc:
-            self._config.heed_refusal(exc)
+            self._state.invalidate(exc)
             if not exc.transient:
-                raise refined(LISTEN, params, exc) from exc
+                raise http_error(LISTEN, params, exc) from exc
         except McpError as exc:
-            if not self._dispatcher.alive:
+            if self._dispatcher.closed is not None:
                 raise
             logger.debug("%s: the stream of changes broke: %s", self._name, exc)
         else:
@@ -201,36 +193,36 @@ class _Stream:
 
     def _take(self, notification: Notification) -> None:
         if self.scope.cancel_called:
-            return  # another stream has taken its place
+            return  # another stream has replaced this one
         if notification.method == ACKNOWLEDGED:
-            self._agree(notification.params.get("notifications"))
+            self._acknowledge(notification.params.get("notifications"))
         else:
-            self._notify(_plain(notification))
+            self._notify(_without_subscription_id(notification))
 
-    def _agree(self, granted: object) -> None:
+    def _acknowledge(self, granted: object) -> None:
         granted = granted if isinstance(granted, dict) else {}
-        self.granted_uris = _texts(granted.get("resourceSubscriptions"))
+        uris = granted.get("resourceSubscriptions")
+        self.granted_uris = (
+            frozenset(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else frozenset()
+        )
         withheld = [name for name in LISTS.values() if name in self._wanted and granted.get(name) is not True]
-        if withheld and not self.stands:
-            self._config.warn(f"{self._name} does not agree to {', '.join(withheld)}: such changes go unheard")
-        self.stands = True
+        if withheld and not self.acknowledged:
+            self._state.warn(f"{self._name} does not agree to {', '.join(withheld)}: such changes go unheard")
+        self.acknowledged = True
         self.settled.set()
         if self._last is not None:
             self._last.scope.cancel()
             self._last = None
 
 
-def _says_changed(capability: object) -> bool:
+def _list_changed(capability: object) -> bool:
     return isinstance(capability, dict) and bool(capability.get("listChanged"))
 
 
-def _texts(value: object) -> frozenset[str]:
-    return frozenset(text for text in value if isinstance(text, str)) if isinstance(value, list) else frozenset()
-
-
-def _plain(notification: Notification) -> Notification:
-    """*notification* without the id of the subscription, in which two that say the same would differ."""
-    said = notification.params.get("_meta")
-    meta = {key: value for key, value in said.items() if key != SUBSCRIPTION_ID} if isinstance(said, dict) else {}
-    params = {key: value for key, value in notification.params.items() if key != "_meta"}
-    return Notification(notification.method, params | ({"_meta": meta} if meta else {}))
+def _without_subscription_id(notification: Notification) -> Notification:
+    """*notification* without the id of its subscription, so that two equal ones compare equal."""
+    params = dict(notification.params)
+    meta = params.pop("_meta", None)
+    if isinstance(meta, dict) and (rest := {key: value for key, value in meta.items() if key != SUBSCRIPTION_ID}):
+        params["_meta"] = rest
+    return Notification(notification.method, params)

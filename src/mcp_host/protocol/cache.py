@@ -12,31 +12,33 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Notification, Params
 
-STALE_BY = {
+CHANGES = {
     "notifications/tools/list_changed": ("tools/list",),
     "notifications/prompts/list_changed": ("prompts/list",),
     "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
+    "notifications/resources/updated": ("resources/read",),
 }
-"""Which lists each notification makes stale, whatever was said of their freshness."""
+"""The notifications of changes, and the requests whose cached results each makes stale."""
 
-ENTRY_COST = 512  # bytes that an entry takes besides its texts: some 350 as measured, and what the table has to spare
+ENTRY_COST = (
+    512  # bytes that an entry takes besides its key and body: about 350 as measured, and its share of the table
+)
 
 Key: TypeAlias = tuple[str, ...]
-"""A method, and by turns the names and the values of its parameters."""
+"""A method, then the names and values of its parameters in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    body: bytes  # as JSON, so that nobody who gets it can change it for the next
+    body: bytes  # as JSON, so that no caller can change it for the next
     until: float
     size: int
 
 
 class Cache:
-    """The results of one client: what it gets with its credentials is for nobody else, whatever `cacheScope` says.
+    """The results of one client. Another client may have other credentials, whatever `cacheScope` says.
 
-    Takes *limit* bytes at most, what results are found by included, and by *clock* (seconds)
-    decides what is fresh. With a limit of 0 it keeps nothing.
+    It takes at most *limit* bytes, keys included; 0 turns it off. *clock* is in seconds.
     """
 
     def __init__(self, limit: int, clock: Callable[[], float]) -> None:
@@ -44,10 +46,11 @@ class Cache:
         self._clock = clock
         self._entries: OrderedDict[Key, Entry] = OrderedDict()
         self._size = 0
-        self._changes = 0
+        self.changes = 0
+        """Grows with every change. Read it before a request and pass it to `keep`."""
 
     def find(self, method: str, params: Params) -> Params | None:
-        """The result of this very request, if there is a fresh one."""
+        """The result of this request, if there is a fresh one."""
         key = _key(method, params) if self._entries else None
         if key is None or key not in self._entries:
             return None
@@ -57,16 +60,12 @@ class Cache:
             self._remove(key)
         return result
 
-    def mark(self) -> int:
-        """A number for this moment, to `keep` *since*: for a result that is asked for now and comes later."""
-        return self._changes
-
     def keep(self, method: str, params: Params, result: Complete, *, since: int | None = None) -> None:
-        """Keep *result* for as long as it is fresh, if there is room for it.
+        """Keep *result* while it is fresh, if it fits.
 
-        It is not kept if anything at all has changed since the `mark` *since*: it may tell of what was before.
+        If anything has changed *since* (the value of `changes` before the request), it may be stale and is not kept.
         """
-        if result.fresh_for <= 0 or not self._limit or since not in (None, self._changes):
+        if result.fresh_for <= 0 or not self._limit or since not in (None, self.changes):
             return
         key = _key(method, params)
         if key is None:
@@ -81,19 +80,19 @@ class Cache:
         self._entries[key] = Entry(body, self._clock() + result.fresh_for, size)
         self._size += size
 
-    def heed(self, notification: Notification) -> None:
+    def invalidate(self, notification: Notification) -> None:
         """Drop what the server says has changed."""
         if notification.method == "notifications/resources/updated":
             uri = notification.params.get("uri")
             if isinstance(uri, str):
-                self._changes += 1
+                self.changes += 1
                 self._remove(("resources/read", "uri", uri))
-        elif notification.method in STALE_BY:
-            self.drop(*STALE_BY[notification.method])
+        elif notification.method in CHANGES:
+            self.drop(*CHANGES[notification.method])
 
     def drop(self, *methods: str) -> None:
-        """Drop all results of *methods*; without any, everything."""
-        self._changes += 1
+        """Drop all results of *methods*; without arguments, all results."""
+        self.changes += 1
         for key in [key for key in self._entries if not methods or key[0] in methods]:
             self._remove(key)
 
@@ -104,7 +103,7 @@ class Cache:
 
 
 def _key(method: str, params: Params) -> Key | None:
-    """What a result is found by. None where a parameter is not text: no request with results to keep has such."""
+    """The key of a request. None if a parameter is not text: no cacheable request has such."""
     named = {name: value for name, value in params.items() if name != "_meta"}
     if not all(isinstance(value, str) for value in named.values()):
         return None
@@ -112,7 +111,7 @@ def _key(method: str, params: Params) -> Key | None:
 
 
 def _written(result: Params) -> bytes | None:
-    """*result* as JSON; None if it nests too deeply for our writer, or holds what UTF-8 cannot."""
+    """*result* as JSON; None if it nests too deeply or cannot be encoded in UTF-8."""
     try:
         return to_json(result)
     except PydanticSerializationError:
@@ -120,7 +119,7 @@ def _written(result: Params) -> bytes | None:
 
 
 def _parsed(body: bytes) -> Params | None:
-    """The result that was written so; None if it nests too deeply for our reader, which gives up before our writer."""
+    """The result; None if it nests too deeply: the parser allows less than the writer."""
     try:
         result: Params = from_json(body)
     except ValueError:
