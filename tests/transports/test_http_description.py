@@ -192,13 +192,20 @@ async def test_a_header_that_cannot_be_sent_is_not_quoted_in_the_error() -> None
 
 
 async def test_an_own_backend_is_closed_with_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = own_backend(httpx.URL("http://mcp.test/"), {}, "the server", Limits())
-    monkeypatch.setattr("mcp_host.transports._http.channel.own_backend", lambda *given: client)
+    closed: list[PoolBackend] = []
+
+    class Noting(PoolBackend):
+        async def aclose(self) -> None:
+            closed.append(self)
+            await super().aclose()
+
+    backend = Noting(httpx.URL("http://mcp.test/"), {}, "the server", Limits())
+    monkeypatch.setattr("mcp_host.transports._http.channel.own_backend", lambda *given: backend)
 
     async with opened("http://mcp.test/"):
-        assert not client.is_closed
+        assert closed == []
 
-    assert client.is_closed
+    assert closed == [backend]
 
 
 async def test_an_own_backend_gets_half_of_the_time_for_closing(monkeypatch: pytest.MonkeyPatch) -> None:

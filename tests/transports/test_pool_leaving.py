@@ -278,7 +278,7 @@ async def test_a_closed_pool_has_no_connections_and_makes_none() -> None:
                 await anyio.wait_all_tasks_blocked()
                 await pool.aclose()
         await anyio.wait_all_tasks_blocked()
-        with pytest.raises(httpx.ConnectError, match="the pool is closed"):
+        with pytest.raises(httpx.TransportError, match="the server: the client was closed"):
             await pool.handle_async_request(httpx.Request("GET", peer.url))
 
     assert sorted(hung_up) == ["GET", "POST"]

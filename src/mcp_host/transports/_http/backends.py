@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 from http.client import HTTPResponse
 from http.cookiejar import Cookie, CookieJar
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from urllib.request import Request, getproxies
 
 import h11
@@ -46,11 +46,17 @@ Response: TypeAlias = tuple[int, RawHeaders, Body]
 """The status, the headers with their names in lower case, and the body, which has to be read or closed."""
 
 
-class HttpBackend(Protocol):
-    """Sends requests with *headers* of their own in addition to those of the connection."""
+class HttpxBackend:
+    """An `httpx.AsyncClient`, used as it is: with its hooks, its authentication, its cookies.
 
-    @property
-    def is_closed(self) -> bool: ...
+    *headers* are sent with every request, *name* is the URL for error messages.
+    """
+
+    def __init__(self, client: httpx.AsyncClient, timeout: httpx.Timeout, headers: Headers, name: str) -> None:
+        self._client = client
+        self._timeout = timeout
+        self._headers = headers
+        self._name = name
 
     async def send(
         self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
@@ -62,29 +68,17 @@ class HttpBackend(Protocol):
         Raises:
             ConnectFailed, ConnectionClosed: With the reason as the cause, unless that may show a secret.
         """
-        ...
-
-    async def aclose(self) -> None: ...
-
-
-class HttpxBackend:
-    """An `httpx.AsyncClient`, used as it is: with its hooks, its authentication, its cookies."""
-
-    def __init__(self, client: httpx.AsyncClient, timeout: httpx.Timeout, headers: Headers, name: str) -> None:
-        self._client = client
-        self._timeout = timeout
-        self._headers = headers
-        self._name = name
-
-    @property
-    def is_closed(self) -> bool:
-        return self._client.is_closed
-
-    async def send(
-        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
-    ) -> Response:
+        if self._client.is_closed:
+            raise ConnectionClosed(f"{self._name}: the httpx.AsyncClient was closed", may_have_run=False)
+        auth = self._client.auth
+        if url.userinfo:  # httpx would log it with the URL, at INFO
+            auth = auth or httpx.BasicAuth(url.username, url.password)
+            url = url.copy_with(userinfo=b"")
         try:
-            response = await self._send(method, url, {**self._headers, **headers}, content, repeatable)
+            request = self._client.build_request(
+                method, url, headers={**self._headers, **headers}, content=content, timeout=self._timeout
+            )
+            response = await self._send(request, auth, repeatable)
             body = HttpxBody(response, self._name)
         except HTTPX_ERRORS as exc:
             raise connection_error(exc, self._name) from _shown(exc)
@@ -93,21 +87,17 @@ class HttpxBackend:
             raw = [(name, value) for name, value in raw if name != b"content-encoding"]
         return response.status_code, raw, body
 
-    async def _send(
-        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool
-    ) -> httpx.Response:
-        auth = self._client.auth
-        if url.userinfo:  # httpx would log it with the URL, at INFO
-            auth = auth or httpx.BasicAuth(url.username, url.password)
-            url = url.copy_with(userinfo=b"")
-        request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
+    async def _send(self, request: httpx.Request, auth: httpx.Auth | None, repeatable: bool) -> httpx.Response:
         broken: httpx.RequestError | None = None
         while True:
             try:
                 return await self._client.send(request, stream=True, auth=auth, follow_redirects=False)
             except httpx.RequestError as exc:
-                if not _is_about(exc, request):
-                    # A request of a hook or an Auth failed, before ours was sent or after it was carried out.
+                try:
+                    ours = exc.request is request
+                except RuntimeError:  # raised by other code than httpx, which has sent nothing
+                    ours = False
+                if not ours:  # a request of a hook or an Auth, before ours was sent or after it was carried out
                     raise httpx.TransportError(str(exc)) from exc
                 if broken is not None:
                     raise broken from None  # the request may have been read, which the second error might deny
@@ -182,7 +172,7 @@ class PoolBackend:
 
     It connects to one origin. Of what httpx's client does, it does what a server could
     notice: the user and password of the URL, and cookies, because load balancers pin
-    a session to a machine by them.
+    a session to a machine by them. Arguments and errors are those of `HttpxBackend`.
     """
 
     def __init__(self, url: httpx.URL, headers: Headers, name: str, limits: Limits) -> None:
@@ -199,10 +189,6 @@ class PoolBackend:
         self._headers = {name: value for name, value in defaults.items() if name not in given} | dict(headers)
         self._keeps_cookies = "cookie" not in given
         self._cookies: httpx.Cookies | None = None
-
-    @property
-    def is_closed(self) -> bool:
-        return self._pool.closed
 
     async def send(
         self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
@@ -232,6 +218,9 @@ class PoolBackend:
 
     async def aclose(self) -> None:
         await self._pool.aclose()
+
+
+HttpBackend: TypeAlias = HttpxBackend | PoolBackend
 
 
 class BoundedCookieJar(CookieJar):
@@ -312,14 +301,6 @@ def connection_error(exc: Exception, name: str) -> ConnectionClosed:
 def _shown(exc: Exception) -> Exception | None:
     """*exc*, if it may be shown: a LocalProtocolError quotes a header, which may be a secret."""
     return None if isinstance(exc, httpx.LocalProtocolError) else exc
-
-
-def _is_about(error: httpx.RequestError, request: httpx.Request) -> bool:
-    """Whether *request* is what failed: httpx notes the request in the errors of its own."""
-    try:
-        return error.request is request
-    except RuntimeError:  # raised by other code, which has sent nothing
-        return False
 
 
 def _size(cookie: Cookie) -> int:

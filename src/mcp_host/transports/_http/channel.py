@@ -105,7 +105,7 @@ class HttpChannel:
     async def awake(self) -> None:
         await checkpoint()  # a server that accepts connections is running
 
-    async def request(self, request: Request, headers: Headers, exchange: RequestHandle) -> None:
+    async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:
         """POST *request* and read until it is answered. Beyond the bound on connections it waits for its turn.
 
         Raises:
@@ -116,35 +116,35 @@ class HttpChannel:
         """
         # A subscription stays open for hours. A handler's call must not wait for the call that waits for the handler.
         if request.method == LISTEN or in_handler():
-            await self._request(request, headers, exchange)
+            await self._request(request, headers, handle)
             return
         try:
             self._slots.acquire_nowait()
         except WouldBlock:
-            with exchange.unsent():
+            with handle.unsent():
                 await self._slots.acquire()
         try:
-            response = await self._request(request, headers, exchange)
+            response = await self._request(request, headers, handle)
         except BaseException:
             self._slots.release()
             raise
         response.add_done_callback(self._slots.release)
 
-    async def _request(self, request: Request, headers: Headers, exchange: RequestHandle) -> HttpResponse:
+    async def _request(self, request: Request, headers: Headers, handle: RequestHandle) -> HttpResponse:
         opening = request.method == INITIALIZE
         session = None if opening or MCP_METHOD in headers else self._session  # a stateless request belongs to none
         if session is not None and session.waits_for_stream:
-            with exchange.unsent():
+            with handle.unsent():
                 await session.wait_for_stream()
-        async with await self._post_retrying(request, headers, session, exchange) as response:
+        async with await self._post(request, headers, session, handle) as response:
             if not response.is_success:
                 raise await self._refusal(response, request, session)
             if opening:
                 session = self._begin_session(response)
             if response.content_type == EVENT_STREAM:
-                await self._read_stream(response, exchange, session)
+                await self._read_stream(response, handle, session)
             else:
-                await self._read_body(response, exchange, session)
+                await self._read_body(response, handle, session)
         return response
 
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
@@ -180,35 +180,38 @@ class HttpChannel:
             self._session.end()
             await self._session.delete()
 
-    async def _post_retrying(
-        self, request: Request, headers: Headers, session: LegacySession | None, exchange: RequestHandle
+    async def _post(
+        self, message: Message, headers: Headers, session: LegacySession | None, handle: RequestHandle | None = None
     ) -> HttpResponse:
-        """POST *request*; while the server cannot be reached, again after each of `RETRY_DELAYS`.
+        """POST *message*. A request is sent again after each of `RETRY_DELAYS` while the server cannot be reached.
 
-        Only if it has been reached before: otherwise the URL is probably wrong. A subscription has its own backoff.
+        Only if the server has been reached before: otherwise the URL is probably wrong. A subscription has its
+        own backoff.
         """
-        for delay in RETRY_DELAYS if self._reached and request.method != LISTEN else ():
-            try:
-                return await self._post(request, headers, session)
-            except ConnectFailed as exc:
-                if isinstance(exc.__cause__, NOT_RETRIED):
-                    raise
-            exchange.withdrawn = True
-            await sleep(delay)
-            exchange.withdrawn = False
-        return await self._post(request, headers, session)
-
-    async def _post(self, message: Message, headers: Headers, session: LegacySession | None) -> HttpResponse:
         body = encode(message)
-        if session is None:
-            headers = {**POSTED, **headers}
-        else:
+        repeatable = True
+        retry_delays: tuple[float, ...] = ()
+        if isinstance(message, Request):
+            repeatable = message.method in IDEMPOTENT
+            if self._reached and message.method != LISTEN:
+                retry_delays = RETRY_DELAYS
+        delays = iter(retry_delays)
+        if session is not None:
             session.sending(message, headers)
-            headers = {**session.headers, **POSTED, **headers}
-        repeatable = not isinstance(message, Request) or message.method in IDEMPOTENT
-        response = await self._endpoint.send("POST", headers, body, repeatable=repeatable)
-        self._reached = True
-        return response
+            headers = {**session.headers, **headers}
+        while True:
+            try:
+                response = await self._endpoint.send("POST", {**POSTED, **headers}, body, repeatable=repeatable)
+            except ConnectFailed as exc:
+                delay = next(delays, None)
+                if delay is None or handle is None or isinstance(exc.__cause__, NOT_RETRIED):
+                    raise
+                handle.withdrawn = True
+                await sleep(delay)
+                handle.withdrawn = False
+            else:
+                self._reached = True
+                return response
 
     def _begin_session(self, response: HttpResponse) -> LegacySession:
         """Begin a session with the headers of the response to `initialize`."""
@@ -220,16 +223,16 @@ class HttpChannel:
         self._session_begun.set()
         return session
 
-    async def _read_body(self, response: HttpResponse, exchange: RequestHandle, session: LegacySession | None) -> None:
+    async def _read_body(self, response: HttpResponse, handle: RequestHandle, session: LegacySession | None) -> None:
         if response.content_type != JSON:
             raise ProtocolError(f"{self._endpoint.name}: {_no_response(response)}")
         body = await response.read_all(self._max_message)
         if not body and response.status in NO_CONTENT:
             raise ProtocolError(f"{self._endpoint.name}: {_no_response(response)}")
         messages = decode(body)
-        deliver(messages, exchange.receive)
-        await exchange.progress()
-        if exchange.answered:
+        deliver(messages, handle.receive)
+        await handle.progress()
+        if handle.answered:
             return
         self._check_session(body, session)
         for message in messages:
@@ -239,15 +242,13 @@ class HttpChannel:
             f"{self._endpoint.name}: the body holds no response to this request"
         )
 
-    async def _read_stream(
-        self, response: HttpResponse, exchange: RequestHandle, session: LegacySession | None
-    ) -> None:
+    async def _read_stream(self, response: HttpResponse, handle: RequestHandle, session: LegacySession | None) -> None:
         cursor, error = Cursor(), None
         stream = MessageStream(response, cursor, self._max_message)
         while (messages := await stream.next()) is not None:
-            deliver(messages, exchange.receive)
-            await exchange.progress()
-            if exchange.answered:
+            deliver(messages, handle.receive)
+            await handle.progress()
+            if handle.answered:
                 return
             error = error or _error_without_id(messages)
         if error is not None:
@@ -255,7 +256,7 @@ class HttpChannel:
         self._check_session(stream.skipped, session)
         if session is None or not cursor.last_id:
             raise ConnectionClosed(f"{self._endpoint.name}: the stream ended before the response") from stream.failure
-        await session.resume(cursor, exchange)
+        await session.resume(cursor, handle)
 
     def _check_session(self, body: bytes, session: LegacySession | None) -> None:
         """Raise `SessionLost` if *body* says so: some servers answer 200 instead of 404."""

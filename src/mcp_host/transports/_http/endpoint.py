@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import httpx
 from anyio.abc import TaskGroup
 
-from mcp_host.errors import ConnectionClosed, HttpStatusError, excerpt
+from mcp_host.errors import HttpStatusError, excerpt
 from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PARAMETER_PREFIX, PROTOCOL_VERSION, TOKEN
 from mcp_host.transports._http.backends import HTTPX_ERRORS, HttpBackend, connection_error
 from mcp_host.transports._http.response import ACCEPT_ENCODING, EVENT_STREAM, JSON, HttpResponse
@@ -100,8 +100,6 @@ class Endpoint:
         """
         url = self._url
         for _ in range(MAX_REDIRECTS + 1):
-            if self._backend.is_closed:
-                raise ConnectionClosed(f"{self.name}: the httpx.AsyncClient was closed", may_have_run=False)
             status, raw, body = await self._backend.send(method, url, headers, content, repeatable=repeatable)
             response = HttpResponse(status, raw, body, self.name, self._drain_soon)
             if status not in REDIRECTS:

@@ -144,7 +144,7 @@ class Pool:
         connection = await connect(self._host, self._port, tls, self._connect_timeout, self._name)
         if self.closed:  # now or in the meantime
             await connection.close()
-            raise ConnectFailed(f"{self._name}: the pool is closed", may_have_run=False)
+            raise ConnectionClosed(f"{self._name}: the client was closed", may_have_run=False)
         connection.early_closes = self._early_closes
         self._busy.add(connection)
         return connection
