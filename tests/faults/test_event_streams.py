@@ -1,4 +1,4 @@
-"""Event streams that answer a call: cut, malformed, oddly written, without an end, or with somebody else's reply."""
+"""Event streams that answer a call: cut, malformed, oddly written, without an end, or with the response to another request."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def under(id: bytes) -> bytes:
 
 @pytest.mark.parametrize("id", [b"4711", b'"other"', b"-1", b"0"])
 @fault("E16")
-async def test_a_reply_to_somebody_else_is_ignored_and_counted(id: bytes) -> None:
+async def test_a_response_to_another_request_is_ignored_and_counted(id: bytes) -> None:
     async with connected(mcp(call=streams(under(id), event(DONE)))) as (client, _):
         await tides(client)
         assert client.counters == {"answers to nothing": 1}
 
 
 @fault("E16")
-async def test_a_reply_to_somebody_else_is_not_ours_either_when_nothing_else_comes() -> None:
+async def test_a_response_to_another_request_is_ignored_even_if_it_is_the_only_one() -> None:
     assert type(await error_of(streams(under(b"4711")))) is ConnectionClosed
 
 
@@ -140,7 +140,7 @@ async def test_a_malformed_reply_on_a_stream_fails_its_call_at_once() -> None:
 
 @pytest.mark.parametrize("kind", [b"ping", b"heartbeat", b"endpoint", b"Message", b"message ", b"error", b"\xff"])
 @fault("E19")
-async def test_an_event_of_another_type_is_ignored_whatever_is_in_it(kind: bytes) -> None:
+async def test_an_event_of_another_type_is_ignored(kind: bytes) -> None:
     other = b"event: " + kind + b"\n" + under(b"@id")
 
     async with connected(mcp(call=in_turn(streams(other, event(DONE)), streams(other), says()))) as (client, _):
@@ -236,7 +236,7 @@ async def test_an_event_without_an_end_is_read_up_to_the_limit(first: bytes, pie
     "piece", [b": still here\n\n" * 100, b"\n" * 1000, event(LOG) * 10, b"event: ping\ndata: {}\n\n" * 50]
 )
 @fault("E23")
-async def test_a_stream_that_goes_on_for_ever_without_the_reply_ends_at_the_calls_deadline(piece: bytes) -> None:
+async def test_an_endless_stream_without_the_response_ends_at_the_calls_deadline(piece: bytes) -> None:
     async with connected(mcp(call=storm(endless(b"", piece)))) as (client, _):
         error: McpError = await failing(client, "storm", timeout=0.2)
         await tides(client)

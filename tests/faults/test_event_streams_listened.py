@@ -182,9 +182,7 @@ async def test_no_fault_of_the_servers_stream_fails_a_call_or_holds_it_up(get: A
     "beginning", [b"", b"HTTP/1.1 200 O", head(200, EVENTS)], ids=["nothing", "half a head", "a head"]
 )
 @fault("E14", "E15")
-async def test_a_stream_that_says_nothing_yet_is_not_waited_for(
-    beginning: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_calls_do_not_wait_for_a_silent_stream(beginning: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy may keep the head of a stream back until there is an event. It is heard then."""
     monkeypatch.setattr("mcp_host.transports._http.channel.STREAM_WAIT", 0.05)
     logs = Log[object]()
@@ -309,7 +307,7 @@ async def test_a_client_may_be_closed_many_times_at_once_while_it_calls() -> Non
 
 
 @fault("E27")
-async def test_what_a_callback_calls_is_answered_on_a_stream_of_its_own() -> None:
+async def test_a_call_made_by_a_callback_has_its_own_stream() -> None:
     """A callback that calls, whose call is logged, and so on: no stream waits for another."""
     called = Log[object]()
 

@@ -58,7 +58,7 @@ def cursors(peer: Peer) -> list[str]:
 
 @pytest.mark.parametrize("data", [b"data:\n", b"data: \n", b"", b"data\n"])
 @fault("E04")
-async def test_an_event_without_data_only_says_where_we_are(data: bytes, pauses: list[float]) -> None:
+async def test_an_event_without_data_only_moves_the_cursor(data: bytes, pauses: list[float]) -> None:
     script = mcp(call=streams(b"id: e-0\n" + data + b"\n"), get=resumed(streams(event(FOUND))))
     async with connected(script) as (client, peer):
         await tides(client)
@@ -213,7 +213,7 @@ async def test_a_request_of_the_servers_that_is_replayed_is_answered_once(answer
 
 
 @fault("E08")
-async def test_a_server_that_wants_to_be_asked_again_at_once_is_asked_at_a_pace_of_ours(pauses: list[float]) -> None:
+async def test_a_retry_of_0_is_raised_to_our_minimum(pauses: list[float]) -> None:
     gets = [streams(b"retry: 0\n")] * 20
     script = mcp(call=streams(b"retry: 0\n", PRIMED), get=resumed(*gets, streams(event(FOUND))))
     async with connected(script) as (client, _):
@@ -225,7 +225,7 @@ async def test_a_server_that_wants_to_be_asked_again_at_once_is_asked_at_a_pace_
 
 
 @fault("E08")
-async def test_a_message_begins_the_pace_anew(pauses: list[float]) -> None:
+async def test_a_message_resets_the_backoff(pauses: list[float]) -> None:
     gets = [streams(event(LOG, id="e-1"))] * 6
     async with connected(mcp(call=streams(PRIMED), get=resumed(*gets, streams(event(FOUND))))) as (client, _):
         await tides(client)

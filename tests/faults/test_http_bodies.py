@@ -97,7 +97,7 @@ async def test_a_reply_under_another_id_fails_its_call_at_once(id: bytes) -> Non
 
 
 @fault("H17")
-async def test_a_reply_under_another_id_is_nobodys_and_counted() -> None:
+async def test_a_response_with_an_unknown_id_is_ignored_and_counted() -> None:
     async with connected(mcp(call=in_turn(says(under(b"4711")), says()))) as (client, _):
         await failing(client)
         assert client.counters == {"answers to nothing": 1}
@@ -182,7 +182,7 @@ async def test_a_body_whose_compression_is_corrupt_fails_its_call_alone(kind: st
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "rot13"])
 @fault("H22")
-async def test_a_compression_that_nobody_asked_for_is_named(coding: str) -> None:
+async def test_an_encoding_that_was_not_requested_is_named(coding: str) -> None:
     error = await error_of(says(content_encoding=coding))
 
     assert type(error) is ProtocolError

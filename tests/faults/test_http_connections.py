@@ -41,7 +41,7 @@ from tests.transports.legacy_peers import hang, in_turn
 
 
 async def closed_port() -> int:
-    """A port at which nobody listens."""
+    """A port without a listener."""
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         return int(listener.extra(SocketAttribute.local_port))
 
@@ -233,7 +233,7 @@ async def test_a_client_whose_server_is_gone_uses_no_cpu() -> None:
 
 
 async def share_of_cpu(seconds: float) -> float:
-    """What this thread uses while nobody asks for anything: next to nothing, or all there is in an endless loop."""
+    """What this thread uses while it is idle: next to nothing, or all there is in an endless loop."""
     began = time.thread_time()
     with anyio.move_on_after(seconds):
         await anyio.sleep_forever()
@@ -243,7 +243,7 @@ async def share_of_cpu(seconds: float) -> float:
 @pytest.mark.parametrize("era", ["auto", "legacy", "modern"])
 @pytest.mark.parametrize("silent", ["initialize", "everything"])
 @fault("H27")
-async def test_a_server_that_takes_the_handshake_and_says_nothing_ends_at_the_limit(era: str, silent: str) -> None:
+async def test_a_server_that_never_answers_the_handshake_ends_at_the_limit(era: str, silent: str) -> None:
     script = mcp(initialize=hang) if silent == "initialize" and era != "modern" else mcp(initialize=hang, discover=hang)
 
     error = await refused(script, era=era, limits=Limits(connect_timeout=0.3))

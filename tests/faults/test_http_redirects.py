@@ -1,4 +1,4 @@
-"""Redirects: none leads a token, a header or a body out of the origin, none changes the method, none goes on for ever."""
+"""Redirects: none leads a token, a header or a body out of the origin, none changes the method, none is endless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions over HTTP: forgotten by the server, lost again, refused at the end, and messages that nobody takes."""
+"""Sessions over HTTP: forgotten by the server, lost again, refused at the end, and messages that it does not accept."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def test_what_the_server_asks_first_thing_in_the_new_session_is_answered()
 
 @pytest.mark.parametrize("forgets", FORGOTTEN.values(), ids=FORGOTTEN)
 @fault("H06", "H07")
-async def test_a_server_that_forgets_every_session_is_asked_twice_and_no_more(forgets: Answer) -> None:
+async def test_a_server_that_loses_every_session_is_tried_twice(forgets: Answer) -> None:
     async with connected(forgetful(call=forgets)) as (client, peer):
         error = await failing(client)
 
@@ -256,7 +256,7 @@ def welcome_with(id: str) -> bytes:
     return head.encode("latin-1") + WELCOME
 
 
-# Messages that nobody takes
+# Messages that the server does not accept
 
 
 TAKEN_BADLY = {

@@ -1,4 +1,4 @@
-"""What holds for every transport of HTTP: ours is tried beside httpx's own, and where they differ, one is wrong."""
+"""What holds forevery transport of HTTP: ours is tried beside httpx's own, and where they differ, one is wrong."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Kind:
     def transport(
         self, *, tls: ssl.SSLContext | None = None, max_idle: int = 100, keepalive: float = 4.0
     ) -> httpx.AsyncBaseTransport:
-        context = tls or nobody()
+        context = tls or untrusting()
         if self.ours:
             return PoolTransport(context, max_idle=max_idle, keepalive=keepalive)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=max_idle, keepalive_expiry=keepalive)
@@ -160,8 +160,8 @@ def authority() -> trustme.CA:
 
 
 @cache
-def nobody() -> ssl.SSLContext:
-    """A client's context that trusts nobody."""
+def untrusting() -> ssl.SSLContext:
+    """A client's context that trusts no certificate."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 

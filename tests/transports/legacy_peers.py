@@ -54,7 +54,7 @@ def stream(*parts: bytes, stay: bool = False) -> Answer:
 
 
 def in_turn(*answers: Answer) -> Answer:
-    """One answer after the other; the last for ever."""
+    """One answer after the other; the last one repeats."""
     left = list(answers)
 
     async def answer(wire: Wire, heard: Heard) -> None:

@@ -34,7 +34,7 @@ def test_of_too_many_the_newest_are_kept(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["{}={}", "{}=1; Path=/{}", "{}=1; X={}", "{}=1; {}=1"])
-def test_whatever_is_kept_of_a_cookie_counts(form: str) -> None:
+def test_all_that_is_kept_of_a_cookie_counts(form: str) -> None:
     names = [f"c{n:03}" for n in range(40)]
 
     assert kept(*([form.format(name, "x" * 1700)] for name in names)) == names[-4:]

@@ -1,4 +1,4 @@
-"""What httpx's client would do for a server, our own does too: cookies, the user of a URL, and headers that nobody gave."""
+"""What httpx's client would do for a server, our own does too: cookies, the user of a URL, and default headers."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_a_host_of_the_callers_own_replaces_that_of_the_url(name: str) -> 
         assert await ask(channel) == [DONE]
 
 
-async def test_a_request_says_who_sends_it() -> None:
+async def test_a_request_has_a_user_agent() -> None:
     agents = {each.headers["user-agent"].split("/")[0] for each in await heard_with()}
     (given,) = {each.headers["user-agent"] for each in await heard_with(headers={"User-Agent": "host/1"})}
 
@@ -145,7 +145,7 @@ async def test_a_request_says_who_sends_it() -> None:
     assert given == "host/1"
 
 
-async def test_our_own_client_says_that_it_is_this_one(by_httpx: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+async def test_our_user_agent_is_mcp_host(by_httpx: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     monkeypatch.setattr("mcp_host.transports._http.backends.proxied", lambda url: False)
 
     assert (await heard_with())[0].headers["user-agent"] == f"mcp-host/{__version__}"

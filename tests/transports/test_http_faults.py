@@ -98,7 +98,7 @@ async def test_unusual_http_is_no_fault(raw: bytes) -> None:
         assert await ask(channel) == [DONE]
 
 
-async def test_an_encoding_nobody_asked_for_breaks_the_protocol() -> None:
+async def test_an_encoding_that_was_not_requested_is_a_protocol_error() -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.reply(200, {**JSON, "content-encoding": "br"}, b"...")

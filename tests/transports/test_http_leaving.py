@@ -121,7 +121,7 @@ async def test_a_stream_that_babbles_after_the_response_is_closed() -> None:
         gc.collect()
 
 
-async def test_a_stream_that_breaks_after_the_response_bothers_nobody() -> None:
+async def test_a_stream_that_breaks_after_the_response_raises_nothing() -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.say(head(200, {**EVENTS, **CHUNKED}) + b"%x\r\n%s\r\n" % (len(event(DONE_JSON)), event(DONE_JSON)))

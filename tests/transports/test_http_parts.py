@@ -79,7 +79,7 @@ def test_a_broken_compression_is_a_broken_connection(body: bytes) -> None:
         inflated("gzip", body)
 
 
-def test_a_compression_nobody_asked_for_is_named() -> None:
+def test_a_compression_that_was_not_requested_is_named() -> None:
     with pytest.raises(ProtocolError, match="Content-Encoding br; asked for were gzip, deflate"):
         Decompressor("br")
 
@@ -186,7 +186,7 @@ def test_the_first_pause_is_the_servers_within_bounds(retry: float | None, pause
     assert listen_backoff().delay(retry) == pause
 
 
-def test_pauses_grow_while_nothing_comes_and_begin_anew_with_a_message() -> None:
+def test_delays_grow_with_failures_and_are_reset_by_a_message() -> None:
     backoff = resume_backoff()
     pauses = []
     for _ in range(9):

@@ -43,7 +43,7 @@ from tests.transports.legacy_peers import Answer, hang, in_turn, legacy, listeni
         pytest.param(stream(event(b'{"error":"Session not found"}')), id="an event in words"),
     ],
 )
-async def test_a_server_that_forgot_the_session_certainly_did_not_run_the_request(answer: Answer) -> None:
+async def test_a_request_of_a_lost_session_has_certainly_not_run(answer: Answer) -> None:
     async with serving(legacy(post=answer)) as peer, opened(peer.url) as channel:
         await shake_hands(channel)
         with pytest.raises(SessionLost, match="the session is lost") as caught:

@@ -163,7 +163,7 @@ async def test_no_fault_of_the_servers_stream_fails_a_call(get: Answer, pauses: 
 
 
 @pytest.mark.adjustable_clock
-async def test_a_server_that_says_nothing_to_the_get_is_waited_for_briefly() -> None:
+async def test_a_server_that_does_not_answer_the_get_is_waited_for_briefly() -> None:
     async def get(wire: Wire, heard: Heard) -> None:
         advance(1)
         await wire.hung_up()
@@ -176,7 +176,7 @@ async def test_a_server_that_says_nothing_to_the_get_is_waited_for_briefly() -> 
 
 
 @pytest.mark.fake_clock
-async def test_nobody_waits_for_a_stream_that_nobody_listens_to() -> None:
+async def test_requests_do_not_wait_for_a_stream_without_a_listener() -> None:
     def serve(request: httpx.Request) -> httpx.Response:
         methods.append(request.method)
         if b'"initialize"' in request.content:
@@ -247,9 +247,7 @@ async def test_a_stream_that_keeps_failing_is_opened_ever_more_slowly_then_given
     ]
 
 
-async def test_a_stream_that_had_lasted_begins_its_pauses_anew(
-    pauses: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stable_stream_resets_the_delays(pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_host.protocol.backoff.STABLE_AFTER", 0.0)
 
     async with serving(legacy(get=in_turn(*[stream()] * 20, refuse))) as peer, listening(peer) as channel:
@@ -290,7 +288,7 @@ async def test_a_server_message_past_the_limit_is_reported_and_the_stream_opened
     assert all("last-event-id" not in heard.headers for heard in peer.heard)  # else it would come again
 
 
-async def test_a_new_handshake_ends_the_old_stream_and_opens_one_of_its_own() -> None:
+async def test_a_new_handshake_ends_the_old_stream_and_opens_a_new_one() -> None:
     received = Log[Incoming]()
     ended = Log[str]()
 
@@ -347,7 +345,7 @@ async def test_a_server_may_answer_a_call_on_its_own_stream() -> None:
         pytest.param(stream(event(b"x"), stay=True), id="a stream"),
     ],
 )
-async def test_the_session_is_deleted_at_the_end_whatever_the_server_makes_of_it(delete: Answer) -> None:
+async def test_the_session_is_deleted_at_the_end_even_if_the_server_refuses(delete: Answer) -> None:
     async with serving(legacy(delete=delete)) as peer:
         async with listening(peer) as channel:
             await shake_hands(channel)

@@ -44,14 +44,14 @@ async def test_every_other_status_is_a_typed_error(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_want_of_credentials_has_an_error_of_its_own(status: int) -> None:
+async def test_missing_credentials_raise_unauthorized(status: int) -> None:
     error = await error_of(answering(status))
 
     assert isinstance(error, Unauthorized)
     assert (error.status, error.challenges) == (status, ())
 
 
-async def test_the_challenges_of_a_server_that_wants_credentials_are_kept_and_shown_nowhere() -> None:
+async def test_challenges_are_kept_and_appear_in_no_message() -> None:
     bearer = 'Bearer realm="tides", resource_metadata="https://server.test/meta", nonce="hunter2"'
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -84,7 +84,7 @@ async def test_a_status_error_names_the_url_and_what_it_probably_lacks(url: str,
     assert str(caught.value) == text
 
 
-async def test_a_status_error_says_what_the_server_said_and_when_to_come_back() -> None:
+async def test_a_status_error_has_the_servers_message_and_retry_after() -> None:
     error = await error_of(answering(503, {"content-type": "text/plain", "retry-after": "30"}, b"Back soon\n"))
 
     assert isinstance(error, HttpStatusError)
@@ -270,7 +270,7 @@ async def test_user_and_password_of_the_url_outlive_a_redirect_but_none_come_fro
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("follow", [True, False], ids=["a client that follows", "a client that does not"])
-async def test_no_other_redirect_is_followed_whatever_the_client_would_do(
+async def test_no_other_redirect_is_followed_even_if_the_client_would(
     status: int, location: str, complaint: str, follow: bool
 ) -> None:
     visited: list[str] = []

@@ -239,7 +239,7 @@ async def test_what_was_sent_in_the_end_may_have_run(pauses: Pauses) -> None:
     assert [error.may_have_run for error in errors] == [True]
 
 
-async def test_a_subscription_keeps_to_a_pace_of_its_own(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_subscription_has_its_own_backoff(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
     own: list[float] = []
     tried_twice = anyio.Event()
 
@@ -328,7 +328,7 @@ async def fails_itself(response: httpx.Response) -> None:
 
 
 @pytest.mark.parametrize("hook", [asks_elsewhere, fails_itself])
-async def test_what_else_fails_in_the_callers_client_says_nothing_of_our_request(
+async def test_a_failure_of_a_hook_does_not_show_whether_our_request_has_run(
     hook: Callable[[httpx.Response], Awaitable[None]], pauses: Pauses
 ) -> None:
     """A hook is called when the server has run the call."""

@@ -169,7 +169,7 @@ async def test_a_call_that_failed_makes_room_like_one_that_was_answered() -> Non
 
 
 async def test_a_connection_on_which_an_answer_goes_on_is_still_in_use() -> None:
-    """The next call neither goes out beside it, nor waits longer than we go on reading what nobody needs."""
+    """The next call neither goes out beside it, nor waits longer than the unread rest is drained."""
     first_is_over = False
     overlapped: list[bool] = []
 
@@ -223,7 +223,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_was_never_made_and_takes_
     assert "cancelled" not in subjects(peer), "the server knows of no such call"
 
 
-async def test_a_deadline_that_passes_while_a_call_waits_says_that_it_was_not_made() -> None:
+async def test_a_call_that_times_out_while_queued_was_not_made() -> None:
     server = Holding()
     with anyio.fail_after(10):
         async with connected(mcp(call=server), max_connections=1) as (client, peer), anyio.create_task_group() as tasks:
@@ -261,7 +261,7 @@ async def test_a_server_is_not_silent_about_a_call_that_was_not_made_yet() -> No
     assert error.may_have_run is True
 
 
-async def test_a_client_that_is_closed_says_which_calls_were_not_made() -> None:
+async def test_closing_tells_queued_calls_that_they_were_not_made() -> None:
     may_have_run: dict[str, bool] = {}
 
     async def call(client: Client, name: str) -> None:

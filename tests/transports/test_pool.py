@@ -1,4 +1,4 @@
-"""One request and its answer, by our own transport of HTTP and by httpx's: whatever bytes come, both make the same of them."""
+"""One request and its answer, by our own pool and by httpx's: both read any bytes in the same way."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_the_answer_to_head_has_no_body(kind: Kind) -> None:
 
 
 @both
-async def test_a_response_says_what_stood_in_its_head(kind: Kind) -> None:
+async def test_a_response_has_the_fields_of_its_head(kind: Kind) -> None:
     response = await answered(kind, b"HTTP/1.1 418 Tea\r\nSet-Cookie: a\r\nset-cookie: b\r\ncontent-length: 0\r\n\r\n")
 
     assert (response.http_version, response.reason_phrase) == ("HTTP/1.1", "Tea")
@@ -79,8 +79,8 @@ async def test_a_response_says_what_stood_in_its_head(kind: Kind) -> None:
 
 
 @both
-async def test_chunks_of_one_byte_hold_nobody_up(kind: Kind) -> None:
-    not_with_httpx(kind, "it takes whatever has arrived in one go")
+async def test_chunks_of_one_byte_do_not_block_the_event_loop(kind: Kind) -> None:
+    not_with_httpx(kind, "it parses all that has arrived in one go")
     turns = 0
 
     async def take_turns() -> None:
@@ -199,7 +199,7 @@ async def test_both_write_the_same_bytes(method: str, options: dict[str, object]
 
 @both
 async def test_no_connection_changes_to_another_protocol(kind: Kind) -> None:
-    not_with_httpx(kind, "it hands the connection over to whoever asked for that")
+    not_with_httpx(kind, "it hands the connection over to the caller")
 
     async def script(wire: Wire) -> None:
         await wire.hear()

@@ -10,7 +10,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketListener
 
 from mcp_host.transports._http.connection import connect
-from tests.transports.http_contract import Kind, PoolTransport, both, nobody, not_with_httpx
+from tests.transports.http_contract import Kind, PoolTransport, both, not_with_httpx, untrusting
 from tests.transports.http_peers import CHUNKED, Log, Wire, head, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -86,7 +86,7 @@ async def test_after_some_answers_a_connection_is_not_used_again(raw: bytes, kin
 )  # fmt: skip
 @both
 async def test_an_answer_with_something_behind_it_is_the_last_of_its_connection(raw: bytes, kind: Kind) -> None:
-    not_with_httpx(kind, "it uses such a connection again, and waits on it for ever")
+    not_with_httpx(kind, "it uses such a connection again, and waits on it forever")
 
     await three_times_anew(raw, kind)
 
@@ -107,7 +107,7 @@ async def three_times_anew(raw: bytes, kind: Kind) -> None:
 
 
 @both
-async def test_after_a_request_that_says_so_a_connection_is_not_used_again(kind: Kind) -> None:
+async def test_after_a_request_with_connection_close_a_connection_is_not_used_again(kind: Kind) -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.say(EMPTY)
@@ -164,7 +164,7 @@ class Together:
 
 
 @both
-async def test_every_request_in_flight_has_a_connection_of_its_own(kind: Kind) -> None:
+async def test_every_request_in_flight_has_its_own_connection(kind: Kind) -> None:
     together = Together()
     async with serving(together) as peer, kind.client() as client:
         for _ in range(3):
@@ -360,7 +360,7 @@ async def test_a_fresh_connection_that_breaks_is_not_tried_again(kind: Kind) -> 
     assert peer.connections == 1
 
 
-async def test_where_one_idle_connection_was_forgotten_whoever_tries_again_gets_a_new_one() -> None:
+async def test_after_one_kept_connection_was_closed_a_retry_gets_a_new_one() -> None:
     """A load balancer that forgets one has forgotten all of them."""
     both_asked = anyio.Event()
 
@@ -375,7 +375,7 @@ async def test_where_one_idle_connection_was_forgotten_whoever_tries_again_gets_
         await wire.hear()
         await (wire.reset() if forgetful else wire.say(EMPTY))
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(nobody())) as client:
+    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.post, peer.url)
             tasks.start_soon(client.post, peer.url)
@@ -417,7 +417,7 @@ async def posted(client: httpx.AsyncClient, url: str) -> bool:
 async def test_a_server_that_closes_each_connection_after_its_first_answer_loses_two_requests_and_no_more() -> None:
     async with (
         serving(closing(1, unheard=True)) as peer,
-        httpx.AsyncClient(transport=PoolTransport(nobody())) as client,
+        httpx.AsyncClient(transport=PoolTransport(untrusting())) as client,
     ):
         answered = [await posted(client, peer.url) for _ in range(9)]
 
@@ -433,7 +433,7 @@ async def test_where_it_is_noticed_in_time_that_they_are_closed_none_is_lost_and
         if not forgets:
             await wire.hung_up()
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(nobody())) as client:
+    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:
         answered = [await posted(client, peer.url) for _ in range(6)]
 
     assert answered == [True] * 6
@@ -448,7 +448,7 @@ async def test_where_it_is_noticed_in_time_that_they_are_closed_none_is_lost_and
 async def test_a_server_that_keeps_connections_for_a_while_goes_on_to_be_sent_several_requests_over_each(
     server: Callable[[Wire], Awaitable[None]], opened: int
 ) -> None:
-    async with serving(server) as peer, httpx.AsyncClient(transport=PoolTransport(nobody())) as client:
+    async with serving(server) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:
         for _ in range(12):
             await posted(client, peer.url)
 
@@ -467,14 +467,14 @@ async def test_connections_that_serve_again_in_between_are_kept_on() -> None:
             return
         await wire.say(EMPTY)
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(nobody())) as client:
+    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:
         answered = [await posted(client, peer.url) for _ in range(12)]
 
     assert answered == [True, False, True, True] * 3
     assert peer.connections == 6
 
 
-async def test_a_server_that_ends_with_several_requests_in_flight_has_forgotten_once() -> None:
+async def test_a_server_that_exits_with_several_requests_in_flight_counts_as_one_early_close() -> None:
     """Restarted, it keeps its connections as before."""
     asked = [anyio.Event(), anyio.Event()]
 
@@ -491,7 +491,7 @@ async def test_a_server_that_ends_with_several_requests_in_flight_has_forgotten_
             await wire.hear()
             await wire.say(EMPTY)
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(nobody())) as client:
+    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:
         answered: list[bool] = []
 
         async def post() -> None:
@@ -509,7 +509,7 @@ async def test_a_server_that_ends_with_several_requests_in_flight_has_forgotten_
 
 
 async def test_a_request_that_cannot_be_sent_again_fails_as_it_did_at_first() -> None:
-    """It may have been read by then, whatever is to be said of the second connection."""
+    """It may have been read by then, even if the second connection fails."""
 
     async def serve() -> None:
         (socket,) = listener.listeners
@@ -523,7 +523,7 @@ async def test_a_request_that_cannot_be_sent_again_fails_as_it_did_at_first() ->
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/"
-    async with anyio.create_task_group() as tasks, httpx.AsyncClient(transport=PoolTransport(nobody())) as client:
+    async with anyio.create_task_group() as tasks, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:
         tasks.start_soon(serve)
         with anyio.fail_after(5):
             await client.get(url)

@@ -1,4 +1,4 @@
-"""Deadlines, cancellation, responses left half-read, and pools that are closed: nothing stays behind, nobody waits."""
+"""Deadlines, cancellation, responses left half-read, and pools that are closed: nothing stays behind or waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 import pytest
 from anyio.abc import SocketAttribute
 
-from tests.transports.http_contract import Kind, PoolTransport, both, certified, nobody, not_with_httpx, trusting
+from tests.transports.http_contract import Kind, PoolTransport, both, certified, not_with_httpx, trusting, untrusting
 from tests.transports.http_peers import CHUNKED, LENGTH, Wire, head, serving
 
 EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
@@ -66,7 +66,7 @@ async def test_a_server_that_never_shakes_hands_is_given_up(kind: Kind) -> None:
         await hung_up.wait()
 
 
-# Nobody there
+# No server
 
 
 @both
@@ -172,7 +172,7 @@ async def test_wherever_a_request_is_cancelled_the_pool_stays_good() -> None:
             await wire.say(head(200, CHUNKED) + b"4\r\nti")
             await wire.say(b"de\r\n0\r\n\r\n")
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(nobody()), timeout=5) as client:
+    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting()), timeout=5) as client:
         for count in range(1, 400):
             done = await after_steps(count, lambda: client.post(peer.url))
             assert (await client.get(peer.url)).content == b"tide"
@@ -188,9 +188,7 @@ async def test_wherever_a_request_is_cancelled_the_pool_stays_good() -> None:
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["at leisure", "in haste"])
 @both
-async def test_a_response_that_is_left_before_its_end_hangs_up_and_waits_for_nobody(
-    cancelled: bool, kind: Kind
-) -> None:
+async def test_closing_a_response_before_its_end_hangs_up_at_once(cancelled: bool, kind: Kind) -> None:
     server = Halting(head(200, LENGTH) + b"tide")
     async with serving(server) as peer, kind.client() as client:
         request = client.build_request("GET", peer.url)
@@ -205,7 +203,7 @@ async def test_a_response_that_is_left_before_its_end_hangs_up_and_waits_for_nob
 
 async def test_a_response_that_is_left_in_its_body_hangs_up() -> None:
     server = Halting(head(200, LENGTH) + b"tide")
-    async with serving(server) as peer, PoolTransport(nobody()) as pool:
+    async with serving(server) as peer, PoolTransport(untrusting()) as pool:
         response = await pool.handle_async_request(httpx.Request("GET", peer.url))
         assert isinstance(response.stream, httpx.AsyncByteStream)
         pieces = aiter(response.stream)
@@ -219,9 +217,9 @@ async def test_a_response_that_is_left_in_its_body_hangs_up() -> None:
 
 
 @pytest.mark.parametrize("fault", ["a cancellation", "a bad chunk"])
-async def test_a_body_that_breaks_hangs_up_although_nobody_closes_it(fault: str) -> None:
+async def test_a_body_that_fails_hangs_up_without_being_closed(fault: str) -> None:
     server = Halting(head(200, CHUNKED) + (b"zz\r\n" if fault == "a bad chunk" else b""))
-    async with serving(server) as peer, PoolTransport(nobody()) as pool:
+    async with serving(server) as peer, PoolTransport(untrusting()) as pool:
         response = await pool.handle_async_request(httpx.Request("GET", peer.url))
         assert isinstance(response.stream, httpx.AsyncByteStream)
         if fault == "a cancellation":
@@ -241,7 +239,7 @@ async def test_a_response_that_has_arrived_need_not_be_read_for_its_connection_t
             await wire.hear()
             await wire.reply(200, body=b"tide")
 
-    async with serving(script) as peer, PoolTransport(nobody()) as pool:
+    async with serving(script) as peer, PoolTransport(untrusting()) as pool:
         first = await pool.handle_async_request(httpx.Request("POST", peer.url))
         second = await pool.handle_async_request(httpx.Request("POST", peer.url))
         await first.aclose()
@@ -268,7 +266,7 @@ async def test_a_closed_pool_has_no_connections_and_makes_none() -> None:
         with pytest.raises(httpx.ReadError):
             await response.aread()
 
-    pool = PoolTransport(nobody())
+    pool = PoolTransport(untrusting())
     async with serving(script) as peer:
         with anyio.fail_after(5):
             async with anyio.create_task_group() as tasks:
@@ -305,7 +303,7 @@ async def test_whenever_a_pool_is_closed_nothing_of_it_stays_open() -> None:
 
     async with serving(script) as peer:
         for turns in range(0, 80, 2):
-            pool = PoolTransport(nobody())
+            pool = PoolTransport(untrusting())
             async with anyio.create_task_group() as tasks:
                 for _ in range(4):
                     tasks.start_soon(ask, pool)

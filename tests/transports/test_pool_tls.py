@@ -12,7 +12,7 @@ import pytest
 
 from mcp_host.errors import ConnectFailed
 from mcp_host.transports._http.pool import Pool
-from tests.transports.http_contract import Kind, both, certified, nobody, not_with_httpx, trusting
+from tests.transports.http_contract import Kind, both, certified, not_with_httpx, trusting, untrusting
 from tests.transports.http_peers import CHUNKED, Wire, head, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -37,7 +37,7 @@ async def test_a_server_with_a_certificate_is_trusted_and_its_connection_kept(ki
 @pytest.mark.parametrize(
     ("names", "context"),
     [
-        pytest.param(("127.0.0.1",), nobody, id="an authority that is not trusted"),
+        pytest.param(("127.0.0.1",), untrusting, id="an authority that is not trusted"),
         pytest.param(("127.0.0.2",), trusting, id="another address"),
         pytest.param(("localhost",), trusting, id="another name"),
     ],
@@ -99,7 +99,7 @@ async def test_a_connection_that_is_cut_off_ends_a_body_only_where_nothing_else_
 
 
 @both
-async def test_what_nobody_asked_for_is_no_answer_to_the_next_request(kind: Kind) -> None:
+async def test_unsolicited_bytes_are_no_response_to_the_next_request(kind: Kind) -> None:
     """The second record waits behind the first, where no look at the socket finds it."""
     not_with_httpx(kind, "it takes such a record for the answer")
 
@@ -162,5 +162,5 @@ async def test_a_server_may_have_an_address_of_ipv6(secure: bool, kind: Kind) ->
 
 @both
 async def test_a_name_with_several_addresses_leads_to_the_one_that_answers(kind: Kind) -> None:
-    async with serving(answering) as peer, kind.client() as client:  # localhost may be ::1 first, where nobody is
+    async with serving(answering) as peer, kind.client() as client:  # localhost may be ::1 first, where nothing listens
         assert (await client.post(peer.url.replace("127.0.0.1", "localhost"))).status_code == 200

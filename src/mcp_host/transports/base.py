@@ -1,4 +1,4 @@
-"""What a transport is: how to open a connection, and what an open one can do."""
+"""The interface of a transport: how to open a connection, and what an open connection does."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, 
 
 Headers: TypeAlias = Mapping[str, str]
 Receive: TypeAlias = Callable[[Incoming], None]
-"""Takes what a server said. Returns at once: no reader ever waits for a handler."""
+"""Takes a message of the server. Returns at once: a reader never waits for a handler."""
 
 
 def quoting(last_words: str) -> str:
-    """How an error message goes on with a channel's `last_words`."""
+    """The end of an error message that quotes a channel's `last_words`."""
     return f"; its stderr ends:\n{indent(last_words, MARGIN)}" if last_words else ""
 
 
 def deliver(messages: Iterable[Incoming], receive: Receive) -> None:
-    """Hand over what one line, body or event carried, in order."""
+    """Pass on the messages of one line, body or event, in order."""
     for message in messages:
         receive(message)
 
 
 class Transport(Protocol):
-    """How to reach one server: a value that can be opened any number of times."""
+    """How to reach one server: an immutable value that can be opened any number of times."""
 
     @property
     def name(self) -> str:
-        """What to call the server in messages, before it has introduced itself. Holds no secret."""
+        """The name of the server in messages until it has sent its own. Contains no secret."""
         ...
 
     @property
     def identity(self) -> str:
-        """What the server is remembered by from one connection to the next. Holds no secret."""
+        """The key under which facts about the server are kept between connections. Contains no secret."""
         ...
 
     @property
     def restart(self) -> bool | None:
-        """Whether a server that ends by itself is started again; None leaves that to the revision it speaks."""
+        """Whether a server that exits is restarted. None: the protocol revision decides."""
         ...
 
     def open(self, limits: Limits) -> AbstractAsyncContextManager[Channel]:
-        """Reach the server. Entered and left in one task, which outlives every call.
+        """Connect to the server. The context is entered and left in one task, which outlives every call.
 
-        Leaving ends the connection for good, within `limits.close_timeout`, even when cancelled.
+        Leaving closes the connection within `limits.close_timeout`, even when cancelled.
 
         Raises:
             ConnectFailed: The server cannot be reached.
@@ -57,79 +57,77 @@ class Transport(Protocol):
 
 
 class RequestHandle(Protocol):
-    """A request under way, as its channel sees it."""
+    """A pending request, as its channel sees it."""
 
     def receive(self, message: Incoming, /) -> None:
-        """Take what arrived on a stream which belongs to this request. Returns at once."""
+        """Take a message that arrived on the request's own stream. Returns at once."""
         ...
 
     @property
     def answered(self) -> bool:
-        """Whether the response is there, from whichever stream: nothing more to wait for."""
+        """Whether the response has arrived, on any stream."""
         ...
 
     async def progress(self) -> None:
-        """Await the caller's own callbacks for what has arrived. To be called between messages."""
+        """Await the caller's progress callback for what has arrived. Call it between messages."""
         ...
 
     async def response(self) -> None:
-        """Wait until the exchange is over, awaiting the caller's callbacks meanwhile."""
+        """Wait until the request is over, awaiting the caller's progress callback meanwhile."""
         ...
 
     @property
     def over(self) -> bool:
-        """Whether it is answered, or its time is up."""
+        """Whether the request is answered or has timed out."""
         ...
 
     def unsent(self) -> AbstractContextManager[object]:
-        """What waits inside does so before any of the request is sent: the server's silence begins after it."""
+        """A context for waiting in our own queue: nothing has been sent, and the idle timeout starts afterwards."""
         ...
 
     def bounded(self) -> AbstractContextManager[object]:
-        """What waits inside ends when the exchange does: for whatever else a channel waits for on its behalf.
+        """A context that is cancelled when the request is over, for all waiting outside of `response`.
 
-        Where each request has a stream of its own, all of `Channel.request` runs inside.
+        With `Channel.stream_per_request`, all of `Channel.request` runs inside.
         """
         ...
 
     def fail(self, error: McpError) -> None:
-        """End the exchange from another task: its request could not be delivered."""
+        """Fail the request from another task: it could not be delivered."""
         ...
 
     withdrawn: bool
-    """To be set when the request was taken back before any of it was sent."""
+    """Set by the channel while none of the request has been sent, and left set if it never is."""
 
 
 class Channel(Protocol):
-    """One open connection. Carries messages; knows framing, and no rule of the protocol's.
+    """One open connection. It frames messages, and applies no rules of the protocol.
 
-    Write these methods and state the facts, and you have a transport.
-    Each reports a dead link by raising `ConnectionClosed`. Only `listen` may
-    be running at most once; the others run in any number of tasks at a time.
+    To write a transport, implement these methods and attributes. Each method raises
+    `ConnectionClosed` when the connection is lost. `listen` runs once at a time,
+    the others in any number of tasks.
     """
 
     stream_per_request: bool
-    """Whether each request has a stream of its own, as over HTTP: so that leaving `request` can
-    tell the server, and so that a request has headers."""
+    """Whether each request has its own stream and headers, as over HTTP. Then leaving `request` disconnects."""
 
     continuous: bool
-    """Whether a connection that comes after another one reaches the same server, as the same caller:
-    so that what was said to the last one still holds."""
+    """Whether the next connection reaches the same server with the same identity, so that cached results hold."""
 
     @property
     def last_words(self) -> str:
-        """The end of what the server says outside of the protocol (stderr), for error messages; "" if nothing."""
+        """The end of the server's stderr, for error messages; "" if there is none."""
         ...
 
     async def awake(self) -> None:
-        """Wait for a first sign that the server is there, and runs: what starts slowly is not silent yet."""
+        """Wait for the first sign that the server is running, so that a slow start does not count as silence."""
         ...
 
-    async def request(self, request: Request, headers: Headers, exchange: RequestHandle) -> None:
-        """Send *request* and stay until *exchange* is answered.
+    async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:
+        """Send *request*, and return when *handle* is answered or over. Runs in the caller's task.
 
-        Runs in the caller's task, and returns when its time is up. Raises
-        `CallerError` for what cannot be written.
+        Raises:
+            CallerError: The request cannot be encoded.
         """
         ...
 
@@ -138,12 +136,12 @@ class Channel(Protocol):
         ...
 
     def send_now(self, message: Notification | Success | Failure) -> bool:
-        """The same where it takes no waiting; whether it did: otherwise nothing was sent."""
+        """Send it if that is possible without waiting. Returns whether it was sent."""
         ...
 
     async def listen(self, receive: Receive) -> None:
-        """Deliver everything that arrives outside of a request's own stream, for as long as the link lives.
+        """Deliver everything that arrives outside of a request's own stream, until the connection is lost.
 
-        Returns when nothing more can come this way though the link goes on.
+        Returns if nothing more can arrive this way while the connection goes on.
         """
         ...

@@ -3,7 +3,7 @@
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http (with sessions)
 
-Importing this costs nothing: a host that makes no `StreamableHttp` never pays for httpx.
+httpx is imported with the first `StreamableHttp`, not with this module.
 """
 
 from __future__ import annotations
@@ -23,24 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class StreamableHttp:
-    """Speak to the server at *url*, by Streamable HTTP.
+    """Connect to the server at *url* over Streamable HTTP.
 
-    *headers* go with every request, and never to another origin. *client* is
-    used as it is, with its proxies, certificates, authentication and its connect,
-    write and pool timeouts; its read timeout and redirects are replaced by ours,
-    and it is never closed. Without one, proxies and certificates come from the
-    environment.
+    *headers* are sent with every request, and never to another origin. A *client* is
+    used with its proxies, certificates, authentication and its connect, write and pool
+    timeouts. Its read timeout and redirects are not used, and it is never closed.
+    Without a client, proxies and certificates come from the environment.
 
-    At most *max_connections* calls are in flight at a time; None is no bound. More wait
-    for their turn, in order, and can be cancelled or time out meanwhile. Nothing else waits:
-    streams that stay open, replies, cancellations, and calls made by a handler or callback.
-    The `httpx.Limits` of a *client* hold besides, so it needs more connections than that
-    (httpx's default is 100, too, and a request that gets none within the pool timeout fails).
+    At most *max_connections* calls are in flight at a time; None means no bound. Further calls
+    wait in order, and can be cancelled or time out meanwhile. Nothing else is counted:
+    neither open streams, replies and cancellations, nor calls made by a handler or callback.
+    The `httpx.Limits` of a *client* apply too, so it needs more connections than that
+    (httpx's default is 100 as well; a request that gets none within the pool timeout fails).
 
     Raises:
-        ValueError: The URL is not http(s), a header cannot be sent, or is one
-            that the transport writes itself, or *max_connections* is below 1.
-        TypeError: *max_connections* is no number.
+        ValueError: The URL is not http(s), a header cannot be sent or is written by the
+            transport itself, or *max_connections* is below 1.
+        TypeError: *max_connections* is not an integer.
     """
 
     url: str
@@ -66,12 +65,12 @@ class StreamableHttp:
 
     @property
     def identity(self) -> str:
-        """The same: one host often serves many servers, by path."""
+        """The same as *name*: one host often serves many servers, by path."""
         return self.name
 
     @property
     def restart(self) -> bool:
-        """Nobody starts a server over HTTP."""
+        """A server over HTTP was not started by us."""
         return False
 
     def __repr__(self) -> str:

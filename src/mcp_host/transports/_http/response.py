@@ -90,7 +90,7 @@ class HttpResponse:
         return ", ".join(values) if values else None
 
     def header_values(self, name: bytes) -> list[str]:
-        return [value.decode(errors="replace") for key, value in self._headers if key == name]
+        return [_decoded(value) for key, value in self._headers if key == name]
 
     @property
     def reason(self) -> str:
@@ -343,3 +343,10 @@ def retry_after(value: str | None, now: datetime) -> float | None:
         return None
     seconds = (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds()
     return min(max(seconds, 0.0), MAX_RETRY_AFTER)
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
