@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from mcp_host.protocol.jsonrpc import PARSE_ERROR, Malformed, Request, decode
-from mcp_host.testing._http.asgi import HttpExchange, Receive, Scope, Send
-from mcp_host.testing._http.rules import JSON, METHODS, HttpRequest, HttpResponse, error_response, refusal
+from mcp_host.protocol.jsonrpc import PARSE_ERROR, Incoming, Malformed, Request, decode
+from mcp_host.testing._http.asgi import JSON, HttpError, HttpExchange, HttpResponse, Receive, Scope, Send
+from mcp_host.testing._http.rules import METHODS, check_request
 from mcp_host.testing._http.session import HttpSession, PendingPost
 from mcp_host.testing._http.stateless import StatelessHttp
 from mcp_host.testing._http.streams import EventStream
 from mcp_host.testing._server.broadcaster import EventLoop
 from mcp_host.testing._server.catalog import Catalog
-
-
-class Post:
-    """The messages of one POST."""
-
-    def __init__(self, body: bytes) -> None:
-        self.messages = decode(body)
-        self.is_batch = isinstance(self.messages, list)
-        self.requests = [message for message in self.messages if isinstance(message, Request)]
-        self.initializes = any(request.method == "initialize" for request in self.requests)
-
-    def refusal(self) -> HttpResponse | None:
-        """The error response to a POST that is wrong in any session."""
-        for message in self.messages:
-            if isinstance(message, Malformed) and (message.id is None or message.method is not None):
-                return error_response(400, message.reason, PARSE_ERROR)
-        if self.initializes and len(self.messages) > 1:
-            return error_response(400, "initialize cannot be part of a batch")
-        return None
-
-    def refusal_in(self, session: HttpSession) -> HttpResponse | None:
-        """The error response to a POST that is wrong in this *session*."""
-        if self.is_batch and not (session.client and session.client.writer.has_batches):
-            return error_response(400, "this revision has no batches")
-        if in_use := [request.id for request in self.requests if session.in_use(request.id)]:
-            return error_response(400, f"the request id {in_use[0]} is in use")
-        return None
 
 
 class HttpApp:
@@ -63,7 +36,10 @@ class HttpApp:
             await self.aclose()
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http" and (http := await HttpExchange.read(scope, receive, send)) is not None:
-            response = await self._serve(http)
+            try:
+                response = await self._serve(http)
+            except HttpError as exc:
+                response = exc.response
             if response is not None:
                 await http.respond(response)
 
@@ -96,48 +72,46 @@ class HttpApp:
         if self._stateless is None:  # the first request, or the first after `aclose`
             self._event_loop = EventLoop()
             self._stateless = StatelessHttp(self._catalog, json_response=self._json_response)
-        methods = METHODS if self._catalog.handshake_versions else ("POST",)
-        if response := refusal(http.request, self._path, methods):
-            return response
-        match http.request.method:
+        check_request(http, self._path, METHODS if self._catalog.handshake_versions else ("POST",))
+        match http.method:
             case "POST":
                 return await self._post(http, self._stateless)
-            case "DELETE":
-                return await self._delete(http.request)
-        return await self._get(http)
+            case "GET":
+                session, last_event_id = self._find(http), http.headers.get("last-event-id")
+                found = session.find(last_event_id) if last_event_id else (session.get_stream, session.get_stream.sent)
+                await _send_events(http, *found, {})
+                return None
+        session = self._find(http)
+        del self._sessions[session.id]
+        await session.aclose()
+        return HttpResponse(204)
 
     async def _post(self, http: HttpExchange, stateless: StatelessHttp) -> HttpResponse | None:
-        post = Post(http.request.body)
-        if response := post.refusal():
-            return response
-        if stateless.takes(http.request, post.messages):
-            return await stateless.post(http, post.messages)
-        if post.initializes and "mcp-session-id" not in http.request.headers:
-            return await self._initialize(http, post)
-        session = self._find(http.request)
-        if isinstance(session, HttpResponse):
-            return session
-        if response := post.refusal_in(session):
-            return response
-        for message in post.messages:
-            if not isinstance(message, Request):
-                session.receive(message)
-        if not post.requests:
-            return HttpResponse(202)
-        return await self._answer(http, post, session.post(post.requests), {})
+        messages = decode(http.body)
+        initializes = _check_messages(messages)
+        if stateless.takes(http, messages):
+            return await stateless.post(http, messages)
+        if initializes and "mcp-session-id" not in http.headers:
+            return await self._initialize(http, messages)
+        session, is_batch = self._find(http), isinstance(messages, list)
+        if is_batch and not (session.client and session.client.writer.has_batches):
+            raise HttpError(400, "this revision has no batches")
+        pending = session.post(messages)
+        return await self._answer(http, pending, {}, is_batch=is_batch) if pending.requests else HttpResponse(202)
 
-    async def _initialize(self, http: HttpExchange, post: Post) -> HttpResponse | None:
+    async def _initialize(self, http: HttpExchange, messages: Sequence[Incoming]) -> HttpResponse | None:
         session = HttpSession(self._catalog, json_response=self._json_response)
         await session.open()
-        pending = session.post(post.requests)  # answered at once
-        if session.client is None:  # with an error
+        pending, headers = session.post(messages), {"mcp-session-id": session.id}
+        if session.client is None:  # `initialize` is answered at once, here with an error
             await session.aclose()
-            return await self._answer(http, post, pending, {})
-        self._sessions[session.id] = session
-        return await self._answer(http, post, pending, {"mcp-session-id": session.id})
+            headers = {}
+        else:
+            self._sessions[session.id] = session
+        return await self._answer(http, pending, headers, is_batch=isinstance(messages, list))
 
     async def _answer(
-        self, http: HttpExchange, post: Post, pending: PendingPost, headers: Mapping[str, str]
+        self, http: HttpExchange, pending: PendingPost, headers: Mapping[str, str], *, is_batch: bool
     ) -> HttpResponse | None:
         if not self._json_response:
             await _send_events(http, pending.stream, 0, headers)
@@ -145,40 +119,31 @@ class HttpApp:
         await pending.done.wait()
         if not pending.responses:
             return HttpResponse(202)  # every request was cancelled
-        body = b"[%s]" % b",".join(pending.responses) if post.is_batch else pending.responses[0]
+        body = b"[%s]" % b",".join(pending.responses) if is_batch else pending.responses[0]
         return HttpResponse(200, body, {"content-type": JSON, **headers})
 
-    async def _get(self, http: HttpExchange) -> HttpResponse | None:
-        session = self._find(http.request)
-        if isinstance(session, HttpResponse):
-            return session
-        found: tuple[EventStream, int] | None = session.get_stream, session.get_stream.sent
-        if last_event_id := http.request.headers.get("last-event-id"):
-            found = session.find(last_event_id)
-        if found is None:
-            return error_response(400, "there is no such event")
-        await _send_events(http, *found, {})
-        return None
-
-    async def _delete(self, request: HttpRequest) -> HttpResponse:
-        session = self._find(request)
-        if isinstance(session, HttpResponse):
-            return session
-        del self._sessions[session.id]
-        await session.aclose()
-        return HttpResponse(204)
-
-    def _find(self, request: HttpRequest) -> HttpSession | HttpResponse:
-        id = request.headers.get("mcp-session-id")
+    def _find(self, http: HttpExchange) -> HttpSession:
+        id = http.headers.get("mcp-session-id")
         if id is None:
-            return error_response(400, "the header Mcp-Session-Id is missing")
+            raise HttpError(400, "the header Mcp-Session-Id is missing")
         if id not in self._sessions:
-            return error_response(404, "there is no such session")
+            raise HttpError(404, "there is no such session")
         session = self._sessions[id]
-        client, version = session.client, request.headers.get("mcp-protocol-version")
+        client, version = session.client, http.headers.get("mcp-protocol-version")
         if client is not None and version not in (None, client.writer.version):
-            return error_response(400, f"this session uses {client.writer.version}, not {version}")
+            raise HttpError(400, f"this session uses {client.writer.version}, not {version}")
         return session
+
+
+def _check_messages(messages: Sequence[Incoming]) -> bool:
+    """Whether they begin a session. Raises `HttpError` for what is wrong in any session."""
+    for message in messages:
+        if isinstance(message, Malformed) and (message.id is None or message.method is not None):
+            raise HttpError(400, message.reason, PARSE_ERROR)
+    initializes = any(isinstance(message, Request) and message.method == "initialize" for message in messages)
+    if initializes and len(messages) > 1:
+        raise HttpError(400, "initialize cannot be part of a batch")
+    return initializes
 
 
 async def _send_events(http: HttpExchange, stream: EventStream, position: int, headers: Mapping[str, str]) -> None:

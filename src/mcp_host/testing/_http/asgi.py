@@ -4,25 +4,51 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
 from anyio import CancelScope, create_task_group
 from anyio.abc import TaskGroup
 
-from mcp_host.testing._http.rules import EVENTS, HttpRequest, HttpResponse
+from mcp_host.protocol.jsonrpc import INVALID_REQUEST, Failure, encode
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """One complete HTTP response."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class HttpError(Exception):
+    """A refusal: "the HTTP response body MAY comprise a JSON-RPC error response that has no id"."""
+
+    def __init__(self, status: int, message: str, code: int = INVALID_REQUEST, **headers: str) -> None:
+        super().__init__(message)
+        body = encode(Failure(None, code, message))
+        self.response = HttpResponse(status, body, {"content-type": JSON, **headers})
+
+
+@dataclass(frozen=True, slots=True)
 class HttpExchange:
     """A request, and the means to respond to it: all at once, or event by event."""
 
-    def __init__(self, request: HttpRequest, receive: Receive, send: Send) -> None:
-        self.request = request
-        self._receive = receive
-        self._send = send
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    """Names are in lower case."""
+    body: bytes
+    _receive: Receive
+    _send: Send
 
     @classmethod
     async def read(cls, scope: Scope, receive: Receive, send: Send) -> Self | None:
@@ -37,7 +63,7 @@ class HttpExchange:
                 return None
             body.append(event.get("body", b""))
             more = event.get("more_body", False)
-        return cls(HttpRequest(scope["method"], path, headers, b"".join(body)), receive, send)
+        return cls(scope["method"], path, headers, b"".join(body), receive, send)
 
     async def respond(self, response: HttpResponse) -> None:
         """Send a complete response."""

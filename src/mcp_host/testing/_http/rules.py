@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from mcp_host.errors import quoted
@@ -17,15 +16,14 @@ from mcp_host.protocol.headers import (
     decode_value,
     parameter_headers,
 )
-from mcp_host.protocol.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST, Failure, Params, Request, encode
+from mcp_host.protocol.jsonrpc import HEADER_MISMATCH, Params, Request
+from mcp_host.testing._http.asgi import EVENTS, JSON, HttpError, HttpExchange
 from mcp_host.testing.errors import RequestError
 from mcp_host.types import JSONObject
 
 METHODS = ("GET", "POST", "DELETE")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
-JSON = "application/json"
-EVENTS = "text/event-stream"
 ACCEPT = {"POST": (JSON, EVENTS), "GET": (EVENTS,), "DELETE": ()}
 """ "The client MUST include an Accept header, listing" these."""
 
@@ -34,45 +32,24 @@ INTEGER = re.compile(r"(-?\d{1,16})(?:\.0+)?")
 Headers = Mapping[str, str]  # names in lower case
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
-    """One HTTP request. Header names are in lower case."""
+def check_request(http: HttpExchange, path: str, methods: Sequence[str] = METHODS) -> None:
+    """Check what can be checked before the body is read.
 
-    method: str
-    path: str
-    headers: Headers
-    body: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
-    """One complete HTTP response."""
-
-    status: int
-    body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def error_response(status: int, message: str, code: int = INVALID_REQUEST, **headers: str) -> HttpResponse:
-    """A refusal: "the HTTP response body MAY comprise a JSON-RPC error response that has no id"."""
-    return HttpResponse(status, encode(Failure(None, code, message)), {"content-type": JSON, **headers})
-
-
-def refusal(request: HttpRequest, path: str, methods: Sequence[str] = METHODS) -> HttpResponse | None:
-    """The error response to a *request* that breaks the rules; None if it may be read."""
-    if request.path != path:
-        return error_response(404, f"there is nothing at {request.path}")
-    origin = request.headers.get("origin")  # sent by browsers: no other web page may use a local server
+    Raises:
+        HttpError: The request breaks a rule.
+    """
+    if http.path != path:
+        raise HttpError(404, f"there is nothing at {http.path}")
+    origin = http.headers.get("origin")  # sent by browsers: no other web page may use a local server
     if origin is not None and urlsplit(origin).hostname not in LOCAL:
-        return error_response(403, "this origin is not allowed")  # "Servers MUST validate the Origin header"
-    if request.method not in methods:
-        return error_response(405, f"not {request.method}", allow=", ".join(methods))
-    accepted = [_media_type(item) for item in request.headers.get("accept", "").split(",")]
-    if not all({kind, f"{kind.partition('/')[0]}/*", "*/*"} & {*accepted} for kind in ACCEPT[request.method]):
-        return error_response(406, f"the client has to accept {' and '.join(ACCEPT[request.method])}")
-    if request.method == "POST" and _media_type(request.headers.get("content-type", "")) != JSON:
-        return error_response(415, f"the body has to be {JSON}")
-    return None
+        raise HttpError(403, "this origin is not allowed")  # "Servers MUST validate the Origin header"
+    if http.method not in methods:
+        raise HttpError(405, f"not {http.method}", allow=", ".join(methods))
+    accepted = [_media_type(item) for item in http.headers.get("accept", "").split(",")]
+    if not all({kind, f"{kind.partition('/')[0]}/*", "*/*"} & {*accepted} for kind in ACCEPT[http.method]):
+        raise HttpError(406, f"the client has to accept {' and '.join(ACCEPT[http.method])}")
+    if http.method == "POST" and _media_type(http.headers.get("content-type", "")) != JSON:
+        raise HttpError(415, f"the body has to be {JSON}")
 
 
 def _media_type(item: str) -> str:

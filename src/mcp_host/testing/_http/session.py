@@ -11,6 +11,7 @@ from anyio import Event, create_task_group
 
 from mcp_host.concurrency import OwnedContext
 from mcp_host.protocol.jsonrpc import Failure, Id, Incoming, Message, Request, Success, encode
+from mcp_host.testing._http.asgi import HttpError
 from mcp_host.testing._http.streams import EventStream, split_event_id
 from mcp_host.testing._server.catalog import Catalog
 from mcp_host.testing._server.session import Session
@@ -22,11 +23,12 @@ RETAINED = 64  # streams that have ended and can still be resumed
 class PendingPost:
     """The unanswered requests of one POST, and the stream for all messages that belong to them."""
 
-    def __init__(self, stream: EventStream, pending: set[Id]) -> None:
-        self.stream = stream
+    def __init__(self, key: int, requests: Sequence[Request]) -> None:
+        self.requests = requests
+        self.stream = EventStream(str(key))
         self.responses: list[bytes] = []
         self.done = Event()
-        self._pending = pending
+        self._pending = {request.id for request in requests}
 
     def settle(self, id: Id, response: bytes | None) -> None:
         """Take the response to one of the requests; None if it was cancelled."""
@@ -53,7 +55,7 @@ class HttpSession:
         self._session: Session
         self._posts: dict[Id, PendingPost] = {}
         self._ended: deque[EventStream] = deque(maxlen=RETAINED)
-        self._last_key = 0
+        self._post_count = 0
 
     @property
     def client(self) -> RemoteClient | None:
@@ -67,34 +69,35 @@ class HttpSession:
         self._owner.cancel()
         await self._owner.leave()
 
-    def receive(self, message: Incoming) -> None:
-        """Take a notification or a response."""
-        self._session.receive(message)
+    def post(self, messages: Sequence[Incoming]) -> PendingPost:
+        """Take the messages of one POST.
 
-    def post(self, requests: Sequence[Request]) -> PendingPost:
-        """Take the requests of one POST."""
-        self._last_key += 1
-        stream = EventStream(str(self._last_key))
-        post = PendingPost(stream, {request.id for request in requests})
+        Raises:
+            HttpError: The id of a request is in use.
+        """
+        requests = [message for message in messages if isinstance(message, Request)]
+        if in_use := [request.id for request in requests if request.id in self._posts]:
+            raise HttpError(400, f"the request id {in_use[0]} is in use")
+        self._post_count += 1
+        post = PendingPost(self._post_count, requests)
         if self.client is not None and self.client.writer.primes_streams and not self._json_response:
-            stream.append(b"")
+            post.stream.append(b"")
         self._posts |= dict.fromkeys((request.id for request in requests), post)
-        for request in requests:
-            self._session.receive(request)
+        for message in messages:
+            self._session.receive(message)
         return post
 
-    def in_use(self, id: Id) -> bool:
-        """Whether a request with this id is in progress."""
-        return id in self._posts
+    def find(self, event_id: str) -> tuple[EventStream, int]:
+        """The stream of that event, and the position after it.
 
-    def find(self, event_id: str) -> tuple[EventStream, int] | None:
-        """The stream of that event, and the position after it; None if it is unknown or no longer kept."""
-        if (found := split_event_id(event_id)) is None:
-            return None
-        key, position = found
-        matches = (stream for stream in self._streams() if stream.key == key and position <= len(stream))
-        stream = next(matches, None)
-        return None if stream is None else (stream, position)
+        Raises:
+            HttpError: The event is unknown, or no longer kept.
+        """
+        key, position = split_event_id(event_id) or ("", 0)
+        for stream in self._streams():
+            if stream.key == key and position <= len(stream):
+                return stream, position
+        raise HttpError(400, "there is no such event")
 
     def drop(self, farewell: bytes) -> None:
         """End every connection, and none of the streams."""

@@ -26,15 +26,8 @@ from mcp_host.protocol.jsonrpc import (
     Success,
     encode,
 )
-from mcp_host.testing._http.asgi import HttpExchange
-from mcp_host.testing._http.rules import (
-    JSON,
-    HttpRequest,
-    HttpResponse,
-    check_headers,
-    check_version,
-    error_response,
-)
+from mcp_host.testing._http.asgi import JSON, HttpError, HttpExchange, HttpResponse
+from mcp_host.testing._http.rules import check_headers, check_version
 from mcp_host.testing._http.streams import EventStream
 from mcp_host.testing._server.catalog import Catalog
 from mcp_host.testing._server.dispatcher import Dispatcher
@@ -65,7 +58,7 @@ class StatelessHttp:
         self._on_close = ExitStack()
         self._on_close.enter_context(catalog.broadcaster.reaching(self._stateless))
 
-    def takes(self, http: HttpRequest, messages: Sequence[Incoming]) -> bool:
+    def takes(self, http: HttpExchange, messages: Sequence[Incoming]) -> bool:
         """Whether a POST is stateless, and not part of a session."""
         header = http.headers.get(PROTOCOL_VERSION.lower())
         named = [version_of(message) for message in messages if isinstance(message, Request | Notification)]
@@ -80,7 +73,7 @@ class StatelessHttp:
                 return await self._request(http, request)
             case [Notification()]:  # "Closing the SSE response stream is itself the cancellation signal"
                 return HttpResponse(202)
-        return error_response(400, "the body has to be a single request or notification")
+        raise HttpError(400, "the body has to be a single request or notification")
 
     def drop(self) -> None:
         """Cut every open response, which cancels its request."""
@@ -99,7 +92,7 @@ class StatelessHttp:
     async def _request(self, http: HttpExchange, request: Request) -> HttpResponse | None:
         pending = PendingRequest(request, json_response=self._json_response and request.method != LISTEN)
         try:
-            call = self._accept(http.request, request, pending)
+            call = self._accept(http, request, pending)
         except RequestError as exc:
             return _json(Failure(request.id, exc.code, exc.message, exc.data), 400)
         self._pending.add(pending)
@@ -122,7 +115,7 @@ class StatelessHttp:
         await http.end_events()
         return None
 
-    def _accept(self, http: HttpRequest, request: Request, pending: PendingRequest) -> Call:
+    def _accept(self, http: HttpExchange, request: Request, pending: PendingRequest) -> Call:
         version = version_of(request)
         # An older client sends no such header; `Stateless.accept` tells it the supported revisions.
         if request.method != "initialize" or version is not None:
