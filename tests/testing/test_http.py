@@ -263,7 +263,7 @@ async def test_streams_are_primed_where_the_revision_asks_for_it() -> None:
             ]
 
     pong = 'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
-    assert bodies == [f"id: 3/0\ndata: \n\nid: 2/1\n{pong}", f"id: 2/0\n{pong}"]
+    assert bodies == [f"id: 3/0\ndata: \n\nid: 3/1\n{pong}", f"id: 3/0\n{pong}"]
 
 
 async def test_many_clients_at_once_have_a_session_each() -> None:
