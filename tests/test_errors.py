@@ -1,4 +1,4 @@
-"""What errors say, show and carry."""
+"""The texts and attributes of errors."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from mcp_host.errors import (
     ],
     ids=["letters", "a space", "escape", "line breaks", "right to left", "half a pair", "more controls"],
 )
-def test_a_strangers_text_is_shown_with_its_controls_escaped(text: str, shown: str) -> None:
+def test_control_characters_in_a_peers_text_are_escaped(text: str, shown: str) -> None:
     assert escaped(text) == shown
 
 
-def test_a_long_text_is_cut_and_says_how_long_it_was() -> None:
+def test_a_long_text_is_cut_and_its_length_is_shown() -> None:
     assert excerpt("x" * 300) == "x" * 300
     assert excerpt("x" * 301) == "x" * 300 + "… (301 characters)"
     assert excerpt("xyz", 2) == "xy… (3 characters)"
@@ -52,7 +52,7 @@ def test_a_long_text_is_cut_and_says_how_long_it_was() -> None:
     ],
     ids=["a word", "80 letters", "81 letters", "an object", "a long list"],
 )
-def test_a_strangers_word_stands_in_quotes_and_is_cut_at_80_characters(value: object, shown: str) -> None:
+def test_a_peers_value_is_quoted_and_cut_at_80_characters(value: object, shown: str) -> None:
     assert quoted(value) == shown
 
 
@@ -63,15 +63,13 @@ def test_a_strangers_word_stands_in_quotes_and_is_cut_at_80_characters(value: ob
         *((status, True) for status in (408, 425, 429, 500, 502, 503, 504, 599)),
     ],
 )
-def test_a_status_says_later_or_no(status: int, transient: bool) -> None:
+def test_an_http_error_tells_whether_it_is_transient(status: int, transient: bool) -> None:
     assert HttpStatusError(status, "m").transient is transient
 
 
 @pytest.mark.parametrize("kind", [ConnectionClosed, ConnectFailed, SessionLost])
 @pytest.mark.parametrize("may_have_run", [True, False])
-def test_an_error_for_another_caller_says_all_that_the_first_did(
-    kind: type[ConnectionClosed], may_have_run: bool
-) -> None:
+def test_a_copy_of_an_error_is_equal_to_the_first(kind: type[ConnectionClosed], may_have_run: bool) -> None:
     error = kind("it is gone", may_have_run=may_have_run, exit_code=3, stderr="last words")
     again = error.again()
 
@@ -85,7 +83,7 @@ def test_an_error_for_another_caller_says_all_that_the_first_did(
     )
 
 
-def test_unless_it_is_known_otherwise_a_request_may_have_run() -> None:
+def test_a_request_may_have_run_by_default() -> None:
     assert ConnectionClosed("gone").may_have_run
     assert RequestTimeout("late").may_have_run
     assert not RequestTimeout("late", may_have_run=False).may_have_run
@@ -115,7 +113,7 @@ def test_an_http_error_keeps_what_the_response_said() -> None:
     assert str(error) == "HTTP 429 (-1)"
 
 
-def test_what_was_too_much_is_named_by_its_limit() -> None:
+def test_rounds_exceeded_names_the_limit() -> None:
     error = RoundsExceeded("the server asked too often", "max_rounds")
 
     assert (str(error), error.limit) == ("the server asked too often (Limits.max_rounds)", "max_rounds")

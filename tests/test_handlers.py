@@ -67,7 +67,7 @@ async def test_the_cancellation_of_a_task_that_the_handler_awaited_is_a_failure(
     assert isinstance(caught.value.__cause__, asyncio.CancelledError)
 
 
-async def test_a_handler_or_callback_that_exits_ends_no_host(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_handler_or_callback_that_exits_does_not_end_the_host(caplog: pytest.LogCaptureFixture) -> None:
     async def leave() -> None:
         raise SystemExit(3)
 
@@ -80,7 +80,7 @@ async def test_a_handler_or_callback_that_exits_ends_no_host(caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("errors", [[], [ZeroDivisionError("its text")]], ids=["no errors", "an error"])
-async def test_what_a_group_holds_beside_errors_is_let_through_and_the_errors_are_logged(
+async def test_errors_in_a_group_are_logged_and_the_rest_of_the_group_is_raised(
     errors: list[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Trio's task groups raise both as one where something goes wrong on the way out of a cancellation."""
@@ -102,7 +102,7 @@ async def test_what_a_group_holds_beside_errors_is_let_through_and_the_errors_ar
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_every_handler_that_a_call_waits_for_knows_that_it_is_one_and_nothing_else_does(version: str) -> None:
+async def test_in_handler_is_true_in_every_handler_that_a_call_waits_for_and_nowhere_else(version: str) -> None:
     server = Server("asker", versions=[version])
     seen: dict[str, bool] = {}
 
@@ -152,7 +152,7 @@ async def test_every_handler_that_a_call_waits_for_knows_that_it_is_one_and_noth
     assert seen == dict.fromkeys(handlers, True) | {"caller": False}
 
 
-async def test_a_task_that_outlives_its_handler_is_in_none() -> None:
+async def test_a_task_that_outlives_its_handler_is_not_in_a_handler() -> None:
     async def start_a_task() -> None:
         tasks.start_soon(look)
         await looked.wait()
@@ -212,7 +212,7 @@ def plain_function(words: str) -> str:
     ],
     ids=["function", "object", "method", "partial", "partial of a partial of an object"],
 )
-async def test_what_is_async_is_called_as_it_is(function: Callable[[str], Awaitable[str]]) -> None:
+async def test_async_functions_are_called_directly(function: Callable[[str], Awaitable[str]]) -> None:
     assert as_async(function, argument="it") is function
     assert await as_async(function, argument="it")("called") == f"called in {threading.current_thread().name}"
 
@@ -228,14 +228,14 @@ async def test_what_is_async_is_called_as_it_is(function: Callable[[str], Awaita
     ],
     ids=["function", "object", "method", "partial", "lambda"],
 )
-async def test_what_is_plain_runs_in_a_thread(function: Callable[[str], str]) -> None:
+async def test_plain_functions_run_in_a_thread(function: Callable[[str], str]) -> None:
     with anyio.fail_after(5):
         name = (await as_async(function, argument="it")("called")).removeprefix("called in ")
 
     assert name != threading.current_thread().name
 
 
-async def test_what_returns_an_awaitable_is_called_in_a_thread_and_awaited_in_the_event_loop() -> None:
+async def test_a_plain_function_that_returns_an_awaitable_has_it_awaited_in_the_event_loop() -> None:
     """A lambda or a decorator does not tell that it stands before a coroutine function."""
     with anyio.fail_after(5):
         said = await as_async(lambda words: async_function(words), argument="it")("called")
@@ -243,7 +243,7 @@ async def test_what_returns_an_awaitable_is_called_in_a_thread_and_awaited_in_th
     assert said == f"called in {threading.current_thread().name}"
 
 
-async def test_a_plain_function_sees_the_context_of_whoever_waits_for_it() -> None:
+async def test_a_plain_function_sees_the_context_of_its_caller() -> None:
     who = ContextVar("who", default="nobody")
     who.set("the caller")
 
@@ -294,7 +294,7 @@ async def test_a_plain_function_that_is_cancelled_before_its_thread_begins_is_no
     assert happened == ["limited", "ended"]
 
 
-async def test_what_holds_a_thread_is_told_of_its_end_once_and_before_the_caller() -> None:
+async def test_a_thread_limiter_learns_of_the_end_of_the_thread_once_and_before_the_caller() -> None:
     happened: list[str] = []
 
     async def limiter() -> Callable[[], None]:
@@ -307,7 +307,7 @@ async def test_what_holds_a_thread_is_told_of_its_end_once_and_before_the_caller
     assert happened == ["called", "ended", "returned"]
 
 
-async def test_plain_functions_take_none_of_the_threads_that_the_host_has_by_default() -> None:
+async def test_plain_functions_do_not_use_the_default_thread_limiter() -> None:
     began, released = threading.Event(), threading.Event()
     limiter = anyio.to_thread.current_default_thread_limiter()
 
@@ -331,7 +331,7 @@ async def test_plain_functions_take_none_of_the_threads_that_the_host_has_by_def
     assert taken == 0
 
 
-async def test_so_many_plain_functions_run_at_once_and_those_left_behind_count() -> None:
+async def test_the_number_of_threads_is_limited_and_includes_those_left_behind() -> None:
     began, released, lock = threading.Semaphore(0), threading.Event(), threading.Lock()
     inside = [0, 0]  # now, and at most
 
@@ -367,7 +367,7 @@ async def test_so_many_plain_functions_run_at_once_and_those_left_behind_count()
     assert inside[1] == 256
 
 
-async def test_a_plain_handler_lends_its_place_to_what_it_calls_from_its_thread() -> None:
+async def test_a_plain_handler_lends_its_slot_to_calls_from_its_thread() -> None:
     server = Server("nested")
 
     @server.tool
@@ -393,7 +393,7 @@ async def test_a_plain_handler_lends_its_place_to_what_it_calls_from_its_thread(
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_more_plain_handlers_than_a_host_has_threads_may_wait_for_calls_that_need_another(version: str) -> None:
+async def test_more_plain_handlers_than_default_threads_may_wait_for_calls_that_need_another(version: str) -> None:
     """Anyio's default is 40 threads. All of them would wait for a 41st."""
     server = Server("nested", versions=[version])
     inside, all_inside = 0, anyio.Event()
@@ -432,7 +432,7 @@ async def test_more_plain_handlers_than_a_host_has_threads_may_wait_for_calls_th
     assert said == ["leaf"] * 41
 
 
-async def test_what_cannot_be_called_is_refused_by_the_name_of_its_argument() -> None:
+async def test_an_argument_that_cannot_be_called_is_refused_by_name() -> None:
     with pytest.raises(TypeError, match=r"^with_tools has to be a function, async or plain, not int$"):
         as_async(3, argument="with_tools")  # type: ignore[call-overload]  # the mistake in question
 
@@ -488,7 +488,7 @@ SHAPE = "(words: str) -> str"
     ],
     ids=["no parameter", "lambda", "two", "object", "method", "function of a class", "keyword"],
 )
-async def test_what_does_not_take_one_argument_is_refused_and_told_what_it_looks_like(
+async def test_a_function_that_does_not_take_one_argument_is_refused_with_its_signature(
     function: Callable[..., str], given: str, why: str
 ) -> None:
     with pytest.raises(TypeError) as refused:
@@ -501,7 +501,7 @@ async def test_what_does_not_take_one_argument_is_refused_and_told_what_it_looks
 
 
 @pytest.mark.parametrize("cls", [NeedsTwo, AsyncCallable, dict], ids=lambda cls: cls.__name__)
-async def test_a_class_is_no_handler(cls: type) -> None:
+async def test_a_class_is_refused_as_a_handler(cls: type) -> None:
     with pytest.raises(
         TypeError, match=f"^with_words is the class {cls.__name__}: pass an object of it, or a function$"
     ):
@@ -523,5 +523,7 @@ async def test_a_class_is_no_handler(cls: type) -> None:
     ],
     ids=["function", "method", "partial", "partial keyword", "any", "default", "decorated", "built-in", "odd"],
 )
-async def test_what_takes_one_argument_or_cannot_be_inspected_is_let_through(function: Callable[..., str]) -> None:
+async def test_functions_that_take_one_argument_or_cannot_be_inspected_are_accepted(
+    function: Callable[..., str],
+) -> None:
     as_async(function, argument="it", shape=SHAPE)

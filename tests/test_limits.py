@@ -1,4 +1,4 @@
-"""What a connection may take unless its client says otherwise, and which bounds are none."""
+"""The default limits of a connection, and the values that are refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def with_one(name: str, value: Any) -> Limits:
 
 
 @pytest.mark.parametrize("name", asdict(Limits()))
-def test_a_time_may_be_zero_or_without_end_and_a_number_is_at_least_one(name: str) -> None:
+def test_a_time_may_be_zero_or_infinite_and_a_count_is_at_least_one(name: str) -> None:
     least = 1 if name.startswith("max_") else 0
 
     assert getattr(with_one(name, least), name) == least
@@ -75,7 +75,7 @@ HUGE = "must be at most 1.79769e\\+308, or math.inf for no bound"
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_a_time_that_is_no_number_of_seconds_is_refused_by_its_name(
+def test_a_time_that_is_not_a_number_is_refused_by_name(
     limits: Callable[..., object], name: str, wrong: object, error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=rf"^{limits.__name__}\.{name} {says}$"):
@@ -90,12 +90,12 @@ def test_a_time_that_is_no_number_of_seconds_is_refused_by_its_name(
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_a_count_that_is_no_number_is_refused_by_its_name(limits: Callable[..., object], name: str) -> None:
+def test_a_count_that_is_not_a_number_is_refused_by_name(limits: Callable[..., object], name: str) -> None:
     with pytest.raises(TypeError, match=rf"^{limits.__name__}\.{name} must be a number, not '5'$"):
         limits(**{name: "5"})
 
 
-def test_how_many_connections_there_may_be_is_a_number() -> None:
+def test_max_connections_must_be_a_number() -> None:
     wrong: Any = "5"
 
     with pytest.raises(TypeError, match=r"^max_connections must be a number, not '5'$"):

@@ -1,4 +1,4 @@
-"""Requests to test with, and what becomes of them."""
+"""Requests to test with, and sessions to answer them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Approval: nothing but an explicit yes lets a request through."""
+"""Approval: only an explicit yes lets a request through."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_an_approver_can_refuse_as_a_handler_does() -> None:
     assert refusal.value.code == -1
 
 
-async def test_an_approver_that_fails_has_allowed_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_request_whose_approver_fails_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     mistake = KeyError("secret sk-123")
 
     async def approve(request: SamplingRequest) -> Allow:
@@ -95,7 +95,7 @@ async def the_class(request: SamplingRequest) -> object:
 @pytest.mark.parametrize(
     ("approve", "kind"), [(yes, "bool"), (nothing, "NoneType"), (the_class, "type")], ids=["True", "None", "Allow"]
 )
-async def test_only_an_allow_allows(approve: AsyncApprove, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_allow_allows_a_request(approve: AsyncApprove, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InputRefused) as refusal:
         await Approvals(approve, subject="sampling for x").require(request(user(text("private words"))))
 
@@ -120,7 +120,7 @@ def call(number: int = 1) -> OuterCall:
 
 
 class Person:
-    """Allows everything, for as long as *scope* says, and counts how often that was asked."""
+    """Allows everything for *scope*, and counts the questions."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -142,7 +142,7 @@ async def asked_each_time(scope: Scope, *requests: SamplingRequest) -> list[int]
     return counts
 
 
-def test_an_allow_is_for_one_request_unless_it_says_otherwise() -> None:
+def test_allow_is_for_one_request_by_default() -> None:
     assert Allow() == Allow("request") == Allow(scope="request")
 
 
@@ -152,7 +152,7 @@ def test_a_decision_cannot_be_changed_afterwards(decision: Allow | Deny, field: 
         setattr(decision, field, "session")
 
 
-def test_a_scope_that_does_not_exist_is_a_mistake() -> None:
+def test_an_unknown_scope_is_an_error() -> None:
     with pytest.raises(ValueError, match="scope is one of call, request, session, not 'forever'"):
         Allow("forever")  # type: ignore[arg-type]  # that is the point
 
@@ -161,7 +161,7 @@ def test_a_scope_that_does_not_exist_is_a_mistake() -> None:
     ("scope", "counts"),
     [("request", [1, 2, 3, 4, 5]), ("call", [1, 1, 2, 3, 4]), ("session", [1, 1, 1, 1, 1])],
 )
-async def test_an_allow_holds_for_its_request_its_call_or_its_connection(scope: Scope, counts: list[int]) -> None:
+async def test_allow_applies_to_the_request_the_call_or_the_session(scope: Scope, counts: list[int]) -> None:
     """Without a known call, "call" is the single request."""
     first, second = call(1), call(2)
     requests = [first, replace(first, request_id=8), second, None, None]
@@ -169,7 +169,7 @@ async def test_an_allow_holds_for_its_request_its_call_or_its_connection(scope: 
     assert await asked_each_time(scope, *[request(outer=outer, tools=[ADD]) for outer in requests]) == counts
 
 
-async def test_calls_that_bear_one_id_are_two_calls_all_the_same() -> None:
+async def test_calls_with_equal_ids_are_approved_separately() -> None:
     first, second = call(1), call(1)
     assert first == second
 
@@ -220,7 +220,7 @@ async def test_the_smallest_change_of_a_tool_asks_again(before: dict[str, Any], 
     assert await asked_each_time("session", first, first, second) == [1, 1, 2]
 
 
-async def test_to_look_for_changes_takes_no_more_steps_of_python_however_large_the_tools_are() -> None:
+async def test_comparing_tools_takes_the_same_number_of_python_steps_for_large_tools() -> None:
     async def steps(values: int) -> int:
         approvals = Approvals(Person("session"), subject="sampling for x")
         asked = request(tools=[with_default([1] * values)])
@@ -276,7 +276,7 @@ async def test_a_refusal_is_for_one_request_only() -> None:
     assert decisions == []
 
 
-async def test_what_was_allowed_for_a_session_holds_for_no_other_connection_of_the_same_name() -> None:
+async def test_what_was_allowed_for_a_session_does_not_apply_to_another_connection_of_the_same_name() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         return request.reply("x", model="m")
 
@@ -301,8 +301,8 @@ async def test_what_was_allowed_for_a_call_is_forgotten_with_it() -> None:
     assert len(approvals._grants) == 0
 
 
-async def test_sets_of_tools_that_are_kept_have_a_bound() -> None:
-    """The oldest of 65 is forgotten, and asks again; the newest is not."""
+async def test_the_number_of_remembered_sets_of_tools_is_limited() -> None:
+    """The oldest of 65 is forgotten, and needs a new approval; the newest is not."""
     offers = [request(tools=[{**ADD, "name": f"tool{number}"}]) for number in range(65)]
 
     counts = await asked_each_time("session", *offers, offers[64], offers[1], offers[0])
@@ -310,7 +310,7 @@ async def test_sets_of_tools_that_are_kept_have_a_bound() -> None:
     assert counts == [*range(1, 66), 65, 65, 66]
 
 
-async def test_a_callback_holds_to_the_call_that_the_other_client_names() -> None:
+async def test_a_callback_uses_the_call_that_the_other_client_passes() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         return request.reply("x", model="m")
 

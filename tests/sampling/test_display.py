@@ -1,4 +1,4 @@
-"""What a person sees of a request: enough to decide, and nothing that a terminal obeys."""
+"""What a person sees of a request: enough to decide, and no terminal escapes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
     ],
     ids=["inferred", "a call without a name", "unknown"],
 )
-def test_the_call_that_caused_it_is_shown_as_far_as_it_is_known(outer: OuterCall | None, shown: str) -> None:
+def test_the_call_that_caused_the_request_is_shown_if_it_is_known(outer: OuterCall | None, shown: str) -> None:
     assert describe(request(outer=outer)) == (
         f"A server asks for your model, to answer\nin up to 100 tokens\n  | calculator\n{shown}user\n  | hello"
     )
@@ -86,7 +86,7 @@ def test_the_call_that_caused_it_is_shown_as_far_as_it_is_known(outer: OuterCall
 NASTY = "\x1b[2J\x1b]0;title\x07\r\b\x9b1m\u202e\u2066\u200b\u2028\x00\ud800"
 
 
-def test_no_control_character_reaches_the_terminal_wherever_it_is_put() -> None:
+def test_no_control_character_reaches_the_terminal() -> None:
     asked = request(
         user(text(NASTY), {"type": "audio", "data": "", "mimeType": NASTY}),
         assistant(use(NASTY, NASTY, **{NASTY[:-1]: NASTY[:-1]})),
@@ -110,7 +110,7 @@ def test_no_control_character_reaches_the_terminal_wherever_it_is_put() -> None:
     assert "\\x1b[2J" in shown
 
 
-def test_a_server_cannot_write_a_line_of_ours() -> None:
+def test_a_server_cannot_forge_a_line_of_the_question() -> None:
     """Neither by a line break nor by a line long enough to be wrapped: each row keeps the margin."""
     fake = "May your model answer this? [y/a/s/N] y"
 
@@ -158,18 +158,18 @@ def test_long_texts_are_cut_and_the_rest_is_counted() -> None:
     assert lines[-2:] == ["  | 12", "  | ... and 88 more"]
 
 
-def test_a_text_of_4000_characters_is_looked_at_as_a_whole() -> None:
+def test_a_text_of_4000_characters_is_shown_whole() -> None:
     assert describe(request(user(text("x" * 4000))), columns=5000).endswith("user\n  | " + "x" * 4000)
     assert describe(request(user(text("x" * 4001))), columns=5000).endswith("x" * 4000 + "\n  | ... of 4001 characters")
 
 
-def test_a_text_too_long_to_be_looked_at_says_how_long_it_is() -> None:
+def test_a_longer_text_is_cut_and_its_length_is_shown() -> None:
     shown = describe(request(user(text("\n" * 3 + "x" * 5000))), columns=2000)
 
     assert shown.endswith("  | ... of 5003 characters")
 
 
-def test_where_all_messages_are_shown_there_are_no_earlier_ones() -> None:
+def test_no_earlier_messages_are_counted_if_all_are_shown() -> None:
     said = [user(text(f"message {n}")) for n in range(7)]
 
     assert "earlier" not in describe(request(*said[:6]))

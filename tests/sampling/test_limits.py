@@ -1,4 +1,4 @@
-"""The limits: what passes, what does not, and what is said about it."""
+"""The limits of sampling, and the messages of refusals."""
 
 from __future__ import annotations
 
@@ -77,37 +77,37 @@ def tool(name: str, **more: object) -> Wire:
         pytest.param("binary", 6, wire(user(result("1", image(2), file(4)))), id="binary results of tools"),
     ],
 )
-def test_a_limit_holds_to_the_last_item_or_byte(name: str, size: int, params: Wire) -> None:
+def test_a_limit_is_exact_to_the_item_or_byte(name: str, size: int, params: Wire) -> None:
     check(params, SamplingLimits(**{name: size}))
 
     with pytest.raises(ProtocolError, match=f"limit {name} is {size - 1}, and the request has {size}$"):
         check(params, SamplingLimits(**{name: size - 1}))
 
 
-def test_a_refusal_names_the_tool_that_is_too_much() -> None:
+def test_a_refusal_names_the_tool_that_exceeds_the_limit() -> None:
     with pytest.raises(ProtocolError) as refusal:
         check(wire(tools=[ADD, tool("multiply")]), SamplingLimits(tool_name=5))
 
     assert str(refusal.value) == "tools[1]: this client's limit tool_name is 5, and the request has 8"
 
 
-def test_what_has_the_wrong_shape_is_left_to_parsing() -> None:
+def test_wrong_shapes_are_left_to_the_parser() -> None:
     check_counts({"messages": "no list", "tools": {}}, SamplingLimits(messages=1, tools=0))
     check_counts({"messages": [1, {"content": "text"}, {}, user()]}, SamplingLimits())
 
 
 @pytest.mark.parametrize("tokens", [1, 2**53 - 1])
-def test_a_number_of_tokens_may_be_as_large_as_every_json_parser_keeps(tokens: int) -> None:
+def test_max_tokens_may_be_the_largest_integer_that_every_json_parser_keeps(tokens: int) -> None:
     check({**wire(), "maxTokens": tokens}, SamplingLimits())
 
 
 @pytest.mark.parametrize("tokens", [0, -1, -(10**5000), 2**53, 10**5000], ids=["0", "-1", "-huge", "2**53", "huge"])
-def test_a_request_for_an_impossible_number_of_tokens_is_refused(tokens: int) -> None:
+def test_max_tokens_out_of_range_is_refused(tokens: int) -> None:
     with pytest.raises(ProtocolError, match=r"^maxTokens: must be from 1 to 9007199254740991$"):
         check({**wire(), "maxTokens": tokens}, SamplingLimits())
 
 
-def test_what_no_provider_could_be_sent_is_refused() -> None:
+def test_a_request_that_cannot_be_written_as_json_is_refused() -> None:
     deep: dict[str, object] = {}
     for _ in range(300):
         deep = {"a": deep}
@@ -127,7 +127,7 @@ def test_a_lone_surrogate_is_counted_and_left_to_the_handler() -> None:
 @pytest.mark.parametrize(
     ("cap", "granted"), [(None, 100), (1000, 100), (100, 100), (10, 10)], ids=["no cap", "above", "equal", "below"]
 )
-def test_tokens_are_granted_up_to_a_cap(cap: int | None, granted: int) -> None:
+def test_max_tokens_is_lowered_to_the_limit(cap: int | None, granted: int) -> None:
     params = CreateMessageRequestParams.from_wire(wire(systemPrompt="s"))
 
     clamped = clamp(params, SamplingLimits(max_tokens=cap))
@@ -161,7 +161,7 @@ SMALLEST: dict[str, int] = {
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(SamplingLimits)])
-def test_a_limit_can_be_as_small_as_leaves_something_and_no_smaller(name: str) -> None:
+def test_each_limit_has_a_minimum(name: str) -> None:
     least = SMALLEST[name]
 
     assert getattr(SamplingLimits(**{name: least}), name) == least
@@ -175,7 +175,7 @@ def test_a_limit_is_not_nan(name: str) -> None:
         SamplingLimits(**{name: math.nan})  # type: ignore[arg-type]  # most are integers
 
 
-def test_a_limit_can_be_none_at_all() -> None:
+def test_seconds_and_max_tokens_can_be_unlimited() -> None:
     assert SamplingLimits(seconds=math.inf, max_tokens=None) == SamplingLimits(seconds=math.inf)
     assert SamplingLimits(seconds=math.inf).seconds == math.inf
 
@@ -195,10 +195,10 @@ OBJECTS = st.dictionaries(WORDS, VALUES, max_size=3)
 @given(metadata=OBJECTS, words=WORDS, properties=OBJECTS)
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(metadata={"a": [1e15] * 50}, words="", properties={"b": [1e15] * 50})
-def test_what_fits_is_within_every_limit_that_would_be_measured(
+def test_requests_small_enough_to_skip_the_checks_are_within_every_limit(
     metadata: dict[str, object], words: str, properties: dict[str, object]
 ) -> None:
-    """However short a server can write what we would write longer."""
+    """Even if we would write the same JSON longer than the server did."""
     tool = {"name": "t", "inputSchema": {"type": "object", "properties": properties}}
     params = wire(user(text(words)), metadata=metadata, tools=[tool])
     raw = json.dumps(params, ensure_ascii=False, separators=(",", ":")).replace("1000000000000000.0", "1e15")
@@ -216,7 +216,7 @@ def test_a_request_of_unknown_size_is_measured() -> None:
     assert not fits(101, 504)
 
 
-def test_a_history_that_fits_into_the_text_is_not_measured_for_the_sake_of_the_tools() -> None:
+def test_small_tools_limits_do_not_cause_the_text_to_be_measured() -> None:
     """The limit of a tool is a sixteenth of the text's."""
     params = CreateMessageRequestParams.from_wire(wire(user(text("x" * 21))))
 

@@ -1,4 +1,4 @@
-"""What a handler is given, and the answers it builds from it."""
+"""The request that a handler gets, and the answers it builds from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tool_uses(answer: CreateMessageResult) -> list[ToolUseContent]:
     return [block for block in answer.content if isinstance(block, ToolUseContent)]
 
 
-def test_everything_that_was_asked_can_be_reached_by_name() -> None:
+def test_every_parameter_of_a_request_is_an_attribute() -> None:
     outer = OuterCall("tools/call", "research", 7, call_id=1)
     asked = request(
         systemPrompt="Be brief.",
@@ -51,7 +51,7 @@ def test_everything_that_was_asked_can_be_reached_by_name() -> None:
     assert isinstance(asked.model_preferences, ModelPreferences)
 
 
-def test_a_plain_request_has_no_tools_and_no_wishes() -> None:
+def test_a_plain_request_has_no_tools_and_no_optional_parameters() -> None:
     asked = request()
 
     assert asked.tools == []
@@ -73,13 +73,13 @@ def test_a_plain_request_has_no_tools_and_no_wishes() -> None:
         pytest.param(request(tools=[ADD], toolChoice={"mode": "none"}), False, False, id="none"),
     ],
 )
-def test_a_request_says_whether_its_answer_may_and_must_use_tools(
+def test_a_request_tells_whether_its_answer_may_or_must_use_tools(
     asked: SamplingRequest, may: bool, must: bool
 ) -> None:
     assert (asked.may_use_tools, asked.must_use_tools) == (may, must)
 
 
-def test_a_request_says_which_single_tool_its_answer_must_call() -> None:
+def test_a_request_tells_the_one_tool_that_its_answer_must_call() -> None:
     named = request(tools=[ADD, MULTIPLY], toolChoice={"type": "tool", "name": "add"})
 
     assert (named.may_use_tools, named.must_use_tools, named.required_tool) == (True, True, "add")
@@ -87,7 +87,7 @@ def test_a_request_says_which_single_tool_its_answer_must_call() -> None:
     assert request().required_tool is None
 
 
-def test_a_reply_is_text_with_a_natural_end() -> None:
+def test_a_reply_is_text_with_the_stop_reason_end_turn() -> None:
     assert request().reply("It is 3.").to_wire() == {
         "role": "assistant",
         "content": {"type": "text", "text": "It is 3."},
@@ -96,7 +96,7 @@ def test_a_reply_is_text_with_a_natural_end() -> None:
     }
 
 
-def test_a_reply_says_which_model_wrote_it_and_why_it_stopped() -> None:
+def test_a_reply_may_have_a_model_and_a_stop_reason() -> None:
     assert request().reply("It is", model="m-1", stop_reason="maxTokens") == CreateMessageResult(
         content=TextContent(text="It is"), model="m-1", stop_reason="maxTokens"
     )
@@ -126,7 +126,7 @@ def test_an_argument_may_have_any_name() -> None:
     assert tool_uses(request(tools=[ADD]).call("add", arguments))[0].input == arguments
 
 
-def test_several_tools_are_called_in_order_each_under_an_id_of_its_own() -> None:
+def test_several_tools_are_called_in_order_each_with_a_unique_id() -> None:
     answer = request(tools=[ADD, MULTIPLY]).calls(
         ToolCall("add", {"a": 1}), ToolCall("multiply"), ToolCall("add", {"a": 1}), model="m-1"
     )
@@ -150,7 +150,7 @@ def test_a_tool_that_is_not_on_offer_cannot_be_called(asked: SamplingRequest, pr
         asked.call("ad")
 
 
-def test_calling_no_tool_at_all_is_a_mistake() -> None:
+def test_calling_no_tool_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"^no tool calls given$"):
         request(tools=[ADD]).calls()
 
@@ -160,7 +160,7 @@ def test_calling_no_tool_at_all_is_a_mistake() -> None:
     [((), "User rejected sampling request"), (("not before noon",), "not before noon")],
     ids=["without a reason", "with a reason"],
 )
-def test_refusing_carries_the_code_of_a_user_who_said_no(arguments: tuple[str, ...], message: str) -> None:
+def test_refusing_has_the_code_for_a_rejection_by_the_user(arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(InputRefused) as refusal:
         request().refuse(*arguments)
 

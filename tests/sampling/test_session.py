@@ -167,7 +167,7 @@ def test_tools_are_advertised_exactly_when_their_handler_is_registered() -> None
     assert Sampling(basic=basic, approve=always).capability() == {}
 
 
-def test_context_is_advertised_where_the_host_says_so() -> None:
+def test_context_is_advertised_if_the_host_sets_it() -> None:
     assert Sampling(with_tools=with_tools, approve=always, context=True).capability() == {"tools": {}, "context": {}}
     assert Sampling(basic=basic, approve=always, context=True).capability() == {"context": {}}
 
@@ -177,7 +177,7 @@ def test_context_is_advertised_where_the_host_says_so() -> None:
     [(False, True, False), (True, True, True), (False, False, True)],
     ids=["not declared", "declared", "perhaps in an older revision"],
 )
-async def test_a_callback_refuses_a_wish_for_context_that_could_have_been_declared(
+async def test_a_callback_refuses_a_request_for_context_if_context_could_have_been_declared(
     declared: bool, knows_tools: bool, is_taken: bool
 ) -> None:
     sampling = Sampling(basic=basic, approve=always, context=declared)
@@ -188,7 +188,7 @@ async def test_a_callback_refuses_a_wish_for_context_that_could_have_been_declar
     assert ("result" in answer) is is_taken
 
 
-def test_sampling_without_a_handler_is_a_mistake() -> None:
+def test_sampling_without_a_handler_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"^Sampling needs a handler: with_tools=..., basic=... or both$"):
         Sampling(approve=always)
 
@@ -211,7 +211,7 @@ def test_sampling_without_a_handler_is_a_mistake() -> None:
     ],
     ids=["tools", "no tools", "toolChoice", "tool_choice", "behind a null", "what a loop left behind"],
 )
-async def test_basic_mode_refuses_whatever_mentions_tools(params: Wire, problem: str) -> None:
+async def test_basic_mode_refuses_requests_that_mention_tools(params: Wire, problem: str) -> None:
     model = ScriptedModel()
 
     refusal = await refused(
@@ -222,7 +222,7 @@ async def test_basic_mode_refuses_whatever_mentions_tools(params: Wire, problem:
     assert model.requests == []
 
 
-async def test_basic_mode_takes_a_null_for_what_is_absent() -> None:
+async def test_basic_mode_treats_null_as_absent() -> None:
     model = ScriptedModel("yes")
 
     await (
@@ -234,7 +234,7 @@ async def test_basic_mode_takes_a_null_for_what_is_absent() -> None:
     assert model.requests[0].tools == []
 
 
-# Refusals before anybody is asked
+# Refusals before approval
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ async def test_a_denied_request_does_not_reach_the_model() -> None:
 # What the model's side can do wrong
 
 
-async def test_what_a_handler_raises_stays_here(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_handler_raises_is_logged_and_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     mistake = RuntimeError("secret sk-123")
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
@@ -302,7 +302,7 @@ async def test_what_a_handler_raises_stays_here(caplog: pytest.LogCaptureFixture
     assert record.exc_info[1] is mistake
 
 
-async def test_what_a_handler_refuses_is_passed_on_as_it_is() -> None:
+async def test_a_refusal_by_the_handler_is_passed_on_unchanged() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         raise InputRefused(-32005, "come back tomorrow", {"retryAfter": 86400})
 
@@ -314,7 +314,7 @@ async def test_what_a_handler_refuses_is_passed_on_as_it_is() -> None:
     assert refusal.value.__cause__ is None
 
 
-async def test_an_illegal_answer_never_leaves(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_illegal_answer_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         call = ToolUseContent(id="1", name="format_disk", input={"what": "private words"})
         return CreateMessageResult(content=call, model="m")
@@ -333,7 +333,7 @@ async def test_an_illegal_answer_never_leaves(caplog: pytest.LogCaptureFixture) 
     ]
 
 
-async def test_an_answer_that_the_limits_would_refuse_as_history_is_not_sent_and_names_the_limit(
+async def test_an_answer_too_large_as_history_is_not_sent_and_the_limit_is_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     model = ScriptedModel(ToolCall("add", {"a": "x" * 100}))
@@ -421,7 +421,7 @@ ONE_AT_ONCE = SamplingLimits(at_once=1, at_once_per_server=1)
 
 
 @pytest.mark.parametrize("blocks", ["handler", "approver"])
-async def test_a_plain_function_that_was_left_behind_keeps_its_place_until_it_returns(blocks: str) -> None:
+async def test_a_plain_function_that_was_left_behind_keeps_its_slot_until_it_returns(blocks: str) -> None:
     gate = Gate()
 
     def approve(request: SamplingRequest) -> Allow:
@@ -457,7 +457,7 @@ async def test_a_plain_function_that_was_left_behind_keeps_its_place_until_it_re
     assert (answers, gate.calls, gate.most, gate.inside) == (["It is 3."], 2, 1, 0)
 
 
-def test_a_plain_handler_that_outlives_its_event_loop_keeps_its_place_in_the_next(anyio_backend_name: str) -> None:
+def test_a_plain_handler_that_outlives_its_event_loop_keeps_its_slot_in_the_next(anyio_backend_name: str) -> None:
     gate = Gate()
 
     def model(request: SamplingRequest) -> str:
@@ -542,7 +542,7 @@ async def test_a_handlers_own_timeout_is_not_taken_for_ours() -> None:
 # Alone, as a sampling callback of another client
 
 
-async def test_a_callback_takes_and_returns_what_is_on_the_wire() -> None:
+async def test_a_callback_takes_and_returns_wire_format() -> None:
     callback = Sampling(with_tools=ScriptedModel("3."), approve=always).callback(server="calculator")
 
     assert await callback(wire(tools=[ADD])) == {
@@ -564,7 +564,7 @@ async def test_a_callback_returns_a_refusal_as_an_error() -> None:
 
 
 @pytest.mark.parametrize("what", ["\ud800", math.nan], ids=["half of a surrogate pair", "NaN"])
-async def test_a_callback_returns_no_answer_that_json_cannot_say(what: object) -> None:
+async def test_a_callback_returns_an_error_for_an_answer_that_is_not_json(what: object) -> None:
     """Another client would fail to write it, or would write what no server can read."""
 
     async def model(request: SamplingRequest) -> CreateMessageResult:

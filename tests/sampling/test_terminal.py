@@ -137,7 +137,7 @@ async def test_only_a_yes_allows(keys: str, decision: Allow | Deny, screen: Scre
     ],
     ids=["y", "a", "ALL", "s", "n", "Enter", "another word"],
 )
-async def test_where_the_call_is_known_all_of_it_can_be_allowed_at_once(
+async def test_a_whole_call_can_be_allowed_at_once_if_it_is_known(
     keys: str, decision: Allow | Deny, screen: Screen
 ) -> None:
     answers: list[Allow | Deny] = []
@@ -233,7 +233,7 @@ async def test_a_question_that_never_began_writes_and_reads_nothing(screen: Scre
     assert screen.rest() == ""
 
 
-async def test_a_terminal_that_is_held_holds_up_nobody_else(screen: Screen) -> None:
+async def test_a_stopped_terminal_does_not_block_the_event_loop(screen: Screen) -> None:
     """Ctrl-S stops the terminal, not the event loop."""
     answers: list[Allow | Deny] = []
 
@@ -253,7 +253,7 @@ async def test_a_terminal_that_is_held_holds_up_nobody_else(screen: Screen) -> N
     assert answers == [Allow()]
 
 
-async def test_a_screen_that_nobody_reads_holds_up_nobody_else(screen: Screen) -> None:
+async def test_a_full_terminal_does_not_block_the_event_loop(screen: Screen) -> None:
     """More than the terminal takes at once is written bit by bit, and not at all after a cancellation."""
     screen.resize(5000)
     page = "\n".join(["x" * 4000] * 12)
@@ -334,7 +334,7 @@ async def test_without_a_terminal_the_answer_is_no(tmp_path: Path, caplog: pytes
     ]
 
 
-async def test_what_is_no_terminal_is_not_asked_in(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_terminal_is_not_asked_in(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     assert await ask(request(), str(tmp_path / "file")) == Deny(NO_TERMINAL)

@@ -115,7 +115,15 @@ def check_counts(wire: Mapping[str, object], limits: SamplingLimits, size: float
     """
     messages, tools = _list(wire.get("messages")), _list(wire.get("tools"))
     _check("messages", len(messages), limits.messages)
-    _check("blocks", sum([_count_blocks(message) for message in messages]), limits.blocks)
+    blocks = 0
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        contents = content if isinstance(content, list) else [content]
+        blocks += len(contents)
+        for block in contents:
+            if isinstance(block, dict) and "content" in block:
+                blocks += len(_list(block["content"]))
+    _check("blocks", blocks, limits.blocks)
     _check("tools", len(tools), limits.tools)
     # All in one go is fast, and nearly always enough.
     # To measure all tools together is fast, and nearly always enough.
@@ -190,16 +198,6 @@ def _check(name: str, found: int, limit: int, *, where: str = "", found_in: str 
 
 def _list(value: object) -> Sequence[object]:
     return value if isinstance(value, list) else ()
-
-
-def _count_blocks(message: object) -> int:
-    content = message.get("content") if isinstance(message, dict) else None
-    blocks = content if isinstance(content, list) else [content]
-    count = len(blocks)
-    for block in blocks:
-        if isinstance(block, dict) and "content" in block:
-            count += len(_list(block["content"]))
-    return count
 
 
 def _blocks(params: CreateMessageRequestParams) -> Iterator[SamplingMessageContentBlock]:

@@ -97,9 +97,9 @@ class SemaphoreShare:
 
 
 class Slot:
-    """One request's place among those that run at once. Its handler lends it while it awaits a call.
+    """The right of one request to run. Its handler lends it while it awaits a call.
 
-    Otherwise, servers that sample within that call would wait for slots that their own handlers hold.
+    Otherwise, a server that samples within that call would wait for slots that its own handlers hold.
     If a handler awaits several calls at once, it lends the slot with the first and takes it back after the last.
 
     A thread that was left behind keeps the slot until it ends.

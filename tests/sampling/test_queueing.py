@@ -43,7 +43,7 @@ class Turnstile:
         return request.reply("through")
 
 
-async def test_a_storm_of_requests_is_answered_a_few_at_a_time() -> None:
+async def test_many_requests_are_answered_a_few_at_a_time() -> None:
     turnstile = Turnstile()
     sampling = Sampling(with_tools=turnstile, approve=always)
     servers = [sampling.session(server=f"server {n}", knows_tools=True) for n in range(6)]

@@ -1,4 +1,4 @@
-"""Which answers a server gets, and which never leave the host."""
+"""Which answers are sent, which are repaired, and which are refused."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def answer(
         pytest.param(LATER, answer(call("2"), stop_reason="toolUse"), id="a call in a later round"),
     ],
 )
-def test_a_legal_answer_goes_out_as_it_is(asked: SamplingRequest, given: CreateMessageResult) -> None:
+def test_a_legal_answer_is_not_changed(asked: SamplingRequest, given: CreateMessageResult) -> None:
     assert check_answer(given, asked, SamplingLimits()) is given
 
 
 @pytest.mark.parametrize("reason", [None, "endTurn"], ids=["without a reason", "as if it had ended"])
-def test_an_answer_that_calls_tools_stopped_for_them(reason: str | None) -> None:
+def test_an_answer_that_calls_tools_has_the_stop_reason_tool_use(reason: str | None) -> None:
     checked = check_answer(answer(WORDS, call(), stop_reason=reason), TOOLS, SamplingLimits())
 
     assert checked == answer(WORDS, call(), stop_reason="toolUse")
@@ -77,7 +77,7 @@ def test_a_text_is_an_answer() -> None:
 
 
 @pytest.mark.parametrize("reason", [None, "endTurn", "maxTokens", "refusal"])
-def test_an_answer_with_no_content_is_an_empty_text(reason: str | None) -> None:
+def test_an_answer_without_content_becomes_an_empty_text(reason: str | None) -> None:
     checked = check_answer(answer(stop_reason=reason), PLAIN, SamplingLimits())
 
     assert checked == answer(TextContent(text=""), stop_reason=reason)
@@ -154,7 +154,7 @@ def test_tool_calls_that_max_tokens_cut_off_are_dropped_with_a_warning(
     ],
 )
 @pytest.mark.parametrize("size", [2, math.inf], ids=["known", "unknown"])
-def test_an_answer_that_the_limits_would_refuse_in_the_next_request_is_refused_at_once(
+def test_an_answer_too_large_for_the_next_request_is_refused(
     asked: SamplingRequest, given: CreateMessageResult, limits: SamplingLimits, problem: str, size: float
 ) -> None:
     with pytest.raises(InputRefused) as refusal:
@@ -183,13 +183,13 @@ def test_an_answer_that_the_limits_would_refuse_in_the_next_request_is_refused_a
         pytest.param(LATER, answer(WORDS), SamplingLimits(messages=2, blocks=3), id="the last message"),
     ],
 )
-def test_an_answer_that_the_limits_would_just_take_in_the_next_request_goes_out(
+def test_an_answer_that_just_fits_into_the_next_request_is_sent(
     asked: SamplingRequest, given: CreateMessageResult, limits: SamplingLimits
 ) -> None:
     assert check_answer(given, asked, limits) is given
 
 
-def test_arguments_that_no_json_can_hold_are_illegal() -> None:
+def test_arguments_that_cannot_be_json_are_illegal() -> None:
     with pytest.raises(SamplingError, match=r"^it holds something that cannot be written as JSON$"):
         check_answer(answer(ToolUseContent(id="1", name="add", input={"a": "\ud800"})), TOOLS, SamplingLimits())
 
@@ -203,7 +203,7 @@ def test_arguments_that_no_json_can_hold_are_illegal() -> None:
     ],
     ids=["bytes", "set", "inside"],
 )
-def test_arguments_of_a_type_that_json_does_not_have_are_illegal_and_not_changed(value: object, why: str) -> None:
+def test_arguments_of_types_that_json_lacks_are_illegal_rather_than_converted(value: object, why: str) -> None:
     illegal = answer(call("1"), ToolUseContent(id="2", name="multiply", input={"a": value}))
 
     with pytest.raises(SamplingError) as stopped:
@@ -299,17 +299,15 @@ def test_arguments_that_contain_themselves_are_illegal() -> None:
         ),
     ],
 )
-def test_an_illegal_answer_is_stopped_and_the_log_is_told_why(
-    asked: SamplingRequest, given: object, problem: str
-) -> None:
+def test_an_illegal_answer_raises_an_error_that_says_why(asked: SamplingRequest, given: object, problem: str) -> None:
     with pytest.raises(SamplingError) as stopped:
         check_answer(given, asked, SamplingLimits(tool_calls=3))
 
     assert str(stopped.value) == problem
 
 
-def test_an_answer_that_passes_is_a_legal_next_message() -> None:
-    """What the firewall lets out, the server can send back: its rules and ours are the same."""
+def test_an_answer_that_passes_is_legal_in_the_next_request() -> None:
+    """The server can send it back: its rules and ours are the same."""
     checked = check_answer(answer(WORDS, call("2"), call("3")), LATER, SamplingLimits())
     results = [ToolResultContent(tool_use_id=id, content=[WORDS]) for id in ("2", "3")]
 
