@@ -34,11 +34,11 @@ while True:
         heard.append(request["params"]["name"])
         reply(request, text(" ".join(heard)))
 """
-"""Says its process id, then reads no more until it is sent a signal. Answers with the names of all calls since."""
+"""Answers with its process id, then reads nothing until it gets a signal. Then answers with the names of all calls."""
 
 
 @fault("F16")
-async def test_a_server_that_reads_nothing_costs_each_call_its_own_deadline_and_reads_only_what_stands() -> None:
+async def test_calls_to_a_server_that_reads_nothing_time_out_and_unsent_ones_are_withdrawn() -> None:
     async with client_of(DAM) as client:
         pid = int(await says(client))
         with pytest.raises(RequestTimeout):
@@ -51,11 +51,11 @@ async def test_a_server_that_reads_nothing_costs_each_call_its_own_deadline_and_
 
 
 @fault("F16")
-async def test_a_call_that_is_stuck_in_the_pipe_holds_up_no_other_deadline_and_no_closing() -> None:
+async def test_a_call_stuck_in_the_pipe_delays_no_other_deadline_and_no_closing() -> None:
     async def stuck() -> None:
         with pytest.raises(ConnectionClosed) as failure:
             await client.call_tool("stuck", {"t": LARGE})
-        assert failure.value.may_have_run  # the beginning of it has left
+        assert failure.value.may_have_run  # its beginning was written
 
     client = client_of("time.sleep(60)")
     await client.connect()
@@ -71,7 +71,7 @@ async def test_a_call_that_is_stuck_in_the_pipe_holds_up_no_other_deadline_and_n
 
 
 @fault("F16")
-async def test_a_server_that_reads_nothing_for_too_long_is_given_up() -> None:
+async def test_a_server_that_reads_nothing_for_too_long_is_killed() -> None:
     limits = Limits(stall_timeout=0.2, close_timeout=0.6)
 
     async with client_of("time.sleep(60)", limits=limits) as client:
@@ -126,7 +126,7 @@ async def test_pings_from_a_server_that_reads_no_answers_are_dropped_and_counted
 
 
 @fault("F18")
-async def test_every_ping_is_answered_where_the_answers_are_read() -> None:
+async def test_every_ping_is_answered_if_the_server_reads_the_answers() -> None:
     body = """
     first = read()
     for n in range(2000):
@@ -142,7 +142,7 @@ async def test_every_ping_is_answered_where_the_answers_are_read() -> None:
 
 @pytest.mark.parametrize("descriptor", [1, 2], ids=["stdout", "stderr"])
 @fault("F19")
-async def test_a_flood_of_tiny_lines_leaves_everybody_else_their_turn(descriptor: int) -> None:
+async def test_a_flood_of_tiny_lines_lets_other_tasks_run(descriptor: int) -> None:
     """One read brings tens of thousands of them."""
     body = f"""
     request = read()
@@ -187,7 +187,7 @@ while True:
 
 
 @fault("F19", "F21")
-async def test_logs_that_nobody_takes_hold_up_no_call_and_the_newest_of_them_are_kept() -> None:
+async def test_logs_for_a_blocked_callback_delay_no_call_and_the_newest_are_kept() -> None:
     body = FLOOD.replace("METHOD", '"message"').replace("PARAMS", '{"level": "info", "data": n}')
     taken: list[Any] = []
     everything = Event()
@@ -212,7 +212,7 @@ async def test_logs_that_nobody_takes_hold_up_no_call_and_the_newest_of_them_are
 
 
 @fault("F19", "F21")
-async def test_progress_that_nobody_takes_holds_up_no_other_call() -> None:
+async def test_progress_for_a_blocked_callback_delays_no_other_call() -> None:
     body = FLOOD.replace("METHOD", '"progress"').replace(
         "PARAMS", '{"progressToken": request["params"]["_meta"]["progressToken"], "progress": n}'
     )
@@ -240,7 +240,7 @@ async def test_progress_that_nobody_takes_holds_up_no_other_call() -> None:
 
 
 @fault("F20")
-async def test_a_storm_of_changes_leads_to_two_refreshes_at_most() -> None:
+async def test_a_flood_of_list_changes_causes_two_refreshes_at_most() -> None:
     body = """
     while True:
         request = read()
@@ -269,7 +269,7 @@ async def test_a_storm_of_changes_leads_to_two_refreshes_at_most() -> None:
 
 
 @fault("F21")
-async def test_callbacks_and_handlers_that_never_return_hold_up_neither_calls_nor_closing() -> None:
+async def test_callbacks_and_handlers_that_never_return_delay_neither_calls_nor_closing() -> None:
     body = """
     reply(read(), text("ok"))
     tell("message", level="info", data="hello")
@@ -309,7 +309,7 @@ async def test_callbacks_and_handlers_that_never_return_hold_up_neither_calls_no
 
 
 @fault("F22")
-async def test_the_time_that_a_server_takes_to_start_is_not_a_calls() -> None:
+async def test_the_time_that_a_server_takes_to_start_does_not_count_for_a_call() -> None:
     limits = Limits(idle_timeout=0.2, timeout=0.2, close_timeout=0.3)
 
     async with client_of("time.sleep(0.5); shake_hands()\ntime.sleep(60)", hands=False, limits=limits) as client:
@@ -318,7 +318,7 @@ async def test_the_time_that_a_server_takes_to_start_is_not_a_calls() -> None:
 
 
 @fault("F22")
-async def test_a_server_that_starts_too_slowly_is_given_up_in_its_own_time() -> None:
+async def test_a_server_that_starts_too_slowly_is_a_connect_timeout() -> None:
     limits = Limits(connect_timeout=0.2, timeout=60, close_timeout=0.3)
 
     with fail_after(SOON), pytest.raises(ConnectTimeout):

@@ -1,4 +1,4 @@
-"""Lines on a server's stdout: cut anywhere, ended in any way, too long, not UTF-8, and what is no message at all."""
+"""Lines on a server's stdout: split anywhere, with any line end, too long, not UTF-8, or no message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.faults.stdio_server import GOOD, connected, error_of, hear, unharmed
     ids=["text", "colours", "number", "string", "null", "no batch", "object", "log line", "binary", "not UTF-8"],
 )
 @fault("F01", "F08")
-async def test_what_is_no_message_is_skipped_and_counted_and_told(
+async def test_a_line_that_is_no_message_is_skipped_counted_and_logged(
     noise: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected() as client:
@@ -60,7 +60,7 @@ async def test_a_banner_may_come_before_the_handshake() -> None:
 
 
 @fault("F01")
-async def test_a_server_that_prints_all_the_time_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_that_prints_constantly_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async with connected() as client:
         assert (await hear(client, b"Working...\n" * 10_000, GOOD)).text == "good"
 
@@ -69,7 +69,7 @@ async def test_a_server_that_prints_all_the_time_does_not_fill_the_log(caplog: p
 
 
 @fault("F12")
-async def test_blank_lines_are_nothing_at_all() -> None:
+async def test_blank_lines_are_ignored() -> None:
     async with connected() as client:
         assert (await hear(client, b"\n\r\n \t\r\n", GOOD, b"\n")).text == "good"
         assert await unharmed(client)
@@ -91,7 +91,7 @@ ODD = "a\u2028b\u2029c\x85d\u00e9\U0001f600\x0b\x0c\x1c"
 
 @pytest.mark.parametrize("read_at_once", [1, 2, 3, 5, 7, 64], indirect=True)
 @fault("F02", "F13")
-async def test_a_message_may_come_in_pieces_that_cut_characters_apart(read_at_once: int) -> None:
+async def test_a_message_may_come_in_chunks_that_split_characters(read_at_once: int) -> None:
     raw = json.dumps({"content": [{"type": "text", "text": ODD * 5}]}, ensure_ascii=False)
     async with connected() as client:
         result = await hear(client, b'{"jsonrpc":"2.0","id":@id,"result":', raw.encode(), b"}\n")
@@ -111,7 +111,7 @@ async def test_a_server_may_write_byte_by_byte() -> None:
 
 
 @fault("F03")
-async def test_a_call_that_is_given_up_in_the_middle_of_a_line_takes_no_byte_of_it_away() -> None:
+async def test_a_call_cancelled_in_the_middle_of_a_line_loses_none_of_its_bytes() -> None:
     body = """
     while True:
         first = read()
@@ -148,7 +148,7 @@ async def test_lines_may_end_as_on_windows() -> None:
 
 @pytest.mark.parametrize("read_at_once", [1, 2, 65536], indirect=True)
 @fault("F11")
-async def test_a_byte_order_mark_before_the_first_message_is_no_part_of_it(read_at_once: int) -> None:
+async def test_a_byte_order_mark_before_the_first_message_is_ignored(read_at_once: int) -> None:
     body = 'os.write(1, b"\\xef\\xbb\\xbf"); shake_hands(); reply(read(), text("ok"))'
 
     async with client_of(body, hands=False) as client:
@@ -175,7 +175,7 @@ async def test_a_reply_that_is_not_utf_8_fails_its_call_and_no_other(words: byte
 
 
 @fault("F14")
-async def test_a_batch_is_taken_apart_and_a_broken_member_costs_only_its_own_call() -> None:
+async def test_a_malformed_member_of_a_batch_fails_only_its_own_call() -> None:
     body = """
     one, two, three = calls(3)
     good = [{"jsonrpc": "2.0", "id": call["id"], "result": text(call["params"]["name"])} for call in (one, three)]
@@ -236,7 +236,7 @@ async def test_the_framing_of_lsp_is_named_in_the_log(end: str, caplog: pytest.L
 
 
 @fault("F04")
-async def test_many_megabytes_travel_in_both_directions() -> None:
+async def test_messages_of_8_mib_are_sent_and_received() -> None:
     large = "x" * (8 * 1024 * 1024)
 
     async with client_of('r = read(); reply(r, text(r["params"]["arguments"]["t"]))') as client:
@@ -245,8 +245,8 @@ async def test_many_megabytes_travel_in_both_directions() -> None:
 
 @pytest.mark.parametrize("read_at_once", [4096], indirect=True)
 @fault("F05")
-async def test_a_long_line_costs_time_by_its_length_and_not_by_the_square_of_it(read_at_once: int) -> None:
-    """Were what has come looked at again with each of the 4096 pieces, this would take ten seconds and more."""
+async def test_a_long_line_takes_linear_time(read_at_once: int) -> None:
+    """Scanning the whole line again for each of the 4096 chunks would take more than ten seconds."""
     size = 16 * 1024 * 1024
     async with client_of(f'reply(read(), text("x" * {size})); read()') as client:
         with busy() as seconds:
@@ -256,7 +256,7 @@ async def test_a_long_line_costs_time_by_its_length_and_not_by_the_square_of_it(
 
 
 @fault("F06")
-async def test_a_line_that_never_ends_fails_the_call_that_waits_and_takes_no_room() -> None:
+async def test_an_endless_line_fails_the_waiting_call_and_is_not_kept() -> None:
     body = """
     read()
     for _ in range(1000):
@@ -271,14 +271,14 @@ async def test_a_line_that_never_ends_fails_the_call_that_waits_and_takes_no_roo
                 await says(client)
             assert await says(client) == "ok"
 
-    assert most() < 4_000_000  # of sixteen million; up to 1 MiB is read at once, and may be held twice
+    assert most() < 4_000_000  # of 16 million; up to 1 MiB is read at once, and may be in memory twice
 
 
 @pytest.mark.parametrize("read_at_once", [1000, 65536], indirect=True)
 @pytest.mark.parametrize("pieces", [1, 2, 100])
 @pytest.mark.parametrize("beyond", [0, 1])
 @fault("F07")
-async def test_the_limit_is_the_lines_whatever_pieces_it_comes_in(read_at_once: int, pieces: int, beyond: int) -> None:
+async def test_the_limit_applies_to_the_line_and_not_to_its_chunks(read_at_once: int, pieces: int, beyond: int) -> None:
     body = f"""
     r = read()
     line = json.dumps({{"jsonrpc": "2.0", "id": r["id"], "result": text("@")}})
@@ -299,7 +299,7 @@ async def test_the_limit_is_the_lines_whatever_pieces_it_comes_in(read_at_once: 
 
 @pytest.mark.parametrize("members", ['"id": %d, "result": %s', '"result": %s, "id": %d'], ids=["id-first", "id-last"])
 @fault("F06")
-async def test_a_line_past_the_limit_fails_its_own_call_and_none_beside_it(members: str) -> None:
+async def test_a_line_past_the_limit_fails_only_its_own_call(members: str) -> None:
     body = """
     one, two = calls(2)
     result = json.dumps(text("x" * 200_000))

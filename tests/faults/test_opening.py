@@ -1,4 +1,4 @@
-"""Handshakes over stdio that go wrong: a typed error that says how, in time, and no process left behind."""
+"""Handshakes over stdio that fail: a typed error that says why, in time, and no process left behind."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def refused(body: str, **options: Any) -> McpError:
 
 
 @fault("J26")
-async def test_what_a_hasty_server_says_before_its_welcome_is_taken_up_in_its_time() -> None:
-    """A ping is answered at once; the rest waits until it is settled how to speak."""
+async def test_messages_before_the_initialize_result_are_handled_after_it() -> None:
+    """A ping is answered at once; the rest waits until the version is negotiated."""
 
     async def on_log(log: LoggingMessageNotificationParams) -> None:
         logged.append(log.data)
@@ -68,7 +68,7 @@ async def test_what_a_hasty_server_says_before_its_welcome_is_taken_up_in_its_ti
 
 @fault("J27")
 @pytest.mark.parametrize("version", ["1999-01-01", "2026-07-28", "", "2025-11-25\n", 20251125, None], ids=repr)
-async def test_a_version_that_we_do_not_speak_ends_the_connection(version: object) -> None:
+async def test_an_unsupported_protocol_version_ends_the_connection(version: object) -> None:
     error = await refused(f"reply(read(), {FINE | {'protocolVersion': version}!r})\nread()\ntime.sleep(60)")
 
     assert isinstance(error, ProtocolError)
@@ -77,7 +77,7 @@ async def test_a_version_that_we_do_not_speak_ends_the_connection(version: objec
 
 
 @fault("J27")
-async def test_what_the_server_insists_on_stands_in_the_error_beside_what_we_speak() -> None:
+async def test_a_version_error_names_the_versions_of_both_sides() -> None:
     error = await refused(f"reply(read(), {FINE | {'protocolVersion': '1999-01-01'}!r})\nread()")
 
     assert type(error) is NoCommonVersion
@@ -98,7 +98,9 @@ async def test_what_the_server_insists_on_stands_in_the_error_beside_what_we_spe
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_a_malformed_welcome_is_an_error_that_names_the_field(wrong: dict[str, Any], field: str) -> None:
+async def test_a_malformed_initialize_result_is_an_error_that_names_the_field(
+    wrong: dict[str, Any], field: str
+) -> None:
     error = await refused(f"reply(read(), {FINE | wrong!r})\nread()\ntime.sleep(60)")
 
     assert type(error) is ProtocolError
@@ -107,7 +109,7 @@ async def test_a_malformed_welcome_is_an_error_that_names_the_field(wrong: dict[
 
 @fault("J28")
 @pytest.mark.parametrize("field", FINE)
-async def test_a_welcome_that_lacks_something_is_an_error_that_names_it(field: str) -> None:
+async def test_an_incomplete_initialize_result_is_an_error_that_names_the_missing_field(field: str) -> None:
     error = await refused(f"reply(read(), { ({k: v for k, v in FINE.items() if k != field})!r})\nread()")
 
     assert type(error) is ProtocolError
@@ -115,8 +117,8 @@ async def test_a_welcome_that_lacks_something_is_an_error_that_names_it(field: s
 
 
 @fault("J28", "J29")
-async def test_a_welcome_under_another_id_is_waited_for_in_vain_and_no_longer_than_allowed() -> None:
-    """And nothing is cancelled: "The initialize request MUST NOT be cancelled by clients" (2025-11-25, cancellation)."""
+async def test_an_initialize_result_with_another_id_is_a_connect_timeout() -> None:
+    """Nothing is cancelled: "The initialize request MUST NOT be cancelled by clients" (2025-11-25, cancellation)."""
     heard: list[str] = []
     body = f"""
     request = read()
@@ -133,7 +135,7 @@ async def test_a_welcome_under_another_id_is_waited_for_in_vain_and_no_longer_th
 
 
 @fault("J28")
-async def test_a_server_that_refuses_the_handshake_is_quoted() -> None:
+async def test_the_error_of_a_server_that_refuses_the_handshake_is_quoted() -> None:
     error = await refused("refuse(read(), -32000, 'no licence')\nread()\ntime.sleep(60)")
 
     assert type(error) is ServerError

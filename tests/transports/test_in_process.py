@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import anyio
 
+from mcp_host import Client
+from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
-from mcp_host.protocol.jsonrpc import Notification, encode
+from mcp_host.protocol.jsonrpc import Notification, Success, encode
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 
 
@@ -30,3 +34,40 @@ async def test_a_message_waits_for_room_in_the_inbox_of_a_slow_server() -> None:
             await done.wait()
 
     assert read == [encode(note) for note in notes]
+
+
+async def test_a_call_that_waits_for_room_is_made_when_there_is_some_and_has_not_run_if_it_times_out() -> None:
+    begin, outcomes = anyio.Event(), list[str]()
+
+    async def serve(inbox: Inbox, outbox: Outbox) -> None:
+        answered = 0
+        while True:
+            message = json.loads(await inbox.receive())
+            if message["method"] == "tools/call":
+                answered += 1
+                await outbox.send(encode(Success(message["id"], {"content": []})))
+                if answered == 1:
+                    await begin.wait()
+            elif message["method"] == "initialize":
+                info = {"name": "s", "version": "0"}
+                result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+                await outbox.send(encode(Success(message["id"], result)))
+
+    async def call(timeout: float) -> None:
+        try:
+            await client.call_tool("x", timeout=timeout)
+            outcomes.append("done")
+        except RequestTimeout as exc:
+            outcomes.append(f"may have run: {exc.may_have_run}")
+
+    with anyio.fail_after(20):
+        async with Client(InProcess(serve), era="legacy") as client:
+            await client.call_tool("x")
+            async with anyio.create_task_group() as tasks:
+                for _ in range(1025):
+                    tasks.start_soon(call, 60)
+                await anyio.wait_all_tasks_blocked()
+                await call(0)
+                begin.set()
+
+    assert outcomes == ["may have run: False", *["done"] * 1025]

@@ -73,7 +73,7 @@ ERA_HELP = (
 
 
 class UsageError(Exception):
-    """The command line is wrong; the text says why, in one sentence."""
+    """The command line is wrong, for the reason in the text, which is one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

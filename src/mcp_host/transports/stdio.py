@@ -50,8 +50,8 @@ class Stdio:
     the like), and gets those in *env*. *on_stderr* is called with each line that the server
     writes to stderr; connection errors contain the last lines anyway.
 
-    *restart* says whether a server that has exited is started again: by the next call, or
-    at once where you listen to changes. Requests in flight end with `ConnectionClosed`. By
+    With *restart*, a server that has exited is started again: by the next call, or at once
+    where you listen to changes. Requests in flight end with `ConnectionClosed`. By
     default (None), servers of revision 2026-07-28 restart, because they have no session to
     lose. Each restart waits longer than the one before. After eight consecutive failures,
     restarts stop until you call `Client.connect`.
@@ -260,7 +260,7 @@ class StdioChannel:
             await self._child.stdout.read_all(lambda chunk: None)
 
     async def _write_failed(self, failure: ConnectionClosed) -> ConnectionClosed:
-        """The error for a line that was not written. How the process ended says more than the broken pipe."""
+        """The error for a line that was not written: that of the process, which explains the broken pipe."""
         closed = await self._closed()
         closed.may_have_run = failure.may_have_run
         if closed.exit_code is not None:  # the session must know before its caller does
