@@ -21,7 +21,7 @@ Reopen: TypeAlias = Callable[[Connection], Coroutine[object, object, None]]
 
 
 class Restarter:
-    """Brings a connection back, by *reopen*, which is given the dead one. *wanted* is the transport's word on it.
+    """Replaces a dead connection by calling *reopen* with it. *wanted* is `Transport.restart`.
 
     "If the server process exits unexpectedly, the client SHOULD restart it" (2026-07-28,
     basic/transports/stdio). A server that was good for nothing `attempts` times in a row is left alone:
@@ -34,12 +34,12 @@ class Restarter:
         self._reopen = reopen
         self._warn = warn
         self._backoff = restart_backoff()
-        self._effort = SingleFlight(spawn)
+        self._flight = SingleFlight(spawn)
         self._restarting = False
         self._last_dead: Connection | None = None
 
     def due(self, connection: Connection) -> bool:
-        """Whether *connection* is dead and to be brought back: by choice, or as its revision has it."""
+        """Whether *connection* is dead and should be restarted: by choice, or because its revision says so."""
         session = connection.dispatcher.session
         if connection.dispatcher.closed is None or session is None:
             return False
@@ -48,26 +48,26 @@ class Restarter:
         if connection is not self._last_dead:
             self._last_dead = connection
             self._backoff.ended(connection.dispatcher.lifetime, useful=connection.useful)
-            self._warn_in_the_end()
+            self._warn_if_given_up()
         return self._backoff.failures <= self._backoff.max_failures
 
-    def _warn_in_the_end(self) -> None:
+    def _warn_if_given_up(self) -> None:
         if self._backoff.failures == self._backoff.max_failures + 1:
             self._warn(f"{self._name} has ended {self._backoff.failures} times in a row: it stays down until connect()")
 
     async def wait(self, dead: Connection, timeouts: CallTimeouts) -> None:
-        """Bring *dead* back, or wait while somebody does.
+        """Restart *dead*, or wait for the restart that is running.
 
         Raises:
-            RequestTimeout: That takes longer than the call may; it goes on.
-            McpError: It has failed.
+            RequestTimeout: The call has timed out; the restart goes on.
+            McpError: The restart has failed.
         """
-        self._effort.begin(partial(self._start_again, dead))
+        self._flight.begin(partial(self._restart, dead))
         with timeouts.bound(f"starting {self._name} again", idle=True):
-            await self._effort.wait()
+            await self._flight.wait()
 
     def restart_in_background(self, current: Callable[[], Connection | None]) -> None:
-        """Bring the *current* connection back though nobody calls, for as long as there is hope."""
+        """Restart the *current* connection without a call, until it is alive or restarts have stopped."""
         if not self._restarting:
             self._restarting = True
             spawn(partial(self._restart_in_background, current))
@@ -75,25 +75,25 @@ class Restarter:
     async def _restart_in_background(self, current: Callable[[], Connection | None]) -> None:
         try:
             while (connection := current()) is not None and self.due(connection):
-                with suppress(Exception):  # which the next call gets as well, for it tries again
+                with suppress(Exception):  # the next call tries again, and raises it
                     await self.wait(connection, CallTimeouts(timeout=math.inf, idle_timeout=math.inf))
         finally:
             self._restarting = False
 
     def reset(self) -> None:
-        """Somebody connects: what was is forgotten, and who waits looks again."""
+        """The application connects: forget earlier failures. Waiting callers look again."""
         self._backoff.reset()
-        self._effort.end(None)
+        self._flight.end(None)
 
     def end(self, error: Exception) -> None:
-        """Nothing is to be brought back any more: who waits gets *error*."""
-        self._effort.end(error)
+        """Stop restarting. Waiting callers get *error*."""
+        self._flight.end(error)
 
-    async def _start_again(self, dead: Connection) -> None:
+    async def _restart(self, dead: Connection) -> None:
         await sleep(self._backoff.delay(RESTART_PAUSE) if self._backoff.failures > 1 else 0.0)
         try:
             await self._reopen(dead)
         except Exception:
             self._backoff.fail()
-            self._warn_in_the_end()
+            self._warn_if_given_up()
             raise

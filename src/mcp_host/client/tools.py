@@ -1,8 +1,8 @@
-"""What the last listing said of each tool, and whether calls agree with it."""
+"""The listed tools, and the checks that calls and their results agree with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -30,7 +30,7 @@ Headers: TypeAlias = tuple[ParameterHeader, ...]
 
 
 class ToolCache:
-    """The tools of the last `tools/list`. Empty until somebody has listed.
+    """The tools of the last `tools/list`. Empty until you list them.
 
     *most_steps* bounds the check of one result; None is the default of `compile_schema`.
     """
@@ -46,10 +46,10 @@ class ToolCache:
         self._lane: CapacityLimiter
 
     def replace(self, tools: Iterable[Tool], *, mirrored: bool) -> list[Tool]:
-        """Remember a whole new listing, and return it without what is left out, which a warning says.
+        """Replace the listing; return the tools that are kept. A warning names each of the others.
 
-        Of tools with one name the first counts. Where parameters are *mirrored* in headers, tools
-        that annotate them wrongly do not.
+        Of several tools with one name, the first is kept. If parameters are *mirrored* in headers,
+        tools with invalid annotations are left out.
         """
         self._tools, self._headers = {}, {}
         invalid: dict[str, str] = {}
@@ -63,34 +63,34 @@ class ToolCache:
                 self._headers[tool.name] = headers
             else:
                 invalid.setdefault(tool.name, "another tool of that name stands before it")
-        self._tell_of(invalid)
+        for name, problem in invalid.items():
+            if name not in self._left_out:  # else the last listing had it, too
+                self._warn(f"the tool {quoted(name)} is left out: {problem}")
+        self._left_out = frozenset(invalid)
         self._schemas = {name: kept for name, kept in self._schemas.items() if self._is_listed_still(name, kept)}
         self._unchecked &= self._tools.keys()
-        self._lane = CapacityLimiter(1)  # here, for each connection begins with this, in an event loop of its own
+        self._lane = CapacityLimiter(1)  # here, because each connection begins with this, perhaps in a new event loop
         return list(self._tools.values())
 
     def annotated(self, call: Call, *, mirror: bool) -> Call:
-        """*call*, a `tools/call`, with what the tool's listing says of how it may and must be made."""
-        name, arguments = call.params["name"], call.params["arguments"]
-        values = _mirrored(self._headers.get(name, ()) if mirror else (), arguments)
-        idempotent = self._is_idempotent(name)
-        return replace(call, headers=values, idempotent=idempotent) if values or idempotent else call
-
-    def _tell_of(self, invalid: Mapping[str, str]) -> None:
-        """Warn of tools that are left out, and why; not of those that the last listing had, too."""
-        for name, problem in invalid.items():
-            if name not in self._left_out:
-                self._warn(f"the tool {quoted(name)} is left out: {problem}")
-        self._left_out = frozenset(invalid)
-
-    def _is_idempotent(self, name: str) -> bool:
-        """Whether its server says that running it twice does no harm. If that is a lie, the harm is the server's."""
-        tool = self._tools.get(name)
-        hints = None if tool is None else tool.annotations
-        return hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
+        """*call*, a `tools/call`, with the headers and hints of the tool's listing; *mirror* says whether headers are due."""
+        tool = self._tools.get(call.params["name"])
+        if tool is None:
+            return call
+        # The hints are the server's own. If they are false, a repeated call harms nothing but the server.
+        hints = tool.annotations
+        idempotent = hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
+        headers: dict[str, str] = {}
+        try:
+            for parameter in self._headers[tool.name] if mirror else ():
+                if (value := parameter.value(call.params["arguments"])) is not None:
+                    headers[parameter.header] = value
+        except ValueError as exc:
+            raise CallerError(f"an argument that goes into a header cannot: {exc}") from None
+        return replace(call, headers=headers, idempotent=idempotent) if headers or idempotent else call
 
     def check_call(self, name: str) -> None:
-        """Refuse a call that cannot work.
+        """Reject a call that cannot work.
 
         Raises:
             CallerError: The tool runs only as a task, and this client declares no tasks.
@@ -100,7 +100,6 @@ class ToolCache:
             raise CallerError(f"the tool {name!r} runs only as a task, which this client does not offer")
 
     def has_output_schema(self, name: str) -> bool:
-        """Whether the tool was listed with an outputSchema."""
         tool = self._tools.get(name)
         return tool is not None and tool.output_schema is not None
 
@@ -133,9 +132,9 @@ class ToolCache:
             return f"its schema cannot be checked: {exc}"
 
     async def _mismatch(self, schema: Schema, value: object) -> str | None:
-        """As `Schema.mismatch`, but what takes more than a moment holds up nobody else.
+        """Like `Schema.mismatch`, but a long check runs in a thread.
 
-        It goes on in a thread: one at a time for a server, since each slows the event loop a little.
+        There is one thread per server, because each slows the event loop a little.
         """
         try:
             return schema.mismatch(value, steps=INLINE_STEPS)
@@ -151,11 +150,11 @@ class ToolCache:
         return self._schemas[name]
 
     def _is_listed_still(self, name: str, schema: Schema) -> bool:
-        """Whether the tool has the same schema in the new listing: then what is known of it holds."""
+        """Whether the tool has the same schema in the new listing."""
         tool = self._tools.get(name)
         try:
             return tool is not None and to_json(tool.output_schema) == to_json(schema.source)
-        except PydanticSerializationError:  # it nests too deeply to be written, or holds what UTF-8 cannot
+        except PydanticSerializationError:  # it nests too deeply, or cannot be encoded in UTF-8
             return False
 
 
@@ -163,25 +162,11 @@ def _headers(tool: Tool) -> Headers:
     """The parameters that a call of *tool* repeats in headers.
 
     Raises:
-        ValueError: "Clients using the Streamable HTTP transport MUST reject tool definitions"
-            that break the rules, and why this one does.
+        ValueError: The tool breaks the rules: "Clients using the Streamable HTTP transport MUST reject" it.
     """
-    return parameter_headers(tool.input_schema) if _may_be_annotated(tool) else ()
-
-
-def _may_be_annotated(tool: Tool) -> bool:
-    """Whether its schema has the word in it: to see that takes a sixth of the time that a walk does."""
     try:
-        return ANNOTATION.encode() in to_json(tool.input_schema)
-    except PydanticSerializationError:  # it nests too deeply to be written, or holds what UTF-8 cannot
-        return True
-
-
-def _mirrored(parameters: Iterable[ParameterHeader], arguments: Mapping[str, object]) -> dict[str, str]:
-    """The headers that repeat *arguments*."""
-    try:
-        return {
-            parameter.header: value for parameter in parameters if (value := parameter.value(arguments)) is not None
-        }
-    except ValueError as exc:
-        raise CallerError(f"an argument that goes into a header cannot: {exc}") from None
+        if ANNOTATION.encode() not in to_json(tool.input_schema):  # this takes a sixth of the time of a walk
+            return ()
+    except PydanticSerializationError:  # it nests too deeply, or cannot be encoded in UTF-8
+        pass
+    return parameter_headers(tool.input_schema)

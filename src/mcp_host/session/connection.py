@@ -200,7 +200,7 @@ class Connection:
         """
         era, dispatcher = session.era, self.dispatcher
         headers = {**era.headers(call.method, params), **call.headers} if dispatcher.stream_per_request else {}
-        wire = era.prepare_params(params, self._state.request_log_level)
+        wire = era.prepare_params(params, self._state.request_log_level if era.log_level_per_request else None)
         delays = iter(RETRY_DELAYS)
         lost = False
         while True:

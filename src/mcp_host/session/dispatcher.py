@@ -370,7 +370,8 @@ class Dispatcher:
 
     def require(self) -> Session:
         """The session, if the connection is open."""
-        self._raise_closed()
+        if self.closed is not None:
+            self._raise_closed()
         if self.session is None:
             raise NotConnected("the client has not finished connecting")
         return self.session
