@@ -54,27 +54,25 @@ class Client(Requests):
 
     *server* is a URL, a command line as a list, a transport (`StreamableHttp`, `Stdio`, `InProcess`),
     or a server object to run in this process: a `mcp_host.testing.Server`, a `Server`, `MCPServer` or
-    `FastMCP` of the official SDK, or a `FastMCP` of fastmcp, in each era that the object speaks.
+    `FastMCP` of the official SDK, or a `FastMCP` of fastmcp.
 
-    Any task may connect, call and close, in any order. What is registered here
-    (*sampling*, *elicitation*, *roots*, the callbacks) is what the server is
-    told that we can do, and serves every session of this client.
+    Any task may connect, call and close, in any order. *sampling*, *elicitation* and *roots* are the
+    capabilities that the client advertises; they and the callbacks serve every session of this client.
 
-    *on_log* and *on_change* are awaited one at a time, in order, in a task of the
-    client's own; they may call the client. Progress goes to each call's *on_progress*.
+    *on_log* and *on_change* are awaited one at a time, in order, in a task of the client; they may
+    call the client. Progress goes to each call's *on_progress*.
 
-    Which revision the server speaks is found out by a `server/discover`, which is sent
-    before anything else: a stateless one (2026-07-28), or one that begins with a handshake.
-    *era* is "auto"; "modern" or "legacy" allow only the one kind, and a version like
-    "2025-06-18" only itself. What is found out is kept in *era_cache*, which may be shared
-    and saved. Results that a server calls fresh are not asked for again, unless *cache* is false.
+    The client probes with `server/discover` for the era of the server: stateless (2026-07-28), or with
+    a handshake. *era* is "auto"; "modern" and "legacy" allow only one kind, and a version like
+    "2025-06-18" only itself. *era_cache* remembers the era; you can share and save it. Results that
+    the server calls fresh are cached, unless *cache* is false.
 
-    What connecting has settled, such as `protocol_version`, can still be read when the server has
-    ended. Before the first `connect` and after `aclose` it raises `NotConnected`.
+    What connecting settled, such as `protocol_version`, stays readable when the server has ended.
+    Before the first `connect` and after `aclose` it raises `NotConnected`.
 
     Raises:
-        TypeError: *server* or *sampling* is something else; the text shows the right spelling.
-        ValueError: *server* is a URL that cannot be one, or *era* is unknown.
+        TypeError: *server* or *sampling* is something else; the message shows what to write.
+        ValueError: *server* is an invalid URL, or *era* is unknown.
     """
 
     def __init__(
@@ -126,7 +124,7 @@ class Client(Requests):
     def __del__(self) -> None:
         if self.connected and self._loop is not None and self._owned is not None:
             text = f"a client of {self._transport.name} was dropped without being closed"
-            warnings.warn(text, ResourceWarning, stacklevel=1)  # whoever dropped it is not on the stack
+            warnings.warn(text, ResourceWarning, stacklevel=1)  # the code that dropped it is not on the stack
             self._loop.call_soon(self._owned.cancel)
 
     def __repr__(self) -> str:
@@ -136,7 +134,7 @@ class Client(Requests):
         state = "connected" if connection.dispatcher.closed is None else "disconnected"
         return f"<Client of {quoted(self._transport.name)}, {session.era.version}, {state}>"
 
-    # Coming and going
+    # Connecting and closing
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -145,21 +143,21 @@ class Client(Requests):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        with CancelScope(shield=True):  # when the block has ended, so has the server; the transport's bound holds
+        with CancelScope(shield=True):  # bounded by `close_timeout`
             await self.aclose()
 
     async def connect(self) -> None:
-        """Reach the server and find out how to speak to it. Does nothing when connected already.
+        """Connect and negotiate the version. Does nothing if connected already.
 
-        A client that was closed, or has lost its connection, may be connected again.
+        You can connect again after closing, or when the connection was lost.
 
         Raises:
             ConnectFailed: The server cannot be reached or started, or ended before it answered.
-            ConnectTimeout: All this took longer than `Limits.connect_timeout`.
+            ConnectTimeout: Connecting took longer than `Limits.connect_timeout`.
             ServerError: The server refused; `HttpStatusError` where it did so by HTTP status.
-            ProtocolError: The server does not speak MCP, or no revision that we speak.
+            ProtocolError: The server does not speak MCP, or no revision that the client speaks.
         """
-        self._belong_here()
+        self._bind_to_loop()
         closings = self._closings
         async with self._connecting:
             if self.connected:
@@ -170,23 +168,22 @@ class Client(Requests):
     async def aclose(self) -> None:
         """Close the connection: calls in flight end with `ConnectionClosed`, the server is shut down.
 
-        Any task may close, also while another is connecting, and more than once; a callback or
-        a handler of this very client may, and is cancelled by it. Takes `Limits.close_timeout`
-        at most and raises nothing that the server does. If the caller is cancelled meanwhile,
-        the closing goes on without it.
+        Any task may close, more than once, and while another task connects. A callback or handler
+        of this client may close it too, which cancels the callback. Closing takes at most
+        `Limits.close_timeout`, and raises no error of the server. If you cancel it, it goes on in the background.
 
         Raises:
             CallerError: The client is connected in another event loop.
         """
-        self._belong_here()
+        self._bind_to_loop()
         self._closings += 1
         self._state.clear_subscriptions()
         self._connection = None
         self._restarter.end(ConnectionClosed("the client was closed", may_have_run=False))
-        await self._let_go()
+        await self._close_owned()
 
-    def _belong_here(self) -> None:
-        """Belong to the running event loop. What an earlier one left open has ended with it.
+    def _bind_to_loop(self) -> None:
+        """Bind the client to the running event loop. Connections of an earlier one have ended with it.
 
         Raises:
             CallerError: The client is connected in another event loop, which still runs.
@@ -206,7 +203,7 @@ class Client(Requests):
         Raises:
             McpError: Why the first attempt failed that did not assume the wrong era.
         """
-        await self._let_go()
+        await self._close_owned()
         state, config = self._state, self._state.config
         attempts = Attempts(state.offers, config.era_cache.get(config.server), config.limits.connect_timeout)
         attempt: Attempt | None = attempts.current
@@ -250,8 +247,8 @@ class Client(Requests):
         if self._closings != closings:
             raise ConnectionClosed("closed while it was being opened", may_have_run=False)
 
-    async def _let_go(self) -> None:
-        """End what holds the connection, and its transport."""
+    async def _close_owned(self) -> None:
+        """Close the connection and its transport."""
         if (owned := self._owned) is None:
             return
         with move_on_after(self._limits.close_timeout) as scope:
@@ -264,7 +261,7 @@ class Client(Requests):
     # Requests
 
     def _timeouts(self, timeout: float | None, idle_timeout: float | None) -> CallTimeouts:
-        self._belong_here()
+        self._bind_to_loop()
         clock, limits = self._connected().dispatcher.now, self._limits
         if timeout is None:
             timeout = limits.timeout
@@ -276,7 +273,7 @@ class Client(Requests):
             check_seconds("idle_timeout", idle_timeout)
         return CallTimeouts(timeout=timeout, idle_timeout=idle_timeout, input_timeout=limits.input_timeout, clock=clock)
 
-    # A server that has died
+    # Restarting
 
     async def _live(self, timeouts: CallTimeouts) -> Connection:
         connection = self._connected()
@@ -284,43 +281,42 @@ class Client(Requests):
             try:
                 await self._restarter.wait(connection, timeouts)
             except ConnectionClosed as failed:
-                raise _not_begun(failed) from failed
+                raise _not_sent(failed) from failed
             if self._connection is None:
                 raise ConnectionClosed("the client was closed", may_have_run=False)
             connection = self._connection
         return connection
 
     async def _reopen(self, dead: Connection) -> None:
-        """Open another connection in the place of *dead*, unless somebody has closed or connected meanwhile."""
+        """Replace the connection *dead*, unless the application has closed or connected meanwhile."""
         closings = self._closings
         async with self._connecting:
             if self._connection is dead:
                 await self._replace(closings)
 
     def _lost(self) -> None:
-        """The link is gone. Where the application wants to hear of changes, nobody may call for a long time."""
+        """The connection has ended. If the application listens to changes, it is restarted without a call."""
         if self._state.subscriptions or self._state.config.wants_changes:
             self._restarter.restart_in_background(lambda: self._connection)
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
-        """Offer other roots from now on, and tell a connected server so, in revisions that have words for it.
+        """Offer other roots from now on, and notify a connected server if its revision allows that.
 
         Raises:
-            CallerError: The client was made without *roots*, so the server was told there are none;
-                or it is connected in another event loop.
+            CallerError: The client was made without *roots*, or is connected in another event loop.
         """
         if self._roots is None:
             raise CallerError("this client was made without roots: pass roots=[] to offer some later")
         self._roots.replace(roots)
         if self.connected:
-            self._belong_here()
+            self._bind_to_loop()
             await self._connected().notify("notifications/roots/list_changed", {})
 
     # What is known about the connection
 
     @property
     def connected(self) -> bool:
-        """Whether a call could be sent now."""
+        """Whether the connection is open."""
         return self._connection is not None and self._connection.dispatcher.closed is None
 
     @property
@@ -330,7 +326,7 @@ class Client(Requests):
 
     @property
     def server_info(self) -> Implementation:
-        """What the server calls itself: its own claim. One that says nothing (2026-07-28) goes by the transport's name."""
+        """What the server calls itself; unverified. If it says nothing (2026-07-28), the transport's name."""
         return self._session.server_info
 
     @property
@@ -340,7 +336,7 @@ class Client(Requests):
 
     @property
     def instructions(self) -> str | None:
-        """What the server wants its users to know. A stranger's text: treat it as untrusted."""
+        """The server's instructions for its users. Treat them as untrusted."""
         return self._session.instructions
 
     @property
@@ -355,12 +351,12 @@ class Client(Requests):
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """How often something that the server did was ignored, by kind."""
+        """How many messages of the server were ignored, by reason."""
         return Counter(self._state.counters)
 
 
-def _not_begun(failed: ConnectionClosed) -> ConnectionClosed:
-    """*failed*, for a call that only waited for a server to be started again."""
+def _not_sent(failed: ConnectionClosed) -> ConnectionClosed:
+    """*failed*, for a call that only waited for the restart."""
     error = failed.again()
     error.may_have_run = False
     return error

@@ -1,4 +1,4 @@
-"""Everything that a connected client can ask of its server."""
+"""The requests of a client."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, TypeAlias, TypeVar, get_args
 
+from anyio.lowlevel import checkpoint
+
 from mcp_host import types
-from mcp_host.client.lists import read_items
 from mcp_host.client.tools import ToolCache
 from mcp_host.errors import (
     HeaderMismatch,
@@ -30,21 +31,23 @@ from mcp_host.types.base import Model
 OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None] | None]
 ModelT = TypeVar("ModelT", bound=Model)
 
+ITEMS_PER_TICK = 256  # list items that are parsed before other tasks run
+
 
 class Requests(ABC):
     """The requests of `Client`. Each may be made from any task, any number at a time.
 
-    *timeout* bounds the call, in seconds, whatever the server reports. *idle_timeout* is how
-    long the server may be silent about it: each progress report restarts it, and each question
-    within the call. Both stop while your handlers answer what the server asks within the call,
-    for `Limits.input_timeout` in all. Both default to the client's `Limits`; `math.inf` is no bound. Anything that is no
-    number of seconds, 0 or more, is a `TypeError` or a `ValueError`.
+    *timeout* bounds the call in seconds, progress or not. *idle_timeout* is how long the server
+    may be silent: each progress report and each request of the server within the call restarts it.
+    Both are paused while your handlers answer what the server asks within the call, for
+    `Limits.input_timeout` in total. Both default to the client's `Limits`; `math.inf` means no bound.
+    Anything else than a number of seconds, 0 or more, raises `TypeError` or `ValueError`.
 
-    Every request may raise what follows, besides what its own docstring names.
+    Besides the errors in its own docstring, every request may raise these.
 
     Raises:
         NotConnected, NotAdvertised: The call was not possible; nothing was sent.
-        CallerError: The same, for the client is connected in another event loop.
+        CallerError: The same: the client is connected in another event loop.
         ServerError: The server answered with an error (`HttpStatusError` by HTTP status).
         RequestTimeout: It took too long; the server was told that the call is cancelled.
         ConnectionClosed: The connection ended; *may_have_run* says what that means.
@@ -62,11 +65,10 @@ class Requests(ABC):
     async def list_tools(self, *, timeout: float | None = None, idle_timeout: float | None = None) -> list[types.Tool]:
         """Every tool that the server offers, across all pages.
 
-        A malformed tool is left out, with a line in `Client.warnings`, and so is the second of
-        one name; over HTTP, from revision 2026-07-28 on, also one whose `x-mcp-header` annotations
-        are invalid. What is listed is remembered: later calls are checked against it. Names,
-        descriptions and annotations are a stranger's: untrusted, and free to change after somebody
-        has approved of them, which `Tool.fingerprint` shows.
+        Malformed tools are left out, with a line in `Client.warnings`; so is a second tool of the same
+        name, and over HTTP from revision 2026-07-28 on a tool with invalid `x-mcp-header` annotations.
+        Later calls are checked against the listing. Names, descriptions and annotations come from the
+        server: do not trust them. They may change after you have approved them, which `Tool.fingerprint` shows.
         """
         return await self._list_tools(self._timeouts(timeout, idle_timeout))
 
@@ -81,19 +83,19 @@ class Requests(ABC):
         meta: Mapping[str, Any] | None = None,
         caller: object = None,
     ) -> types.CallToolResult:
-        """Call a tool, answering anything the server asks along the way.
+        """Call a tool; your handlers answer what the server asks meanwhile.
 
         *on_progress* is awaited for each report, in order, before this returns.
-        *caller* is for whom you call: your handlers find it in `OuterCall.caller`.
+        *caller* says for whom you call: your handlers find it in `OuterCall.caller`.
         It may be any object, and is never sent, logged or shown.
-        The result is checked against the tool's `outputSchema` when `list_tools`
-        has seen it; nothing is ever listed behind your back, unless the server refuses
-        the call for want of headers (`HeaderMismatch`), and then once.
+        If `list_tools` has seen the tool, the result is checked against its `outputSchema`.
+        The client lists tools by itself only if the server rejects the call because headers
+        are missing (`HeaderMismatch`), and then once.
 
         Raises:
             ServerError: The server rejected the call. A tool that ran and failed
                 returns a result with *is_error* set instead.
-            InputNotGiven: The server asked for input (2026-07-28), and our side refused or failed.
+            InputNotGiven: The server required input (2026-07-28), and your side refused or failed.
             RoundsExceeded: The server asked for more input than `Limits` allow.
             InvalidToolOutput: The result contradicts the listed schema; the error carries it.
             CallerError: The tool was listed as one that runs only as a task.
@@ -154,9 +156,9 @@ class Requests(ABC):
     async def subscribe_resource(
         self, uri: str, *, timeout: float | None = None, idle_timeout: float | None = None
     ) -> None:
-        """Ask to be told, through *on_change*, when the resource at *uri* changes.
+        """Subscribe to changes of the resource at *uri*, which *on_change* receives.
 
-        Survives a lost session, a broken stream and a restarted server, but not `aclose`.
+        The subscription survives a lost session, a broken stream and a restarted server, but not `aclose`.
         """
         timeouts = self._timeouts(timeout, idle_timeout)
         connection = await self._live(timeouts)
@@ -224,7 +226,7 @@ class Requests(ABC):
     # The rest
 
     async def ping(self, *, timeout: float | None = None, idle_timeout: float | None = None) -> None:
-        """Ask for a sign of life. A server that knows no ping but says so is alive, too.
+        """Check that the server is alive. A server that answers that it knows no ping is alive, too.
 
         Raises:
             CallerError: The revision has no ping (2026-07-28).
@@ -240,8 +242,8 @@ class Requests(ABC):
     ) -> None:
         """Have the server send log messages of this level and above to *on_log*.
 
-        Survives a lost session and a restarted server, but not `aclose`. From revision 2026-07-28
-        on each request names the level, "info" where none was set; a request's *meta* may name another.
+        The level survives a lost session and a restarted server, but not `aclose`. From revision 2026-07-28
+        on each request names the level, by default "info"; a request's *meta* may name another.
         """
         if level not in get_args(types.LoggingLevel):
             raise ValueError(f"level must be one of {', '.join(get_args(types.LoggingLevel))}, not {level!r}")
@@ -262,7 +264,7 @@ class Requests(ABC):
 
     @property
     def _session(self) -> Session:
-        """What connecting has settled. It holds when the server has ended, until the next connection or `aclose`."""
+        """What connecting settled. It stays readable when the server has ended, until the next connection or `aclose`."""
         session = self._connected().dispatcher.session
         assert session is not None, "a client gets a connection once it has begun"
         return session
@@ -297,7 +299,7 @@ class Requests(ABC):
         return await connection.request(call)
 
     async def _call_tool(self, call: Call) -> Params:
-        """Call a tool; once more where the server wants headers that we did not know of.
+        """Call a tool; once more if the server requires headers that the client did not know of.
 
         "If the server rejects a request with a `HeaderMismatch` error [...] the client SHOULD
         call `tools/list`" (2026-07-28, basic/transports/streamable-http).
@@ -325,10 +327,10 @@ class Requests(ABC):
     async def _list(
         self, method: str, key: str, model: type[ModelT], timeouts: CallTimeouts, *, again: bool = True
     ) -> list[ModelT]:
-        """All pages of a list; what cannot be read in them, and what never ends, is left out, and said so.
+        """All pages of a list. A warning says if items are malformed or the list does not end.
 
         "If a cursor becomes invalid [...] the client SHOULD discard all cached pages and re-fetch
-        from the beginning" (2026-07-28, server/utilities/caching): that is done *again*, and once.
+        from the beginning" (2026-07-28, server/utilities/caching): with *again*, once.
         """
         items: list[ModelT] = []
         cursors: set[str] = set()
@@ -342,12 +344,12 @@ class Requests(ABC):
             try:
                 page = await self._request(Call(method=method, params=params, timeouts=timeouts))
             except ServerError as exc:
-                if not (again and kept and _may_mean_the_cursor(exc)):
+                if not (again and kept) or exc.code is None:  # an HTTP status alone is not about the cursor
                     raise
                 connection.forget(method)
                 return await self._list(method, key, model, timeouts, again=False)
-            items += await read_items(method, key, model, page, self._warn)
-            kept = kept or bool(page.get("ttlMs"))  # so this page may be one from the cache
+            items += await _read_items(method, key, model, page, self._warn)
+            kept = kept or bool(page.get("ttlMs"))  # this page may come from the cache
             cursor = page.get("nextCursor")
             if cursor is None:
                 return items
@@ -357,11 +359,6 @@ class Requests(ABC):
             cursors.add(cursor)
             params = {"cursor": cursor}
         return items
-
-
-def _may_mean_the_cursor(error: ServerError) -> bool:
-    """Whether the server itself speaks, of whatever: an HTTP status alone is about the whole request."""
-    return error.code is not None
 
 
 def _text(value: object, name: str) -> str:
@@ -387,7 +384,34 @@ def _report(on_progress: OnProgress) -> OnReport:
         try:
             progress = types.ProgressNotificationParams.from_wire(params)
         except ProtocolError:
-            return  # "Receivers of invalid [notifications] SHOULD ignore them": they fail no call
+            return  # "Receivers of invalid [notifications] SHOULD ignore them"
         await callback(progress)
 
     return report
+
+
+async def _read_items(
+    method: str, key: str, model: type[ModelT], page: Params, warn: Callable[[str], None]
+) -> list[ModelT]:
+    """The items of one page. Malformed ones are left out, with a warning.
+
+    Raises:
+        ProtocolError: The page has no list.
+    """
+    wire = page.get(key)
+    if not isinstance(wire, list):
+        raise ProtocolError(f"the result of {method} has no list {key!r}")
+    items: list[ModelT] = []
+    for start in range(0, len(wire), ITEMS_PER_TICK):
+        if start:
+            await checkpoint()  # a page may have a hundred thousand items
+        some = wire[start : start + ITEMS_PER_TICK]
+        try:
+            items += model.list_from_wire(some)
+        except ProtocolError:
+            for position, item in enumerate(some, start):
+                try:
+                    items.append(model.from_wire(item))
+                except ProtocolError as exc:
+                    warn(f"left out of {method}, position {position}: {exc}")
+    return items

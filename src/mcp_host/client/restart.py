@@ -1,4 +1,4 @@
-"""Starting a server again that has died: with growing delays, and once for all who wait."""
+"""Restarting a server that has ended: with growing delays, and once for all callers that wait."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Restarter:
     """Replaces a dead connection by calling *reopen* with it. *wanted* is `Transport.restart`.
 
     "If the server process exits unexpectedly, the client SHOULD restart it" (2026-07-28,
-    basic/transports/stdio). A server that was good for nothing `attempts` times in a row is left alone:
-    one that gave the application nothing it asked for, and did not live long either.
+    basic/transports/stdio). Restarts stop after eight consecutive failures: connections that gave the
+    application no result and did not last.
     """
 
     def __init__(self, name: str, wanted: bool | None, reopen: Reopen, warn: Callable[[str], None]) -> None:
