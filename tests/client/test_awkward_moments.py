@@ -574,9 +574,9 @@ async def test_what_a_channel_waits_for_on_behalf_of_a_call_that_is_over_ends_at
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
 
-    async def lose(channel: MemoryChannel, request: Request, headers: Headers, exchange: RequestHandle) -> None:
-        exchange.fail(ConnectionClosed("lost on its way"))
-        with exchange.bounded():
+    async def lose(channel: MemoryChannel, request: Request, headers: Headers, handle: RequestHandle) -> None:
+        handle.fail(ConnectionClosed("lost on its way"))
+        with handle.bounded():
             await anyio.sleep_forever()
 
     with anyio.fail_after(5):

@@ -133,13 +133,13 @@ async def test_reports_that_came_with_the_answer_are_delivered_though_its_time_w
 
     seen: list[int] = []
     timeouts = CallTimeouts(timeout=10, idle_timeout=10)
-    exchange = PendingRequest(
+    handle = PendingRequest(
         Request(1, "tools/call", {}), timeouts, lambda message, origin: None, DeadlineAlarm({}, Loop.running()), note
     )
-    exchange.report({"progressToken": 1, "progress": 1})
-    exchange.settle(Success(1, {}))
-    exchange.expire()
+    handle.report({"progressToken": 1, "progress": 1})
+    handle.settle(Success(1, {}))
+    handle.expire()
 
-    await exchange.progress()
+    await handle.deliver_progress()
 
     assert seen == [1]

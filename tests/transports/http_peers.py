@@ -1,4 +1,4 @@
-"""Peers for the tests of Streamable HTTP: a recording exchange, and servers down to the bytes."""
+"""Peers for the tests of Streamable HTTP: a recording handle, and servers down to the bytes."""
 
 from __future__ import annotations
 
@@ -61,13 +61,14 @@ class Log(list[T]):
 
 
 @dataclass
-class RecordedExchange:
+class RecordedHandle:
     """What a link would be to a channel, for the request with *id*: it only notes what comes."""
 
     id: int = 7
     received: list[Incoming] = field(default_factory=list)
     progressed: int = 0
-    withdrawn: bool = False
+    unsent: bool = False
+    stateless: bool = False
     on_progress: Callable[[], Awaitable[None]] | None = None
 
     @property
@@ -77,22 +78,22 @@ class RecordedExchange:
     def receive(self, message: Incoming) -> None:
         self.received.append(message)
 
-    async def progress(self) -> None:
+    async def deliver_progress(self) -> None:
         self.progressed += 1
         if self.on_progress is not None:
             await self.on_progress()
 
     @property
-    def over(self) -> bool:
+    def done(self) -> bool:
         return self.answered
 
-    def unsent(self) -> AbstractContextManager[None]:
+    def queued(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def bounded(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    async def response(self) -> None:
+    async def wait(self) -> None:
         raise NotImplementedError  # a request over HTTP waits on its own stream
 
     def fail(self, error: McpError) -> None:
@@ -258,9 +259,9 @@ async def mocked(answer: Callable[[httpx.Request], httpx.Response], **options: A
 
 async def ask(channel: HttpChannel, request: Request = CALL) -> list[Incoming]:
     """Send one request and return what came on its stream."""
-    exchange = RecordedExchange(request.id if isinstance(request.id, int) else 0)
-    await channel.request(request, VERSION, exchange)
-    return exchange.received
+    handle = RecordedHandle(request.id if isinstance(request.id, int) else 0)
+    await channel.request(request, VERSION, handle)
+    return handle.received
 
 
 def answering(

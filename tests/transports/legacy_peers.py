@@ -20,7 +20,7 @@ from tests.transports.http_peers import (
     Heard,
     Log,
     Peer,
-    RecordedExchange,
+    RecordedHandle,
     Wire,
     opened,
 )
@@ -98,5 +98,5 @@ async def listening(peer: Peer, received: Log[Incoming] | None = None, **options
 
 
 async def shake_hands(channel: HttpChannel) -> None:
-    await channel.request(INITIALIZE, {}, RecordedExchange(0))
+    await channel.request(INITIALIZE, {}, RecordedHandle(0))
     await channel.send(INITIALIZED, VERSION)

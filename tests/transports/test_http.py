@@ -28,7 +28,7 @@ from tests.transports.http_peers import (
     NOTE,
     NOTE_JSON,
     VERSION,
-    RecordedExchange,
+    RecordedHandle,
     Wire,
     answering,
     ask,
@@ -131,14 +131,14 @@ async def test_a_body_may_be_compressed_and_come_in_any_pieces(coding: str, kind
 
 async def test_callbacks_are_awaited_between_the_messages_of_a_stream() -> None:
     heard_before: list[int] = []
-    exchange = RecordedExchange()
+    handle = RecordedHandle()
 
     async def note() -> None:
-        heard_before.append(len(exchange.received))
+        heard_before.append(len(handle.received))
 
-    exchange.on_progress = note
+    handle.on_progress = note
     async with mocked(answering(200, EVENTS, event(NOTE_JSON) * 2 + event(DONE_JSON))) as channel:
-        await channel.request(CALL, VERSION, exchange)
+        await channel.request(CALL, VERSION, handle)
 
     assert heard_before == [1, 2, 3]
 
@@ -155,7 +155,7 @@ async def test_an_error_of_a_callback_comes_out_as_it_is_and_the_channel_goes_on
     async with serving(script) as peer, opened(peer.url) as channel:
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
-                await channel.request(CALL, VERSION, RecordedExchange(on_progress=fail))
+                await channel.request(CALL, VERSION, RecordedHandle(on_progress=fail))
 
 
 async def test_what_json_cannot_say_is_refused_before_anything_is_sent() -> None:

@@ -25,7 +25,7 @@ from tests.transports.http_peers import (
     NOTE,
     NOTE_JSON,
     VERSION,
-    RecordedExchange,
+    RecordedHandle,
     Wire,
     ask,
     event,
@@ -80,7 +80,7 @@ async def test_a_request_that_is_cancelled_inside_a_callback_hangs_up() -> None:
 
     async with serving(script) as peer, opened(peer.url) as channel:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(channel.request, CALL, VERSION, RecordedExchange(on_progress=on_progress))
+            tasks.start_soon(channel.request, CALL, VERSION, RecordedHandle(on_progress=on_progress))
             await inside.wait()
             tasks.cancel_scope.cancel()
         await hung_up.wait()
@@ -166,7 +166,7 @@ async def test_a_request_that_ends_after_the_channel_closes_its_own_connection()
 
     async with httpx.AsyncClient() as client, serving(script) as peer, anyio.create_task_group() as tasks:
         async with opened(peer.url, client=client) as channel:
-            tasks.start_soon(channel.request, CALL, VERSION, RecordedExchange(on_progress=linger))
+            tasks.start_soon(channel.request, CALL, VERSION, RecordedHandle(on_progress=linger))
             await in_callback.wait()
         closed.set()
         with anyio.fail_after(5):

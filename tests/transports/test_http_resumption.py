@@ -20,7 +20,7 @@ from tests.transports.http_peers import (
     NOTE_JSON,
     VERSION,
     Heard,
-    RecordedExchange,
+    RecordedHandle,
     Wire,
     ask,
     event,
@@ -118,15 +118,15 @@ async def test_callbacks_are_awaited_on_a_resumed_stream_and_their_errors_come_o
     async def fail() -> None:
         raise ZeroDivisionError
 
-    exchange = RecordedExchange(on_progress=fail)
+    handle = RecordedHandle(on_progress=fail)
     script = legacy(post=stream(event(b"", id="e")), get=stream(event(NOTE_JSON), event(DONE_JSON)))
 
     async with serving(script) as peer, opened(peer.url) as channel:
         await shake_hands(channel)
         with pytest.raises(ZeroDivisionError):
-            await channel.request(CALL, VERSION, exchange)
+            await channel.request(CALL, VERSION, handle)
 
-    assert exchange.received == [NOTE]
+    assert handle.received == [NOTE]
 
 
 async def test_resuming_outlives_a_restart_of_the_server(pauses: list[float]) -> None:
@@ -245,12 +245,12 @@ async def test_a_new_handshake_ends_what_is_being_resumed_for_the_old_session() 
         lost.append(caught.value)
 
     async with serving(legacy(post=stream(event(b"", id="e")), get=hang)) as peer, opened(peer.url) as channel:
-        await channel.request(INITIALIZE, {}, RecordedExchange(0))
+        await channel.request(INITIALIZE, {}, RecordedHandle(0))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call, channel)
             await peer.hears("POST", 2)
             await anyio.wait_all_tasks_blocked()
-            await channel.request(INITIALIZE, {}, RecordedExchange(0))
+            await channel.request(INITIALIZE, {}, RecordedHandle(0))
 
     assert [error.may_have_run for error in lost] == [True]
 
@@ -268,11 +268,11 @@ async def test_a_stream_of_an_old_session_is_not_resumed_in_the_new_one() -> Non
             await ask(channel)
 
     async with serving(legacy(post=post)) as peer, opened(peer.url) as channel:
-        await channel.request(INITIALIZE, {}, RecordedExchange(0))
+        await channel.request(INITIALIZE, {}, RecordedHandle(0))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call, channel)
             await peer.hears("POST", 2)
-            await channel.request(INITIALIZE, {}, RecordedExchange(0))
+            await channel.request(INITIALIZE, {}, RecordedHandle(0))
             cut.set()
 
     assert "GET" not in peer.methods()

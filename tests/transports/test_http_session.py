@@ -24,7 +24,7 @@ from tests.transports.http_peers import (
     WELCOME,
     Heard,
     Log,
-    RecordedExchange,
+    RecordedHandle,
     Wire,
     ask,
     event,
@@ -64,7 +64,7 @@ async def test_the_session_id_of_the_initialize_reply_goes_with_every_later_mess
             await shake_hands(channel)
             await ask(channel)
             await channel.send(Success(1, {}), VERSION)
-            await channel.request(INITIALIZE, {}, RecordedExchange(0))
+            await channel.request(INITIALIZE, {}, RecordedHandle(0))
             await ask(channel, PING)
             await channel.send(Success(2, {}), {})  # as before the version is known
         asked = [
@@ -86,6 +86,16 @@ async def test_the_session_id_of_the_initialize_reply_goes_with_every_later_mess
     assert {heard.headers["x-key"] for heard in peer.heard} == {"k"}
 
 
+async def test_a_stateless_request_does_not_carry_the_session_id() -> None:
+    async with serving(legacy()) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        for stateless in (True, False):
+            await channel.request(PING, VERSION, RecordedHandle(stateless=stateless))
+        ids = [heard.headers.get("mcp-session-id") for heard in peer.heard if heard.rpc.get("method") == "ping"]
+
+    assert ids == [None, "s-1"]
+
+
 async def test_an_event_stream_may_begin_a_session_too() -> None:
     async def script(wire: Wire) -> None:
         heard = await wire.hear()
@@ -95,7 +105,7 @@ async def test_an_event_stream_may_begin_a_session_too() -> None:
             await wire.events(event(WELCOME), **{"mcp-session-id": "s-1"})
 
     async with serving(script) as peer, opened(peer.url) as channel:
-        await channel.request(INITIALIZE, {}, RecordedExchange(0))
+        await channel.request(INITIALIZE, {}, RecordedHandle(0))
         assert await ask(channel) == [DONE]
 
 
@@ -382,7 +392,7 @@ async def test_the_end_of_the_session_gets_half_of_the_time_for_closing() -> Non
         httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
         opened("http://server.test/mcp", client=client, limits=Limits(close_timeout=0.2)) as channel,
     ):
-        await channel.request(INITIALIZE, {}, RecordedExchange(0))
+        await channel.request(INITIALIZE, {}, RecordedHandle(0))
 
     assert [each <= 0.1 for each in left] == [True]
 

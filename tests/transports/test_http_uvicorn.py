@@ -23,7 +23,7 @@ from tests.transports.http_peers import (
     VERSION,
     WELCOME,
     Log,
-    RecordedExchange,
+    RecordedHandle,
     event,
     opened,
 )
@@ -122,21 +122,21 @@ async def test_a_whole_session_with_a_server_that_asks_back() -> None:
     with running(app) as url:
         async with opened(url) as channel, anyio.create_task_group() as tasks:
             tasks.start_soon(channel.listen, unprompted.append)
-            await channel.request(INITIALIZE, {}, RecordedExchange(0))
+            await channel.request(INITIALIZE, {}, RecordedHandle(0))
             await channel.send(INITIALIZED, VERSION)
 
             async def answer() -> None:
                 await channel.send(Success("q-1", {"role": "assistant"}), VERSION)
 
-            exchange = RecordedExchange()
+            handle = RecordedHandle()
 
             async def answer_what_came() -> None:
-                if len(exchange.received) == 1:
+                if len(handle.received) == 1:
                     tasks.start_soon(answer)
 
-            exchange.on_progress = answer_what_came
-            await channel.request(CALL, VERSION, exchange)
-            asked = exchange.received
+            handle.on_progress = answer_what_came
+            await channel.request(CALL, VERSION, handle)
+            asked = handle.received
             await unprompted.reaches(lambda messages: len(messages) == 1)
             tasks.cancel_scope.cancel()
 
@@ -152,13 +152,13 @@ async def test_connections_to_a_real_server_are_kept() -> None:
     with running(app) as url:
         async with opened(url) as channel:
             for _ in range(20):
-                exchange = RecordedExchange()
+                handle = RecordedHandle()
 
-                async def answer_what_came(exchange: RecordedExchange = exchange) -> None:
-                    if len(exchange.received) == 1:
+                async def answer_what_came(handle: RecordedHandle = handle) -> None:
+                    if len(handle.received) == 1:
                         await channel.send(Success("q-1", {}), VERSION)
 
-                exchange.on_progress = answer_what_came
-                await channel.request(CALL, VERSION, exchange)
+                handle.on_progress = answer_what_came
+                await channel.request(CALL, VERSION, handle)
 
     assert len(app.clients) <= 3

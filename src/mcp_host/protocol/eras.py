@@ -111,6 +111,7 @@ class Legacy:
 
     version: str
 
+    stateless = False  # requests belong to the session that `initialize` began
     disconnect_cancels = False  # "Disconnection SHOULD NOT be interpreted as the client cancelling its request"
     resumes_streams = True
     mirrors_parameters = False
@@ -181,6 +182,7 @@ class Modern:
     meta: Mapping[str, Any]
     """The ``_meta`` of each request: our version, name and capabilities."""
 
+    stateless = True
     disconnect_cancels = True  # "Closing the SSE response stream MUST be treated [...] as cancellation"
     resumes_streams = False  # "Resumable SSE streams via `Last-Event-ID` are not supported"
     mirrors_parameters = True

@@ -236,7 +236,7 @@ class Connector:
         era = self._modern(version)
         params, headers = era.prepare_params({}, None), era.headers(DISCOVER, {})
         try:
-            return await self._dispatcher.request(DISCOVER, params, headers, self.timeouts)
+            return await self._dispatcher.request(DISCOVER, params, headers, self.timeouts, stateless=True)
         except McpError as exc:
             return exc
 

@@ -205,7 +205,9 @@ class Connection:
         lost = False
         while True:
             try:
-                reply = await dispatcher.request(call.method, wire, headers, call.timeouts, call.on_report, call=call)
+                reply = await dispatcher.request(
+                    call.method, wire, headers, call.timeouts, call.on_report, call=call, stateless=era.stateless
+                )
             except HttpStatusError as exc:
                 self._state.invalidate(exc)
                 if (error := http_error(call.method, params, exc)) is exc:

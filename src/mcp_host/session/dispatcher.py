@@ -109,11 +109,14 @@ class Dispatcher:
         on_report: OnReport | None = None,
         on_event: OnEvent | None = None,
         call: Call | None = None,
+        *,
+        stateless: bool = False,
     ) -> Response:
         """Send one request and return its response. If this fails or is cancelled, the server is told.
 
         *on_event* takes the notifications of a subscription, without awaiting.
         *call* is the application's call that the request belongs to, if any.
+        *stateless* requests belong to no session of the transport.
 
         Raises:
             RequestTimeout: One of the timeouts has passed.
@@ -127,7 +130,9 @@ class Dispatcher:
         if on_report is not None:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
         request = Request(id, method, params)
-        pending = PendingRequest(request, timeouts, self.route, self._alarm, on_report, on_event, call)
+        pending = PendingRequest(
+            request, timeouts, self.route, self._alarm, on_report, on_event, call, stateless=stateless
+        )
         self._pending[id] = pending
         try:
             return await self._exchange(pending, headers)
@@ -155,17 +160,17 @@ class Dispatcher:
                 raise
             failure = exc
         if pending.reports:  # they came before the answer, so they are delivered before it
-            await pending.progress()
+            await pending.deliver_progress()
         match pending.outcome:
             case Success() | Failure() as response:
                 return response
             case McpError() as error:
-                if pending.withdrawn and isinstance(error, ConnectionClosed):
+                if pending.unsent and isinstance(error, ConnectionClosed):
                     error.may_have_run = False
                 raise error
         if failure is None:
             text = f"{pending.request.method}: {pending.timeouts.overdue()}"
-            raise RequestTimeout(text, may_have_run=not pending.withdrawn)
+            raise RequestTimeout(text, may_have_run=not pending.unsent)
         pending.outcome = failure  # so that nothing is cancelled
         raise failure
 
@@ -175,7 +180,7 @@ class Dispatcher:
 
     def _abandon(self, pending: PendingRequest, headers: Headers) -> None:
         """Cancel a request that has no outcome. The message is sent in the background."""
-        if pending.outcome is not None or pending.withdrawn or self.closed is not None:
+        if pending.outcome is not None or pending.unsent or self.closed is not None:
             return
         if pending.request.method in OPENING and self.session is None:
             return  # "The initialize request MUST NOT be cancelled by clients", and nothing may come before it

@@ -1,7 +1,7 @@
 """A request in flight: a state machine that ends with one outcome.
 
-            unsent() ends            a report arrives
-    UNSENT ───────────────► WAITING ◄────────────────► REPORTING
+            queued() ends            a report arrives
+    QUEUED ───────────────► WAITING ◄────────────────► REPORTING
        │                       │      callback is done     │
        └───────────────────────┼───────────────────────────┘
                                ▼
@@ -9,7 +9,7 @@
           expired: a timeout has passed            (`expire`)
 
 The deadline is the end of the call's *idle_timeout* while WAITING, and of its *timeout* in
-UNSENT and REPORTING: then it is not the server that is slow.
+QUEUED and REPORTING: then it is not the server that is slow.
 """
 
 from __future__ import annotations
@@ -46,8 +46,11 @@ class PendingRequest:
         on_report: OnReport | None = None,
         on_event: OnEvent | None = None,
         call: Call | None = None,
+        *,
+        stateless: bool = False,
     ) -> None:
         self.request = request
+        self.stateless = stateless
         self.timeouts = timeouts
         self.call = call
         """The application's call that this request belongs to, if any."""
@@ -58,7 +61,7 @@ class PendingRequest:
         self.inputs = 0
         """How many requests of the server may have belonged to this one."""
         self.outcome: Response | McpError | None = None
-        self.withdrawn = False
+        self.unsent = False
         self.callback_error: McpError | None = None
         """What the progress callback raised. It passes through the channel, but is no failure of the channel."""
         self.deadline = math.inf
@@ -66,7 +69,7 @@ class PendingRequest:
         self._route = route
         self._alarm = alarm
         self.reports: deque[Params] = deque()
-        self._unsent = False
+        self._queued = False
         self._reporting = False
         self._expired = False
         self._wake: Signal | None = None
@@ -81,7 +84,7 @@ class PendingRequest:
         return self.outcome is not None
 
     @property
-    def over(self) -> bool:
+    def done(self) -> bool:
         return self._expired or self.outcome is not None
 
     def receive(self, message: Incoming) -> None:
@@ -90,10 +93,10 @@ class PendingRequest:
     def fail(self, error: McpError) -> None:
         self.settle(error)
 
-    async def response(self) -> None:
+    async def wait(self) -> None:
         while True:
             if self.reports:
-                await self.progress()
+                await self.deliver_progress()
             if self._expired or self.outcome is not None:
                 return
             self._wake = self._alarm.loop.signal()
@@ -101,24 +104,24 @@ class PendingRequest:
             self._wake = None
 
     @contextmanager
-    def unsent(self) -> Iterator[None]:
-        self.withdrawn = self._unsent = True  # stays so if the block raises
+    def queued(self) -> Iterator[None]:
+        self.unsent = self._queued = True  # stays so if the block raises
         self.restart_idle()
         yield
-        self.withdrawn = self._unsent = False
+        self.unsent = self._queued = False
         self.restart_idle()
 
     @contextmanager
     def bounded(self) -> Iterator[None]:
         try:
             with CancelScope() as self._scope:
-                if self.over:
+                if self.done:
                     self._scope.cancel()
                 yield
         finally:
             self._scope = None
 
-    async def progress(self) -> None:
+    async def deliver_progress(self) -> None:
         """Await the caller's callback for each report so far, in order. *idle_timeout* is paused meanwhile."""
         if not self.reports or self.on_report is None:
             return
@@ -180,7 +183,7 @@ class PendingRequest:
 
     def restart_idle(self, now: float | None = None) -> None:
         """Set the deadline anew: the server has sent something, or the call's timeouts were paused or resumed."""
-        if self._reporting or self._unsent:
+        if self._reporting or self._queued:
             self.deadline = self.timeouts.end
         else:
             self.deadline = self.timeouts.idle_end(self._alarm.loop.time() if now is None else now)

@@ -178,7 +178,7 @@ class _Stream:
         wire, headers = era.prepare_params(params, None), era.headers(LISTEN, params)
         timeouts = CallTimeouts(timeout=math.inf, idle_timeout=math.inf)
         try:
-            reply = await self._dispatcher.request(LISTEN, wire, headers, timeouts, on_event=self._take)
+            reply = await self._dispatcher.request(LISTEN, wire, headers, timeouts, on_event=self._take, stateless=True)
         except HttpStatusError as exc:
             self._state.invalidate(exc)
             if not exc.transient:

@@ -59,6 +59,11 @@ class Transport(Protocol):
 class RequestHandle(Protocol):
     """A pending request, as its channel sees it."""
 
+    @property
+    def stateless(self) -> bool:
+        """Whether the request belongs to no session, because its revision has none."""
+        ...
+
     def receive(self, message: Incoming, /) -> None:
         """Take a message that arrived on the request's own stream. Returns at once."""
         ...
@@ -68,25 +73,25 @@ class RequestHandle(Protocol):
         """Whether the response has arrived, on any stream."""
         ...
 
-    async def progress(self) -> None:
+    async def deliver_progress(self) -> None:
         """Await the caller's progress callback for what has arrived. Call it between messages."""
         ...
 
-    async def response(self) -> None:
-        """Wait until the request is over, awaiting the caller's progress callback meanwhile."""
+    async def wait(self) -> None:
+        """Wait until the request is done, awaiting the caller's progress callback meanwhile."""
         ...
 
     @property
-    def over(self) -> bool:
+    def done(self) -> bool:
         """Whether the request is answered or has timed out."""
         ...
 
-    def unsent(self) -> AbstractContextManager[object]:
+    def queued(self) -> AbstractContextManager[object]:
         """A context for waiting in our own queue: nothing has been sent, and the idle timeout starts afterwards."""
         ...
 
     def bounded(self) -> AbstractContextManager[object]:
-        """A context that is cancelled when the request is over, for all waiting outside of `response`.
+        """A context that is cancelled when the request is done, for all waiting outside of `wait`.
 
         With `Channel.stream_per_request`, all of `Channel.request` runs inside.
         """
@@ -96,7 +101,7 @@ class RequestHandle(Protocol):
         """Fail the request from another task: it could not be delivered."""
         ...
 
-    withdrawn: bool
+    unsent: bool
     """Set by the channel while none of the request has been sent, and left set if it never is."""
 
 
@@ -124,7 +129,7 @@ class Channel(Protocol):
         ...
 
     async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:
-        """Send *request*, and return when *handle* is answered or over. Runs in the caller's task.
+        """Send *request*, and return when *handle* is done. Runs in the caller's task.
 
         Raises:
             CallerError: The request cannot be encoded.

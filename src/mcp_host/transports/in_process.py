@@ -88,15 +88,15 @@ class MemoryChannel:
     async def awake(self) -> None:
         await checkpoint()
 
-    async def request(self, request: Request, headers: Headers, exchange: RequestHandle) -> None:
+    async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:
         if not self.send_now(request):
-            exchange.withdrawn = True  # until it is in the queue
-            with exchange.bounded():
+            handle.unsent = True  # until it is in the queue
+            with handle.bounded():
                 await self.send(request, headers)
-            if exchange.over:
+            if handle.done:
                 return
-            exchange.withdrawn = False
-        await exchange.response()
+            handle.unsent = False
+        await handle.wait()
 
     async def send(self, message: Message, headers: Headers) -> None:
         if self.send_now(message):

@@ -162,26 +162,26 @@ class StdioChannel:
             tasks.start_soon(end_with, self._output_started.wait)
             tasks.start_soon(end_with, self._child.stdin.wait_until_read)
 
-    async def request(self, request: Request, headers: Headers, exchange: RequestHandle) -> None:
+    async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:
         line = encode(request) + b"\n"
         try:
             try:
-                queued = self._writer.write(line, exchange.fail)
+                queued = self._writer.write(line, handle.fail)
             except WouldBlock:
-                exchange.withdrawn = True  # until it is written or queued
-                with exchange.bounded():
+                handle.unsent = True  # until it is written or queued
+                with handle.bounded():
                     await self._writer.wait_for_room(line)
-                if exchange.over:
+                if handle.done:
                     return
-                exchange.withdrawn = False
-                queued = self._writer.write(line, exchange.fail)
+                handle.unsent = False
+                queued = self._writer.write(line, handle.fail)
         except ConnectionClosed as exc:
             raise await self._write_failed(exc) from None
         try:
-            await exchange.response()
+            await handle.wait()
         finally:
             if queued is not None:
-                exchange.withdrawn = self._writer.withdraw(queued)
+                handle.unsent = self._writer.withdraw(queued)
 
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
         line = encode(message) + b"\n"

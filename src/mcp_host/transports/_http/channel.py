@@ -23,7 +23,6 @@ from mcp_host.handlers import in_handler
 from mcp_host.limits import Limits
 from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import IDEMPOTENT, INITIALIZE, INITIALIZED, LISTEN
-from mcp_host.protocol.headers import MCP_METHOD
 from mcp_host.protocol.jsonrpc import (
     Failure,
     Incoming,
@@ -121,7 +120,7 @@ class HttpChannel:
         try:
             self._slots.acquire_nowait()
         except WouldBlock:
-            with handle.unsent():
+            with handle.queued():
                 await self._slots.acquire()
         try:
             response = await self._request(request, headers, handle)
@@ -132,9 +131,9 @@ class HttpChannel:
 
     async def _request(self, request: Request, headers: Headers, handle: RequestHandle) -> HttpResponse:
         opening = request.method == INITIALIZE
-        session = None if opening or MCP_METHOD in headers else self._session  # a stateless request belongs to none
+        session = None if opening or handle.stateless else self._session
         if session is not None and session.waits_for_stream:
-            with handle.unsent():
+            with handle.queued():
                 await session.wait_for_stream()
         async with await self._post(request, headers, session, handle) as response:
             if not response.is_success:
@@ -206,9 +205,9 @@ class HttpChannel:
                 delay = next(delays, None)
                 if delay is None or handle is None or isinstance(exc.__cause__, NOT_RETRIED):
                     raise
-                handle.withdrawn = True
+                handle.unsent = True
                 await sleep(delay)
-                handle.withdrawn = False
+                handle.unsent = False
             else:
                 self._reached = True
                 return response
@@ -231,7 +230,7 @@ class HttpChannel:
             raise ProtocolError(f"{self._endpoint.name}: {_no_response(response)}")
         messages = decode(body)
         deliver(messages, handle.receive)
-        await handle.progress()
+        await handle.deliver_progress()
         if handle.answered:
             return
         self._check_session(body, session)
@@ -247,7 +246,7 @@ class HttpChannel:
         stream = MessageStream(response, cursor, self._max_message)
         while (messages := await stream.next()) is not None:
             deliver(messages, handle.receive)
-            await handle.progress()
+            await handle.deliver_progress()
             if handle.answered:
                 return
             error = error or _error_without_id(messages)

@@ -188,7 +188,7 @@ class LegacySession:
         while (messages := await stream.next()) is not None:
             backoff.reset()
             deliver(messages, handle.receive)
-            await handle.progress()
+            await handle.deliver_progress()
             if handle.answered:
                 return
 
