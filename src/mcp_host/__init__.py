@@ -84,25 +84,19 @@ __all__ = [
     "ask_in_terminal",
 ]
 
-# A host pays for what it uses.
+# Imported on first use, by module.
 _ON_DEMAND = {
-    "Change": "mcp_host.session.changes",
-    "Elicitation": "mcp_host.elicitation",
-    "FormHandler": "mcp_host.elicitation",
-    "FormRequest": "mcp_host.elicitation",
-    "InProcess": "mcp_host.transports.in_process",
-    "OnElicitationComplete": "mcp_host.elicitation",
-    "RootLike": "mcp_host.roots",
-    "RootsHandler": "mcp_host.roots",
-    "RootsRequest": "mcp_host.roots",
-    "StreamableHttp": "mcp_host.transports.http",
-    "UrlHandler": "mcp_host.elicitation",
-    "UrlRequest": "mcp_host.elicitation",
-    "ask_in_terminal": "mcp_host.sampling.terminal",
+    "elicitation": ("Elicitation", "FormHandler", "FormRequest", "OnElicitationComplete", "UrlHandler", "UrlRequest"),
+    "roots": ("RootLike", "RootsHandler", "RootsRequest"),
+    "sampling.terminal": ("ask_in_terminal",),
+    "session.changes": ("Change",),
+    "transports.http": ("StreamableHttp",),
+    "transports.in_process": ("InProcess",),
 }
 
 
 def __getattr__(name: str) -> object:
-    if name in _ON_DEMAND:
-        return getattr(import_module(_ON_DEMAND[name]), name)
+    for module, names in _ON_DEMAND.items():
+        if name in names:
+            return getattr(import_module(f"mcp_host.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
