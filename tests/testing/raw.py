@@ -1,4 +1,4 @@
-"""A client of no rules, for what a test server says to the very letter."""
+"""A client without rules, to assert what a test server sends byte by byte."""
 
 from __future__ import annotations
 
@@ -201,8 +201,8 @@ class Raw:
 
 
 @asynccontextmanager
-async def strangers(server: Server, *, lenient: bool = False) -> AsyncIterator[Raw]:
-    """A connection that has not shaken hands."""
+async def connect(server: Server, *, lenient: bool = False) -> AsyncIterator[Raw]:
+    """A connection before the handshake."""
     to_server, server_inbox = create_memory_object_stream[bytes](100)
     server_outbox, from_server = create_memory_object_stream[bytes](1000)
 
@@ -224,7 +224,7 @@ async def talk(
     server: Server, *, version: str = "2025-11-25", capabilities: Wire | None = None, lenient: bool = False
 ) -> AsyncIterator[Raw]:
     """A connection after the handshake."""
-    async with strangers(server, lenient=lenient) as raw:
+    async with connect(server, lenient=lenient) as raw:
         await raw.initialize(version=version, capabilities=capabilities)
         yield raw
 
@@ -232,6 +232,6 @@ async def talk(
 @asynccontextmanager
 async def modern(server: Server, *, capabilities: Wire | None = None, lenient: bool = False) -> AsyncIterator[Raw]:
     """A connection whose requests are of revision 2026-07-28."""
-    async with strangers(server, lenient=lenient) as raw:
+    async with connect(server, lenient=lenient) as raw:
         raw.meta = meta(capabilities)
         yield raw

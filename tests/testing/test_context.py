@@ -358,7 +358,7 @@ async def test_the_log_respects_the_level_that_the_client_has_set() -> None:
             assert (await raw.error("logging/setLevel", {"level": "loud"}))["code"] == -32602
 
 
-async def test_whoever_gives_up_waiting_cancels_the_request_and_the_late_answer_is_ignored() -> None:
+async def test_a_request_is_cancelled_with_its_caller_and_a_late_answer_is_ignored() -> None:
     with fail_after(5):
         async with talk(server) as raw:
             call = await raw.start("impatient")

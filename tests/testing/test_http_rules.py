@@ -107,6 +107,6 @@ async def test_a_client_that_goes_while_it_sends_is_not_answered() -> None:
         return {"type": "http.disconnect"}
 
     async def send(event: Any) -> None:
-        raise AssertionError("nobody is there")
+        raise AssertionError("the client has gone")
 
     await Server("s").asgi()({"type": "http", "headers": [], "path": "/mcp", "method": "POST"}, receive, send)

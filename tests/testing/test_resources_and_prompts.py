@@ -79,8 +79,8 @@ def a_file(path: str, ctx: Context) -> str:
 
 
 @server.prompt
-def greet(name: Annotated[str, Field(description="of whom")], times: int = 1) -> str:
-    """Greet somebody."""
+def greet(name: Annotated[str, Field(description="the name")], times: int = 1) -> str:
+    """Greet a person."""
     return f"Hello {name}! " * times
 
 
@@ -204,9 +204,9 @@ async def test_prompts_are_listed_with_their_blanks() -> None:
     assert listed["prompts"][:2] == [
         {
             "name": "greet",
-            "description": "Greet somebody.",
+            "description": "Greet a person.",
             "arguments": [
-                {"name": "name", "description": "of whom", "required": True},
+                {"name": "name", "description": "the name", "required": True},
                 {"name": "times", "required": False},
             ],
         },

@@ -54,7 +54,7 @@ async def test_a_peer_asks_tells_and_hears_the_answer() -> None:
         await peer.notify("notifications/made_up")
         await peer.notify("notifications/cancelled", {"requestId": 99})
         ping, pong = await peer.request("ping"), await peer.request("ping")
-        assert ping["id"] == "ask-1"
+        assert ping["id"] == "peer-1"
         unknown = await peer.request("made/up", {"x": 1})
         await peer.reply(call, {"content": [], "structuredContent": {"pong": pong, "code": unknown["error"]["code"]}})
 
@@ -62,7 +62,7 @@ async def test_a_peer_asks_tells_and_hears_the_answer() -> None:
         async with Client(ScriptedPeer(script)) as client:
             result = await client.call_tool("t")
 
-    assert result.structured_content == {"pong": {"jsonrpc": "2.0", "id": "ask-2", "result": {}}, "code": -32601}
+    assert result.structured_content == {"pong": {"jsonrpc": "2.0", "id": "peer-2", "result": {}}, "code": -32601}
 
 
 async def test_a_peer_can_break_every_rule() -> None:
@@ -70,7 +70,7 @@ async def test_a_peer_can_break_every_rule() -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
         call = await peer.receive("tools/call")
         await peer.send_raw(b"\xff not JSON")
-        await peer.send({"id": "nobody's", "result": 1})
+        await peer.send({"id": "unknown", "result": 1})
         await peer.reply(call, {"content": []})
 
     with fail_after(5):

@@ -8,7 +8,7 @@ import pytest
 from anyio import Event, fail_after, sleep_forever
 
 from mcp_host.testing import Context, Server
-from tests.testing.raw import EVERYTHING, INFO, strangers, talk
+from tests.testing.raw import EVERYTHING, INFO, connect, talk
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -40,7 +40,7 @@ def full() -> Server:
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_the_revision_that_the_client_asks_for_is_spoken(version: str) -> None:
     with fail_after(5):
-        async with strangers(full()) as raw:
+        async with connect(full()) as raw:
             result = await raw.initialize(version=version)
 
     capabilities: dict[str, Any] = {
@@ -62,7 +62,7 @@ async def test_the_revision_that_the_client_asks_for_is_spoken(version: str) -> 
 
 async def test_a_client_that_asks_for_another_revision_is_offered_the_preferred_one() -> None:
     with fail_after(5):
-        async with strangers(Server("s", versions=("2025-06-18", "2024-11-05"))) as raw:
+        async with connect(Server("s", versions=("2025-06-18", "2024-11-05"))) as raw:
             result = await raw.initialize(version="2025-11-25")
 
     assert result == {
@@ -80,7 +80,7 @@ def test_a_server_speaks_the_revisions_there_are(versions: tuple[str, ...]) -> N
 
 async def test_before_the_handshake_there_is_only_ping() -> None:
     with fail_after(5):
-        async with strangers(full()) as raw:
+        async with connect(full()) as raw:
             assert await raw.result("ping") == {}
             assert await raw.error("tools/list") == {"code": -32600, "message": "not initialized yet"}
 
@@ -94,7 +94,7 @@ async def test_there_is_one_handshake() -> None:
 
 async def test_a_malformed_handshake_is_refused_and_may_be_tried_again() -> None:
     with fail_after(5):
-        async with strangers(full()) as raw:
+        async with connect(full()) as raw:
             assert await raw.error("initialize", {"protocolVersion": "2025-11-25"}) == {
                 "code": -32602,
                 "message": "malformed InitializeRequestParams: capabilities: Field required",
@@ -273,7 +273,7 @@ async def test_changes_are_announced_to_all_who_have_shaken_hands() -> None:
     server = full()
     params = {"protocolVersion": "2025-11-25", "capabilities": EVERYTHING, "clientInfo": INFO}
     with fail_after(5):
-        async with talk(server) as one, talk(server) as two, strangers(server) as half:
+        async with talk(server) as one, talk(server) as two, connect(server) as half:
             await half.result("initialize", params)
             server.tool(b)
             server.remove_tool("a")
@@ -307,4 +307,4 @@ async def test_a_client_that_leaves_takes_its_calls_with_it() -> None:
             await begun.wait()
             await raw.close()
         await ended.wait()
-        await server.notify_tools_changed()  # and nobody is there any more to be told
+        await server.notify_tools_changed()  # after the connection has ended

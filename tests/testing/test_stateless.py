@@ -17,7 +17,7 @@ from mcp_host.types import (
     TextContent,
     TextResourceContents,
 )
-from tests.testing.raw import INFO, MODERN, Wire, meta, modern, strangers, talk
+from tests.testing.raw import INFO, MODERN, Wire, connect, meta, modern, talk
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -253,7 +253,7 @@ async def test_what_a_server_has_none_of_is_no_method_of_it(method: str, missing
 async def test_a_request_that_does_not_say_who_asks_is_malformed(said: Wire, problem: str) -> None:
     asked = {f"io.modelcontextprotocol/{key}": value for key, value in said.items()}
     with fail_after(5):
-        async with strangers(full()) as raw:
+        async with connect(full()) as raw:
             assert await raw.error("tools/list", {"_meta": asked}) == {
                 "code": -32602,
                 "message": f"malformed RequestMetaObject: {problem}",
@@ -261,7 +261,7 @@ async def test_a_request_that_does_not_say_who_asks_is_malformed(said: Wire, pro
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "1900-01-01"])
-async def test_a_revision_that_is_not_spoken_like_this_is_refused_by_those_that_are(version: str) -> None:
+async def test_a_revision_that_is_not_stateless_is_refused_with_those_that_are(version: str) -> None:
     with fail_after(5):
         async with modern(full(versions=(MODERN, "2025-11-25"))) as raw:
             error = await raw.error("tools/list", {"_meta": meta(version=version)})
@@ -273,10 +273,10 @@ async def test_a_revision_that_is_not_spoken_like_this_is_refused_by_those_that_
     }
 
 
-async def test_a_modern_server_tells_an_older_client_what_it_speaks() -> None:
+async def test_a_modern_server_tells_an_older_client_its_revisions() -> None:
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
     with fail_after(5):
-        async with strangers(full(versions=(MODERN,))) as raw:
+        async with connect(full(versions=(MODERN,))) as raw:
             refused = await raw.error("initialize", hello)
             malformed = await raw.error("initialize")
             unsigned = await raw.error("tools/list")
@@ -296,7 +296,7 @@ async def test_a_modern_server_tells_an_older_client_what_it_speaks() -> None:
 async def test_a_server_of_handshakes_knows_nothing_else() -> None:
     server = full(versions=("2025-11-25",))
     with fail_after(5):
-        async with strangers(server) as raw:
+        async with connect(server) as raw:
             early = await raw.error("server/discover", {"_meta": meta()})
             await raw.initialize()
             late = await raw.error("server/discover", {"_meta": meta()})
@@ -309,7 +309,7 @@ async def test_a_server_of_handshakes_knows_nothing_else() -> None:
 
 async def test_both_kinds_of_request_are_answered_on_one_connection() -> None:
     with fail_after(5):
-        async with strangers(full()) as raw:
+        async with connect(full()) as raw:
             raw.meta = meta()
             first = await raw.complete("tools/call", {"name": "who"})
             raw.meta = {}
@@ -326,7 +326,7 @@ async def test_a_client_need_not_say_its_name() -> None:
     anonymous = meta()
     del anonymous["io.modelcontextprotocol/clientInfo"]
     with fail_after(5):
-        async with strangers(full()) as raw:
+        async with connect(full()) as raw:
             raw.meta = anonymous
             result = await raw.complete("tools/call", {"name": "who"})
 

@@ -193,6 +193,6 @@ def test_a_line_past_every_bound_is_dropped_and_survived(ready: Child) -> None:
 def test_a_client_that_hears_no_more_can_still_end_it(ready: Child) -> None:
     ready.stop_hearing()
     for id in (1, 2):
-        ready.say(call(id, "echo", text="nobody hears this"))
+        ready.say(call(id, "echo", text="lost"))
 
     assert ready.ends()

@@ -129,7 +129,7 @@ async def test_a_task_that_is_slower_asks_in_the_next_round() -> None:
     async def uneven(ctx: Context) -> str:
         async def slow() -> None:
             await go.wait()
-            await ctx.report_progress(1)  # heard by nobody: the client is away
+            await ctx.report_progress(1)  # lost: no request is open
             done.set()
             await ctx.sample("slow?")
 
@@ -197,7 +197,7 @@ async def test_what_was_left_unanswered_is_asked_again_and_what_was_not_asked_is
     with fail_after(5):
         async with modern(interviewer()) as raw:
             first = await raw.round("both")
-            answers = {"sampling-1": answer("x"), "sampling-9": answer("nobody asked")}
+            answers = {"sampling-1": answer("x"), "sampling-9": answer("unasked")}
             second = await raw.round("both", answers, first.state)
             third = await raw.round("both", {}, second.state)
             result = await raw.last_round("both", {"sampling-2": answer("x")}, third.state)
@@ -275,7 +275,7 @@ async def test_a_state_that_was_never_given_out_is_refused(state: object) -> Non
             }
 
 
-async def test_a_function_that_nobody_comes_back_for_is_cancelled() -> None:
+async def test_a_function_without_a_retry_is_cancelled() -> None:
     server, ended = Server("s", resume_timeout=0), Event()
 
     @server.tool

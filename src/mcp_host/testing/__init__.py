@@ -1,4 +1,4 @@
-"""What an agent host needs to test itself without a network: servers, peers and models."""
+"""Servers, scripted peers and scripted models to test agent hosts with, without a network."""
 
 from mcp_host.testing.context import Context
 from mcp_host.testing.errors import ClientError, NotDeclared, RequestError, ToolError

@@ -1,4 +1,4 @@
-"""What a function of a test server may raise, and what its context raises."""
+"""The exceptions that functions of a test server raise, and those that its context raises."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mcp_host.types import ElicitRequestURLParams
 
 
 class ToolError(McpError):
-    """Raise this in a tool: its text becomes the text of a result with *is_error* set.
+    """Raise this in a tool: the result has *is_error* set, and this text.
 
-    Any other exception is reported to the client without its text, and logged here.
+    The text of any other exception is logged, and not sent to the client.
     """
 
 
 class RequestError(McpError):
-    """Raise this anywhere: the request is answered with a JSON-RPC error instead of a result."""
+    """Raise this in any function: the request is answered with this JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(f"{message} ({code})")
@@ -32,10 +32,10 @@ class RequestError(McpError):
 
 
 class NotDeclared(McpError):
-    """The client did not declare the capability that this takes, so it was not asked.
+    """The client did not declare the capability that is needed, so nothing was sent.
 
-    `Context.request` asks all the same. A tool that does not catch this ends with an error
-    result, and since revision 2026-07-28 its request with the error -32021.
+    `Context.request` does not check capabilities. If a tool does not catch this error, its
+    result is an error; since revision 2026-07-28 the request is answered with the error -32021.
     """
 
     def __init__(self, *capability: str) -> None:

@@ -18,24 +18,24 @@ ScriptedTurn: TypeAlias = Turn | Callable[[SamplingRequest], Turn | Awaitable[Tu
 
 
 class ScriptedModel:
-    """A sampling handler that gives the scripted answers in order, and remembers what it was asked.
+    """A sampling handler that returns the scripted answers in order, and records the requests.
 
     >>> model = ScriptedModel(ToolCall("add", {"a": 1, "b": 2}), "The sum is 3.")
     >>> sampling = Sampling(with_tools=model, approve=always)
 
-    A function among the turns is called with the request: to compute an answer, to
-    assert something, to raise, or, as a coroutine function, to wait.
+    A turn may be a function of the request, plain or async: to compute an answer, to
+    assert something, to raise, or to wait.
     """
 
     def __init__(self, *turns: ScriptedTurn, name: str = "scripted") -> None:
         self._turns = turns
         self._name = name
         self.requests: list[SamplingRequest] = []
-        """Every request so far, in order, those past the end of the script included."""
+        """Every request so far, in order, including those past the end of the script."""
 
     @property
     def remaining(self) -> int:
-        """How many turns have not been asked for."""
+        """The number of turns that have not been used."""
         return max(0, len(self._turns) - len(self.requests))
 
     async def __call__(self, request: SamplingRequest) -> CreateMessageResult:

@@ -1,4 +1,4 @@
-"""A far end that says exactly what a test wants, and remembers everything it heard."""
+"""A server that sends exactly what a test needs, and records all that it receives."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic_core import from_json, to_json
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import ACKNOWLEDGED, DISCOVER
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
+from mcp_host.testing._server.revision import given
 from mcp_host.transports.base import Channel
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 
@@ -22,7 +23,7 @@ STATELESS = "2026-07-28"
 
 
 class ScriptedPeer:
-    """A transport to a server that follows a script. It knows no rules, so it can break all of them.
+    """A transport to a server that follows a script. It checks nothing, so it can break any rule.
 
     >>> async def script(peer: ScriptedPeer) -> None:
     ...     await peer.answer_initialize(capabilities={"tools": {}})
@@ -33,14 +34,14 @@ class ScriptedPeer:
     ...     await client.call_tool("anything")
     >>> assert [message["method"] for message in peer.received][-1] == "tools/call"
 
-    The script runs once for every connection. When it returns, the peer goes on
-    listening in silence; `aclose` ends the connection instead. What the script
-    raises ends the connection, too, and is named in the client's `ConnectionClosed`.
+    The script runs once for every connection. When it returns, the connection stays open and
+    the peer is silent; call `aclose` to end it. An exception in the script ends the
+    connection, too, and is named in the client's `ConnectionClosed`.
     """
 
     def __init__(self, script: Script, *, name: str = "the scripted peer") -> None:
         self.received: list[Wire] = []
-        """Every message of the client so far, in order, over all connections."""
+        """Every message from the client so far, in order, over all connections."""
         self._script = script
         self._transport = InProcess(self._serve, name=name)
         self._last_id = 0
@@ -49,27 +50,27 @@ class ScriptedPeer:
 
     @property
     def name(self) -> str:
-        """What it calls itself in the handshake, and is called in errors."""
+        """The server's name, in the handshake and in errors."""
         return self._transport.name
 
     @property
     def identity(self) -> str:
-        """As the in-process transport has it."""
+        """As of an in-process transport."""
         return self._transport.identity
 
     @property
     def restart(self) -> bool:
-        """Its script runs once for every connection, and a connection is what a test makes."""
+        """Never: the script runs once for every connection that the test makes."""
         return False
 
     def open(self, limits: Limits) -> AbstractAsyncContextManager[Channel]:
-        """Begin a connection, and the script with it."""
+        """Open a connection, and start the script."""
         return self._transport.open(limits)
 
-    # Hearing
+    # Receiving
 
     async def receive(self, method: str | None = None) -> Wire:
-        """Wait for the client's next message; with *method*, for the next one of that method, hearing what is between."""
+        """Wait for the client's next message; with *method*, for the next of that method, recording those before it."""
         while True:
             message: Wire = from_json(await self._inbox.receive())
             self.received.append(message)
@@ -83,9 +84,9 @@ class ScriptedPeer:
         version: str = VERSION,
         instructions: str | None = None,
     ) -> Wire:
-        """Answer the client's ``initialize`` and wait until it says that it is initialized.
+        """Answer the client's ``initialize``, and wait for ``notifications/initialized``.
 
-        A ``server/discover`` that comes before is refused, as by any server of these revisions.
+        A ``server/discover`` before it is answered with an error, as servers of these revisions do.
 
         Returns:
             The ``initialize`` request.
@@ -100,9 +101,7 @@ class ScriptedPeer:
             "capabilities": dict(capabilities or {}),
             "serverInfo": {"name": self.name, "version": "0"},
         }
-        if instructions is not None:
-            result["instructions"] = instructions
-        await self.reply(request, result)
+        await self.reply(request, result | given(instructions=instructions))
         await self.receive("notifications/initialized")
         return request
 
@@ -113,7 +112,7 @@ class ScriptedPeer:
         versions: Sequence[str] = (STATELESS,),
         instructions: str | None = None,
     ) -> Wire:
-        """Answer the client's ``server/discover``, as servers do that know no handshake (since 2026-07-28).
+        """Answer the client's ``server/discover``, as stateless servers do (since 2026-07-28).
 
         Returns:
             The ``server/discover`` request.
@@ -127,12 +126,10 @@ class ScriptedPeer:
             "cacheScope": "private",
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": self.name, "version": "0"}},
         }
-        if instructions is not None:
-            result["instructions"] = instructions
-        await self.reply(request, result)
+        await self.reply(request, result | given(instructions=instructions))
         return request
 
-    # Saying
+    # Sending
 
     async def reply(self, request: Wire, result: Mapping[str, Any]) -> None:
         """Answer *request* with a result."""
@@ -140,13 +137,13 @@ class ScriptedPeer:
 
     async def reply_error(self, request: Wire, code: int, message: str, data: object = None) -> None:
         """Answer *request* with an error."""
-        error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+        error = {"code": code, "message": message} | given(data=data)
         await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Wire:
-        """Send a request under an id of its own, and wait for the response to it, hearing what is between."""
+        """Send a request and wait for its response, recording other messages meanwhile."""
         self._last_id += 1
-        id = f"ask-{self._last_id}"
+        id = f"peer-{self._last_id}"
         await self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}})
         while True:
             message = await self.receive()
@@ -158,7 +155,7 @@ class ScriptedPeer:
         await self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
 
     async def acknowledge(self, listen: Wire, notifications: Mapping[str, Any] | None = None) -> None:
-        """Agree to a ``subscriptions/listen``: to all it asks for, or to *notifications*."""
+        """Acknowledge a ``subscriptions/listen``: all that it requests, or *notifications*."""
         granted = listen["params"]["notifications"] if notifications is None else notifications
         await self.notify_subscription(listen, ACKNOWLEDGED, {"notifications": granted})
 
@@ -168,7 +165,7 @@ class ScriptedPeer:
         await self.notify(method, {**(params or {}), "_meta": meta})
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Send this very message. Nothing is added, and nothing is checked."""
+        """Send this message as it is. Nothing is added or checked."""
         await self.send_raw(to_json(message))
 
     async def send_raw(self, raw: bytes) -> None:
@@ -176,7 +173,7 @@ class ScriptedPeer:
         await self._outbox.send(raw)
 
     async def aclose(self) -> None:
-        """End the connection from this side."""
+        """End the connection."""
         await self._outbox.aclose()
 
     # One connection
@@ -185,4 +182,4 @@ class ScriptedPeer:
         self._inbox, self._outbox = inbox, outbox
         await self._script(self)
         while True:
-            await self.receive()  # until the client has gone
+            await self.receive()  # until the client disconnects

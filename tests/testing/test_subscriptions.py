@@ -11,7 +11,7 @@ from mcp_host.protocol.jsonrpc import Params
 from mcp_host.testing import Server
 from mcp_host.testing._server.subscriptions import granted, matches
 from mcp_host.types import SubscriptionFilter
-from tests.testing.raw import Raw, Wire, meta, modern, strangers
+from tests.testing.raw import Raw, Wire, connect, meta, modern
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -175,7 +175,7 @@ async def test_what_is_no_filter_is_refused() -> None:
 async def test_both_kinds_of_client_hear_the_same_news() -> None:
     server = full()
     with fail_after(5):
-        async with strangers(server) as old, strangers(server) as new:
+        async with connect(server) as old, connect(server) as new:
             await old.initialize()
             await old.result("resources/subscribe", {"uri": "r://a"})
             new.meta = meta()
