@@ -1,4 +1,4 @@
-"""What the parts of a check against a schema cost, in steps."""
+"""What the parts of a check cost, in steps."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def counting(steps: int = 10**9) -> StepBudget:
     ],
     ids=["steps", "32 values", "31 values", "16 values twice", "100 values", "99 letters", "100 letters", "a pattern"],
 )
-def test_work_costs_as_much_as_it_takes(work: Callable[[StepBudget], object], cost: int) -> None:
+def test_each_kind_of_work_costs_its_steps(work: Callable[[StepBudget], object], cost: int) -> None:
     budget = counting()
     work(budget)
 
     assert budget.spent == cost
 
 
-def test_work_may_take_all_of_its_steps_and_not_one_more() -> None:
+def test_work_may_use_exactly_its_budget() -> None:
     budget = counting(steps=10)
     budget.spend(10)
 
@@ -47,7 +47,7 @@ def test_work_may_take_all_of_its_steps_and_not_one_more() -> None:
         budget.spend(1)
 
 
-def test_a_value_is_equal_to_another_whose_members_stand_in_another_order() -> None:
+def test_the_order_of_members_does_not_matter_for_equality() -> None:
     assert counting().canonical({"a": 1, "b": [2]}) == counting().canonical({"b": [2], "a": 1})
     assert counting().canonical([1, 2]) != counting().canonical([2, 1])
 
@@ -69,7 +69,7 @@ def test_each_problem_that_is_found_costs_more_than_looking_for_it() -> None:
     ],
     ids=["members", "items"],
 )
-def test_as_many_unevaluated_entries_as_there_may_be_are_checked(schema: Wire, value: object) -> None:
+def test_unevaluated_entries_are_checked_up_to_the_limit(schema: Wire, value: object) -> None:
     assert compile_schema(schema).mismatch(value) is None
 
 
@@ -89,7 +89,7 @@ def fail(error: Exception) -> Callable[[], None]:
     ],
     ids=["steps", "depth", "a library's error"],
 )
-def test_whatever_goes_wrong_is_the_schemas_fault(error: Exception, said: str) -> None:
+def test_every_failure_makes_the_schema_uncheckable(error: Exception, said: str) -> None:
     with pytest.raises(UncheckableSchema) as caught:
         within_budget(fail(error), SchemaCache(), 10)
 

@@ -1,4 +1,4 @@
-"""Regular expressions of strangers: what they mean, and that none of them can hold the process."""
+"""Regular expressions of servers: what they match, in linear time."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ KILLERS = [
 ]
 
 
-def test_the_classical_killers_end_at_once() -> None:
+def test_catastrophic_patterns_take_linear_time() -> None:
     """In a process of its own: a pattern that does not end can only be killed."""
     code = f"from mcp_host.json_schema.patterns import Pattern; print([Pattern(p).matches(t) for p, t in {KILLERS!r}])"
 
@@ -180,12 +180,12 @@ def test_a_pattern_weighs_as_much_as_if_its_repetitions_were_written_out(pattern
         ("[^a]{9000}" * 2, "its repetitions make it too large"),
     ],
 )
-def test_a_pattern_that_is_malformed_too_large_or_not_regular_is_refused(pattern: str, reason: str) -> None:
+def test_a_malformed_too_large_or_irregular_pattern_is_rejected(pattern: str, reason: str) -> None:
     with pytest.raises(UncheckableSchema, match=f"cannot be matched: {re.escape(reason)}"):
         Pattern(pattern)
 
 
-def test_a_refused_pattern_is_named_with_the_reason() -> None:
+def test_the_error_names_the_pattern_and_the_reason() -> None:
     with pytest.raises(UncheckableSchema) as caught:
         Pattern("a(?=b)")
 
@@ -204,9 +204,7 @@ def test_a_refused_pattern_is_named_with_the_reason() -> None:
         (r"\\(?", UncheckableSchema),
     ],
 )
-def test_a_pattern_that_is_merely_irregular_is_told_from_one_that_is_broken(
-    pattern: str, kind: type[Exception]
-) -> None:
+def test_an_irregular_pattern_raises_another_error_than_a_malformed_one(pattern: str, kind: type[Exception]) -> None:
     with pytest.raises(UncheckableSchema) as caught:
         Pattern(pattern)
 

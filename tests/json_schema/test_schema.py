@@ -1,4 +1,4 @@
-"""JSON Schemas of strangers: what they demand."""
+"""Checking values against JSON Schemas."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def mismatch(schema: dict[str, Any], value: object) -> str | None:
         ({"properties": {"a\x1b[2J": False}}, {"a\x1b[2J": 1}, "$"),
     ],
 )  # fmt: skip
-def test_a_value_conforms_or_the_place_of_the_first_problem_is_named(
+def test_a_value_conforms_or_the_error_has_the_path_of_the_first_problem(
     schema: dict[str, Any], value: object, place: str | None
 ) -> None:
     problem = mismatch(schema, value)
@@ -163,7 +163,7 @@ def test_a_value_conforms_or_the_place_of_the_first_problem_is_named(
         ),
     ],
 )  # fmt: skip
-def test_a_problem_is_told_in_a_few_words(schema: dict[str, Any], value: object, problem: str) -> None:
+def test_a_problem_is_described_briefly(schema: dict[str, Any], value: object, problem: str) -> None:
     assert mismatch(schema, value) == problem
 
 
@@ -176,7 +176,7 @@ def test_the_schema_is_read_once_and_later_changes_do_not_count() -> None:
     assert compiled.mismatch(5) == "5 is not of type 'string'"
 
 
-def test_the_libraries_for_schemas_are_not_imported_before_there_is_a_value() -> None:
+def test_jsonschema_is_not_imported_before_the_first_check() -> None:
     code = (
         "import sys, mcp_host, mcp_host.client.tools;"
         "print(sorted({'jsonschema', 'jsonschema_specifications', 'referencing'} & set(sys.modules)))"
@@ -254,7 +254,7 @@ def meaningful_schemas() -> st.SearchStrategy[Any]:
 
 
 @given(meaningful_schemas().filter(lambda schema: isinstance(schema, dict)), JSON)
-def test_verdicts_are_those_of_the_jsonschema_library(schema: dict[str, Any], value: object) -> None:
+def test_results_are_those_of_the_jsonschema_library(schema: dict[str, Any], value: object) -> None:
     written = repr(schema)
     assume(not ("'unevaluatedProperties'" in written and "'patternProperties'" in written))
 

@@ -1,4 +1,4 @@
-"""What a sampling conversation has to keep: one by one, and as a property of all conversations."""
+"""The rules of a sampling conversation: one by one, and as properties of all conversations."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def tool(name: str) -> Tool:
         pytest.param([user(text(""))], id="an empty text"),
     ],
 )
-def test_a_conversation_that_keeps_the_rules_passes(messages: Conversation) -> None:
+def test_a_valid_conversation_passes(messages: Conversation) -> None:
     conversation.check(messages)
 
 
@@ -197,13 +197,11 @@ def test_a_broken_rule_is_named_with_its_message(messages: Conversation, problem
         ),
     ],
 )
-def test_parallel_calls_with_one_block_to_a_message_are_merged_into_one_turn_each(
-    flattened: Conversation, merged: Conversation
-) -> None:
+def test_parallel_calls_with_one_block_per_message_are_merged(flattened: Conversation, merged: Conversation) -> None:
     assert conversation.normalize(flattened) == merged
 
 
-def test_merged_messages_keep_what_each_of_them_carried() -> None:
+def test_merged_messages_keep_all_extra_fields_and_meta() -> None:
     def carrying(*blocks: SamplingMessageContentBlock, **members: object) -> SamplingMessage:
         return assistant(*blocks).model_copy(update=members)
 
@@ -241,7 +239,7 @@ def test_merged_messages_keep_what_each_of_them_carried() -> None:
         ),
     ],
 )
-def test_what_merging_cannot_mend_is_refused_by_the_place_where_the_server_wrote_it(
+def test_a_conversation_that_merging_does_not_fix_is_rejected_with_the_original_index(
     messages: Conversation, problem: str
 ) -> None:
     with pytest.raises(ProtocolError) as refusal:
@@ -258,7 +256,7 @@ def test_what_merging_cannot_mend_is_refused_by_the_place_where_the_server_wrote
         pytest.param([tool("add"), tool("Add")], ToolChoice(mode="required"), id="names that differ by case"),
     ],
 )
-def test_tools_that_can_be_told_apart_pass(tools: list[Tool], choice: ToolChoice | None) -> None:
+def test_tools_with_unique_names_pass(tools: list[Tool], choice: ToolChoice | None) -> None:
     conversation.check_tools(tools, choice)
 
 
@@ -283,9 +281,7 @@ def test_tools_that_can_be_told_apart_pass(tools: list[Tool], choice: ToolChoice
         "required by name, but not offered",
     ],
 )
-def test_tools_that_no_answer_could_name_are_refused(
-    tools: list[Tool], choice: ToolChoice | None, problem: str
-) -> None:
+def test_ambiguous_tools_are_rejected(tools: list[Tool], choice: ToolChoice | None, problem: str) -> None:
     with pytest.raises(ProtocolError) as refusal:
         conversation.check_tools(tools, choice)
 
@@ -317,7 +313,7 @@ def conversations(draw: st.DrawFn, *, least_rounds: int = 0, said_with_calls: bo
 
 @settings(deadline=None)
 @given(conversations())
-def test_every_legal_conversation_passes_and_is_not_changed(messages: Conversation) -> None:
+def test_every_valid_conversation_passes_unchanged(messages: Conversation) -> None:
     assert conversation.normalize(messages) is messages
 
 
@@ -328,7 +324,7 @@ def flattened(messages: Conversation) -> Conversation:
 
 @settings(deadline=None)
 @given(conversations(said_with_calls=False))
-def test_every_conversation_with_one_block_to_a_message_is_read_as_the_legal_one(messages: Conversation) -> None:
+def test_every_conversation_with_one_block_per_message_is_merged_into_the_valid_one(messages: Conversation) -> None:
     turns = [message for message in messages if message.tool_uses or isinstance(message.content[0], ToolResultContent)]
     read = conversation.normalize(flattened(messages))
 
@@ -444,7 +440,7 @@ MUTATIONS: list[Mutation] = [
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.__name__ for mutation in MUTATIONS])
 @few
 @given(data=st.data())
-def test_every_single_fault_is_refused(mutation: Mutation, data: st.DataObject) -> None:
+def test_every_single_fault_is_rejected(mutation: Mutation, data: st.DataObject) -> None:
     broken = mutation(data, data.draw(conversations(least_rounds=1)))
 
     with pytest.raises(ProtocolError, match=r"^messages"):

@@ -1,4 +1,4 @@
-"""What each era makes of a request, of a result and of an answer."""
+"""How each era writes requests and answers, and reads results."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ LISTS = ["tools/list", "prompts/list", "resources/list", "resources/templates/li
 HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 
 
-def test_a_handshake_revision_sends_params_as_they_are() -> None:
+def test_a_legacy_revision_sends_params_as_they_are() -> None:
     assert LEGACY.prepare_params({"name": "x", "_meta": {"trace": 1}}, "debug") == {"name": "x", "_meta": {"trace": 1}}
 
 
-def test_a_modern_request_introduces_us_and_keeps_what_the_caller_added() -> None:
+def test_a_modern_request_has_our_meta_and_that_of_the_caller() -> None:
     assert MODERN.prepare_params({"name": "x"}, None) == {"name": "x", "_meta": META}
     assert MODERN.prepare_params({"_meta": {"trace": 1}}, "debug") == {"_meta": {"trace": 1, LEVEL: "debug"} | META}
 
 
-def test_a_callers_meta_may_choose_the_log_level_and_not_who_we_are() -> None:
+def test_a_callers_meta_may_set_the_log_level_but_not_the_client_info() -> None:
     forged = {LEVEL: "error", "io.modelcontextprotocol/protocolVersion": "1"}
 
     assert MODERN.prepare_params({"_meta": forged}, "debug") == {"_meta": {LEVEL: "error"} | META}
@@ -63,7 +63,7 @@ def test_params_are_never_changed_in_place() -> None:
         ("server/discover", {}, {}),
     ],
 )
-def test_modern_headers_repeat_what_a_gateway_looks_for(
+def test_modern_headers_have_the_method_and_the_name(
     method: str, params: dict[str, Any], expected: dict[str, str]
 ) -> None:
     always = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
@@ -71,19 +71,19 @@ def test_modern_headers_repeat_what_a_gateway_looks_for(
     assert MODERN.headers(method, params) == always | expected
 
 
-def test_a_handshake_revision_names_itself_after_initialize_only() -> None:
+def test_a_legacy_revision_sends_its_version_header_after_initialize_only() -> None:
     assert LEGACY.headers("initialize", {}) == {}
     assert LEGACY.headers("tools/call", {"name": "x"}) == {"MCP-Protocol-Version": "2025-11-25"}
 
 
-def test_a_name_that_no_header_can_carry_is_the_callers_mistake() -> None:
+def test_a_name_that_cannot_be_a_header_is_a_caller_error() -> None:
     with pytest.raises(CallerError):
         MODERN.headers("tools/call", {"name": "\ud800"})
 
 
 @pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
 @pytest.mark.parametrize("result", [{}, {"resultType": "input_required"}, {"resultType": 7, "ttlMs": 5}])
-def test_until_2025_11_25_a_result_is_the_result(version: str, result: dict[str, Any]) -> None:
+def test_until_2025_11_25_every_result_is_complete(version: str, result: dict[str, Any]) -> None:
     assert Legacy(version).read("tools/call", result) == Complete(result)
 
 
@@ -105,7 +105,7 @@ def test_a_modern_result_without_a_type_is_complete() -> None:
         pytest.param(10**400, 86_400.0, id="401 digits"),
     ],
 )
-def test_a_cacheable_result_is_fresh_for_as_long_as_it_says(ttl: object, seconds: float) -> None:
+def test_a_cacheable_result_is_fresh_for_its_ttl(ttl: object, seconds: float) -> None:
     result = {"resultType": "complete", "ttlMs": ttl}
 
     for method in ("server/discover", *LISTS, "resources/read"):
@@ -130,7 +130,7 @@ def test_input_is_required_with_requests_or_a_state(method: str, result: dict[st
     assert MODERN.read(method, {"resultType": "input_required"} | result) == expected
 
 
-def test_what_a_server_keeps_in_its_state_is_shown_to_nobody() -> None:
+def test_the_state_of_a_server_is_not_in_the_repr() -> None:
     assert "secret" not in repr(MODERN.read("tools/call", {"resultType": "input_required", "requestState": "secret"}))
 
 
@@ -149,7 +149,7 @@ def test_what_a_server_keeps_in_its_state_is_shown_to_nobody() -> None:
         ("tools/call", {"resultType": ["complete"]}),
     ],
 )
-def test_a_result_of_another_type_or_shape_is_invalid(method: str, result: dict[str, Any]) -> None:
+def test_a_result_of_unknown_type_or_shape_is_invalid(method: str, result: dict[str, Any]) -> None:
     with pytest.raises(ProtocolError, match=method):
         MODERN.read(method, result)
 
@@ -175,7 +175,7 @@ def test_a_result_of_another_type_or_shape_is_invalid(method: str, result: dict[
         ("ping", {}, None),
     ],
 )
-def test_a_handshake_revision_tells_beforehand_what_a_server_lacks(
+def test_a_legacy_revision_knows_the_missing_capability(
     version: str, method: str, capabilities: dict[str, Any], missing: str | None
 ) -> None:
     assert Legacy(version).missing(method, capabilities) == missing
@@ -185,23 +185,21 @@ def test_a_handshake_revision_tells_beforehand_what_a_server_lacks(
     ("version", "missing"),
     [("2024-11-05", None), ("2025-03-26", "completions"), ("2025-06-18", "completions"), ("2025-11-25", "completions")],
 )
-def test_completions_need_no_capability_in_the_revision_that_has_none_for_them(
-    version: str, missing: str | None
-) -> None:
+def test_completions_need_no_capability_before_2025_03_26(version: str, missing: str | None) -> None:
     assert Legacy(version).missing("completion/complete", {}) == missing
     assert Legacy(version).missing("completion/complete", {"completions": {}}) is None
 
 
-def test_a_stateless_server_is_asked_for_what_it_did_not_advertise() -> None:
+def test_a_modern_revision_requires_no_capability() -> None:
     assert MODERN.missing("tools/call", {}) is None
 
 
-def test_no_stateless_server_may_ask_us_anything() -> None:
+def test_a_modern_server_may_send_no_requests() -> None:
     assert MODERN.server_requests == frozenset()
     assert LEGACY.server_requests == {"ping", "sampling/createMessage", "elicitation/create", "roots/list"}
 
 
-def test_an_answer_is_written_as_its_revision_has_it() -> None:
+def test_an_answer_is_written_in_the_spelling_of_its_revision() -> None:
     use = ToolUseContent(id="1", name="add", input={})
     answer = CreateMessageResult(role="assistant", content=[use, use.model_copy(update={"id": "2"})], model="m")
 

@@ -1,4 +1,4 @@
-"""Lines out of bytes, however the bytes arrive."""
+"""Splitting bytes into lines, for any chunking."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
 
 
 @given(st.lists(st.binary(max_size=20).map(lambda b: b.replace(b"\n", b""))), st.lists(st.integers(0, 9)))
-def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], sizes: list[int]) -> None:
+def test_lines_are_complete_for_any_chunking(lines: list[bytes], sizes: list[int]) -> None:
     buffer = LineBuffer(100)
 
     found = [line for chunk in cut(b"".join(line + b"\n" for line in lines), sizes) for line in buffer.feed(chunk)]
@@ -30,7 +30,7 @@ def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], sizes: li
 
 
 @given(st.lists(st.integers(0, 2000)))
-def test_the_limit_is_the_lines_and_not_the_chunks(sizes: list[int]) -> None:
+def test_the_limit_applies_to_lines_not_to_chunks(sizes: list[int]) -> None:
     """A line of exactly the limit passes, one more byte does not, in one chunk or in many."""
     fits, long = b"a" * 1000, b"b" * 1001
     buffer = LineBuffer(1000)
@@ -83,7 +83,7 @@ def test_a_line_that_becomes_too_long_is_never_copied_whole(size: int) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 100, 255, 256, 257, 999])
-def test_both_ends_of_a_long_line_are_kept_wherever_it_is_cut(cut: int) -> None:
+def test_both_ends_of_a_long_line_are_kept_for_any_chunking(cut: int) -> None:
     line = bytes(n % 26 + 97 for n in range(1300))
     buffer = LineBuffer(1000)
 
@@ -92,7 +92,7 @@ def test_both_ends_of_a_long_line_are_kept_wherever_it_is_cut(cut: int) -> None:
     assert found == [Oversize(line[:256], b""), Oversize(line[:256], line[-256:])]
 
 
-def test_a_line_that_comes_in_drops_takes_no_more_room_than_its_size() -> None:
+def test_a_line_in_tiny_chunks_takes_no_more_memory_than_its_size() -> None:
     drops = [bytes([n % 9 + 48, 48]) for n in range(100_000)]
     buffer = LineBuffer(10**6)
     tracemalloc.start()
@@ -107,14 +107,14 @@ def test_a_line_that_comes_in_drops_takes_no_more_room_than_its_size() -> None:
     assert list(buffer.feed(b"\n")) == [b"".join(drops)]
 
 
-def test_separators_that_are_legal_in_json_strings_end_no_line() -> None:
+def test_unicode_line_separators_do_not_end_a_line() -> None:
     line = "\u2028\u2029\x85\x0b\r".encode()
 
     assert list(LineBuffer(100).feed(line + b"\n")) == [line]
 
 
 @pytest.mark.parametrize(("data", "rest"), [(b"a\nb", [b"b"]), (b"a\n", []), (b"", [])], ids=["rest", "none", "empty"])
-def test_what_follows_the_last_line_end_is_kept_for_the_end(data: bytes, rest: list[bytes]) -> None:
+def test_bytes_after_the_last_newline_are_returned_at_the_end(data: bytes, rest: list[bytes]) -> None:
     buffer = LineBuffer(100)
     list(buffer.feed(data))
 

@@ -1,4 +1,4 @@
-"""What Streamable HTTP repeats in headers: every value, and every annotation, valid or not."""
+"""The request metadata in HTTP headers: values and annotations, valid or not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_standard_headers_are_spelled_as_in_the_specification() -> None:
         ("=?base64?=", "=?base64?PT9iYXNlNjQ/PQ==?="),
     ],
 )
-def test_a_value_is_plain_where_that_is_safe_and_base64_elsewhere(text: str, header: str) -> None:
+def test_a_value_is_plain_where_that_is_safe_and_base64_otherwise(text: str, header: str) -> None:
     assert encode_value(text) == header
     assert decode_value(header) == text
 
@@ -59,7 +59,7 @@ def test_what_only_resembles_the_markers_is_plain(text: str) -> None:
 
 
 @given(st.text())
-def test_every_text_survives_its_header_and_every_header_is_visible(text: str) -> None:
+def test_every_text_round_trips_as_visible_ascii(text: str) -> None:
     header = encode_value(text)
 
     assert decode_value(header) == text
@@ -67,7 +67,7 @@ def test_every_text_survives_its_header_and_every_header_is_visible(text: str) -
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
-def test_half_of_a_surrogate_pair_cannot_be_sent(text: str) -> None:
+def test_a_lone_surrogate_cannot_be_sent(text: str) -> None:
     with pytest.raises(ValueError, match="a lone surrogate"):
         encode_value(text)
 
@@ -115,17 +115,17 @@ def test_a_malformed_header_has_no_value(header: str) -> None:
     ],
     ids=repr,
 )
-def test_an_argument_becomes_a_header_as_its_kind_demands(argument: object, header: str | None) -> None:
+def test_an_argument_is_encoded_by_its_type(argument: object, header: str | None) -> None:
     assert ParameterHeader("Region", ("region",)).value({"region": argument, "other": "x"}) == header
 
 
 @pytest.mark.parametrize("argument", [2**53, -(2**53), 1e300, 10**5000], ids=["above", "below", "float", "endless"])
-def test_a_number_that_json_does_not_carry_safely_is_the_callers_error(argument: float) -> None:
+def test_an_unsafe_integer_is_a_caller_error(argument: float) -> None:
     with pytest.raises(ValueError, match=r"the number for Mcp-Param-Id is not within -\(2\*\*53 - 1\) and 2\*\*53 - 1"):
         ParameterHeader("Id", ("id",)).value({"id": argument})
 
 
-def test_a_text_that_no_header_can_carry_is_the_callers_error() -> None:
+def test_a_text_that_cannot_be_a_header_is_a_caller_error() -> None:
     with pytest.raises(ValueError, match="a lone surrogate"):
         ParameterHeader("Region", ("region",)).value({"region": "\ud800"})
 
@@ -147,7 +147,7 @@ def test_a_value_is_read_at_the_exact_property_path(arguments: dict[str, object]
     assert ParameterHeader("Region", ("where", "region")).value(arguments) == header
 
 
-def test_a_header_is_called_what_the_annotation_says() -> None:
+def test_a_header_is_named_by_its_annotation() -> None:
     assert ParameterHeader("Method", ("method",)).header == "Mcp-Param-Method"
 
 
@@ -212,7 +212,7 @@ def test_annotated_parameters_are_found(schema: Schema, expected: tuple[Paramete
         "odd",
     ],
 )
-def test_a_name_or_a_value_that_reads_like_an_annotation_is_none(schema: Schema) -> None:
+def test_names_and_values_that_look_like_annotations_are_ignored(schema: Schema) -> None:
     assert parameter_headers(schema) == ()
 
 
@@ -240,7 +240,7 @@ def test_a_property_called_like_the_annotation_can_be_annotated() -> None:
         (["Region"], "an x-mcp-header is ['Region'], not a string"),
     ],
 )
-def test_an_annotation_that_is_no_header_name_makes_the_tool_invalid(name: object, reason: str) -> None:
+def test_an_annotation_that_is_not_a_header_name_makes_the_tool_invalid(name: object, reason: str) -> None:
     assert refusal({"properties": {"region": {"type": "string", "x-mcp-header": name}}}) == reason
 
 
@@ -302,7 +302,7 @@ def test_two_annotations_of_one_name_make_the_tool_invalid(second: str) -> None:
     ],
     ids=lambda schema: next(iter(schema)),
 )
-def test_an_annotation_that_properties_alone_do_not_lead_to_makes_the_tool_invalid(schema: Schema) -> None:
+def test_an_annotation_reached_through_other_keywords_makes_the_tool_invalid(schema: Schema) -> None:
     assert refusal(schema) == (
         "the x-mcp-header 'Region' is not on a property that is reached through `properties` only, 64 levels at most"
     )
@@ -314,7 +314,7 @@ def nested(levels: int, schema: Schema) -> Schema:
     return schema
 
 
-def test_a_parameter_may_lie_as_deep_as_the_limit_and_no_deeper() -> None:
+def test_a_parameter_may_be_nested_up_to_the_limit() -> None:
     assert parameter_headers(nested(64, REGION)) == (ParameterHeader("Region", ("a",) * 64),)
     assert "64 levels at most" in refusal(nested(65, REGION))
 

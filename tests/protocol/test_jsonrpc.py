@@ -48,7 +48,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
 
 
 @given(messages)
-def test_every_message_survives_the_wire_as_one_line(message: Message) -> None:
+def test_every_message_round_trips_as_one_line(message: Message) -> None:
     wire = encode(message)
 
     assert list(decode(wire)) == [message]
@@ -85,7 +85,7 @@ def read(body: object) -> object:
     ],
     ids=["float-id", "text-id", "id-zero", "null-params", "note", "result-and-error", "no-id", "null-id"],
 )
-def test_what_peers_write_is_read_for_what_it_means(body: dict[str, object], message: object) -> None:
+def test_common_deviations_of_peers_are_accepted(body: dict[str, object], message: object) -> None:
     assert read({"jsonrpc": "2.0"} | body) == message
 
 
@@ -118,7 +118,7 @@ def test_what_peers_write_is_read_for_what_it_means(body: dict[str, object], mes
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
 )
-def test_what_is_no_message_says_why_and_whose_answer_it_was(body: object, malformed: Malformed) -> None:
+def test_an_invalid_message_has_a_reason_and_its_id(body: object, malformed: Malformed) -> None:
     assert read(body) == malformed
 
 
@@ -135,7 +135,7 @@ def test_what_is_no_message_says_why_and_whose_answer_it_was(body: object, malfo
     ],
     ids=["bad-utf8", "bad-utf8-id-last", "deep", "nan", "huge-integer", "half-a-pair", "half-a-pair-and-deep"],
 )
-def test_an_unreadable_answer_still_names_its_request(raw: bytes) -> None:
+def test_the_id_of_an_undecodable_response_is_recovered(raw: bytes) -> None:
     (message,) = decode(raw)
 
     assert isinstance(message, Malformed)
@@ -156,7 +156,7 @@ def test_an_unreadable_answer_still_names_its_request(raw: bytes) -> None:
     ],
     ids=["nested-only", "inside-params", "text", "none", "within 256", "past 256", "256 to the end", "257 to the end"],
 )
-def test_only_an_id_in_plain_sight_is_recovered(raw: bytes, id: object) -> None:
+def test_an_id_is_recovered_near_the_ends_only(raw: bytes, id: object) -> None:
     assert recover_id(raw, raw) == id
 
 
@@ -170,7 +170,7 @@ def test_only_an_id_in_plain_sight_is_recovered(raw: bytes, id: object) -> None:
     ],
     ids=["request", "request-id-last", "notification", "answer"],
 )
-def test_an_unreadable_request_is_not_taken_for_an_answer(raw: bytes, id: object, method: object) -> None:
+def test_an_undecodable_request_is_not_read_as_a_response(raw: bytes, id: object, method: object) -> None:
     (message,) = decode(raw)
 
     assert isinstance(message, Malformed)
@@ -182,7 +182,7 @@ def test_an_unreadable_request_is_not_taken_for_an_answer(raw: bytes, id: object
     [float("nan"), float("inf"), object(), "\ud800"],
     ids=["nan", "inf", "object", "surrogate"],
 )
-def test_what_json_cannot_say_is_the_callers_error(value: object) -> None:
+def test_a_value_that_json_cannot_express_is_a_caller_error(value: object) -> None:
     with pytest.raises(CallerError, match="not expressible"):
         encode(Request(1, "m", {"a": value}))
 
@@ -198,7 +198,7 @@ def test_a_message_of_ours_may_nest_255_levels_deep_and_no_deeper(message: Calla
         encode(too_deep)
 
 
-def test_the_word_nan_in_a_text_is_no_number() -> None:
+def test_the_word_nan_in_a_string_is_allowed() -> None:
     assert b'"NaN and Infinity"' in encode(Notification("m", {"a": "NaN and Infinity"}))
 
 
@@ -220,7 +220,7 @@ def test_marks_are_counted_outside_of_strings_only(value: object, ascii: bool) -
     assert too_complex(raw, marks(value) - 1)
 
 
-def test_what_is_not_json_is_shown_by_its_beginning() -> None:
+def test_the_error_for_invalid_json_shows_its_beginning() -> None:
     (message,) = decode(b"log line " + b"x" * 100)
 
     assert isinstance(message, Malformed)
@@ -261,7 +261,7 @@ def test_a_message_may_nest_640_levels_deep_and_no_deeper(deep: bytes, beside: b
     assert refused.reason.startswith("not JSON (it nests too deeply (640 levels at most)): ")
 
 
-def test_of_a_key_that_stands_twice_both_values_are_measured() -> None:
+def test_both_values_of_a_duplicate_key_count() -> None:
     """Else it would depend on the interpreter whether the message is read."""
     (message,) = decode(b'{"jsonrpc":"2.0","id":5,"result":{"x":%b,"x":1}}' % (b"[" * 700 + b"]" * 700))
 
@@ -281,20 +281,20 @@ def test_a_message_read_on_a_stack_that_is_nearly_full_is_read_or_refused() -> N
     assert message.id == 5
 
 
-def test_a_crowded_message_fails_its_request_and_is_not_parsed() -> None:
+def test_a_too_complex_message_fails_its_request_and_is_not_parsed() -> None:
     (message,) = decode(b'{"jsonrpc":"2.0","id":1,"result":{"a":[' + b"[]," * 1_000_000 + b"[]]}}")
 
     assert isinstance(message, Malformed)
     assert (message.id, message.oversize) == (1, True)
 
 
-def test_a_text_of_commas_is_no_crowd() -> None:
+def test_a_string_of_commas_is_not_too_complex() -> None:
     answer = Success(1, {"a": '[,{"\\' * 1_000_000})
 
     assert list(decode(encode(answer))) == [answer]
 
 
-def test_a_failed_request_learns_whether_its_answer_was_broken_or_too_large() -> None:
+def test_the_error_of_a_request_tells_malformed_from_too_large() -> None:
     broken = malformed_error(Malformed("result is not an object", 1))
     large = malformed_error(oversize(b'{"jsonrpc":"2.0","id":1,', b"}", 1000))
 
@@ -303,7 +303,7 @@ def test_a_failed_request_learns_whether_its_answer_was_broken_or_too_large() ->
     assert str(large) == "a message of more than 1,000 bytes (Limits.max_message)"
 
 
-def test_a_batch_of_too_many_messages_is_refused_whole() -> None:
+def test_a_batch_of_too_many_messages_is_rejected() -> None:
     """All of a batch is taken in one turn of the event loop."""
 
     def batch(messages: int) -> bytes:

@@ -51,16 +51,14 @@ def messages(*data: str) -> list[Event]:
         pytest.param(b"", [], id="nothing"),
     ],
 )
-def test_a_stream_is_cut_into_the_events_of_the_standard_however_it_is_chunked(
-    stream: bytes, events: list[Event]
-) -> None:
+def test_a_stream_is_decoded_as_in_the_standard_for_any_chunking(stream: bytes, events: list[Event]) -> None:
     assert decoded(stream)[0] == events
     assert decoded(*(stream[i : i + 1] for i in range(len(stream))))[0] == events
     for cut in range(len(stream)):
         assert decoded(stream[:cut], stream[cut:])[0] == events
 
 
-def test_an_event_comes_as_soon_as_its_blank_line_has_begun() -> None:
+def test_an_event_is_dispatched_at_the_first_byte_of_its_blank_line_end() -> None:
     decoder = EventDecoder(1024, Cursor())
 
     assert list(decoder.feed(b"data: a\r\r")) == messages("a")
@@ -69,7 +67,7 @@ def test_an_event_comes_as_soon_as_its_blank_line_has_begun() -> None:
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 7))
-def test_bytes_in_any_order_and_any_chunks_come_to_the_same(lines: list[bytes], size: int) -> None:
+def test_arbitrary_bytes_decode_the_same_for_any_chunking(lines: list[bytes], size: int) -> None:
     stream = b"\n".join(b"data: " + line if len(line) % 2 else line for line in lines)
 
     assert decoded(*(stream[i : i + size] for i in range(0, len(stream), size))) == decoded(stream)
@@ -95,7 +93,7 @@ def test_bytes_in_any_order_and_any_chunks_come_to_the_same(lines: list[bytes], 
         pytest.param(b"id: 1\n\nid: " + b"x" * 4097 + b"\n\n", "1", id="too long"),
     ],
 )
-def test_the_cursor_moves_to_ids_that_can_be_sent_back(stream: bytes, last_id: str) -> None:
+def test_the_cursor_takes_only_ids_that_are_valid_headers(stream: bytes, last_id: str) -> None:
     assert decoded(stream, limit=10_000)[1].last_id == last_id
 
 
@@ -141,7 +139,7 @@ def test_an_event_past_the_limit_is_an_error_before_it_ends(chunks: list[bytes])
         decoded(*chunks, limit=100)
 
 
-def test_comments_without_end_cost_no_memory() -> None:
+def test_endless_comments_cost_no_memory() -> None:
     decoder = EventDecoder(100, Cursor())
 
     for _ in range(1000):

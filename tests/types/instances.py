@@ -1,4 +1,4 @@
-"""Values made from a JSON Schema: whatever the schema of a revision allows, and some fields it has never heard of."""
+"""Values made from the JSON Schema of a revision: everything that it allows, with some unknown fields."""
 
 from __future__ import annotations
 

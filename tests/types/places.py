@@ -1,4 +1,4 @@
-"""Where each of our classes stands in a revision's schema: under its name, an older name, or written out in place."""
+"""Where the schema of a revision defines each of our classes: under its name, an older name, or inline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classes against the definitions of the five official schemas: all of them, all fields, and since when."""
+"""The classes have all definitions and fields of the five official schemas, and their first revisions."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_every_definition_of_a_revision_can_be_imported(revision: str) -> None:
 
 
 @pytest.mark.parametrize("cls", classes(), ids=lambda cls: cls.__name__)
-def test_a_class_says_truthfully_from_when_until_when_it_exists(cls: type[Model]) -> None:
+def test_a_class_names_its_first_and_last_revision(cls: type[Model]) -> None:
     revisions = revisions_of(cls)
 
     assert (cls.since, cls.until) == (revisions[0], revisions[-1])
 
 
 @pytest.mark.parametrize("cls", classes(), ids=lambda cls: cls.__name__)
-def test_a_class_has_the_fields_of_all_revisions_and_says_truthfully_since_when(cls: type[Model]) -> None:
+def test_a_class_has_the_fields_of_all_revisions_each_with_its_first_one(cls: type[Model]) -> None:
     cls.model_rebuild()  # older pydantics give fields their aliases only when they build a class
     ours = {}
     for field in cls.model_fields.values():

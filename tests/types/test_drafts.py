@@ -1,4 +1,4 @@
-"""What SEP-1577's drafts spelled differently is understood, and never written."""
+"""The spellings of SEP-1577's drafts are understood, and never written."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_tool_choice_is_the_same_in_either_spelling() -> None:
     ],
     ids=["none", "a draft's", "as we write it", "not required", "no name"],
 )
-def test_a_tool_choice_says_which_single_tool_is_required(choice: ToolChoice, tool: str | None) -> None:
+def test_a_tool_choice_names_the_single_tool_that_is_required(choice: ToolChoice, tool: str | None) -> None:
     assert choice.tool == tool
 
 
@@ -88,9 +88,7 @@ def test_a_tool_choice_says_which_single_tool_is_required(choice: ToolChoice, to
         ({"mode": "tool"}, "toolChoice: a single tool is required, and the name is missing"),
     ],
 )
-def test_a_tool_choice_that_says_nothing_known_is_refused_and_not_taken_for_auto(
-    choice: dict[str, Any], problem: str
-) -> None:
+def test_an_unknown_tool_choice_is_rejected_and_not_read_as_auto(choice: dict[str, Any], problem: str) -> None:
     with pytest.raises(ProtocolError) as refusal:
         CreateMessageRequestParams.from_wire({**REQUEST, "toolChoice": choice})
 
@@ -108,7 +106,7 @@ def test_a_tool_choice_that_says_nothing_known_is_refused_and_not_taken_for_auto
     ],
     ids=["tool choice", "tool result"],
 )
-def test_what_is_no_object_is_refused(model: type[Model], problem: str) -> None:
+def test_a_value_that_is_not_an_object_is_rejected(model: type[Model], problem: str) -> None:
     with pytest.raises(ProtocolError) as refusal:
         model.from_wire("auto")
 
@@ -116,12 +114,12 @@ def test_what_is_no_object_is_refused(model: type[Model], problem: str) -> None:
 
 
 @pytest.mark.parametrize("tokens", [1000.5, "1000", True, float("inf")])
-def test_a_number_of_tokens_that_is_not_whole_is_refused(tokens: object) -> None:
+def test_a_fractional_number_of_tokens_is_rejected(tokens: object) -> None:
     with pytest.raises(ProtocolError, match="malformed CreateMessageRequestParams: maxTokens: Input should be"):
         CreateMessageRequestParams.from_wire({**REQUEST, "maxTokens": tokens})
 
 
-def test_a_malformed_tool_choice_is_refused_in_either_spelling() -> None:
+def test_a_malformed_tool_choice_is_rejected_in_either_spelling() -> None:
     with pytest.raises(ProtocolError, match=r"malformed CreateMessageRequestParams: toolChoice\.mode: Input should be"):
         CreateMessageRequestParams.from_wire({**REQUEST, "toolChoice": {"mode": "any"}})
     with pytest.raises(ProtocolError, match="malformed CreateMessageRequestParams: Input should be 'auto'"):
@@ -213,7 +211,7 @@ def test_a_draft_tool_result_is_read_and_written_as_settled(draft: dict[str, Any
 
 
 @pytest.mark.parametrize("content", [5, [{"type": "text"}]], ids=["number", "half a block in a list"])
-def test_a_tool_result_of_no_known_shape_is_refused(content: object) -> None:
+def test_a_tool_result_of_unknown_shape_is_rejected(content: object) -> None:
     with pytest.raises(ProtocolError, match="malformed ToolResultContent: content"):
         ToolResultContent.from_wire({**RESULT, "content": content})
 

@@ -45,5 +45,5 @@ def test_there_are_129_official_examples() -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [(50, 50.0), (True, 1), ([0], [False])])
-def test_the_comparison_of_examples_tells_kinds_apart(one: object, other: object) -> None:
+def test_the_comparison_of_examples_distinguishes_types(one: object, other: object) -> None:
     assert exact(one) != exact(other)

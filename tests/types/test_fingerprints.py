@@ -24,11 +24,11 @@ def fingerprint(**changes: object) -> str:
     return Tool.from_wire(TOOL | changes).fingerprint
 
 
-def test_it_is_stable_from_one_process_to_the_next() -> None:
+def test_a_fingerprint_is_stable_across_processes() -> None:
     assert fingerprint() == "1da4c38919666c7c4847082c4adb850d944da6f7f53aa9bb56439b97e7cf9876"
 
 
-def test_it_does_not_depend_on_the_order_of_members_or_on_what_is_meant_for_programs() -> None:
+def test_a_fingerprint_ignores_the_order_of_members_and_meta() -> None:
     backwards = {name: TOOL[name] for name in reversed(TOOL)}
     backwards["inputSchema"] = dict(reversed(TOOL["inputSchema"].items()))
 
@@ -52,7 +52,7 @@ def test_it_does_not_depend_on_the_order_of_members_or_on_what_is_meant_for_prog
     ],
     ids=lambda changes: ", ".join(changes),
 )
-def test_whatever_a_tool_says_otherwise_changes_it(changes: dict[str, object]) -> None:
+def test_any_other_difference_changes_the_fingerprint(changes: dict[str, object]) -> None:
     assert fingerprint(**changes) != fingerprint()
 
 
@@ -73,12 +73,12 @@ def test_whatever_a_tool_says_otherwise_changes_it(changes: dict[str, object]) -
     ],
     ids=lambda value: json.dumps(value)[:20] if value != [10**5000] and value != [10**5000 + 1] else "huge",
 )
-def test_no_two_schemas_share_one(one: object, other: object) -> None:
+def test_different_schemas_have_different_fingerprints(one: object, other: object) -> None:
     assert fingerprint(inputSchema={"x": one}) != fingerprint(inputSchema={"x": other})
     assert fingerprint(inputSchema={"x": one}) == fingerprint(inputSchema={"x": one})
 
 
-def test_a_schema_may_nest_without_end() -> None:
+def test_a_deeply_nested_schema_has_a_fingerprint() -> None:
     deep: dict[str, Any] = {}
     for _ in range(50_000):
         deep = {"a": [deep]}

@@ -1,4 +1,4 @@
-"""How the types read, write, refuse and keep."""
+"""How the types read and write JSON, reject malformed input, and keep unknown fields."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def classes() -> list[type[Model]]:
 # --- writing ----------------------------------------------------------------------
 
 
-def test_constants_are_written_though_nobody_gave_them() -> None:
+def test_constants_are_written_even_if_they_were_not_given() -> None:
     request = CallToolRequest(id=7, params=CallToolRequestParams(name="add", arguments={"a_b": 1}))
 
     assert request.to_wire() == {
@@ -112,7 +112,7 @@ def test_reserved_meta_keys_are_written_with_their_prefix() -> None:
     }
 
 
-def test_one_sampling_block_is_written_bare_and_several_as_a_list() -> None:
+def test_a_single_sampling_block_is_written_without_a_list() -> None:
     text, use = TextContent(text="hi"), ToolUseContent(id="1", name="add", input={"a": 1})
     bare = {"type": "text", "text": "hi"}
 
@@ -127,7 +127,7 @@ def test_one_sampling_block_is_written_bare_and_several_as_a_list() -> None:
     }
 
 
-def test_a_dict_is_taken_for_a_model_in_either_spelling() -> None:
+def test_a_dict_is_read_as_a_model_in_either_spelling() -> None:
     snake = ImageContent(data="", mime_type="image/png")
 
     assert SamplingMessage.model_validate(
@@ -140,7 +140,7 @@ def test_a_dict_is_taken_for_a_model_in_either_spelling() -> None:
 
 
 @pytest.mark.parametrize("value", [50, 50.0, 0.5, -(2**70), 1e300])
-def test_numbers_keep_their_kind(value: float) -> None:
+def test_numbers_keep_their_type(value: float) -> None:
     params = ProgressNotificationParams.from_wire({"progressToken": "t", "progress": value})
 
     assert (type(params.progress), params.progress) == (type(value), value)
@@ -171,7 +171,7 @@ def test_a_block_of_an_unknown_type_is_kept_whole(block: dict[str, object]) -> N
     assert prompt.to_wire() == {"messages": [{"role": "user", "content": block}]}
 
 
-def test_a_response_is_told_apart_by_its_result_type() -> None:
+def test_responses_are_distinguished_by_their_result_type() -> None:
     def result_of(result: dict[str, object]) -> object:
         return CallToolResultResponse.from_wire({"jsonrpc": "2.0", "id": 1, "result": result}).result
 
@@ -231,7 +231,7 @@ def test_a_response_is_told_apart_by_its_result_type() -> None:
         (ElicitResult, {"action": "accept", "content": {"a": {}}}, "content.a: Input should be a valid string"),
     ],
 )
-def test_what_is_malformed_is_refused_in_one_sentence(kind: type[Model], value: object, problem: str) -> None:
+def test_malformed_input_is_rejected_with_one_sentence(kind: type[Model], value: object, problem: str) -> None:
     with pytest.raises(ProtocolError) as caught:
         kind.from_wire(value)
 
@@ -245,7 +245,7 @@ def test_what_is_malformed_is_refused_in_one_sentence(kind: type[Model], value: 
     [{"name": "b"}, {"name": "b", "input_schema": {}}, 7],
     ids=["incomplete", "in Python's spelling", "a number"],
 )
-def test_a_list_with_a_malformed_item_is_refused(second: object) -> None:
+def test_a_list_with_a_malformed_item_is_rejected(second: object) -> None:
     first = {"name": "a", "inputSchema": {}}
 
     assert Tool.list_from_wire([first, first]) == [Tool(name="a", input_schema={})] * 2
@@ -260,14 +260,14 @@ def test_only_an_object_is_read_as_any_type(value: object) -> None:
             cls.from_wire(value)
 
 
-def test_the_words_of_a_result_are_its_texts_on_lines_of_their_own() -> None:
+def test_the_text_of_a_result_joins_its_text_blocks_with_newlines() -> None:
     image = ImageContent(data="", mime_type="image/png")
 
     assert CallToolResult(content=[TextContent(text="a"), image, TextContent(text="b")]).text == "a\nb"
     assert CallToolResult(content=[image]).text == ""
 
 
-def test_a_refusal_repeats_little_of_what_a_stranger_wrote() -> None:
+def test_an_error_repeats_only_the_beginning_of_a_peers_text() -> None:
     with pytest.raises(ProtocolError) as caught:
         ElicitResult.from_wire({"action": "accept", "content": {"k\x1b" * 10_000: {}}})
     assert len(str(caught.value)) < 400
@@ -280,7 +280,7 @@ def test_a_refusal_repeats_little_of_what_a_stranger_wrote() -> None:
     assert "'tool_use'" in str(caught.value)
 
 
-def test_a_million_wrong_items_are_refused_at_the_first() -> None:
+def test_a_list_of_a_million_invalid_items_is_rejected_at_the_first() -> None:
     with pytest.raises(ValidationError) as caught:
         CallToolResult.model_validate({"content": [None] * 1_000_000})
 
@@ -346,7 +346,7 @@ def test_a_form_is_read_field_by_field(schema: dict[str, object], kind: type[Mod
         ({"type": "boolean", "default": 1}, "default: Input should be a valid boolean"),
     ],
 )
-def test_a_form_that_asks_for_something_else_is_refused(field: object, problem: str) -> None:
+def test_a_form_with_another_kind_of_field_is_rejected(field: object, problem: str) -> None:
     with pytest.raises(ProtocolError, match=f"malformed ElicitationForm: properties.f[.:] ?{problem}"):
         ElicitationForm.from_wire({"type": "object", "properties": {"f": field}})
 
@@ -366,7 +366,7 @@ def test_an_elicitation_without_a_mode_is_a_form(params: dict[str, object], kind
     assert mcp_host.types.ElicitRequest(params=request.params).to_wire() == request.to_wire()
 
 
-def test_an_elicitation_of_an_unknown_mode_is_refused() -> None:
+def test_an_elicitation_with_an_unknown_mode_is_rejected() -> None:
     with pytest.raises(ProtocolError, match=r"params\.mode: Input should be 'form'"):
         mcp_host.types.ElicitRequest.from_wire(
             {"method": "elicitation/create", "params": {"mode": "song", "message": "m", "requestedSchema": {}}}
@@ -397,7 +397,7 @@ def test_the_revisions_are_five() -> None:
     assert mcp_host.types.REVISIONS == ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
 
-def test_importing_the_types_leaves_the_rarer_ones_alone() -> None:
+def test_importing_the_types_does_not_import_the_rare_ones() -> None:
     rare = {"mcp_host.types.requests", "mcp_host.types.features"}
     code = f"import sys, mcp_host.types; print({rare} & set(sys.modules))"
 
@@ -483,7 +483,7 @@ def test_a_tool_result_may_be_an_error() -> None:
     ],
     ids=["user", "several with meta", "result", "assistant", "uses"],
 )
-def test_a_turn_of_either_side_is_the_message_that_says_the_same(
+def test_a_user_or_assistant_message_equals_the_sampling_message_with_the_same_fields(
     turn: UserMessage | AssistantMessage, message: SamplingMessage
 ) -> None:
     assert (turn, turn.to_wire()) == (message, message.to_wire())
@@ -491,7 +491,7 @@ def test_a_turn_of_either_side_is_the_message_that_says_the_same(
     assert type(turn).from_wire(message.to_wire()) == turn
 
 
-def test_turns_that_differ_are_not_equal() -> None:
+def test_different_messages_are_not_equal() -> None:
     assert UserMessage("hi") != AssistantMessage("hi")
     assert UserMessage("hi") != SamplingMessage(role="user", content=TextContent(text="ho"))
     assert UserMessage("hi") != "hi"
@@ -519,7 +519,7 @@ def test_turns_that_differ_are_not_equal() -> None:
     ],
     ids=["the user's tool use", "mixed", "the assistant's result", "no block"],
 )
-def test_a_block_on_the_wrong_side_is_refused(
+def test_a_block_in_the_wrong_role_is_rejected(
     kind: Callable[[Any], SamplingMessage], content: object, problem: str
 ) -> None:
     with pytest.raises(ValueError, match="malformed") as mistake:
@@ -529,12 +529,12 @@ def test_a_block_on_the_wrong_side_is_refused(
 
 
 @pytest.mark.parametrize("kind", [UserMessage, AssistantMessage])
-def test_the_wire_names_the_side(kind: type[SamplingMessage]) -> None:
+def test_the_role_is_required_when_reading(kind: type[SamplingMessage]) -> None:
     with pytest.raises(ProtocolError, match=r"role: Field required"):
         kind.from_wire({"content": {"type": "text", "text": "hi"}})
 
 
-def test_turns_make_a_request() -> None:
+def test_user_and_assistant_messages_make_a_request() -> None:
     turns = [UserMessage("1+2?"), AssistantMessage(USE), UserMessage(ToolResultContent.of(USE, "3"))]
 
     assert CreateMessageRequestParams(messages=turns, max_tokens=9).to_wire() == {

@@ -1,4 +1,4 @@
-"""What may be sent to which revision, with the official schemas as the judge."""
+"""What may be sent to which revision, compared with the official schemas."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ MESSAGES: dict[str, Model] = {
 @spec.needs_spec
 @pytest.mark.parametrize("revision", spec.REVISIONS)
 @pytest.mark.parametrize("name", MESSAGES)
-def test_what_passes_is_valid_for_the_revision_and_what_is_refused_is_not(name: str, revision: str) -> None:
+def test_a_message_passes_exactly_if_it_is_valid_for_the_revision(name: str, revision: str) -> None:
     message = MESSAGES[name]
     place = place_of(type(message), revision)
 
@@ -121,11 +121,11 @@ def _enveloped(message: Model, revision: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_refusal_names_the_thing_the_place_and_the_revision(name: str, revision: str, sentence: str) -> None:
+def test_the_reason_names_the_type_the_path_and_the_revision(name: str, revision: str, sentence: str) -> None:
     assert first_unknown(MESSAGES[name], revision) == sentence
 
 
-def test_a_null_for_structured_content_says_that_there_is_none_which_any_revision_may_say() -> None:
+def test_null_as_structured_content_is_allowed_in_every_revision() -> None:
     """Who writes for an earlier revision leaves it out: ``tests/testing/test_tools.py`` shows it."""
     result = CallToolResult(content=[], structured_content=None, result_type="complete")
 
@@ -148,7 +148,7 @@ def test_a_model_inside_a_mapping_is_found_under_its_key() -> None:
     )
 
 
-def test_nothing_is_looked_for_in_a_field_that_the_revision_does_not_know() -> None:
+def test_fields_that_the_revision_does_not_know_are_not_searched() -> None:
     params = CallToolRequestParams(name="a", task=TaskMetadata(ttl=1))
 
     assert first_unknown(params, "2024-11-05") is None

@@ -1,4 +1,4 @@
-"""Whatever a schema allows can be read, and is written as it was read; what a client says is valid."""
+"""Everything that a schema allows is read, and written as it was read; what a client sends is valid."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_a_schema_allows_is_written_as_it_was_read(revision: str, data: st.
 @pytest.mark.parametrize("revision", spec.REVISIONS)
 @few_but_large
 @given(data=st.data())
-def test_what_a_client_says_is_valid(revision: str, data: st.DataObject) -> None:
+def test_what_a_client_sends_is_valid(revision: str, data: st.DataObject) -> None:
     name, kind, value = drawn(data, revision, said_by_a_client(revision))
 
     spec.assert_valid(revision, name, kind.from_wire(value).to_wire())
