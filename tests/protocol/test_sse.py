@@ -139,6 +139,13 @@ def test_an_event_past_the_limit_is_an_error_before_it_ends(chunks: list[bytes])
         decoded(*chunks, limit=100)
 
 
+def test_an_empty_chunk_between_cr_and_lf_is_no_blank_line() -> None:
+    decoder = EventDecoder(100, Cursor())
+    chunks = [b"data: a\r", b"", b"\ndata: b\r\n\r\n"]
+
+    assert [event for chunk in chunks for event in decoder.feed(chunk)] == [Event("message", b"a\nb")]
+
+
 def test_endless_comments_cost_no_memory() -> None:
     decoder = EventDecoder(100, Cursor())
 

@@ -65,6 +65,8 @@ class EventDecoder:
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that *chunk* completes. Exhaust it before you feed the next chunk."""
+        if not chunk:
+            return  # an empty chunk may come between CR and LF
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]  # the LF of a CRLF that two chunks share
         self._after_cr = chunk.endswith(b"\r")
