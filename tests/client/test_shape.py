@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import sniffio
 import trio
 
+import mcp_host
 from mcp_host import Client, Stdio, StreamableHttp
 from mcp_host.types import TextContent
 from tests.transports.children import python
@@ -126,6 +128,41 @@ async def test_a_plain_call_over_http_does_not_either() -> None:
             seen = await plainly(client)
 
     assert seen == FIVE
+
+
+SOURCE = Path(mcp_host.__file__).parent
+
+
+@contextmanager
+def traced() -> Iterator[tuple[set[str], set[tuple[str, str]]]]:
+    """The files and the functions of this package that run inside; lambdas and comprehensions count, too."""
+    files: set[str] = set()
+    functions: set[tuple[str, str]] = set()
+
+    def watch(frame: FrameType, event: str, arg: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(f"{SOURCE}/") and "/testing/" not in code.co_filename:
+            files.add(code.co_filename)
+            functions.add((code.co_filename, code.co_qualname))
+
+    sys.setprofile(watch)
+    try:
+        yield files, functions
+    finally:
+        sys.setprofile(None)
+
+
+async def test_a_plain_call_over_a_pipe_passes_few_files_and_functions() -> None:
+    """Upper bounds: lower them when the path gets shorter."""
+    with anyio.fail_after(20):
+        async with Client(Stdio(python(ECHO))) as client:
+            for _ in range(2):
+                await client.call_tool("echo", {"words": "hello"})
+            with traced() as (files, functions):
+                await client.call_tool("echo", {"words": "hello"})
+
+    assert len(files) <= 17
+    assert len(functions) <= 60
 
 
 @pytest.mark.parametrize("spoiled", ["a task", "a queue", "a second look"])
