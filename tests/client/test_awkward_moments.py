@@ -344,7 +344,7 @@ async def test_lists_that_the_server_does_not_agree_to_are_named_in_a_warning() 
 
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script, name="half"), on_change=ignore) as client:
-            assert client.warnings == ["half does not agree to promptsListChanged: such changes go unheard"]
+            assert client.warnings == ["half does not agree to promptsListChanged: such changes are not reported"]
 
 
 async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> None:

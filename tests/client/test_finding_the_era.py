@@ -210,7 +210,7 @@ async def test_a_modern_server_that_says_nothing_of_itself_can_be_called_all_the
             await client.call_tool("x")
 
             assert client.server_info == Implementation(name="shy", version="")
-            assert client.warnings == ["shy says nothing of itself: not to you"]
+            assert client.warnings == ["shy did not describe itself: not to you"]
 
 
 async def test_a_modern_server_with_no_revision_of_ours_ends_the_connecting() -> None:

@@ -230,7 +230,7 @@ async def test_a_stream_that_fails_ten_times_in_a_row_is_warned_of_once_and_open
             await thirteenth.wait()
 
     assert after_nine == []
-    assert client.warnings == ["moody: the stream of changes keeps failing; they are not heard of"]
+    assert client.warnings == ["moody: the stream of changes keeps failing: changes are missed"]
 
 
 async def test_a_server_that_knows_no_subscriptions_can_be_called_all_the_same() -> None:
@@ -242,7 +242,7 @@ async def test_a_server_that_knows_no_subscriptions_can_be_called_all_the_same()
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script, name="quiet"), on_change=Heard()) as client:
             await client.call_tool("x")
-            assert client.warnings == ["quiet tells of no changes: Method not found (-32601)"]
+            assert client.warnings == ["quiet refuses the subscription to changes: Method not found (-32601)"]
 
 
 @pytest.mark.fake_clock

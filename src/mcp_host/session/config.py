@@ -81,9 +81,7 @@ class ClientState:
             return
         rejected = " and ".join(feature for feature in OPTIONAL if feature in self.offers[0] - offers)
         self.offers = self.offers[self.offers.index(offers) :]
-        self.warn(
-            f"{name} failed the handshake that advertised {rejected}, and passed it without: so it gets no {rejected}"
-        )
+        self.warn(f"{name} connected only without {rejected}: the client no longer advertises it")
 
     def remember_era(self, era: EraName) -> None:
         """Remember the server's era, where the client was free to choose."""

@@ -250,7 +250,7 @@ class Connector:
                 case Unauthorized() as exc:
                     raise exc
                 case Failure(message=message) | HttpStatusError(message=message, code=int()):
-                    self._state.warn(f"{self._name} says nothing of itself: {excerpt(message)}")
+                    self._state.warn(f"{self._name} did not describe itself: {excerpt(message)}")
                     result = {}
                 case exc:
                     raise exc

@@ -48,7 +48,7 @@ class Dispatcher:
 
     Every stream of the connection feeds `route`, which never waits: a response goes to the
     pending request with its id, progress to the one with its token, and a request of the
-    server to a task of its own.
+    server to a separate task.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ ELICITATION_COMPLETE = "notifications/elicitation/complete"
 class NotificationQueue:
     """A bounded queue of notifications for the callbacks.
 
-    A task of its own calls them, so that a callback can use the client. A change that is
+    They are called in a separate task, so that a callback can use the client. A change that is
     queued already is not queued again. If the queue is full, the oldest log message is
     dropped and counted.
     """

@@ -153,7 +153,7 @@ class _Stream:
             except McpError as exc:
                 self.error, self.acknowledged = exc, False
                 if self._dispatcher.closed is None:
-                    self._state.warn(f"{self._name} tells of no changes: {exc}")
+                    self._state.warn(f"{self._name} refuses the subscription to changes: {exc}")
         self.settled.set()
 
     async def _listen_repeatedly(self) -> None:
@@ -164,7 +164,7 @@ class _Stream:
             self._state.cache.drop()  # changes may have been missed
             backoff.ended(current_time() - opened)
             if backoff.failures == backoff.max_failures:
-                self._state.warn(f"{self._name}: the stream of changes keeps failing; they are not heard of")
+                self._state.warn(f"{self._name}: the stream of changes keeps failing: changes are missed")
             await sleep(backoff.delay(None))
 
     async def _listen(self) -> None:
@@ -207,7 +207,7 @@ class _Stream:
         )
         withheld = [name for name in LISTS.values() if name in self._wanted and granted.get(name) is not True]
         if withheld and not self.acknowledged:
-            self._state.warn(f"{self._name} does not agree to {', '.join(withheld)}: such changes go unheard")
+            self._state.warn(f"{self._name} does not agree to {', '.join(withheld)}: such changes are not reported")
         self.acknowledged = True
         self.settled.set()
         if self._last is not None:
