@@ -304,7 +304,7 @@ async def test_a_second_request_under_an_id_in_use_is_refused_and_the_first_goes
     assert [answer.get("error", {}).get("code", answer.get("result")) for answer in answers] == [-32600, PARIS]
 
 
-async def test_the_silence_of_a_server_that_waits_for_us_is_not_held_against_it() -> None:
+async def test_the_idle_timeout_stops_while_the_server_waits_for_us() -> None:
     """The clock of the call stands still while our side answers, and starts anew afterwards."""
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
@@ -409,7 +409,7 @@ async def test_what_came_too_early_is_kept_up_to_a_bound() -> None:
     assert seen == list(range(64))
 
 
-async def test_an_error_without_an_id_is_nobodys_when_several_calls_wait(era: Era) -> None:
+async def test_an_error_without_an_id_answers_no_call_when_several_wait(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         calls = [await peer.receive("tools/call") for _ in range(2)]

@@ -477,7 +477,7 @@ def after_its_first_start(body: str) -> str:
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_server_that_was_useful_once_is_not_started_for_ever(tmp_path: Path) -> None:
+async def test_a_server_that_worked_once_is_not_restarted_endlessly(tmp_path: Path) -> None:
     client = Client(counted(tmp_path / "starts", after_its_first_start("sys.exit(2)")), era="modern")
 
     with anyio.fail_after(30):
@@ -527,7 +527,7 @@ async def test_what_is_asked_of_a_server_to_re_establish_does_not_make_it_useful
     assert len((tmp_path / "starts").read_text()) == 1 + backoff.restart_backoff().max_failures
 
 
-async def test_closing_while_a_subscription_ends_is_no_error_of_its_own() -> None:
+async def test_closing_while_a_subscription_ends_raises_nothing() -> None:
     unsubscribing = anyio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
@@ -552,7 +552,7 @@ async def test_closing_while_a_subscription_ends_is_no_error_of_its_own() -> Non
             await client.aclose()
 
 
-async def test_a_discovery_is_forgotten_whatever_the_refusal_looks_like() -> None:
+async def test_any_refusal_clears_the_cached_discovery() -> None:
     """A server that was rolled back may refuse in words of its own."""
     refusal = {"code": -32000, "message": "Bad Request: no session"}
 

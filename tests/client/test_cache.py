@@ -301,7 +301,7 @@ async def test_a_client_without_a_cache_asks_every_time() -> None:
     assert len(peer.received) == 3
 
 
-async def test_two_clients_share_nothing_whatever_the_scope() -> None:
+async def test_two_clients_share_no_cache_in_any_scope() -> None:
     with anyio.fail_after(5):
         for _ in range(2):
             peer = serving(FRESH | {"tools": []})
@@ -426,7 +426,7 @@ async def test_a_fresh_list_that_nests_too_deeply_to_be_kept_is_asked_for_again(
                 assert tool.output_schema == nested(depth)
 
 
-async def test_a_uri_that_nothing_can_be_sent_with_is_the_callers_mistake_whatever_is_cached() -> None:
+async def test_a_uri_that_cannot_be_encoded_is_a_caller_error_even_with_a_cache() -> None:
     peer = serving(FRESH | {"contents": []})
 
     with anyio.fail_after(5):
@@ -436,7 +436,7 @@ async def test_a_uri_that_nothing_can_be_sent_with_is_the_callers_mistake_whatev
                 await client.read_resource("a:\ud800")
 
 
-async def test_a_result_is_fresh_for_a_day_at_most_whatever_number_the_server_writes() -> None:
+async def test_a_result_is_fresh_for_a_day_at_most() -> None:
     peer = serving({"tools": [], "ttlMs": 10**400})
 
     with anyio.fail_after(5):

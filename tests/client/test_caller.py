@@ -160,7 +160,7 @@ async def test_since_2026_each_handler_learns_who_made_the_call_and_every_round_
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["2025-11-25", "2026-07-28"])
-async def test_each_call_has_an_id_that_no_other_has_and_nobody_is_its_caller_unless_you_say_so(modern: bool) -> None:
+async def test_each_call_has_a_unique_id_and_no_caller_by_default(modern: bool) -> None:
     seen = Handlers()
     peer = asking_in_rounds() if modern else asking_in_turn()
     with anyio.fail_after(5):

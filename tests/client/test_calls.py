@@ -72,7 +72,7 @@ async def test_an_error_of_the_server_is_a_server_error(era: Era) -> None:
     assert str(failure.value) == "no such tool\\x1b[2J (-32602)"
 
 
-async def test_answers_find_their_calls_in_whatever_order_they_come(era: Era) -> None:
+async def test_answers_find_their_calls_in_any_order(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         calls = [await peer.receive("tools/call") for _ in range(3)]
@@ -113,7 +113,7 @@ async def test_progress_is_awaited_in_order_before_the_call_returns(era: Era) ->
             assert seen == [1, 2.5, 3]
 
 
-async def test_progress_of_nobody_and_progress_that_is_none_are_counted_and_ignored(era: Era) -> None:
+async def test_unknown_and_malformed_progress_is_counted_and_ignored(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         call = await peer.receive("tools/call")
@@ -184,7 +184,7 @@ async def test_a_silent_server_ends_the_call_and_hears_so(era: Era) -> None:
     assert isinstance(RequestTimeout(""), TimeoutError)
 
 
-async def test_the_timeout_of_a_call_holds_whatever_the_server_reports(era: Era) -> None:
+async def test_progress_does_not_extend_the_timeout_of_a_call(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         call = await peer.receive("tools/call")
@@ -299,7 +299,7 @@ async def test_an_id_that_came_back_in_another_spelling_is_still_ours(era: Era, 
             assert (await client.call_tool("x")).content == []
 
 
-async def test_answers_to_nothing_are_counted_and_harm_nobody(era: Era) -> None:
+async def test_answers_without_a_request_are_counted_and_ignored(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         call = await peer.receive("tools/call")

@@ -432,7 +432,7 @@ async def test_a_server_over_http_that_hangs_up_over_a_capability_is_tried_witho
         assert (offered, "only without sampling.tools and elicitation.form:" in warning) == (asked, True)
 
 
-async def test_when_a_server_over_http_hangs_up_whatever_it_is_offered_the_first_end_stands() -> None:
+async def test_when_a_server_closes_at_every_offer_the_first_failure_is_raised() -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.reset()

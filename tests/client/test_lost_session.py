@@ -158,7 +158,7 @@ async def test_subscriptions_and_the_log_level_are_re_established() -> None:
     ]
 
 
-async def test_a_server_that_forgets_at_once_again_is_not_asked_for_ever() -> None:
+async def test_a_server_that_keeps_losing_sessions_is_given_up() -> None:
     server = Forgetful()
 
     with anyio.fail_after(5):

@@ -198,7 +198,7 @@ async def test_what_no_callback_wants_costs_nothing_and_breaks_nothing(era: Era)
     assert client.counters == {}
 
 
-async def test_a_callback_that_awaits_somebody_elses_cancelled_task_ends_nothing(
+async def test_a_callback_that_awaits_a_cancelled_task_ends_nothing_else(
     era: Era, anyio_backend_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """On asyncio that looks just like our own cancellation."""

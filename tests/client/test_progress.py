@@ -98,7 +98,7 @@ async def test_what_a_progress_callback_raises_ends_the_call_and_nothing_else(
 
 
 @pytest.mark.parametrize("closed", [False, True], ids=["connected", "closed meanwhile"])
-async def test_no_callback_is_at_work_or_begins_after_the_calls_timeout(era: Era, closed: bool) -> None:
+async def test_no_callback_runs_or_begins_after_the_timeout(era: Era, closed: bool) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         call = await peer.receive("tools/call")

@@ -397,7 +397,7 @@ async def test_a_tool_that_runs_only_as_a_task_is_refused_here(era: Era) -> None
     ],
     ids=["no-resource", "no-such-uri", "another-uri", "no-uri", "another-32002", "url-elicitation"],
 )
-async def test_errors_with_a_meaning_of_their_own_are_typed(
+async def test_errors_with_a_known_code_are_typed(
     era: Era, ask: Ask, code: int, data: object, error: type[ServerError]
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:

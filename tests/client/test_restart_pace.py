@@ -72,7 +72,7 @@ async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and
     assert took == pytest.approx(20 * [0])
 
 
-async def test_an_answer_ends_what_was_held_against_the_lives_before() -> None:
+async def test_an_answer_resets_the_count_of_failed_restarts() -> None:
     lives = [good_for_nothing, good_for_nothing, good_for_one_call, good_for_nothing, good_for_one_call]
 
     with anyio.fail_after(5):

@@ -128,7 +128,7 @@ async def test_a_handshake_server_stays_down_unless_that_was_chosen(tmp_path: Pa
     assert (tmp_path / "starts").read_text() == "x"
 
 
-async def test_a_server_that_is_good_for_nothing_is_given_up_until_somebody_connects(tmp_path: Path) -> None:
+async def test_a_server_that_keeps_failing_is_given_up_until_connect(tmp_path: Path) -> None:
     body = "discovered()\nread()\nsys.exit(1)"
     errors: list[McpError] = []
 
@@ -220,9 +220,7 @@ LISTENED_TO = """
 
 
 @pytest.mark.parametrize("dies_of_it", [[], [2]], ids=["and stands", "and dies of it once"])
-async def test_subscriptions_come_back_with_the_server_though_nobody_calls(
-    tmp_path: Path, dies_of_it: list[int]
-) -> None:
+async def test_subscriptions_are_restored_with_the_server_without_a_call(tmp_path: Path, dies_of_it: list[int]) -> None:
     body = f"dies_of_it = {dies_of_it}\n" + dedent(LISTENED_TO)
     changed = anyio.Event()
 

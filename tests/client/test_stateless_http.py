@@ -161,7 +161,7 @@ async def test_headers_that_stay_wrong_are_an_error_after_one_more_try() -> None
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
-async def test_errors_are_typed_whatever_their_http_status(
+async def test_errors_are_typed_under_any_http_status(
     answer: object, error: type[ServerError], attributes: dict[str, object]
 ) -> None:
     site = Site(resources_read=answer)
@@ -191,7 +191,7 @@ async def test_errors_are_typed_whatever_their_http_status(
         refused(400, -32000),
     ],
 )
-async def test_whatever_is_not_modern_is_shaken_hands_with(discover: object) -> None:
+async def test_a_server_that_is_not_modern_is_initialized(discover: object) -> None:
     site = Site(server_discover=discover, initialize=handshake, tools_call=EMPTY)
     site._answers["notifications/initialized"] = httpx.Response(202)
 
@@ -315,7 +315,7 @@ async def test_a_modern_server_that_refuses_a_pinned_handshake_is_said_to_be_one
         await site.client(era="legacy").connect()
 
 
-async def test_the_message_of_an_error_is_the_servers_whatever_the_status() -> None:
+async def test_the_message_of_an_error_is_the_servers_under_any_status() -> None:
     with anyio.fail_after(5):
         for status in (200, 400):
             async with Site(resources_read=refused(status, -32602, {"uri": "a:1"})).client() as client:

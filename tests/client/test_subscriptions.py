@@ -336,7 +336,7 @@ async def test_what_was_not_advertised_is_asked_for_all_the_same() -> None:
 
 
 @pytest.mark.fake_clock
-async def test_a_call_that_is_given_up_is_cancelled_in_words_where_it_has_no_stream_of_its_own() -> None:
+async def test_an_abandoned_call_without_its_own_stream_sends_a_cancelled_notification() -> None:
     cancelled = anyio.Event()
 
     async def script(peer: ScriptedPeer) -> None:

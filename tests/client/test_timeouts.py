@@ -60,7 +60,7 @@ def test_input_stops_both_clocks() -> None:
     assert (timeouts.end, timeouts.idle_end(clock.now)) == (1110, 1080)
 
 
-def test_the_clock_is_read_once_for_each_event_whoever_hears_of_it() -> None:
+def test_the_clock_is_read_once_for_each_event() -> None:
     clock = Clock()
     timeouts = begun(clock)
     heard: list[float] = []

@@ -63,9 +63,7 @@ async def test_what_a_progress_callback_raises_is_its_callers_alone() -> None:
 
 @fault("C11")
 @pytest.mark.parametrize("method", ["sampling/createMessage", "roots/list"])
-async def test_a_handler_that_fails_costs_the_server_its_answer_and_nobody_anything_else(
-    method: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_handler_fails_only_its_own_request(method: str, caplog: pytest.LogCaptureFixture) -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         raise Mine
 

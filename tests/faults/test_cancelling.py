@@ -71,7 +71,7 @@ async def test_a_call_that_is_given_up_is_cancelled_over_stdio_and_the_session_g
 
 @fault("C05", "C06")
 @pytest.mark.parametrize("cancelled", [says(b"", 202), says(b"", 500), hang], ids=["accepted", "failed", "unanswered"])
-async def test_a_call_that_is_given_up_is_cancelled_over_http_whatever_becomes_of_that(cancelled: Answer) -> None:
+async def test_an_abandoned_call_is_cancelled_over_http_even_if_the_notification_fails(cancelled: Answer) -> None:
     script = mcp(call=in_turn(streams(event(PROGRESS), stay=True), says()), cancelled=cancelled)
 
     async with (
@@ -217,7 +217,7 @@ async def test_calls_that_are_given_up_in_the_moment_of_their_answer_are_cancell
 
 @pytest.mark.fake_clock
 @fault("C10")
-async def test_progress_for_ever_does_not_keep_a_call_alive_for_ever() -> None:
+async def test_endless_progress_does_not_extend_the_timeout() -> None:
     async def script(peer: ScriptedPeer) -> None:
         async def report() -> None:
             while True:

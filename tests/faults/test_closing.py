@@ -52,7 +52,7 @@ async def asking(kind: str) -> AsyncIterator[Transport]:
 
 @fault("C13")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_closing_ends_the_calls_in_flight_and_the_handlers_at_work(kind: str) -> None:
+async def test_closing_ends_the_calls_in_flight_and_the_running_handlers(kind: str) -> None:
     async def call() -> None:
         with pytest.raises(ConnectionClosed, match="the client was closed") as caught:
             await client.call_tool("slow")

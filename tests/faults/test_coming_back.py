@@ -156,7 +156,7 @@ async def test_what_was_asked_of_a_process_is_asked_of_the_next(tmp_path: Path) 
 
 
 @fault("C23")
-async def test_a_stateless_process_is_listened_to_again_though_nobody_calls(tmp_path: Path) -> None:
+async def test_a_restarted_stateless_process_is_listened_to_without_a_call(tmp_path: Path) -> None:
     body = """
     discovered()
     listen = read()

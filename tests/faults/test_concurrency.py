@@ -54,7 +54,7 @@ async def test_one_task_may_connect_another_call_and_a_third_close(kind: str) ->
 
 @fault("C02")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_clients_close_in_the_order_they_came_and_hurt_nobody(kind: str) -> None:
+async def test_clients_may_close_in_the_order_they_were_opened(kind: str) -> None:
     async with standing(kind) as transport:
         first, second = Client(transport, era="legacy"), Client(transport, era="legacy")
         await first.connect()
@@ -82,7 +82,7 @@ async def test_clients_close_in_the_order_they_came_and_hurt_nobody(kind: str) -
     ],
     ids=["missing", "ends", "ends-in-handshake", "no-welcome", "refuses", "ends-in-call", "hangs-up", "malformed"],
 )
-async def test_what_goes_wrong_with_a_process_is_raised_bare_and_cancels_nobody(
+async def test_errors_of_a_process_are_raised_bare_and_cancel_no_task(
     command: list[str], error: type[McpError]
 ) -> None:
     with pytest.raises(McpError) as caught:
@@ -110,7 +110,7 @@ async def test_what_goes_wrong_with_a_process_is_raised_bare_and_cancels_nobody(
     ],
     ids=["drop", "reset", "500", "html", "call-drop", "call-reset", "call-cut", "call-503", "delete-reset"],
 )
-async def test_what_goes_wrong_over_http_is_raised_bare_and_cancels_nobody(
+async def test_errors_over_http_are_raised_bare_and_cancel_no_task(
     answers: dict[str, Answer], error: type[McpError]
 ) -> None:
     """Nor does leaving the client raise anything in its place."""
@@ -157,7 +157,7 @@ async def test_tasks_that_connect_at_the_same_time_begin_one_session() -> None:
 
 
 @fault("C17")
-async def test_servers_that_are_down_keep_nobody_from_those_that_are_up() -> None:
+async def test_servers_that_are_down_do_not_delay_the_others() -> None:
     async def use(name: str, transport: Transport) -> None:
         try:
             async with Client(transport, era="legacy", limits=limits.get(name)) as client:

@@ -87,7 +87,7 @@ async def test_an_error_without_an_id_fails_the_only_call_in_flight(id: bytes) -
 
 
 @fault("J03")
-async def test_an_error_without_an_id_fails_nobody_when_two_calls_are_in_flight() -> None:
+async def test_an_error_without_an_id_fails_no_call_when_two_are_in_flight() -> None:
     body = """
     waiting = calls(2)
     say({"id": None, "error": {"code": -32700, "message": "what was that?"}})

@@ -162,7 +162,7 @@ async def test_a_request_under_a_huge_id_is_answered_under_the_very_same(id: int
 
 @fault("J16")
 @pytest.mark.parametrize("id", [b"4294967298", b"18446744073709551618", b"1e300", b"9" * 4000, b"9" * 5000])
-async def test_a_reply_under_a_huge_id_answers_nobody(id: bytes) -> None:
+async def test_a_reply_under_a_huge_id_answers_no_call(id: bytes) -> None:
     """Least of all the request 2, whose id is left over where a number is cut to 32 or 64 bits."""
     async with connected() as client:
         assert (await hear(client, b'{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}\n' % id, GOOD)).text == "good"

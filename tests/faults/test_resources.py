@@ -224,7 +224,7 @@ IDLE = 0.5  # seconds
 
 
 @fault("R07")
-async def test_a_server_that_ends_its_stream_again_and_again_keeps_nobody_busy() -> None:
+async def test_a_server_that_keeps_ending_its_stream_causes_no_busy_loop() -> None:
     script = mcp(get=streams(b"retry: 0\n\n"))
     async with connected(script) as (client, peer):
         with busy() as spent:

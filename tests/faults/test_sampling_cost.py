@@ -139,7 +139,7 @@ async def test_of_a_storm_of_requests_few_reach_the_model_at_once_and_what_canno
 
 
 @fault("S13")
-async def test_a_call_that_samples_for_ever_comes_to_its_end() -> None:
+async def test_a_call_that_samples_endlessly_is_stopped() -> None:
     model = Model()
     async with asker(LOOP, sampling=sampling(model), limits=Limits(max_inputs=40)) as client:
         for _ in range(2):  # each call has its own budget
@@ -151,7 +151,7 @@ async def test_a_call_that_samples_for_ever_comes_to_its_end() -> None:
 
 
 @fault("S13")
-async def test_a_server_that_samples_for_ever_without_being_called_comes_to_its_end_for_an_hour() -> None:
+async def test_endless_unprompted_sampling_is_refused_for_an_hour() -> None:
     """A call has as many of its own meanwhile."""
     model, told = Model(), Event()
     said: list[object] = []

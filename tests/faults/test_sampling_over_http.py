@@ -178,7 +178,7 @@ async def test_what_a_server_is_told_when_time_is_up_is_sent_again_too(monkeypat
     ("taking", "tries"), [(says(b"", 400), 1), (says(b"", 500), 3), (drop, 3)], ids=["a refusal", "errors", "drops"]
 )
 @fault("S23")
-async def test_an_answer_that_nobody_takes_is_given_up_and_the_session_goes_on(
+async def test_an_answer_that_the_server_never_reads_is_dropped_and_the_session_goes_on(
     taking: Answer, tries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inbound, "RETRY_DELAYS", (0.0, 0.0))

@@ -66,7 +66,7 @@ def nested(levels: int) -> str:
 
 @pytest.mark.parametrize("source", ["(a+)+$", "^(a|a)*$", "^(([a-z])+.)+[A-Z]([a-z])+$", "(.*.*)*=.*"])
 @fault("T02")
-async def test_a_pattern_that_backtracks_for_ever_elsewhere_is_searched_for_in_no_time(source: str) -> None:
+async def test_a_catastrophic_pattern_is_matched_in_linear_time(source: str) -> None:
     async with listed({"pattern": source}) as client, pulse() as loop:
         assert "does not match" in await refused(client, "a" * 4000 + "!\n")
 
@@ -162,7 +162,7 @@ async def test_a_value_that_nests_as_deep_as_its_schema_allows_is_no_recursion_e
 
 @pytest.mark.parametrize("levels", [100, 300, 317])
 @fault("T05")
-async def test_a_deep_schema_costs_the_results_of_its_own_tool_only(levels: int) -> None:
+async def test_a_deep_schema_affects_only_its_tool(levels: int) -> None:
     async with listed(nested(levels)) as client:
         assert await refused(client, {}) == "its schema cannot be checked: it nests too deeply"
 

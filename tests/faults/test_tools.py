@@ -101,7 +101,7 @@ NAMES = ["good\u202edab", "\x1b[2Jgood", "g\u0000od", "go\u200bod", "g\r\nod", "
 
 
 @fault("T09")
-async def test_a_name_that_deceives_is_nobody_elses_and_harmless_where_it_is_repeated(
+async def test_a_deceptive_name_matches_no_other_and_is_escaped_where_it_is_shown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     twice = [tool(name) for name in NAMES for _ in range(2)]

@@ -66,7 +66,7 @@ async def test_a_client_that_insists_on_an_era_or_a_version_gets_it(
     assert found == (version, "both-eras", "For interoperability tests.")
 
 
-async def test_a_server_that_only_shakes_hands_is_shaken_hands_with_whatever_was_thought_of_it(mark: str) -> None:
+async def test_a_legacy_server_is_initialized_whatever_era_was_cached(mark: str) -> None:
     learned = EraCache()
     with fail_after(IN_TIME):
         async with Client(Stdio(typescript_sdk(mark)), era_cache=learned) as client:
@@ -88,7 +88,7 @@ async def test_a_server_that_only_shakes_hands_is_no_use_to_those_who_will_not(m
             pass
 
 
-async def test_a_server_that_shakes_no_hands_is_spoken_to_whatever_was_thought_of_it(mark: str) -> None:
+async def test_a_modern_server_is_discovered_even_if_legacy_was_cached(mark: str) -> None:
     with fail_after(IN_TIME), both_eras_over_http("typescript", mark, "modern") as http:
         wrong = EraCache({http.url: "legacy"})
         async with Client(StreamableHttp(http.url), era_cache=wrong) as client:

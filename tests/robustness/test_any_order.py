@@ -214,7 +214,5 @@ def run(backend: str, era: Era, script: list[Op]) -> list[str]:
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow],
 )
-def test_whatever_comes_in_whatever_order_everything_that_was_begun_ends(
-    backend: str, era: Era, script: list[Op]
-) -> None:
+def test_everything_that_begins_ends_in_any_order_of_events(backend: str, era: Era, script: list[Op]) -> None:
     run(backend, era, script)

@@ -206,7 +206,7 @@ def test_a_check_that_may_reveal_the_value_says_more() -> None:
     "file",
     ["[]", '["modern"]', '"modern"', "7", '{"x": "\\u001b[2J"}', '{"x": null}', '{"x": ["modern"]}'],
 )
-def test_verdicts_that_are_none_are_refused_whoever_wrote_the_file(file: str) -> None:
+def test_a_malformed_era_cache_is_refused(file: str) -> None:
     with pytest.raises(ValueError, match=r"known is a mapping of servers|the era of a server") as caught:
         EraCache(json.loads(file))
 

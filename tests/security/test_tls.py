@@ -47,7 +47,7 @@ async def test_a_redirect_to_plain_http_is_refused() -> None:
 
 
 @pytest.mark.parametrize("names", [("127.0.0.2",), ("localhost", "*.0.0.1")], ids=["another address", "a name"])
-async def test_nothing_is_said_to_a_server_whose_certificate_is_for_somebody_else(names: tuple[str, ...]) -> None:
+async def test_nothing_is_sent_to_a_server_with_a_certificate_for_another_host(names: tuple[str, ...]) -> None:
     async with serving(mcp(), tls=certified(*names)) as peer:
         with fail_after(SOON), pytest.raises(ConnectFailed):
             await Client(StreamableHttp(peer.url, headers=SECRETS)).connect()
@@ -55,7 +55,7 @@ async def test_nothing_is_said_to_a_server_whose_certificate_is_for_somebody_els
     assert peer.heard == []
 
 
-async def test_nothing_is_said_to_a_server_whose_authority_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_sent_to_a_server_with_an_unknown_authority(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "trusted", MACHINES)
 
     async with serving(mcp(), tls=certified("127.0.0.1")) as peer:

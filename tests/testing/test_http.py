@@ -301,7 +301,7 @@ async def test_a_server_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatc
             pass
 
 
-def test_a_program_of_its_own_says_its_url_and_ends_by_a_signal() -> None:
+def test_a_server_process_prints_its_url_and_ends_on_a_signal() -> None:
     program = "from tests.testing.stdio_server import server; server.run_http()"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None

@@ -165,7 +165,7 @@ async def test_reading_gives_what_the_function_returns(uri: str, contents: list[
 
 
 @pytest.mark.parametrize("uri", ["r://none", "notes://1999", "notes://1999/a/b", "xnotes://1999/a"])
-async def test_a_resource_that_is_not_there_has_an_error_of_its_own(uri: str) -> None:
+async def test_a_missing_resource_raises_resource_not_found(uri: str) -> None:
     assert await refused("resources/read", {"uri": uri}) == {
         "code": -32002,
         "message": "Resource not found",

@@ -102,7 +102,7 @@ async def test_what_the_script_raises_is_named_in_the_clients_error() -> None:
                 await client.call_tool("t")
 
 
-async def test_the_script_runs_again_for_every_connection() -> None:
+async def test_the_script_runs_again_on_every_connection() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
 

@@ -247,7 +247,7 @@ async def test_what_is_no_message_is_refused_with_as_much_of_an_id_as_can_be_rea
     assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(None, -32700), (7, -32600)]
 
 
-async def test_every_client_has_a_session_of_its_own() -> None:
+async def test_every_client_has_its_own_session() -> None:
     server = full()
     with fail_after(5):
         async with talk(server) as one, talk(server, version="2024-11-05") as two:

@@ -146,7 +146,7 @@ def test_what_tools_and_their_processes_print_goes_to_stderr(ready: Child) -> No
     assert "nothing to read" in stderr  # the process did not get our client's messages to read
 
 
-def test_it_ends_when_its_stdin_does_even_with_a_tool_at_work(ready: Child) -> None:
+def test_it_ends_when_stdin_does_even_while_a_tool_runs(ready: Child) -> None:
     ready.say(call(1, "wait"))
 
     assert ready.hang_up() == ([], "")

@@ -111,7 +111,7 @@ async def test_a_listener_hears_what_it_chose_from_its_acknowledgment_on() -> No
     ]
 
 
-async def test_each_subscription_is_a_stream_of_its_own() -> None:
+async def test_each_subscription_has_its_own_stream() -> None:
     server = full()
     with fail_after(5):
         async with modern(server) as raw:

@@ -76,7 +76,7 @@ async def test_a_question_is_a_result_and_its_answer_comes_with_the_retry() -> N
     assert result == text("So.")
 
 
-async def test_every_question_of_a_call_has_a_name_and_every_round_a_state_of_its_own() -> None:
+async def test_every_input_request_has_a_name_and_every_round_its_own_state() -> None:
     with fail_after(5):
         async with modern(interviewer()) as raw:
             first = await raw.round("twice")
