@@ -210,7 +210,7 @@ def failing_snippets(page: Page) -> list[str]:
         capture_output=True,
         text=True,
         check=False,
-        start_new_session=True,  # else `ask_in_terminal` would ask whoever runs this
+        start_new_session=True,  # else `ask_in_terminal` would ask the person who runs this
     )
     if done.returncode:
         return [done.stderr.strip() or f"{page.path}: its snippets ended with code {done.returncode}"]

@@ -13,7 +13,7 @@ import source
 from source import Function, Named
 
 HERE = Path(__file__).resolve().parent
-WIDTH = 100  # columns of a signature; past it each parameter has a line of its own
+WIDTH = 100  # columns of a signature; past it each parameter has its own line
 
 GENERATED = "<!-- Written by docs/reference.py from the docstrings. Change those, then run it again. -->"
 
@@ -85,7 +85,7 @@ def limits() -> str:
 
 FIXED = """\
 What `client/`, `json_schema/`, `protocol/` and `transports/` hold a server to besides, and `handlers.py` your plain functions.
-These are no options; they are here so that nobody has to look for them.
+These cannot be configured.
 """
 
 
@@ -105,7 +105,7 @@ def value(node: ast.expr) -> str:
 
 
 def fixed_rows() -> Iterator[str]:
-    """Every number in capitals that has a comment of its own."""
+    """Every number in capitals with its own comment."""
     for file in sorted((source.SOURCE / "mcp_host").rglob("*.py")):
         place = file.relative_to(source.SOURCE / "mcp_host")
         if place.parts[0] not in ("handlers.py", "client", "json_schema", "protocol", "transports"):
@@ -160,7 +160,7 @@ def class_entry(named: Named, node: ast.ClassDef) -> Iterator[str]:
 
 
 MADE_FOR_USERS = frozenset({"Context", "SamplingSession"})
-"""Classes that nobody makes but the package: their constructors are no promise."""
+"""Classes that only the package creates; their constructors may change."""
 
 ERRORS = "mcp_host.errors"
 RAISED_BY_HANDLERS = frozenset({"InputRefused"})
@@ -186,7 +186,7 @@ def spelled_out(named: Named) -> Iterator[str]:
             try:
                 found = source.find(base.module, name)
             except (LookupError, FileNotFoundError):
-                continue  # somebody else's
+                continue  # of another module
             if isinstance(found.node, ast.AnnAssign) and name not in told and not is_public(found):
                 told.add(name)
                 assert found.node.value is not None

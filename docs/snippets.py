@@ -115,7 +115,7 @@ async def run_python(block: Block, scope: dict[str, object]) -> str:
 
 
 def check_excerpt(excerpt: str, whole: str) -> None:
-    """Make sure that *whole* has these lines, one after the other, at whatever depth."""
+    """Make sure that *whole* has these lines, one after the other, at any depth."""
     lines, wanted = whole.splitlines(), dedent(excerpt).splitlines()
     for start in range(len(lines) - len(wanted) + 1):
         margin = lines[start][: len(lines[start]) - len(lines[start].lstrip())]

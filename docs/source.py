@@ -97,7 +97,7 @@ def bases(named: Named) -> list[Named]:
         try:
             parent = find(named.module, base.id)
         except (LookupError, FileNotFoundError):
-            continue  # a class of somebody else's
+            continue  # a class of another package
         if isinstance(parent.node, ast.ClassDef):
             found += [other for other in bases(parent) if other not in found]
     return found

@@ -104,7 +104,7 @@ async def test_a_tool_use_in_the_users_mouth_is_refused_and_not_dropped() -> Non
 
 @fault("S06")
 async def test_ids_that_stand_twice_are_refused() -> None:
-    reused = "the id 'c1' belongs to an earlier tool_use; each needs an id of its own"
+    reused = "the id 'c1' belongs to an earlier tool_use; each needs its own id"
 
     assert await refusal(
         ask(QUESTION, assistant(use("c1"), use("c1")), user(result("c1"))),

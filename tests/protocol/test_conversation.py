@@ -138,12 +138,12 @@ def test_a_valid_conversation_passes(messages: Conversation) -> None:
         ),
         pytest.param(
             [assistant(use("1"), use("1")), user(result("1"))],
-            "messages[0]: the id '1' belongs to an earlier tool_use; each needs an id of its own",
+            "messages[0]: the id '1' belongs to an earlier tool_use; each needs its own id",
             id="one id twice in a message",
         ),
         pytest.param(
             [assistant(use("1")), user(result("1")), assistant(use("1")), user(result("1"))],
-            "messages[2]: the id '1' belongs to an earlier tool_use; each needs an id of its own",
+            "messages[2]: the id '1' belongs to an earlier tool_use; each needs its own id",
             id="an id of an earlier round",
         ),
         pytest.param(

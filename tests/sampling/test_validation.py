@@ -249,13 +249,13 @@ def test_arguments_that_contain_themselves_are_illegal() -> None:
         pytest.param(
             TOOLS,
             answer(call("1"), call("1", "multiply")),
-            "the tool_use id '1' was used before; each call needs an id of its own",
+            "the tool_use id '1' was used before; each call needs its own id",
             id="one id twice",
         ),
         pytest.param(
             LATER,
             answer(call("1")),
-            "the tool_use id '1' was used before; each call needs an id of its own",
+            "the tool_use id '1' was used before; each call needs its own id",
             id="an id of an earlier round",
         ),
         pytest.param(

@@ -86,7 +86,7 @@ class Requests(ABC):
         """Call a tool; your handlers answer what the server asks meanwhile.
 
         *on_progress* is awaited for each report, in order, before this returns.
-        *caller* says for whom you call: your handlers find it in `OuterCall.caller`.
+        *caller* says who makes the call; your handlers find it in `OuterCall.caller`.
         It may be any object, and is never sent, logged or shown.
         If `list_tools` has seen the tool, the result is checked against its `outputSchema`.
         The client lists tools by itself only if the server rejects the call because headers

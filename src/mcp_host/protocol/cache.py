@@ -36,7 +36,7 @@ class Entry:
 
 
 class Cache:
-    """The results of one client. Another client may have other credentials, whatever `cacheScope` says.
+    """The results of one client. Not shared, even if `cacheScope` is "public": another client may have other credentials.
 
     It takes at most *limit* bytes, keys included; 0 turns it off. *clock* is in seconds.
     """

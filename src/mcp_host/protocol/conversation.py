@@ -165,6 +165,6 @@ def _unbalanced(results: list[str], asked: list[str], *, before: str) -> str | N
 def _reused(uses: list[str], used: set[str]) -> str | None:
     for use in uses:
         if use in used:
-            return f"the id {quoted(use)} belongs to an earlier tool_use; each needs an id of its own"
+            return f"the id {quoted(use)} belongs to an earlier tool_use; each needs its own id"
         used.add(use)
     return None

@@ -104,7 +104,7 @@ def _problem_with_calls(uses: Sequence[ToolUseContent], request: SamplingRequest
     used = {id for message in request.messages for id in tool_use_ids(message)}
     for use in uses:
         if use.id in used:
-            return f"the tool_use id {quoted(use.id)} was used before; each call needs an id of its own"
+            return f"the tool_use id {quoted(use.id)} was used before; each call needs its own id"
         used.add(use.id)
     return None
 

@@ -251,7 +251,7 @@ def own_backend(url: httpx.URL, headers: Headers, name: str, limits: Limits) -> 
     if not proxied(url):
         return PoolBackend(url, headers, name, limits)
     timeout = httpx.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
-    # Streams stay open for hours: a bound on connections could block for ever.
+    # Streams stay open for hours: a bound on connections could block endlessly.
     bounds = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEPALIVE)
     client = httpx.AsyncClient(verify=tls_context(url), timeout=timeout, limits=bounds, cookies=BoundedCookieJar())
     return HttpxBackend(client, timeout, headers, name)

@@ -187,7 +187,7 @@ class HttpResponse:
         """The exception for a response that is no success, with the beginning of its body."""
         body = await self._beginning()
         text = body.decode(errors="replace")
-        # Whatever its id: one SDK answers with the id "server-error".
+        # Under any id: one SDK answers with the id "server-error".
         messages = decode(body) if self.content_type == JSON else ()
         failure = next((message for message in messages if isinstance(message, Failure)), None)
         detail = ""

@@ -88,7 +88,7 @@ class LegacySession:
         self._max_message = max_message
         self._version: Headers = {}
         self._active = Event()  # the handshake is complete, or any request has been sent since the stream failed
-        self._stream_known = Event()  # whether the server offers a stream of its own
+        self._stream_known = Event()  # whether the server offers its own stream
         self._wait_until = 0.0
         self._lost = False
         self._ended = False
@@ -116,7 +116,7 @@ class LegacySession:
             self._active.set()
 
     async def wait_for_stream(self) -> None:
-        """Wait until it is known whether the server offers a stream of its own, or the time for that is over."""
+        """Wait until it is known whether the server offers its own stream, or the time for that is over."""
         with CancelScope(deadline=self._wait_until):
             await self._stream_known.wait()
         self.waits_for_stream = False
