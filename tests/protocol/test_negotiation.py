@@ -14,13 +14,13 @@ from mcp_host.errors import (
     NoCommonVersion,
     ProtocolError,
     RequestTimeout,
+    ServerError,
     Unauthorized,
 )
 from mcp_host.protocol.eras import Legacy
-from mcp_host.protocol.jsonrpc import Failure, Success
+from mcp_host.protocol.jsonrpc import Success
 from mcp_host.protocol.negotiation import (
     AllowedVersions,
-    ProbeReply,
     UseLegacy,
     UseModern,
     accept_version,
@@ -37,8 +37,8 @@ def discovered(*versions: str, **others: Any) -> dict[str, Any]:
     return {"resultType": "complete", "supportedVersions": list(versions), "capabilities": {}} | others
 
 
-def refused(code: int, data: object = None) -> Failure:
-    return Failure(1, code, "no", data)
+def refused(code: int, data: object = None) -> ServerError:
+    return ServerError(code, "no", data)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def refused(code: int, data: object = None) -> Failure:
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_a_recognizably_modern_answer_means_modern(reply: ProbeReply, known: bool) -> None:
+def test_a_recognizably_modern_answer_means_modern(reply: Success | McpError, known: bool) -> None:
     result = reply.result if isinstance(reply, Success) else None
 
     assert choose_era(reply, AUTO) == UseModern(MODERN, result if known else None)
@@ -95,7 +95,7 @@ def test_a_recognizably_modern_answer_means_modern(reply: ProbeReply, known: boo
     ],
     ids=lambda value: f"{type(value).__name__} {value}"[:60],
 )
-def test_any_other_answer_means_legacy(reply: ProbeReply) -> None:
+def test_any_other_answer_means_legacy(reply: Success | McpError) -> None:
     assert isinstance(choose_era(reply, AUTO), UseLegacy)
 
 
@@ -149,7 +149,7 @@ def test_the_failure_of_the_probe_is_raised_where_no_legacy_version_is_allowed(f
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_a_modern_server_without_a_common_version_raises(reply: ProbeReply, era: str) -> None:
+def test_a_modern_server_without_a_common_version_raises(reply: Success | McpError, era: str) -> None:
     with pytest.raises(NoCommonVersion, match="we speak"):
         choose_era(reply, AllowedVersions.of(era))
 

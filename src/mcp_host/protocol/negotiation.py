@@ -6,13 +6,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, NoCommonVersion, Unauthorized, excerpt, quoted
+from mcp_host.errors import (
+    ConnectionClosed,
+    HttpStatusError,
+    McpError,
+    NoCommonVersion,
+    ServerError,
+    Unauthorized,
+    quoted,
+)
 from mcp_host.protocol.eras import Legacy
 from mcp_host.protocol.jsonrpc import (
     HEADER_MISMATCH,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     UNSUPPORTED_PROTOCOL_VERSION,
-    Failure,
     Params,
     Success,
 )
@@ -82,12 +89,10 @@ class UseLegacy:
 
 
 EraChoice: TypeAlias = UseModern | UseLegacy
-ProbeReply: TypeAlias = Success | Failure | McpError
-"""The result of a probe: a response, or the error that the transport raised."""
 
 
-def choose_era(reply: ProbeReply, allowed_versions: AllowedVersions) -> EraChoice:
-    """Choose the era from the reply to `server/discover`.
+def choose_era(reply: Success | McpError, allowed_versions: AllowedVersions) -> EraChoice:
+    """Choose the era from the reply to `server/discover`, or the error that the request raised.
 
     "The fallback MUST NOT be keyed to one specific error code" (2026-07-28, basic/transports/stdio),
     so every reply that is not recognizably modern means legacy. A connection that broke during the
@@ -104,9 +109,9 @@ def choose_era(reply: ProbeReply, allowed_versions: AllowedVersions) -> EraChoic
             raise reply
         case Success(result=result) if _is_discovery(result):
             return _choose_version(result.get("supportedVersions", allowed_versions.modern), allowed_versions, result)
-        case Failure(code=code) | HttpStatusError(code=code) if code == UNSUPPORTED_PROTOCOL_VERSION:
+        case ServerError(code=code) if code == UNSUPPORTED_PROTOCOL_VERSION:
             return _choose_version(_supported(reply), allowed_versions, None)
-        case Failure(code=code) | HttpStatusError(code=code) if code in MODERN_ERRORS:
+        case ServerError(code=code) if code in MODERN_ERRORS:
             return UseModern(allowed_versions.modern[0])
         case HttpStatusError(status=status) if status in GATEWAY_STATUSES:
             raise reply
@@ -118,7 +123,7 @@ def choose_era(reply: ProbeReply, allowed_versions: AllowedVersions) -> EraChoic
             return UseLegacy(str(reply), reply)
         case Success():
             return UseLegacy("a result that does not fit server/discover")
-    return UseLegacy(f"{excerpt(reply.message)} ({reply.code})" if isinstance(reply, Failure) else str(reply))
+    return UseLegacy(str(reply))
 
 
 def accept_version(version: object, allowed_versions: AllowedVersions) -> Legacy:
@@ -133,7 +138,7 @@ def accept_version(version: object, allowed_versions: AllowedVersions) -> Legacy
     raise NoCommonVersion(f"the server insists on protocol version {quoted(version)}; we speak {ours}")
 
 
-def common_version(error: Failure | HttpStatusError, allowed_versions: AllowedVersions) -> str | None:
+def common_version(error: ServerError, allowed_versions: AllowedVersions) -> str | None:
     """An allowed legacy version from the error by which a server rejects ours.
 
     The specification shows the list in `data.supported`. Most servers send no error,
@@ -159,7 +164,7 @@ def _choose_version(offered: object, allowed_versions: AllowedVersions, discover
     return UseLegacy(f"a malformed list of versions, {quoted(offered)}")
 
 
-def _supported(error: Failure | HttpStatusError) -> object:
+def _supported(error: ServerError) -> object:
     return error.data.get("supported") if isinstance(error.data, dict) else None
 
 

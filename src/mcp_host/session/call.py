@@ -35,6 +35,7 @@ from mcp_host.protocol.jsonrpc import (
     Failure,
     Id,
     Params,
+    Request,
 )
 from mcp_host.sampling import OuterCall
 
@@ -203,14 +204,19 @@ class CallTimeouts:
         return passed
 
 
-def server_error(method: str, params: Params, failure: Failure) -> ServerError:
-    """The typed error for *failure*, the server's answer to a request."""
-    code, message, data = failure.code, failure.message, failure.data
+def server_error(request: Request, error: Failure | HttpStatusError) -> ServerError:
+    """The typed error for *error*, the server's answer to *request*. An HTTP status may have a JSON-RPC error as its body."""
+    code, message, data = error.code, error.message, error.data
+    if isinstance(error, HttpStatusError):
+        if code is None or isinstance(error, Unauthorized):
+            return error
+        message = error.rpc_message or message
+    assert code is not None, "every JSON-RPC error has one"
     members = data if isinstance(data, dict) else {}
-    if method.startswith("resources/"):
-        uri = members.get("uri")  # until 2025-11-25 a code; later: invalid params, and the URI
-        if code == RESOURCE_NOT_FOUND or (code == INVALID_PARAMS and uri is not None and uri == params.get("uri")):
-            return ResourceNotFound(code, message, data)
+    uri = members.get("uri")  # until 2025-11-25 a code; later: invalid params, and the URI
+    not_found = code == INVALID_PARAMS and uri is not None and uri == request.params.get("uri")
+    if request.method.startswith("resources/") and (code == RESOURCE_NOT_FOUND or not_found):
+        return ResourceNotFound(code, message, data)
     if code == URL_ELICITATION_REQUIRED:
         from mcp_host.elicitation import read_elicitations  # a tenth of the start-up time, for one rare error
 
@@ -224,12 +230,4 @@ def server_error(method: str, params: Params, failure: Failure) -> ServerError:
         listed = members.get("supported")
         versions = [version for version in listed if isinstance(version, str)] if isinstance(listed, list) else []
         return UnsupportedProtocolVersion(code, message, data, versions)
-    return ServerError(code, message, data)
-
-
-def http_error(method: str, params: Params, error: HttpStatusError) -> ServerError:
-    """The typed error for an HTTP status whose body is a JSON-RPC error, if there is one; else *error* itself."""
-    if error.code is None or isinstance(error, Unauthorized):
-        return error
-    typed = server_error(method, params, Failure(None, error.code, error.rpc_message or error.message, error.data))
-    return error if type(typed) is ServerError else typed
+    return error if isinstance(error, HttpStatusError) else ServerError(code, message, data)

@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_host.errors import HttpStatusError, Unauthorized
+from mcp_host.errors import (
+    HeaderMismatch,
+    HttpStatusError,
+    MissingRequiredClientCapability,
+    ServerError,
+    Unauthorized,
+    UnsupportedProtocolVersion,
+)
 from mcp_host.limits import Limits
 from mcp_host.protocol.attempts import OPTIONAL, EraCache, EraName, Offers
 from mcp_host.protocol.cache import Cache
@@ -20,6 +27,7 @@ from mcp_host.types import Implementation, ServerCapabilities
 logger = logging.getLogger(__name__)
 
 MAX_WARNINGS = 100  # kept and logged; after that, only warnings 1, 2, 4, 8 ... are logged
+CHANGED_SERVER = (HttpStatusError, HeaderMismatch, MissingRequiredClientCapability, UnsupportedProtocolVersion)
 DEFAULT_LOG_LEVEL = "info"  # with an `on_log` and no level: since 2026-07-28 servers log only on request
 
 
@@ -91,11 +99,11 @@ class ClientState:
     def forget_era(self) -> None:
         self.config.era_cache.forget(self.config.server)
 
-    def invalidate(self, refusal: HttpStatusError) -> None:
-        """Drop cached results that may not hold after an HTTP error: the server or our permissions may have changed."""
-        if isinstance(refusal, Unauthorized):
+    def invalidate(self, error: ServerError) -> None:
+        """Drop cached results that may not hold after *error*: the server or our permissions may have changed."""
+        if isinstance(error, Unauthorized):
             self.cache.drop()
-        else:
+        elif isinstance(error, CHANGED_SERVER):
             self.cache.drop(DISCOVER)
 
     def clear_subscriptions(self) -> None:

@@ -19,22 +19,22 @@ from mcp_host.errors import (
     McpError,
     NoCommonVersion,
     ProtocolError,
+    ServerError,
     Unauthorized,
     excerpt,
 )
 from mcp_host.protocol.attempts import Attempt, NoAnswer, WrongEra
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, SERVER_INFO, Complete, Legacy, Modern
-from mcp_host.protocol.jsonrpc import Failure, Params, Response, Success
+from mcp_host.protocol.jsonrpc import Params, Success
 from mcp_host.protocol.negotiation import (
     EraChoice,
-    ProbeReply,
     UseLegacy,
     UseModern,
     accept_version,
     choose_era,
     common_version,
 )
-from mcp_host.session.call import CallTimeouts, server_error
+from mcp_host.session.call import CallTimeouts
 from mcp_host.session.config import ClientState, Session
 from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.features import supported
@@ -110,15 +110,12 @@ class Connector:
             "clientInfo": self._config.client_info.to_wire(),
         }
         self._dispatcher.expect_handshake()
-        reply: Response | HttpStatusError
         try:
             reply = await self._dispatcher.request(INITIALIZE, params, {}, timeouts)
-        except HttpStatusError as exc:
-            reply = exc
-        if not isinstance(reply, Success):
-            if (other := common_version(reply, self._versions)) and other != version:
+        except ServerError as exc:
+            if (other := common_version(exc, self._versions)) and other != version:
                 return await self.initialize(epoch, timeouts, other)
-            raise reply if isinstance(reply, HttpStatusError) else server_error(INITIALIZE, params, reply)
+            raise
         result = InitializeResult.from_wire(reply.result)
         era = accept_version(result.protocol_version, self._versions)
         return Session(
@@ -216,8 +213,13 @@ class Connector:
         raise decision
 
     async def _probe(self, race: _Race) -> None:
+        reply: Success | McpError
         try:
-            race.choice = choose_era(await self._ask_discover(self._versions.modern[0]), self._versions)
+            reply = await self._ask_discover(self._versions.modern[0])
+        except McpError as exc:
+            reply = exc
+        try:
+            race.choice = choose_era(reply, self._versions)
         except McpError as exc:
             race.choice = exc
         race.news.set()
@@ -231,29 +233,22 @@ class Connector:
 
     # Discovery
 
-    async def _ask_discover(self, version: str) -> ProbeReply:
-        """The response to `server/discover` in *version*, or the error in its place."""
+    async def _ask_discover(self, version: str) -> Success:
         era = self._modern(version)
         params, headers = era.prepare_params({}, None), era.headers(DISCOVER, {})
-        try:
-            return await self._dispatcher.request(DISCOVER, params, headers, self.timeouts, stateless=True)
-        except McpError as exc:
-            return exc
+        return await self._dispatcher.request(DISCOVER, params, headers, self.timeouts, stateless=True)
 
     async def _discover(self, choice: UseModern) -> Session:
         """The session in *choice*'s version; asks again if the probe did not return a description of the server."""
         version, result = choice.version, choice.discovered
         if result is None:
-            match await self._ask_discover(version):
-                case Success(result=result):
-                    pass
-                case Unauthorized() as exc:
-                    raise exc
-                case Failure(message=message) | HttpStatusError(message=message, code=int()):
-                    self._state.warn(f"{self._name} did not describe itself: {excerpt(message)}")
-                    result = {}
-                case exc:
-                    raise exc
+            try:
+                result = (await self._ask_discover(version)).result
+            except ServerError as exc:
+                if exc.code is None or isinstance(exc, Unauthorized):
+                    raise
+                self._state.warn(f"{self._name} did not describe itself: {excerpt(exc.message)}")
+                result = {}
         outcome = self._modern(version).read(DISCOVER, result)
         if isinstance(outcome, Complete):
             self._state.cache.keep(DISCOVER, {"version": version}, outcome)

@@ -15,19 +15,19 @@ from mcp_host.errors import (
     ConnectionClosed,
     ConnectTimeout,
     HeaderMismatch,
-    HttpStatusError,
     McpError,
     NotAdvertised,
     RequestTimeout,
+    ServerError,
     SessionLost,
 )
 from mcp_host.handlers import HandlerScope
 from mcp_host.protocol.attempts import Attempt, as_connect_failure
 from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import CACHEABLE, Complete
-from mcp_host.protocol.jsonrpc import Failure, Notification, Params, Success
+from mcp_host.protocol.jsonrpc import Notification, Params, Success
 from mcp_host.sampling.slots import current_slot
-from mcp_host.session.call import Call, CallTimeouts, http_error, server_error
+from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.session.config import ClientState, Session
 from mcp_host.session.connect import Connector
 from mcp_host.session.dispatcher import Dispatcher
@@ -205,14 +205,12 @@ class Connection:
         lost = False
         while True:
             try:
-                reply = await dispatcher.request(
+                return await dispatcher.request(
                     call.method, wire, headers, call.timeouts, call.on_report, call=call, stateless=era.stateless
                 )
-            except HttpStatusError as exc:
+            except ServerError as exc:
                 self._state.invalidate(exc)
-                if (error := http_error(call.method, params, exc)) is exc:
-                    raise
-                raise error from exc
+                raise
             except RequestTimeout as late:
                 late.may_have_run |= lost
                 raise
@@ -223,10 +221,6 @@ class Connection:
                 broken.may_have_run |= lost
                 if not repeat or (delay := next(delays, None)) is None:
                     raise
-            else:
-                if isinstance(reply, Failure):
-                    raise server_error(call.method, params, reply)
-                return reply
             lost = True
             with dispatcher.while_open(), call.timeouts.bound(call.method):
                 await sleep(delay)

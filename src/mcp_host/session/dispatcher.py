@@ -111,7 +111,7 @@ class Dispatcher:
         call: Call | None = None,
         *,
         stateless: bool = False,
-    ) -> Response:
+    ) -> Success:
         """Send one request and return its response. If this fails or is cancelled, the server is told.
 
         *on_event* takes the notifications of a subscription, without awaiting.
@@ -119,8 +119,9 @@ class Dispatcher:
         *stateless* requests belong to no session of the transport.
 
         Raises:
+            ServerError: The server answered with an error, or an HTTP status.
             RequestTimeout: One of the timeouts has passed.
-            ConnectionClosed, ProtocolError, HttpStatusError: As the channel or the answer says.
+            ConnectionClosed, ProtocolError: As the channel or the answer says.
         """
         if self.closed is not None:
             self._raise_closed()
@@ -147,7 +148,7 @@ class Dispatcher:
             if self.closed is not None:
                 self._check_idle()
 
-    async def _exchange(self, pending: PendingRequest, headers: Headers) -> Response:
+    async def _exchange(self, pending: PendingRequest, headers: Headers) -> Success:
         failure: McpError | None = None
         try:
             if self.stream_per_request:
@@ -161,18 +162,9 @@ class Dispatcher:
             failure = exc
         if pending.reports:  # they came before the answer, so they are delivered before it
             await pending.deliver_progress()
-        match pending.outcome:
-            case Success() | Failure() as response:
-                return response
-            case McpError() as error:
-                if pending.unsent and isinstance(error, ConnectionClosed):
-                    error.may_have_run = False
-                raise error
-        if failure is None:
-            text = f"{pending.request.method}: {pending.timeouts.overdue()}"
-            raise RequestTimeout(text, may_have_run=not pending.unsent)
-        pending.outcome = failure  # so that nothing is cancelled
-        raise failure
+        if failure is not None:
+            pending.fail(failure)
+        return pending.result()
 
     async def notify(self, method: str, params: Params, headers: Headers) -> None:
         """Send a notification."""

@@ -23,10 +23,10 @@ from typing import TypeAlias
 from anyio import CancelScope, sleep_forever
 
 from mcp_host._backends import Loop, Signal
-from mcp_host.errors import McpError
+from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, RequestTimeout
 from mcp_host.handlers import HandlerScope
-from mcp_host.protocol.jsonrpc import Id, Incoming, Notification, Params, Request, Response
-from mcp_host.session.call import Call, CallTimeouts, OnReport
+from mcp_host.protocol.jsonrpc import Failure, Id, Incoming, Notification, Params, Request, Response, Success
+from mcp_host.session.call import Call, CallTimeouts, OnReport, server_error
 
 MAX_REPORTS = 1024  # progress reports kept for a slow callback; after that a new one replaces the last
 
@@ -168,6 +168,28 @@ class PendingRequest:
         elif by is not self and not self._reporting and self._scope is not None:
             self._scope.cancel()  # its task may be reading a stream on which nothing more comes
         return True
+
+    def result(self) -> Success:
+        """The response, once the channel has returned.
+
+        Raises:
+            McpError: The outcome is another one.
+        """
+        match self.outcome:
+            case Success() as response:
+                return response
+            case None:
+                text = f"{self.request.method}: {self.timeouts.overdue()}"
+                raise RequestTimeout(text, may_have_run=not self.unsent)
+            case Failure() as refusal:
+                raise server_error(self.request, refusal)
+            case HttpStatusError() as status if (typed := server_error(self.request, status)) is not status:
+                raise typed from status
+            case ConnectionClosed() as closed if self.unsent:
+                closed.may_have_run = False
+                raise closed
+            case error:
+                raise error
 
     @property
     def can_expire(self) -> bool:

@@ -16,8 +16,8 @@ from anyio.abc import TaskGroup
 from mcp_host.errors import HttpStatusError, McpError, ServerError, quoted
 from mcp_host.protocol.backoff import listen_backoff
 from mcp_host.protocol.eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_ID
-from mcp_host.protocol.jsonrpc import Failure, Notification, Params
-from mcp_host.session.call import CallTimeouts, http_error, server_error
+from mcp_host.protocol.jsonrpc import Notification, Params
+from mcp_host.session.call import CallTimeouts
 from mcp_host.session.config import ClientState
 from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.pending import OnEvent
@@ -178,18 +178,15 @@ class _Stream:
         wire, headers = era.prepare_params(params, None), era.headers(LISTEN, params)
         timeouts = CallTimeouts(timeout=math.inf, idle_timeout=math.inf)
         try:
-            reply = await self._dispatcher.request(LISTEN, wire, headers, timeouts, on_event=self._take, stateless=True)
-        except HttpStatusError as exc:
+            await self._dispatcher.request(LISTEN, wire, headers, timeouts, on_event=self._take, stateless=True)
+        except ServerError as exc:
             self._state.invalidate(exc)
-            if not exc.transient:
-                raise http_error(LISTEN, params, exc) from exc
+            if not isinstance(exc, HttpStatusError) or not exc.transient:
+                raise
         except McpError as exc:
             if self._dispatcher.closed is not None:
                 raise
             logger.debug("%s: the stream of changes broke: %s", self._name, exc)
-        else:
-            if isinstance(reply, Failure):
-                raise server_error(LISTEN, params, reply)
 
     def _take(self, notification: Notification) -> None:
         if self.scope.cancel_called:
