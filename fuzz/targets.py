@@ -23,7 +23,7 @@ from mcp_host.json_schema.schema import compile_schema
 from mcp_host.protocol.framing import EDGE, LineBuffer, Oversize
 from mcp_host.protocol.headers import decode_value, encode_value, parameter_headers
 from mcp_host.protocol.jsonrpc import Malformed, decode, encode, recover_id
-from mcp_host.protocol.sse import FIELD_ROOM, Cursor, EventDecoder
+from mcp_host.protocol.sse import FIELD_ROOM, EventDecoder, LastEvent
 from mcp_host.transports._http.connection import Connection
 from mcp_host.transports._http.response import ACCEPT_ENCODING, INFLATE_SIZE, Decompressor
 from mcp_host.types.base import Model
@@ -87,8 +87,8 @@ def events(data: bytes) -> None:
     assert _events(pieces) == _events([whole] if whole else [])
 
 
-def _events(pieces: Sequence[bytes]) -> tuple[list[object], Cursor | None]:
-    cursor = Cursor()
+def _events(pieces: Sequence[bytes]) -> tuple[list[object], LastEvent | None]:
+    cursor = LastEvent()
     decoder = EventDecoder(LIMIT, cursor)
     found: list[object] = []
     try:

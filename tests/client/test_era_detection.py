@@ -398,9 +398,9 @@ async def test_a_process_that_is_still_starting_gives_no_sign_of_life(tmp_path: 
         async with Stdio(python(begin, hands=False)).open(Limits()) as channel:
             await channel.send(Notification("x", {}), {})
             with anyio.move_on_after(0.2) as starting:
-                await channel.awake()
+                await channel.wait_until_started()
             gate.touch()
-            await channel.awake()
+            await channel.wait_until_started()
 
     assert starting.cancelled_caught
 

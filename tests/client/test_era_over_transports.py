@@ -29,7 +29,7 @@ async def test_the_silence_of_a_server_begins_when_it_has_come_up(monkeypatch: p
     up = anyio.Event()
     heard_while_starting: list[str] = []
 
-    async def awake(channel: MemoryChannel) -> None:
+    async def wait_until_started(channel: MemoryChannel) -> None:
         await up.wait()
 
     async def script(peer: ScriptedPeer) -> None:
@@ -40,7 +40,7 @@ async def test_the_silence_of_a_server_begins_when_it_has_come_up(monkeypatch: p
             heard_while_starting.extend(message["method"] for message in peer.received)
             up.set()
 
-    monkeypatch.setattr(MemoryChannel, "awake", awake)
+    monkeypatch.setattr(MemoryChannel, "wait_until_started", wait_until_started)
     peer = ScriptedPeer(script)
     with anyio.fail_after(10):
         async with Client(peer) as client:

@@ -295,10 +295,10 @@ async def test_a_server_that_never_comes_up_is_not_tried_with_less(monkeypatch: 
     async def script(peer: ScriptedPeer) -> None:
         await peer.receive("initialize")
 
-    async def awake(channel: MemoryChannel) -> None:
+    async def wait_until_started(channel: MemoryChannel) -> None:
         await anyio.sleep_forever()
 
-    monkeypatch.setattr(MemoryChannel, "awake", awake)
+    monkeypatch.setattr(MemoryChannel, "wait_until_started", wait_until_started)
     peer = ScriptedPeer(script)
     with anyio.fail_after(60), pytest.raises(ConnectTimeout, match=r"was not ready within 30 s$"):
         await Client(peer, era="legacy", sampling=sampling(), limits=Limits(connect_timeout=30)).connect()

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host.errors import MessageTooLarge
-from mcp_host.protocol.sse import Cursor, Event, EventDecoder
+from mcp_host.protocol.sse import Event, EventDecoder, LastEvent
 
 
-def decoded(*chunks: bytes, limit: int = 1024) -> tuple[list[Event], Cursor]:
+def decoded(*chunks: bytes, limit: int = 1024) -> tuple[list[Event], LastEvent]:
     """What the chunks of one stream come to, its end included."""
-    cursor = Cursor()
-    decoder = EventDecoder(limit, cursor)
+    last_event = LastEvent()
+    decoder = EventDecoder(limit, last_event)
     events = [event for chunk in chunks for event in decoder.feed(chunk)]
     last = decoder.end()
-    return [*events, last] if last is not None else events, cursor
+    return [*events, last] if last is not None else events, last_event
 
 
 def messages(*data: str) -> list[Event]:
@@ -59,7 +59,7 @@ def test_a_stream_is_decoded_as_in_the_standard_for_any_chunking(stream: bytes, 
 
 
 def test_an_event_is_dispatched_at_the_first_byte_of_its_blank_line_end() -> None:
-    decoder = EventDecoder(1024, Cursor())
+    decoder = EventDecoder(1024, LastEvent())
 
     assert list(decoder.feed(b"data: a\r\r")) == messages("a")
     assert list(decoder.feed(b"\ndata: b\r\n\r")) == messages("b")
@@ -93,8 +93,8 @@ def test_arbitrary_bytes_decode_the_same_for_any_chunking(lines: list[bytes], si
         pytest.param(b"id: 1\n\nid: " + b"x" * 4097 + b"\n\n", "1", id="too long"),
     ],
 )
-def test_the_cursor_takes_only_ids_that_are_valid_headers(stream: bytes, last_id: str) -> None:
-    assert decoded(stream, limit=10_000)[1].last_id == last_id
+def test_only_ids_that_are_valid_headers_are_kept(stream: bytes, last_id: str) -> None:
+    assert decoded(stream, limit=10_000)[1].id == last_id
 
 
 @pytest.mark.parametrize(
@@ -140,14 +140,14 @@ def test_an_event_past_the_limit_is_an_error_before_it_ends(chunks: list[bytes])
 
 
 def test_an_empty_chunk_between_cr_and_lf_is_no_blank_line() -> None:
-    decoder = EventDecoder(100, Cursor())
+    decoder = EventDecoder(100, LastEvent())
     chunks = [b"data: a\r", b"", b"\ndata: b\r\n\r\n"]
 
     assert [event for chunk in chunks for event in decoder.feed(chunk)] == [Event("message", b"a\nb")]
 
 
 def test_endless_comments_cost_no_memory() -> None:
-    decoder = EventDecoder(100, Cursor())
+    decoder = EventDecoder(100, LastEvent())
 
     for _ in range(1000):
         assert list(decoder.feed(b": still here\n")) == []
@@ -155,7 +155,7 @@ def test_endless_comments_cost_no_memory() -> None:
 
 def test_time_grows_linearly_with_a_long_event_in_small_chunks() -> None:
     """16 MiB in 1 KiB chunks: quadratic buffering would copy 128 GiB."""
-    decoder = EventDecoder(32 * 1024 * 1024, Cursor())
+    decoder = EventDecoder(32 * 1024 * 1024, LastEvent())
     list(decoder.feed(b"data: "))
 
     for _ in range(16 * 1024):

@@ -15,7 +15,7 @@ from httpx_sse import EventSource
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.protocol.sse import Cursor, Event, EventDecoder
+from mcp_host.protocol.sse import Event, EventDecoder, LastEvent
 
 # Neither CR nor LF, which end a line, nor NUL, which no id may hold. What is no UTF-8 cannot be sent.
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), max_size=20)
@@ -54,8 +54,8 @@ def events(draw: st.DrawFn) -> Written:
 @given(st.lists(events(), max_size=6), st.lists(st.integers(0, 400), max_size=8))
 def test_on_well_formed_streams_our_decoder_and_httpx_sse_agree(written: list[Written], cuts: list[int]) -> None:
     stream = "".join(map(str, written)).encode()
-    cursor = Cursor()
-    decoder = EventDecoder(len(stream), cursor)
+    last_event = LastEvent()
+    decoder = EventDecoder(len(stream), last_event)
     bounds = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     ours = [event for start, end in pairwise(bounds) for event in decoder.feed(stream[start:end])]
 
@@ -63,4 +63,4 @@ def test_on_well_formed_streams_our_decoder_and_httpx_sse_agree(written: list[Wr
     theirs = list(EventSource(response).iter_sse())
     retries = [event.retry for event in theirs if event.retry is not None]
     assert ours == [Event(event.event, event.data.encode()) for event in theirs]
-    assert cursor == Cursor(last_id=theirs[-1].id if theirs else "", retry=retries[-1] / 1000 if retries else None)
+    assert last_event == LastEvent(id=theirs[-1].id if theirs else "", retry=retries[-1] / 1000 if retries else None)

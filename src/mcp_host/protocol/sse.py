@@ -34,28 +34,28 @@ class Event:
 
 
 @dataclass(slots=True)
-class Cursor:
-    """The position in a stream, which is kept when the client reconnects.
+class LastEvent:
+    """What a client keeps of a stream to resume it.
 
-    *last_id* is empty or a valid Last-Event-ID header; *retry* is the server's reconnection
+    *id* is empty or a valid Last-Event-ID header; *retry* is the server's reconnection
     delay in seconds, from 0 to infinity.
     """
 
-    last_id: str = ""
+    id: str = ""
     retry: float | None = None
 
 
 class EventDecoder:
-    """Decodes the events of one stream, and updates *cursor*.
+    """Decodes the events of one stream, and updates *last_event*.
 
     Raises:
         MessageTooLarge: An event's data is longer than *limit* bytes. This is raised
             before the event ends.
     """
 
-    def __init__(self, limit: int, cursor: Cursor) -> None:
+    def __init__(self, limit: int, last_event: LastEvent) -> None:
         self._limit = limit
-        self._cursor = cursor
+        self._last_event = last_event
         self._line = bytearray()  # an incomplete line
         self._after_cr = False
         self._at_start = True
@@ -80,7 +80,7 @@ class EventDecoder:
         """The last event, if the stream ended without its blank line.
 
         The specification discards it, but some servers omit the blank line. The event may be
-        incomplete, so its id does not update the cursor.
+        incomplete, so its id is not kept.
         """
         if self._line:
             self._read(self._complete(b""))
@@ -114,7 +114,7 @@ class EventDecoder:
             case b"id":
                 self._note_id(value)
             case b"retry" if _DIGITS.fullmatch(value):
-                self._cursor.retry = float(value) / 1000  # too many digits become infinity
+                self._last_event.retry = float(value) / 1000  # too many digits become infinity
         return None
 
     def _add(self, value: Raw) -> None:
@@ -134,7 +134,7 @@ class EventDecoder:
 
     def _dispatch(self) -> Event | None:
         if self._id is not None:
-            self._cursor.last_id = self._id
+            self._last_event.id = self._id
         type, data = self._type.decode(errors="replace"), self._data
         self._type, self._data, self._id = b"", None, None
         return Event(type or "message", data) if data else None

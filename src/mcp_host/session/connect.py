@@ -90,7 +90,7 @@ class Connector:
         return ConnectTimeout(f"{text}{quoting(stderr)}")
 
     async def _wait_until_awake(self) -> None:
-        await self._dispatcher.awake()
+        await self._dispatcher.wait_until_started()
         self._awake.set()
 
     # The handshake

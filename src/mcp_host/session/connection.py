@@ -120,7 +120,7 @@ class Connection:
                 raise as_connect_failure(ended) from ended.__cause__
         if scope.cancelled_caught:
             self._state.forget_era()  # a wrong era may be the reason
-            raise self._connector.timed_out(channel.last_words)
+            raise self._connector.timed_out(channel.stderr_tail)
 
     @property
     def mirrors_parameters(self) -> bool:

@@ -66,7 +66,7 @@ class Dispatcher:
         self.lifetime = 0.0
         """How many seconds the connection was open, once it has ended."""
         self.stream_per_request = channel.stream_per_request
-        self.awake = channel.awake
+        self.wait_until_started = channel.wait_until_started
         self.spawn = tasks.start_soon
         """Runs a function in a task that ends with the connection at the latest."""
         self._channel = channel

@@ -17,7 +17,6 @@ from mcp_host.testing._server.functions import AnyFunction, Function
 from mcp_host.testing._server.revision import given
 from mcp_host.testing._server.session import Session
 from mcp_host.testing._server.tools import function_tool
-from mcp_host.transports.base import deliver
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from mcp_host.types import (
     Implementation,
@@ -277,7 +276,8 @@ class Server:
             session = Session(self._catalog, tasks, send)
             with self._catalog.broadcaster.reaching(session):
                 async for raw in inbox:
-                    deliver(decode(raw), session.receive)
+                    for message in decode(raw):
+                        session.receive(message)
             tasks.cancel_scope.cancel()
 
     def run_stdio(self, *, backend: Literal["asyncio", "trio"] = "asyncio") -> None:

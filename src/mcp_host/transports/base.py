@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from textwrap import indent
 from typing import Protocol, TypeAlias
@@ -16,15 +16,9 @@ Receive: TypeAlias = Callable[[Incoming], None]
 """Takes a message of the server. Returns at once: a reader never waits for a handler."""
 
 
-def quoting(last_words: str) -> str:
-    """The end of an error message that quotes a channel's `last_words`."""
-    return f"; its stderr ends:\n{indent(last_words, MARGIN)}" if last_words else ""
-
-
-def deliver(messages: Iterable[Incoming], receive: Receive) -> None:
-    """Pass on the messages of one line, body or event, in order."""
-    for message in messages:
-        receive(message)
+def quoting(stderr_tail: str) -> str:
+    """The end of an error message that quotes a channel's `stderr_tail`."""
+    return f"; its stderr ends:\n{indent(stderr_tail, MARGIN)}" if stderr_tail else ""
 
 
 class Transport(Protocol):
@@ -120,11 +114,11 @@ class Channel(Protocol):
     """Whether the next connection reaches the same server with the same identity, so that cached results hold."""
 
     @property
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """The end of the server's stderr, for error messages; "" if there is none."""
         ...
 
-    async def awake(self) -> None:
+    async def wait_until_started(self) -> None:
         """Wait for the first sign that the server is running, so that a slow start does not count as silence."""
         ...
 

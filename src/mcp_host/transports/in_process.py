@@ -77,7 +77,7 @@ class MemoryChannel:
 
     stream_per_request = False
     continuous = False
-    last_words = ""
+    stderr_tail = ""
 
     def __init__(self, name: str, to_server: Outbox, from_server: Inbox, max_message: int) -> None:
         self.reason = f"{name} has ended"
@@ -85,7 +85,7 @@ class MemoryChannel:
         self._from_server = from_server
         self._max_message = max_message
 
-    async def awake(self) -> None:
+    async def wait_until_started(self) -> None:
         await checkpoint()
 
     async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:

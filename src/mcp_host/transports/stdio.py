@@ -151,7 +151,7 @@ class StdioChannel:
         self._output_started = Event()
         self._output_ended = Event()
 
-    async def awake(self) -> None:
+    async def wait_until_started(self) -> None:
         """Wait until the server has written anything, or read what was written to it."""
         async with create_task_group() as tasks:
 
@@ -199,7 +199,7 @@ class StdioChannel:
         return True
 
     @property
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         return self._stderr.tail()
 
     async def listen(self, receive: Receive) -> None:

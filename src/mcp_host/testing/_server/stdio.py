@@ -19,7 +19,6 @@ from mcp_host.protocol.framing import LineBuffer, Oversize, Raw
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode, oversize
 from mcp_host.testing._server.catalog import Catalog
 from mcp_host.testing._server.session import Session
-from mcp_host.transports.base import deliver
 
 CHUNK = 64 * 1024  # bytes read at once: a pipe's usual capacity
 MAX_LINE = Limits().max_message  # as a client's default
@@ -93,7 +92,8 @@ def _receive(line: Raw | Oversize, session: Session) -> None:
         if not line.tail:  # report its beginning; its end comes separately, for readers that look for an id there
             session.receive(oversize(line.head, line.tail, MAX_LINE))
     elif line and not line.isspace():
-        deliver(decode(line), session.receive)
+        for message in decode(line):
+            session.receive(message)
 
 
 class Writer:

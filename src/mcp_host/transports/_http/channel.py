@@ -35,12 +35,12 @@ from mcp_host.protocol.jsonrpc import (
     encode,
     malformed_error,
 )
-from mcp_host.protocol.sse import Cursor
+from mcp_host.protocol.sse import LastEvent
 from mcp_host.transports._http.backends import HttpxBackend, own_backend
 from mcp_host.transports._http.endpoint import ALWAYS, POSTED, SESSION_ID, Endpoint
 from mcp_host.transports._http.response import EVENT_STREAM, EXCERPT_SIZE, JSON, HttpResponse, MessageStream
 from mcp_host.transports._http.session import LegacySession, check_session_id, means_session_lost, names_lost_session
-from mcp_host.transports.base import Headers, Receive, RequestHandle, deliver
+from mcp_host.transports.base import Headers, Receive, RequestHandle
 
 STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before the first call; an event may never come
 PROBE_TIME = 2.0  # seconds for finding out whether a server uses the transport of 2024
@@ -89,7 +89,7 @@ class HttpChannel:
     """Implements `transports.base.Channel`. Holds the session, if the server has begun one."""
 
     stream_per_request = True
-    last_words = ""
+    stderr_tail = ""
 
     def __init__(self, endpoint: Endpoint, max_message: int, slots: Semaphore, *, continuous: bool) -> None:
         self.continuous = continuous  # the identity behind a caller's client may change
@@ -101,7 +101,7 @@ class HttpChannel:
         self._listening = False
         self._reached = False
 
-    async def awake(self) -> None:
+    async def wait_until_started(self) -> None:
         await checkpoint()  # a server that accepts connections is running
 
     async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:
@@ -229,7 +229,8 @@ class HttpChannel:
         if not body and response.status in NO_CONTENT:
             raise ProtocolError(f"{self._endpoint.name}: {_no_response(response)}")
         messages = decode(body)
-        deliver(messages, handle.receive)
+        for message in messages:
+            handle.receive(message)
         await handle.deliver_progress()
         if handle.answered:
             return
@@ -242,10 +243,11 @@ class HttpChannel:
         )
 
     async def _read_stream(self, response: HttpResponse, handle: RequestHandle, session: LegacySession | None) -> None:
-        cursor, error = Cursor(), None
-        stream = MessageStream(response, cursor, self._max_message)
+        last_event, error = LastEvent(), None
+        stream = MessageStream(response, last_event, self._max_message)
         while (messages := await stream.next()) is not None:
-            deliver(messages, handle.receive)
+            for message in messages:
+                handle.receive(message)
             await handle.deliver_progress()
             if handle.answered:
                 return
@@ -253,9 +255,9 @@ class HttpChannel:
         if error is not None:
             raise error
         self._check_session(stream.skipped, session)
-        if session is None or not cursor.last_id:
+        if session is None or not last_event.id:
             raise ConnectionClosed(f"{self._endpoint.name}: the stream ended before the response") from stream.failure
-        await session.resume(cursor, handle)
+        await session.resume(last_event, handle)
 
     def _check_session(self, body: bytes, session: LegacySession | None) -> None:
         """Raise `SessionLost` if *body* says so: some servers answer 200 instead of 404."""
@@ -290,7 +292,7 @@ class HttpChannel:
         async with await self._endpoint.send("GET", {"Accept": EVENT_STREAM}) as response:
             if not response.is_success or response.content_type != EVENT_STREAM:
                 return False
-            first = await MessageStream(response, Cursor(), self._max_message).next_event()
+            first = await MessageStream(response, LastEvent(), self._max_message).next_event()
             return first is not None and first.type == "endpoint"
 
 

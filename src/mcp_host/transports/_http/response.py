@@ -22,7 +22,7 @@ from mcp_host.errors import (
     excerpt,
 )
 from mcp_host.protocol.jsonrpc import Failure, Incoming, Malformed, decode
-from mcp_host.protocol.sse import Cursor, Event, EventDecoder
+from mcp_host.protocol.sse import Event, EventDecoder, LastEvent
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
@@ -226,17 +226,17 @@ class HttpResponse:
 
 
 class MessageStream:
-    """The messages of an event stream. *cursor* moves along with it; *limit* bounds an event, in bytes.
+    """The messages of an event stream. *last_event* moves along with it; *limit* bounds an event, in bytes.
 
     *failure* is, after the end, the error that broke the stream; None if it ended in order.
     *skipped* is the beginning of the last event that was no message.
     """
 
-    def __init__(self, response: HttpResponse, cursor: Cursor, limit: int) -> None:
+    def __init__(self, response: HttpResponse, last_event: LastEvent, limit: int) -> None:
         self.failure: ConnectionClosed | None = None
         self.skipped = b""
         self._response = response
-        self._decoder = EventDecoder(limit, cursor)
+        self._decoder = EventDecoder(limit, last_event)
         self._events: Iterator[Event] = iter(())
         self._ended = False
 

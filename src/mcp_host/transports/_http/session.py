@@ -27,10 +27,10 @@ from mcp_host.errors import (
 from mcp_host.protocol.backoff import Backoff, listen_backoff, resume_backoff
 from mcp_host.protocol.headers import PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import Message, Request
-from mcp_host.protocol.sse import Cursor
+from mcp_host.protocol.sse import LastEvent
 from mcp_host.transports._http.endpoint import LAST_EVENT_ID, SESSION_ID, Endpoint
 from mcp_host.transports._http.response import EVENT_STREAM, HttpResponse, MessageStream
-from mcp_host.transports.base import Headers, Receive, RequestHandle, deliver
+from mcp_host.transports.base import Headers, Receive, RequestHandle
 
 logger = logging.getLogger(__name__)
 
@@ -145,27 +145,27 @@ class LegacySession:
 
     # The stream of a request
 
-    async def resume(self, cursor: Cursor, handle: RequestHandle) -> None:
-        """Continue a request's stream after *cursor*, until the request is answered.
+    async def resume(self, last_event: LastEvent, handle: RequestHandle) -> None:
+        """Continue a request's stream after *last_event*, until the request is answered.
 
         Raises:
             SessionLost: The server does not know the session, or a new one has replaced it.
             ConnectionClosed: The rest is not available. The request may have run in either case.
         """
         with self._reading():
-            await self._resume(cursor, handle)
+            await self._resume(last_event, handle)
             return
         raise SessionLost(f"{self._endpoint.name}: a new session took the place of this request's")
 
-    async def _resume(self, cursor: Cursor, handle: RequestHandle) -> None:
+    async def _resume(self, last_event: LastEvent, handle: RequestHandle) -> None:
         backoff, failures = resume_backoff(), 0
         while not handle.answered:
             if backoff.exhausted or failures >= MAX_FAILED_RESUMES:
                 raise ConnectionClosed(f"{self._endpoint.name}: the response's stream broke off and stayed away")
-            await sleep(backoff.delay(cursor.retry))
+            await sleep(backoff.delay(last_event.retry))
             backoff.fail()
             try:
-                response = await self._get_stream(cursor)
+                response = await self._get_stream(last_event)
             except ConnectionClosed as exc:
                 failures += 1
                 logger.debug("%s: resuming failed: %s", self._endpoint.name, exc)
@@ -181,13 +181,16 @@ class LegacySession:
                 raise ConnectionClosed(text) from exc
             failures = 0
             async with response:
-                await self._read_rest(response, cursor, handle, backoff)
+                await self._read_rest(response, last_event, handle, backoff)
 
-    async def _read_rest(self, response: HttpResponse, cursor: Cursor, handle: RequestHandle, backoff: Backoff) -> None:
-        stream = MessageStream(response, cursor, self._max_message)
+    async def _read_rest(
+        self, response: HttpResponse, last_event: LastEvent, handle: RequestHandle, backoff: Backoff
+    ) -> None:
+        stream = MessageStream(response, last_event, self._max_message)
         while (messages := await stream.next()) is not None:
             backoff.reset()
-            deliver(messages, handle.receive)
+            for message in messages:
+                handle.receive(message)
             await handle.deliver_progress()
             if handle.answered:
                 return
@@ -198,8 +201,8 @@ class LegacySession:
         """Deliver the server's unprompted messages, until the session ends or the server offers no such stream."""
         with self._reading():
             await self._active.wait()
-            cursor, backoff = Cursor(), listen_backoff()
-            while await self._listen_once(cursor, backoff, receive):
+            last_event, backoff = LastEvent(), listen_backoff()
+            while await self._listen_once(last_event, backoff, receive):
                 if backoff.exhausted:
                     logger.warning(
                         "%s: the stream for server messages keeps failing; waiting for activity", self._endpoint.name
@@ -208,16 +211,16 @@ class LegacySession:
                     await self._active.wait()
                     backoff.reset()
                 else:
-                    await sleep(backoff.delay(cursor.retry))
+                    await sleep(backoff.delay(last_event.retry))
         self._stream_known.set()
 
-    async def _listen_once(self, cursor: Cursor, backoff: Backoff, receive: Receive) -> bool:
+    async def _listen_once(self, last_event: LastEvent, backoff: Backoff, receive: Receive) -> bool:
         """Read one stream to its end. False if another attempt is pointless."""
         try:
-            response = await self._get_stream(cursor)
+            response = await self._get_stream(last_event)
         except HttpStatusError as exc:
             backoff.fail()
-            return self._may_retry(exc, cursor)
+            return self._may_retry(exc, last_event)
         except (ConnectionClosed, ProtocolError) as exc:
             backoff.fail()
             logger.debug("%s: no stream for server messages: %s", self._endpoint.name, exc)
@@ -225,20 +228,21 @@ class LegacySession:
         finally:
             self._stream_known.set()
         opened, useful = current_time(), False
-        stream = MessageStream(response, cursor, self._max_message)
+        stream = MessageStream(response, last_event, self._max_message)
         try:
             async with response:
                 while (messages := await stream.next()) is not None:
                     useful = True
-                    deliver(messages, receive)
+                    for message in messages:
+                        receive(message)
         except ProtocolError as exc:
             logger.warning("%s: the stream for server messages: %s", self._endpoint.name, exc)
-            cursor.last_id = ""  # a replay from there would fail again
+            last_event.id = ""  # a replay from there would fail again
             useful = useful and not isinstance(exc, MessageTooLarge)
         backoff.ended(current_time() - opened, useful=useful)
         return True
 
-    def _may_retry(self, error: HttpStatusError, cursor: Cursor) -> bool:
+    def _may_retry(self, error: HttpStatusError, last_event: LastEvent) -> bool:
         """Whether to ask again for a stream that was refused. Calls go on either way.
 
         A 404 here does not mean that the session is lost: servers without this stream
@@ -246,8 +250,8 @@ class LegacySession:
         """
         if error.transient:
             return True
-        if cursor.last_id:
-            cursor.last_id = ""  # perhaps only that was refused
+        if last_event.id:
+            last_event.id = ""  # perhaps only that was refused
             return True
         level = logging.DEBUG if error.status in (404, 405) else logging.WARNING
         logger.log(level, "%s: no stream for server messages: %s", self._endpoint.name, error)
@@ -255,16 +259,16 @@ class LegacySession:
 
     # Both
 
-    async def _get_stream(self, cursor: Cursor) -> HttpResponse:
-        """GET the event stream after *cursor*.
+    async def _get_stream(self, last_event: LastEvent) -> HttpResponse:
+        """GET the event stream after *last_event*.
 
         Raises:
             HttpStatusError, ConnectionClosed, ProtocolError: There is none.
         """
         # Middleware that compresses tends to hold small events back.
         headers = self._get_headers() | {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
-        if cursor.last_id:
-            headers[LAST_EVENT_ID] = cursor.last_id
+        if last_event.id:
+            headers[LAST_EVENT_ID] = last_event.id
         response = await self._endpoint.send("GET", headers)
         if response.is_success and response.content_type == EVENT_STREAM:
             return response
