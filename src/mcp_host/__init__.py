@@ -13,8 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mcp_host.client.client import Client
-from mcp_host.client.requests import OnProgress
+from mcp_host.client.client import Client, OnProgress
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.protocol.attempts import EraCache
