@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from mcp_host.errors import ProtocolError
 from mcp_host.sampling import SamplingLimits
-from mcp_host.sampling.limits import check_counts, check_sizes, clamp, fits
+from mcp_host.sampling.limits import check_counts, check_sizes
+from mcp_host.sampling.validation import read_params
 from mcp_host.types import CreateMessageRequestParams
 from tests.sampling.asking import ADD, Wire, assistant, result, text, use, user, wire
 
@@ -128,11 +129,9 @@ def test_a_lone_surrogate_is_counted_and_left_to_the_handler() -> None:
     ("cap", "granted"), [(None, 100), (1000, 100), (100, 100), (10, 10)], ids=["no cap", "above", "equal", "below"]
 )
 def test_max_tokens_is_lowered_to_the_limit(cap: int | None, granted: int) -> None:
-    params = CreateMessageRequestParams.from_wire(wire(systemPrompt="s"))
+    read = read_params(wire(systemPrompt="s"), "with_tools", SamplingLimits(max_tokens=cap))
 
-    clamped = clamp(params, SamplingLimits(max_tokens=cap))
-
-    assert clamped.to_wire() == {**params.to_wire(), "maxTokens": granted}
+    assert read == CreateMessageRequestParams.from_wire({**wire(systemPrompt="s"), "maxTokens": granted})
 
 
 def test_the_defaults_are_those_of_the_documentation() -> None:
@@ -204,22 +203,40 @@ def test_requests_small_enough_to_skip_the_checks_are_within_every_limit(
     raw = json.dumps(params, ensure_ascii=False, separators=(",", ":")).replace("1000000000000000.0", "1e15")
     read = json.loads(raw)
     size = len(raw.encode())
-    limits = SamplingLimits(text=5 * size, tool_definition=5 * size, binary=5 * size)
 
-    assert fits(size, 5 * size)
-    check_counts(read, limits)
-    check_sizes(CreateMessageRequestParams.from_wire(read), limits)
+    check_counts(read, SamplingLimits(tool_definition=5 * size))
+    check_sizes(CreateMessageRequestParams.from_wire(read), SamplingLimits(text=5 * size, binary=5 * size))
 
 
-def test_a_request_of_unknown_size_is_measured() -> None:
-    assert not fits(math.inf, 2**53)
-    assert not fits(101, 504)
+@given(words=WORDS, messages=st.integers(1, 5), blocks=st.integers(1, 5))
+@settings(max_examples=50, deadline=None)
+@example(words="", messages=5, blocks=5)
+def test_requests_too_small_for_so_many_blocks_are_within_the_limit(words: str, messages: int, blocks: int) -> None:
+    params = wire(*[user(*[text(words)] * blocks)] * messages)
+    size = len(json.dumps(params, ensure_ascii=False, separators=(",", ":")).encode())
+
+    check_counts(params, SamplingLimits(blocks=size // 25))
+
+
+def test_small_requests_skip_what_they_cannot_exceed() -> None:
+    read = wire(user(text("x" * 21), text()), tools=[ADD])
+    params = CreateMessageRequestParams.from_wire(read)
+    limits = SamplingLimits(text=20, tool_definition=20, blocks=1)
+
+    check_counts(read, limits, size=4)  # as a caller would never say
+    check_sizes(params, limits, size=4)
+    with pytest.raises(ProtocolError, match="limit blocks is 1, and the request has 2"):
+        check_counts(read, limits, size=26)
+    with pytest.raises(ProtocolError, match="limit tool_definition is 20, and the request has"):
+        check_counts(read, SamplingLimits(tool_definition=20), size=5)
+    with pytest.raises(ProtocolError, match="limit text is 20, and the request has 26"):
+        check_sizes(params, limits, size=5)
 
 
 def test_small_tools_limits_do_not_cause_the_text_to_be_measured() -> None:
     """The limit of a tool is a sixteenth of the text's."""
     params = CreateMessageRequestParams.from_wire(wire(user(text("x" * 21))))
 
-    check_sizes(params, SamplingLimits(text=20, tool_definition=4), size=4)  # as a caller would never say
+    check_sizes(params, SamplingLimits(text=20, tool_definition=4), size=4)
     with pytest.raises(ProtocolError, match="limit text is 20"):
         check_sizes(params, SamplingLimits(text=20, tool_definition=4), size=5)

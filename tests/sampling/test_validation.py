@@ -6,6 +6,7 @@ import logging
 import math
 
 import pytest
+from pydantic_core import to_json
 
 from mcp_host.errors import InputRefused, SamplingError
 from mcp_host.protocol import conversation
@@ -153,10 +154,12 @@ def test_tool_calls_that_max_tokens_cut_off_are_dropped_with_a_warning(
         ),
     ],
 )
-@pytest.mark.parametrize("size", [2, math.inf], ids=["known", "unknown"])
+@pytest.mark.parametrize("is_size_known", [True, False], ids=["known", "unknown"])
 def test_an_answer_too_large_for_the_next_request_is_refused(
-    asked: SamplingRequest, given: CreateMessageResult, limits: SamplingLimits, problem: str, size: float
+    asked: SamplingRequest, given: CreateMessageResult, limits: SamplingLimits, problem: str, is_size_known: bool
 ) -> None:
+    size = len(to_json(asked.params.to_wire())) if is_size_known else math.inf
+
     with pytest.raises(InputRefused) as refusal:
         check_answer(given, asked, limits, size)
 

@@ -21,6 +21,7 @@ calls over several messages. `normalize` merges those into one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from mcp_host.errors import ProtocolError, quoted
 from mcp_host.types import SamplingMessage, Tool, ToolChoice, ToolResultContent, ToolUseContent
@@ -36,13 +37,16 @@ def normalize(messages: list[SamplingMessage]) -> list[SamplingMessage]:
     Raises:
         ProtocolError: As `check()`, about the messages as the server sent them.
     """
-    problem = _problem(messages)
-    if problem is None:
-        return messages
-    merged = _merged(messages)
-    if len(merged) == len(messages) or _problem(merged) is not None:
-        raise ProtocolError(problem)
-    return merged
+    try:
+        check(messages)
+    except ProtocolError:
+        merged = _merged(messages)
+        if len(merged) < len(messages):
+            with suppress(ProtocolError):  # about messages that the server did not send
+                check(merged)
+                return merged
+        raise
+    return messages
 
 
 def check(messages: Sequence[SamplingMessage]) -> None:
@@ -52,31 +56,29 @@ def check(messages: Sequence[SamplingMessage]) -> None:
         ProtocolError: One sentence about the first broken rule, which names the message:
             ``messages[2]: tool_result 'call_9' answers no tool_use of the message before it``.
     """
-    if (problem := _problem(messages)) is not None:
-        raise ProtocolError(problem)
-
-
-def _problem(messages: Sequence[SamplingMessage]) -> str | None:
     if not messages:
-        return "messages: there is none, and a model needs at least one"
+        raise ProtocolError("messages: there is none, and a model needs at least one")
     asked: list[str] = []  # the tool uses of the previous message, which this one has to answer
     used: set[str] = set()
     for index, message in enumerate(messages):
-        if message.content and not asked and TOOL_BLOCKS.isdisjoint(map(type, message.content)):
+        content = message.content
+        if content and not asked and TOOL_BLOCKS.isdisjoint(map(type, content)):
             continue  # the usual case: a message without tools
-        uses = tool_use_ids(message)
-        results = [block.tool_use_id for block in message.content if isinstance(block, ToolResultContent)]
-        problem = (
-            _misplaced(message, uses, results)
-            or _unbalanced(results, asked, before=f"messages[{index - 1}]")
-            or _reused(uses, used)
-        )
+        uses = [block.id for block in content if isinstance(block, ToolUseContent)]
+        results = [block.tool_use_id for block in content if isinstance(block, ToolResultContent)]
+        problem = _misplaced(message, uses, results)
+        if problem is None and results != asked:
+            problem = _unbalanced(results, asked, before=f"messages[{index - 1}]")
+        for use in uses:
+            if use in used:
+                problem = problem or f"the id {quoted(use)} belongs to an earlier tool_use; each needs its own id"
+            used.add(use)
         if problem is not None:
-            return f"messages[{index}]: {problem}"
+            raise ProtocolError(f"messages[{index}]: {problem}")
         asked = uses
     if asked:
-        return f"messages[{len(messages) - 1}]: tool_use {quoted(asked[0])} has no tool_result in a message after it"
-    return None
+        last = len(messages) - 1
+        raise ProtocolError(f"messages[{last}]: tool_use {quoted(asked[0])} has no tool_result in a message after it")
 
 
 def _merged(messages: list[SamplingMessage]) -> list[SamplingMessage]:
@@ -108,11 +110,6 @@ def _joined(turn: list[SamplingMessage]) -> SamplingMessage:
         carried["meta"] = meta
     content = [block for message in turn for block in message.content]
     return turn[0].model_copy(update={**carried, "content": content})
-
-
-def tool_use_ids(message: SamplingMessage) -> list[str]:
-    """The ids of the tool uses in a message, in order."""
-    return [use.id for use in message.tool_uses]
 
 
 def check_tools(tools: Sequence[Tool], choice: ToolChoice | None) -> None:
@@ -160,11 +157,3 @@ def _unbalanced(results: list[str], asked: list[str], *, before: str) -> str | N
         answered.add(result)
     missing = [use for use in asked if use not in answered]
     return f"tool_use {quoted(missing[0])} of {before} has no tool_result here" if missing else None
-
-
-def _reused(uses: list[str], used: set[str]) -> str | None:
-    for use in uses:
-        if use in used:
-            return f"the id {quoted(use)} belongs to an earlier tool_use; each needs its own id"
-        used.add(use)
-    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import assert_never
 
@@ -31,6 +31,7 @@ MiB = 1024 * KiB
 
 MOST_TOKENS = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC 8259, section 6)
 LONGER = 5  # written anew, JSON can be at most this many times longer: 1e15 becomes 1000000000000000.0
+SMALLEST_BLOCK = len('{"type":"text","text":""}')  # bytes
 NEXT = "a request with this answer in it would have"
 MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting"})  # at 0, any other limit would refuse everything
 
@@ -100,36 +101,26 @@ class SamplingLimits:
                 check_count(name, value, least=0 if field.name in MAY_BE_ZERO else 1)
 
 
-def fits(size: float, limit: int) -> bool:
-    """Whether a whole request of *size* bytes is within *limit*, so that its parts need not be measured."""
-    return size * LONGER <= limit
-
-
 def check_counts(wire: Mapping[str, object], limits: SamplingLimits, size: float = math.inf) -> None:
     """Check the lists of a request before it is parsed: a million blocks would block the event loop.
 
-    *size* is an upper bound of the request in bytes; small requests skip the size checks. Wrong shapes are left to the parser.
+    *size* is an upper bound of the request in bytes; small requests skip what they cannot exceed. Wrong shapes are
+    left to the parser.
 
     Raises:
         ProtocolError: A limit is exceeded.
     """
-    messages, tools = _list(wire.get("messages")), _list(wire.get("tools"))
-    _check("messages", len(messages), limits.messages)
-    blocks = 0
-    for message in messages:
-        content = message.get("content") if isinstance(message, dict) else None
-        contents = content if isinstance(content, list) else [content]
-        blocks += len(contents)
-        for block in contents:
-            if isinstance(block, dict) and "content" in block:
-                blocks += len(_list(block["content"]))
-    _check("blocks", blocks, limits.blocks)
-    _check("tools", len(tools), limits.tools)
-    # All in one go is fast, and nearly always enough.
-    # To measure all tools together is fast, and nearly always enough.
-    if tools and not fits(size, limits.tool_definition) and _json_size(tools) > limits.tool_definition:
-        for index, tool in enumerate(tools):
-            _check("tool_definition", _json_size(tool), limits.tool_definition, where=f"tools[{index}]: ")
+    messages, tools = wire.get("messages"), wire.get("tools")
+    if isinstance(messages, list):
+        _check("messages", len(messages), limits)
+        if size > limits.blocks * SMALLEST_BLOCK:
+            _check("blocks", _count_blocks(messages), limits)
+    if isinstance(tools, list):
+        _check("tools", len(tools), limits)
+        # To measure all tools together is fast, and nearly always enough.
+        if size * LONGER > limits.tool_definition and _json_size(tools) > limits.tool_definition:
+            for index, tool in enumerate(tools):
+                _check("tool_definition", _json_size(tool), limits, where=f"tools[{index}]: ")
 
 
 def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size: float = math.inf) -> None:
@@ -142,12 +133,11 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size
         raise ProtocolError(f"maxTokens: must be from 1 to {MOST_TOKENS}")
     for index, tool in enumerate(params.tools or ()):
         if len(tool.name) > limits.tool_name:
-            _check("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
-    if fits(size, min(limits.text, limits.binary)):
-        return
-    text, binary = _measure_request(params)
-    _check("text", text, limits.text)
-    _check("binary", binary, limits.binary)
+            _check("tool_name", len(tool.name), limits, where=f"tools[{index}]: ")
+    if size * LONGER > min(limits.text, limits.binary):
+        _, text, binary = _measure_request(params)
+        _check("text", text, limits)
+        _check("binary", binary, limits)
 
 
 def check_history(
@@ -166,55 +156,56 @@ def check_history(
         case [TextContent(text=words)] if len(words) * 4 <= limits.text:
             return  # most answers; a character takes at most four bytes of UTF-8
     try:
-        text, binary = _measure(answer.content)
+        blocks, text, binary = _measure(answer.content)
     except ProtocolError as exc:
         raise SamplingError("it holds something that cannot be written as JSON") from exc
-    blocks = len(answer.content)
     if uses := len(answer.tool_uses):
+        _check("messages", len(params.messages) + 2, limits, found_in=NEXT)
         blocks += uses
-        for block in _blocks(params):
-            blocks += 1 + (len(block.content) if isinstance(block, ToolResultContent) else 0)
-        _check("messages", len(params.messages) + 2, limits.messages, found_in=NEXT)
-        before = size * LONGER
-        if text + before > limits.text or binary + before > limits.binary:
+        if (
+            blocks + size / SMALLEST_BLOCK > limits.blocks
+            or text + size * LONGER > limits.text
+            or binary + size * LONGER > limits.binary
+        ):
             history = _measure_request(params)
-            text, binary = text + history[0], binary + history[1]
-    _check("blocks", blocks, limits.blocks, found_in=NEXT)
-    _check("text", text, limits.text, found_in=NEXT)
-    _check("binary", binary, limits.binary, found_in=NEXT)
+            blocks, text, binary = blocks + history[0], text + history[1], binary + history[2]
+    _check("blocks", blocks, limits, found_in=NEXT)
+    _check("text", text, limits, found_in=NEXT)
+    _check("binary", binary, limits, found_in=NEXT)
 
 
-def clamp(params: CreateMessageRequestParams, limits: SamplingLimits) -> CreateMessageRequestParams:
-    """The request with no more tokens than `SamplingLimits.max_tokens`."""
-    if limits.max_tokens is None or params.max_tokens <= limits.max_tokens:
-        return params
-    return params.model_copy(update={"max_tokens": limits.max_tokens})
-
-
-def _check(name: str, found: int, limit: int, *, where: str = "", found_in: str = "the request has") -> None:
+def _check(
+    name: str, found: int, limits: SamplingLimits, *, where: str = "", found_in: str = "the request has"
+) -> None:
+    limit = getattr(limits, name)
     if found > limit:
         raise ProtocolError(f"{where}this client's limit {name} is {limit}, and {found_in} {found}")
 
 
-def _list(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()
+def _count_blocks(messages: list[object]) -> int:
+    blocks = 0
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        contents = content if isinstance(content, list) else [content]
+        blocks += len(contents)
+        for block in contents:
+            if isinstance(block, dict) and isinstance(inner := block.get("content"), list):
+                blocks += len(inner)
+    return blocks
 
 
-def _blocks(params: CreateMessageRequestParams) -> Iterator[SamplingMessageContentBlock]:
-    return (block for message in params.messages for block in message.content)
-
-
-def _measure_request(params: CreateMessageRequestParams) -> tuple[int, int]:
-    text, binary = _measure(_blocks(params))
+def _measure_request(params: CreateMessageRequestParams) -> tuple[int, int, int]:
+    blocks, text, binary = _measure(block for message in params.messages for block in message.content)
     for words in (params.system_prompt or "", *(params.stop_sequences or ())):
         text += _utf8(words)
-    return text + _json_size(params.metadata), binary
+    return blocks, text + _json_size(params.metadata), binary
 
 
-def _measure(blocks: Iterable[SamplingMessageContentBlock | ContentBlock]) -> tuple[int, int]:
-    """The bytes of text and of binary data."""
-    text = binary = 0
-    for block in blocks:
+def _measure(contents: Iterable[SamplingMessageContentBlock | ContentBlock]) -> tuple[int, int, int]:
+    """The number of blocks, the bytes of text, and those of binary data."""
+    blocks = text = binary = 0
+    for block in contents:
+        blocks += 1
         match block:
             case TextContent():
                 text += _utf8(block.text)
@@ -223,9 +214,10 @@ def _measure(blocks: Iterable[SamplingMessageContentBlock | ContentBlock]) -> tu
             case ToolUseContent():
                 text += _json_size(block.input)
             case ToolResultContent():
-                result = _measure(block.content)
-                text += result[0] + _json_size(block.structured_content)
-                binary += result[1]
+                inner = _measure(block.content)
+                blocks += inner[0]
+                text += inner[1] + _json_size(block.structured_content)
+                binary += inner[2]
             case EmbeddedResource(resource=resource):
                 if isinstance(resource, BlobResourceContents):
                     binary += _decoded(resource.blob)
@@ -235,7 +227,7 @@ def _measure(blocks: Iterable[SamplingMessageContentBlock | ContentBlock]) -> tu
                 text += _json_size(block.to_wire())
             case _:
                 assert_never(block)
-    return text, binary
+    return blocks, text, binary
 
 
 def _utf8(text: str) -> int:

@@ -143,12 +143,14 @@ class SamplingRequest(ReportsProgress):
     @property
     def may_use_tools(self) -> bool:
         """Whether an answer may call tools: tools are offered, and the tool choice is not ``none``."""
-        return bool(self.tools) and not (self.tool_choice is not None and self.tool_choice.mode == "none")
+        choice = self.params.tool_choice
+        return bool(self.params.tools) and (choice is None or choice.mode != "none")
 
     @property
     def must_use_tools(self) -> bool:
         """Whether "Model MUST use at least one tool before completing"."""
-        return self.tool_choice is not None and self.tool_choice.mode == "required"
+        choice = self.params.tool_choice
+        return choice is not None and choice.mode == "required"
 
     @property
     def required_tool(self) -> str | None:

@@ -13,31 +13,22 @@ from anyio import CancelScope
 from mcp_host.concurrency import SharedTimeout
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, SamplingError, excerpt
 from mcp_host.handlers import as_async, call_handler
-from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
-from mcp_host.sampling.limits import SamplingLimits, check_counts, check_sizes, clamp
+from mcp_host.sampling.limits import SamplingLimits
 from mcp_host.sampling.progress import ProgressReporter
 from mcp_host.sampling.request import AsyncHandler, Handler, OuterCall, SamplingMode, SamplingRequest
 from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, slot_for_thread
-from mcp_host.sampling.validation import check_answer
-from mcp_host.types import (
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    ToolResultContent,
-    ToolUseContent,
-)
+from mcp_host.sampling.validation import check_answer, read_params
+from mcp_host.types import CreateMessageResult
 
 logger = logging.getLogger(__name__)
 
 MODEL_FAILED = "this client's model failed"  # all that the server is told
 ILLEGAL_ANSWER = "this client's model gave an answer that the request does not allow"
-NO_TOOLS = "this client did not declare sampling.tools"
 
 HANDLER = "(request: SamplingRequest) -> CreateMessageResult"
 APPROVE = "(request: SamplingRequest) -> Allow | Deny"
-
-TOOL_FIELDS = ("tools", "toolChoice", "tool_choice")  # the last is the spelling of drafts of SEP-1577
 
 
 class SamplingCallback(Protocol):
@@ -166,15 +157,30 @@ class SamplingSession:
                 rules and limits, -1 denied, -32603 a failed handler or an illegal
                 answer, -32010 too many waiting, -32011 out of time.
         """
+        limits = self._limits
         try:
-            read = read_params(params, self.mode, self._limits, size, refuses_context=self._refuses_context)
+            read = read_params(params, self.mode, limits, size, refuses_context=self._refuses_context)
         except ProtocolError as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         request = SamplingRequest(params=read, server=self._server, outer=call, mode=self.mode, reporter=reporter)
         with self._timeout.scope(within):
-            return await self._answer(request, size)
-        logger.warning("%s took longer than %s s", self._subject, self._limits.seconds)
-        raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {self._limits.seconds} seconds")
+            slot = Slot(self._share)
+            try:
+                await slot.acquire()
+            except QueueFull:
+                problem = f"this client's limit waiting is {limits.waiting} requests"
+                raise InputRefused(TOO_MANY_WAITING, problem) from None
+            with slot:
+                if self._approvals is not None:
+                    await self._approvals.require(request)
+                answer = await call_handler(partial(self._handler, request), subject=self._subject, failed=MODEL_FAILED)
+                try:
+                    return check_answer(answer, request, limits, size)
+                except SamplingError as exc:
+                    logger.error("%s: the handler's answer is not legal: %s", self._subject, exc)
+                    raise InputRefused(INTERNAL_ERROR, ILLEGAL_ANSWER) from exc
+        logger.warning("%s took longer than %s s", self._subject, limits.seconds)
+        raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {limits.seconds} seconds")
 
     async def respond(self, params: dict[str, Any], call: OuterCall | None = None) -> dict[str, Any]:
         """Answer as on the wire: ``{"result": …}`` or ``{"error": {"code": …, "message": …}}``, with data if there is any."""
@@ -188,58 +194,3 @@ class SamplingSession:
             logger.error("%s: the handler's answer is not legal: %s", self._subject, exc)
             return {"error": {"code": INTERNAL_ERROR, "message": ILLEGAL_ANSWER}}
         return {"result": result}
-
-    async def _answer(self, request: SamplingRequest, size: float) -> CreateMessageResult:
-        slot = Slot(self._share)
-        try:
-            await slot.acquire()
-        except QueueFull:
-            limit = self._limits.waiting
-            raise InputRefused(TOO_MANY_WAITING, f"this client's limit waiting is {limit} requests") from None
-        with slot:
-            if self._approvals is not None:
-                await self._approvals.require(request)
-            answer = await call_handler(partial(self._handler, request), subject=self._subject, failed=MODEL_FAILED)
-            try:
-                return check_answer(answer, request, self._limits, size)
-            except SamplingError as exc:
-                logger.error("%s: the handler's answer is not legal: %s", self._subject, exc)
-                raise InputRefused(INTERNAL_ERROR, ILLEGAL_ANSWER) from exc
-
-
-def read_params(
-    wire: dict[str, Any],
-    mode: SamplingMode,
-    limits: SamplingLimits,
-    size: float = math.inf,
-    *,
-    refuses_context: bool = False,
-) -> CreateMessageRequestParams:
-    """The request in *wire*, if a session of this *mode* accepts it. *size* is as for `check_counts`.
-
-    Raises:
-        ProtocolError: It is malformed, breaks a rule of the conversation or exceeds a limit.
-    """
-    basic = mode == "basic"
-    if basic:
-        # "The client MUST return an error if this field is provided but ClientCapabilities.sampling.tools is
-        # not declared" (the schema, of tools and toolChoice): an empty list is provided, too.
-        for name in TOOL_FIELDS:
-            if wire.get(name) is not None:  # null stands for absent: some servers write every field
-                raise ProtocolError(f"{name}: {NO_TOOLS}")
-    check_counts(wire, limits, size)
-    params = CreateMessageRequestParams.from_wire(wire)
-    messages = conversation.normalize(params.messages)
-    if messages is not params.messages:
-        params = params.model_copy(update={"messages": messages})
-    if basic:  # the remains of a loop with tools would mean nothing to a handler of plain requests
-        for index, message in enumerate(messages):
-            for block in message.content:
-                if isinstance(block, ToolUseContent | ToolResultContent):
-                    raise ProtocolError(f"messages[{index}]: {block.type}: {NO_TOOLS}")
-    conversation.check_tools(params.tools or [], params.tool_choice)
-    check_sizes(params, limits, size)
-    if refuses_context and params.include_context not in (None, "none"):
-        # "Servers SHOULD only use these values if the client declares ClientCapabilities.sampling.context" (the schema)
-        raise ProtocolError("includeContext: this client did not declare sampling.context")
-    return clamp(params, limits)
