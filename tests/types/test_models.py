@@ -398,7 +398,7 @@ def test_the_revisions_are_five() -> None:
 
 
 def test_importing_the_types_does_not_import_the_rare_ones() -> None:
-    rare = {"mcp_host.types.requests", "mcp_host.types.features"}
+    rare = {"mcp_host.types.elicitation", "mcp_host.types.features", "mcp_host.types.requests"}
     code = f"import sys, mcp_host.types; print({rare} & set(sys.modules))"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from mcp_host.types.base import *
 from mcp_host.types.content import *
-from mcp_host.types.lifecycle import *
 from mcp_host.types.messages import *
 from mcp_host.types.sampling import *
 from mcp_host.types.tools import *
@@ -15,11 +14,10 @@ from mcp_host.types.tools import *
 if TYPE_CHECKING:
     from mcp_host.types.elicitation import *
     from mcp_host.types.features import *
-    from mcp_host.types.jsonrpc import *
     from mcp_host.types.requests import *
 else:  # hidden, because a type checker would accept any misspelt name
-    _MODULES = ("base", "content", "lifecycle", "messages", "sampling", "tools")
-    _ON_DEMAND = ("features", "elicitation", "jsonrpc", "requests")  # few hosts use them: they would slow the start
+    _MODULES = ("base", "content", "messages", "sampling", "tools")
+    _ON_DEMAND = ("features", "elicitation", "requests")  # few hosts use them: they would slow the start
 
     def __getattr__(name: str) -> object:
         if name == "__all__":

@@ -55,7 +55,7 @@ class Model(BaseModel):
     an explicit ``None`` is written as ``null``. Constants such as ``type`` and ``method``
     are optional in Python, always written, and required when reading.
 
-    *since* and *until* are the first and the last revision whose schema has the class.
+    *since* is the first revision whose schema has the class.
     """
 
     model_config = ConfigDict(
@@ -69,7 +69,6 @@ class Model(BaseModel):
     )
 
     since: ClassVar[str] = REVISIONS[0]
-    until: ClassVar[str] = REVISIONS[-1]
     _constants: ClassVar[dict[str, object]] = {}
 
     def __init__(self, /, **data: object) -> None:
@@ -81,9 +80,9 @@ class Model(BaseModel):
     # Without this attribute pydantic calls __init__ for every model that it reads, which is slower.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # a function's own attribute
 
-    def __init_subclass__(cls, *, since: str = REVISIONS[0], until: str = REVISIONS[-1], **config: object) -> None:
+    def __init_subclass__(cls, *, since: str = REVISIONS[0], **config: object) -> None:
         super().__init_subclass__()
-        cls.since, cls.until = since, until
+        cls.since = since
 
     @classmethod
     def __pydantic_init_subclass__(cls, **config: object) -> None:

@@ -236,13 +236,13 @@ class ElicitResult(Model, since="2025-06-18"):
     meta: Meta = None
 
 
-class ElicitationCompleteParams(NotificationParams, since="2025-11-25", until="2025-11-25"):
+class ElicitationCompleteParams(NotificationParams, since="2025-11-25"):
     """The id of an elicitation; in the schema these params have no name."""
 
     elicitation_id: str
 
 
-class ElicitationCompleteNotification(TypedNotification, since="2025-11-25", until="2025-11-25"):
+class ElicitationCompleteNotification(TypedNotification, since="2025-11-25"):
     """The user has finished at the URL."""
 
     method: Literal["notifications/elicitation/complete"] = "notifications/elicitation/complete"

@@ -1,37 +1,19 @@
-"""Features beside tools and sampling: roots, resources, prompts, completion, subscriptions and tasks."""
+"""What servers offer besides tools: resources, prompts, completion, logging. And the roots of clients."""
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
-
-from mcp_host.types.base import Array, JSONObject, Meta, Model
+from mcp_host.types.base import Array, Meta, Model
 from mcp_host.types.content import Annotations, BaseMetadata, Icons, ReceivedContent, Resource, Role, TextOrBlob
-from mcp_host.types.messages import (
-    CacheableResult,
-    InputCall,
-    NotificationParams,
-    PaginatedRequestParams,
-    PaginatedResult,
-    RequestParams,
-    Result,
-    TypedNotification,
-    TypedRequest,
-)
+from mcp_host.types.messages import CacheableResult, NotificationParams, PaginatedResult, Result, TypedNotification
 from mcp_host.types.revisions import SINCE_2025_06_18
 
 # fmt: off
 __all__ = [
-    "CancelTaskRequest", "CancelTaskResult", "CompleteRequest", "CompleteRequestParams", "CompleteResult",
-    "Completion", "CompletionArgument", "CompletionContext", "CreateTaskResult", "GetPromptResult",
-    "GetTaskPayloadRequest", "GetTaskPayloadResult", "GetTaskRequest", "GetTaskResult", "ListPromptsResult",
-    "ListResourceTemplatesResult", "ListResourcesResult", "ListRootsRequest", "ListRootsResult", "ListTasksRequest",
-    "ListTasksResult", "Prompt", "PromptArgument", "PromptListChangedNotification", "PromptMessage",
-    "PromptReference", "ReadResourceResult", "RelatedTaskMetadata", "ResourceListChangedNotification",
-    "ResourceReference", "ResourceTemplate", "ResourceTemplateReference", "ResourceUpdatedNotification",
-    "ResourceUpdatedNotificationParams", "Root", "RootsListChangedNotification", "SubscriptionFilter",
-    "SubscriptionsAcknowledgedNotification", "SubscriptionsAcknowledgedNotificationParams",
-    "SubscriptionsListenRequest", "SubscriptionsListenRequestParams", "SubscriptionsListenResult", "Task",
-    "TaskIdParams", "TaskStatus", "TaskStatusNotification", "TaskStatusNotificationParams",
+    "CompleteResult", "Completion", "GetPromptResult", "ListPromptsResult", "ListResourceTemplatesResult",
+    "ListResourcesResult", "ListRootsResult", "LoggingLevel", "LoggingMessageNotification",
+    "LoggingMessageNotificationParams", "Prompt", "PromptArgument", "PromptListChangedNotification", "PromptMessage",
+    "PromptReference", "ReadResourceResult", "ResourceListChangedNotification", "ResourceReference", "ResourceTemplate",
+    "ResourceTemplateReference", "ResourceUpdatedNotification", "ResourceUpdatedNotificationParams", "Root",
 ]
 # fmt: on
 
@@ -47,25 +29,11 @@ class Root(Model):
     meta: Annotated[Meta, SINCE_2025_06_18] = None
 
 
-class ListRootsRequest(InputCall):
-    """The request ``roots/list``."""
-
-    method: Literal["roots/list"] = "roots/list"
-    params: RequestParams | None = None
-
-
 class ListRootsResult(Model):
     """The roots of the client."""
 
     roots: Array[Root]
     meta: Meta = None
-
-
-class RootsListChangedNotification(TypedNotification, until="2025-11-25"):
-    """The client's list of roots has changed."""
-
-    method: Literal["notifications/roots/list_changed"] = "notifications/roots/list_changed"
-    params: NotificationParams | None = None
 
 
 # Resources
@@ -103,7 +71,6 @@ class ResourceListChangedNotification(TypedNotification):
     """The server's list of resources has changed."""
 
     method: Literal["notifications/resources/list_changed"] = "notifications/resources/list_changed"
-    params: NotificationParams | None = None
 
 
 class ResourceUpdatedNotificationParams(NotificationParams):
@@ -157,16 +124,6 @@ class GetPromptResult(Result):
     messages: Array[PromptMessage]
 
 
-class PromptListChangedNotification(TypedNotification):
-    """The server's list of prompts has changed."""
-
-    method: Literal["notifications/prompts/list_changed"] = "notifications/prompts/list_changed"
-    params: NotificationParams | None = None
-
-
-# Completion (the schema's "Autocomplete")
-
-
 class PromptReference(BaseMetadata):
     """A prompt, by name."""
 
@@ -183,32 +140,13 @@ class ResourceTemplateReference(Model):
 ResourceReference: TypeAlias = ResourceTemplateReference  # its name before revision 2025-06-18
 
 
-class CompletionArgument(Model):
-    """The argument to complete, and its value so far."""
+class PromptListChangedNotification(TypedNotification):
+    """The server's list of prompts has changed."""
 
-    name: str
-    value: str
-
-
-class CompletionContext(Model, since="2025-06-18"):
-    """The arguments that already have a value."""
-
-    arguments: dict[str, str] | None = None
+    method: Literal["notifications/prompts/list_changed"] = "notifications/prompts/list_changed"
 
 
-class CompleteRequestParams(RequestParams):
-    """The argument to complete, and what it belongs to."""
-
-    ref: Annotated[PromptReference | ResourceTemplateReference, Field(discriminator="type")]
-    argument: CompletionArgument
-    context: Annotated[CompletionContext | None, SINCE_2025_06_18] = None
-
-
-class CompleteRequest(TypedRequest):
-    """The request ``completion/complete``."""
-
-    method: Literal["completion/complete"] = "completion/complete"
-    params: CompleteRequestParams
+# Completion (the schema's "Autocomplete")
 
 
 class Completion(Model):
@@ -225,138 +163,22 @@ class CompleteResult(Result):
     completion: Completion
 
 
-# Subscriptions
+# Logging. Deprecated by the specification from revision 2026-07-28.
 
 
-class SubscriptionFilter(Model, since="2026-07-28"):
-    """The notifications to receive: changes of three lists, and of single resources by URI."""
-
-    tools_list_changed: bool | None = None
-    prompts_list_changed: bool | None = None
-    resources_list_changed: bool | None = None
-    resource_subscriptions: Array[str] | None = None
+LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
-class SubscriptionsListenRequestParams(RequestParams, since="2026-07-28"):
-    """The notifications that the client asks for."""
+class LoggingMessageNotificationParams(NotificationParams):
+    """One log message; *data* is any JSON value, often a string."""
 
-    notifications: SubscriptionFilter
-
-
-class SubscriptionsListenRequest(TypedRequest, since="2026-07-28"):
-    """The request ``subscriptions/listen``, which lasts until either side ends it."""
-
-    method: Literal["subscriptions/listen"] = "subscriptions/listen"
-    params: SubscriptionsListenRequestParams
+    level: LoggingLevel
+    logger: str | None = None
+    data: object
 
 
-class SubscriptionsAcknowledgedNotificationParams(NotificationParams, since="2026-07-28"):
-    """The notifications that the server will send: those requested, or fewer."""
+class LoggingMessageNotification(TypedNotification):
+    """A log message of the server."""
 
-    notifications: SubscriptionFilter
-
-
-class SubscriptionsAcknowledgedNotification(TypedNotification, since="2026-07-28"):
-    """The server has accepted the subscription."""
-
-    method: Literal["notifications/subscriptions/acknowledged"] = "notifications/subscriptions/acknowledged"
-    params: SubscriptionsAcknowledgedNotificationParams
-
-
-class SubscriptionsListenResult(Result, since="2026-07-28"):
-    """The server has ended the subscription; *meta* is a `SubscriptionsListenResultMetaObject` with its id."""
-
-    meta: JSONObject
-
-
-# Tasks (experimental in revision 2025-11-25). This library reads them and declares none.
-
-
-TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
-
-
-class RelatedTaskMetadata(Model, since="2025-11-25", until="2025-11-25"):
-    """Ties a message to a task, in ``_meta`` under ``io.modelcontextprotocol/related-task``."""
-
-    task_id: str
-
-
-class Task(Model, since="2025-11-25", until="2025-11-25"):
-    """The state of a task. Times are ISO 8601; *ttl* (None: unlimited) and *poll_interval* are milliseconds."""
-
-    task_id: str
-    status: TaskStatus
-    status_message: str | None = None
-    created_at: str
-    last_updated_at: str
-    ttl: int | None
-    poll_interval: int | None = None
-
-
-class CreateTaskResult(Result, since="2025-11-25", until="2025-11-25"):
-    """The request is executed as a task."""
-
-    task: Task
-
-
-class TaskIdParams(RequestParams, since="2025-11-25", until="2025-11-25"):
-    """The id of a task; in the schema these params have no name."""
-
-    task_id: str
-
-
-class GetTaskRequest(TypedRequest, since="2025-11-25", until="2025-11-25"):
-    """The request ``tasks/get``."""
-
-    method: Literal["tasks/get"] = "tasks/get"
-    params: TaskIdParams
-
-
-class GetTaskResult(Result, Task, since="2025-11-25", until="2025-11-25"):
-    """The state of the task."""
-
-
-class GetTaskPayloadRequest(TypedRequest, since="2025-11-25", until="2025-11-25"):
-    """The request ``tasks/result``."""
-
-    method: Literal["tasks/result"] = "tasks/result"
-    params: TaskIdParams
-
-
-class GetTaskPayloadResult(Result, since="2025-11-25", until="2025-11-25"):
-    """The result of the request that became the task; its fields are kept as they are."""
-
-
-class CancelTaskRequest(TypedRequest, since="2025-11-25", until="2025-11-25"):
-    """The request ``tasks/cancel``."""
-
-    method: Literal["tasks/cancel"] = "tasks/cancel"
-    params: TaskIdParams
-
-
-class CancelTaskResult(Result, Task, since="2025-11-25", until="2025-11-25"):
-    """The state of the cancelled task."""
-
-
-class ListTasksRequest(TypedRequest, since="2025-11-25", until="2025-11-25"):
-    """The request ``tasks/list``."""
-
-    method: Literal["tasks/list"] = "tasks/list"
-    params: PaginatedRequestParams | None = None
-
-
-class ListTasksResult(PaginatedResult, since="2025-11-25", until="2025-11-25"):
-    """One page of tasks."""
-
-    tasks: Array[Task]
-
-
-class TaskStatusNotificationParams(NotificationParams, Task, since="2025-11-25", until="2025-11-25"):
-    """The new state of the task."""
-
-
-class TaskStatusNotification(TypedNotification, since="2025-11-25", until="2025-11-25"):
-    """The state of a task has changed."""
-
-    method: Literal["notifications/tasks/status"] = "notifications/tasks/status"
-    params: TaskStatusNotificationParams
+    method: Literal["notifications/message"] = "notifications/message"
+    params: LoggingMessageNotificationParams

@@ -1,17 +1,18 @@
-"""What all requests, results and notifications have; progress, and logging."""
+"""What all requests, results and notifications have, and what both sides learn when they connect."""
 
 from typing import Annotated, Literal, TypeAlias
 
-from mcp_host.types.base import Meta, Model, Number
-from mcp_host.types.revisions import SINCE_2025_03_26, SINCE_2025_11_25, SINCE_2026_07_28
+from mcp_host.types.base import Array, JSONObject, Meta, Model, Number
+from mcp_host.types.content import BaseMetadata, Icons
+from mcp_host.types.revisions import SINCE_2025_03_26, SINCE_2025_06_18, SINCE_2025_11_25, SINCE_2026_07_28
 
 # fmt: off
 __all__ = [
-    "CacheableResult", "Cursor", "EmptyResult", "InputCall", "LoggingLevel", "LoggingMessageNotification",
-    "LoggingMessageNotificationParams", "NotificationParams", "PaginatedRequest", "PaginatedRequestParams",
-    "PaginatedResult", "ProgressNotificationParams", "ProgressToken", "RequestId", "RequestParams", "Result",
-    "ResultType", "SetLevelRequest", "SetLevelRequestParams", "TaskAugmentedRequestParams", "TaskMetadata",
-    "TypedNotification", "TypedRequest",
+    "CacheableResult", "ClientCapabilities", "Cursor", "DiscoverResult", "ElicitationCapability", "EmptyResult",
+    "Implementation", "InitializeResult", "InputCall", "ListedCapability", "NotificationParams", "PaginatedResult",
+    "ProgressNotificationParams", "ProgressToken", "RequestId", "RequestParams", "ResourcesCapability", "Result",
+    "ResultType", "RootsCapability", "SamplingCapability", "ServerCapabilities", "TaskAugmentedRequestParams",
+    "TaskMetadata", "TasksCapability", "TypedNotification", "TypedRequest",
 ]
 # fmt: on
 
@@ -32,11 +33,25 @@ class Result(Model):
 EmptyResult: TypeAlias = Result
 
 
+class NotificationParams(Model):
+    """What every notification may have."""
+
+    meta: Meta = None
+
+
+class RequestParams(Model):
+    """What every request may have; *meta* has a ``progressToken``, and a `RequestMetaObject` since 2026-07-28."""
+
+    meta: Meta = None
+
+
 class TypedRequest(Model):
-    """The envelope of every client request; subclasses add the method and the params."""
+    """The envelope of every client request; subclasses narrow the method and the params."""
 
     jsonrpc: Literal["2.0"] = "2.0"
     id: RequestId
+    method: str
+    params: RequestParams | None = None
 
 
 class InputCall(Model):
@@ -47,46 +62,23 @@ class InputCall(Model):
 
 
 class TypedNotification(Model):
-    """The envelope of every notification; subclasses add the method and the params."""
+    """The envelope of every notification; subclasses narrow the method and the params."""
 
     jsonrpc: Literal["2.0"] = "2.0"
+    method: str
+    params: NotificationParams | None = None
 
 
-class RequestParams(Model):
-    """What every request may have; *meta* has a ``progressToken``, and a `RequestMetaObject` since 2026-07-28."""
-
-    meta: Meta = None
-
-
-class TaskMetadata(Model, since="2025-11-25", until="2025-11-25"):
+class TaskMetadata(Model, since="2025-11-25"):
     """Asks for execution as a task; its result is kept for *ttl* milliseconds."""
 
     ttl: int | None = None
 
 
-class TaskAugmentedRequestParams(RequestParams, since="2025-11-25", until="2025-11-25"):
+class TaskAugmentedRequestParams(RequestParams, since="2025-11-25"):
     """Params of a request that may be executed as a task."""
 
     task: Annotated[TaskMetadata | None, SINCE_2025_11_25] = None
-
-
-class NotificationParams(Model):
-    """What every notification may have."""
-
-    meta: Meta = None
-
-
-class PaginatedRequestParams(RequestParams):
-    """The page to list: the *next_cursor* of the previous page, or none for the first."""
-
-    cursor: Cursor | None = None
-
-
-class PaginatedRequest(TypedRequest):
-    """Any request for one page of a listing."""
-
-    method: str
-    params: PaginatedRequestParams | None = None
 
 
 class PaginatedResult(Result):
@@ -111,35 +103,93 @@ class ProgressNotificationParams(NotificationParams):
     message: Annotated[str | None, SINCE_2025_03_26] = None
 
 
-# Logging. Deprecated by the specification from revision 2026-07-28.
+# Connecting
 
 
-LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+class Implementation(BaseMetadata, Icons):
+    """The name and version of a client or a server."""
+
+    version: str
+    description: Annotated[str | None, SINCE_2025_11_25] = None
+    website_url: Annotated[str | None, SINCE_2025_11_25] = None
 
 
-class LoggingMessageNotificationParams(NotificationParams):
-    """One log message; *data* is any JSON value, often a string."""
+class RootsCapability(Model):
+    """The client can list roots; with *list_changed* it sends notifications of changes (until 2025-11-25)."""
 
-    level: LoggingLevel
-    logger: str | None = None
-    data: object
+    list_changed: bool | None = None
 
 
-class LoggingMessageNotification(TypedNotification):
-    """A log message of the server."""
+class SamplingCapability(Model):
+    """The client has a model; *tools* and *context*: it supports tools and ``includeContext``."""
 
-    method: Literal["notifications/message"] = "notifications/message"
-    params: LoggingMessageNotificationParams
-
-
-class SetLevelRequestParams(RequestParams, until="2025-11-25"):
-    """The least severe level to send."""
-
-    level: LoggingLevel
+    context: Annotated[JSONObject | None, SINCE_2025_11_25] = None
+    tools: Annotated[JSONObject | None, SINCE_2025_11_25] = None
 
 
-class SetLevelRequest(TypedRequest, until="2025-11-25"):
-    """The request ``logging/setLevel``. Since 2026-07-28 each request has the level in its ``_meta``."""
+class ElicitationCapability(Model, since="2025-06-18"):
+    """The client can ask its user, with a form or with a URL to visit; neither means forms."""
 
-    method: Literal["logging/setLevel"] = "logging/setLevel"
-    params: SetLevelRequestParams
+    form: Annotated[JSONObject | None, SINCE_2025_11_25] = None
+    url: Annotated[JSONObject | None, SINCE_2025_11_25] = None
+
+
+class TasksCapability(Model, since="2025-11-25"):
+    """The requests that may be executed as tasks (by kind and method), and whether tasks can be listed and cancelled."""
+
+    cancel: JSONObject | None = None
+    requests: JSONObject | None = None
+    list: JSONObject | None = None
+
+
+class ClientCapabilities(Model):
+    """What the client supports."""
+
+    experimental: JSONObject | None = None
+    roots: RootsCapability | None = None
+    sampling: SamplingCapability | None = None
+    elicitation: Annotated[ElicitationCapability | None, SINCE_2025_06_18] = None
+    tasks: Annotated[TasksCapability | None, SINCE_2025_11_25] = None
+    extensions: Annotated[JSONObject | None, SINCE_2026_07_28] = None
+
+
+class ListedCapability(Model):
+    """The server lists prompts or tools; with *list_changed* it sends notifications of changes."""
+
+    list_changed: bool | None = None
+
+
+class ResourcesCapability(ListedCapability):
+    """The server lists resources; with *subscribe* it sends notifications when one of them changes."""
+
+    subscribe: bool | None = None
+
+
+class ServerCapabilities(Model):
+    """What the server supports."""
+
+    experimental: JSONObject | None = None
+    logging: JSONObject | None = None
+    completions: Annotated[JSONObject | None, SINCE_2025_03_26] = None
+    prompts: ListedCapability | None = None
+    resources: ResourcesCapability | None = None
+    tools: ListedCapability | None = None
+    tasks: Annotated[TasksCapability | None, SINCE_2025_11_25] = None
+    extensions: Annotated[JSONObject | None, SINCE_2026_07_28] = None
+
+
+class InitializeResult(Result):
+    """The server's name, capabilities and revision, and perhaps *instructions* for the model."""
+
+    protocol_version: str
+    capabilities: ServerCapabilities
+    server_info: Implementation
+    instructions: str | None = None
+
+
+class DiscoverResult(CacheableResult, since="2026-07-28"):
+    """The server's capabilities and revisions; its name is in the `ResultMetaObject`."""
+
+    supported_versions: Array[str]
+    capabilities: ServerCapabilities
+    instructions: str | None = None

@@ -8,11 +8,11 @@ shape of value is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Literal, NamedTuple, TypeAlias, get_args, get_origin
+from typing import NamedTuple, TypeAlias, get_args
 
-from mcp_host.types.base import Model
+from mcp_host.types.base import REVISIONS, Model
 
 
 class Since(NamedTuple):
@@ -49,10 +49,22 @@ def marks(model: type[Model]) -> dict[str, Sequence[Mark]]:
     }
 
 
-class _Unknown(NamedTuple):
-    what: str
-    since: str
-    path: str = ""
+@cache
+def _fields_to_check(model: type[Model], revision: str) -> Mapping[str, Sequence[ShapeSince]]:
+    """The fields in which something may be newer than *revision*, each with the shapes that are."""
+    fields = {}
+    for name, field_marks in marks(model).items():
+        newer = [mark for mark in field_marks if mark.revision > revision]
+        shapes = [mark for mark in newer if isinstance(mark, ShapeSince)]
+        # A field that is newer as a whole is an additional property to that revision, and may hold anything.
+        if len(shapes) == len(newer) and (shapes or _holds_models(model.model_fields[name].annotation)):
+            fields[name] = shapes
+    return fields
+
+
+def _holds_models(annotation: object) -> bool:
+    members = get_args(annotation)
+    return any(map(_holds_models, members)) if members else isinstance(annotation, type(Model))
 
 
 def first_unknown(message: Model, revision: str) -> str | None:
@@ -60,63 +72,41 @@ def first_unknown(message: Model, revision: str) -> str | None:
 
     ``ToolUseContent at content[1] came with revision 2025-11-25``
     """
-    if revision > message.until:
-        return f"{type(message).__name__} was removed after revision {message.until}"
-    if (found := _in_value(message, revision)) is None:
+    if revision == REVISIONS[-1] or (found := _find(message, revision)) is None:
         return None
-    at = f" at {found.path.removeprefix('.')}" if found.path else ""
-    return f"{found.what}{at} came with revision {found.since}"
+    what, since, path = found
+    at = f" at {path.removeprefix('.')}" if path else ""
+    return f"{what}{at} came with revision {since}"
 
 
-def _in_value(value: object, revision: str) -> _Unknown | None:
-    members: Iterable[tuple[object, object]]
+def _find(value: object, revision: str) -> tuple[str, str, str] | None:
+    """What is newer than *revision*: its name, its own revision, and the path that leads to it from *value*."""
+    members: Iterable[tuple[object, object]] = ()
     match value:
         case Model():
-            return _in_model(value, revision)
+            return _find_in_model(value, revision)
         case [Model(), *_]:  # a container of models holds nothing else, so looking at its first item is enough
             members = enumerate(value)
         case dict() if isinstance(next(iter(value.values()), None), Model):
             members = value.items()
-        case _:
-            return None
     for key, item in members:
-        if (found := _in_value(item, revision)) is not None:
-            return found._replace(path=f"[{key!r}]{found.path}")
+        if (found := _find(item, revision)) is not None:
+            what, since, path = found
+            return what, since, f"[{key!r}]{path}"
     return None
 
 
-def _in_model(model: Model, revision: str) -> _Unknown | None:
+def _find_in_model(model: Model, revision: str) -> tuple[str, str, str] | None:
     if model.since > revision:
-        return _Unknown(type(model).__name__, model.since)
-    for name in _fields_to_check(type(model)):
-        if name in model.model_fields_set and (found := _in_field(model, name, revision)) is not None:
-            return found._replace(path=f".{name}{found.path}")
-    return None
-
-
-def _in_field(model: Model, name: str, revision: str) -> _Unknown | None:
-    value = getattr(model, name)
-    for mark in marks(type(model))[name]:
-        if mark.revision <= revision:
+        return type(model).__name__, model.since, ""
+    for name, shapes in _fields_to_check(type(model), revision).items():
+        if name not in model.model_fields_set:
             continue
-        if isinstance(mark, Since):
-            return None  # to that revision an additional property, which may hold anything
-        if mark.has_shape(value):
-            return _Unknown(mark.what, mark.revision)
-    return _in_value(value, revision)
-
-
-@cache
-def _fields_to_check(model: type[Model]) -> Sequence[str]:
-    """The fields that have a mark, or whose values may hold something that has one."""
-    return [
-        name for name, marked in marks(model).items() if marked or not _is_plain(model.model_fields[name].annotation)
-    ]
-
-
-def _is_plain(annotation: object) -> bool:
-    """Whether all values of that type are strings, numbers, booleans or null."""
-    if get_origin(annotation) is Literal:
-        return True
-    members = get_args(annotation)
-    return all(map(_is_plain, members)) if members else annotation in (str, int, float, bool, type(None))
+        value = getattr(model, name)
+        for shape in shapes:
+            if shape.has_shape(value):
+                return shape.what, shape.revision, f".{name}"
+        if (found := _find(value, revision)) is not None:
+            what, since, path = found
+            return what, since, f".{name}{path}"
+    return None

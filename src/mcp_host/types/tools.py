@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from mcp_host.types.base import Array, JSONObject, Meta, Model, wire_name
 from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent, joined_text
-from mcp_host.types.messages import CacheableResult, NotificationParams, PaginatedResult, Result, TypedNotification
+from mcp_host.types.messages import CacheableResult, PaginatedResult, Result, TypedNotification
 from mcp_host.types.revisions import NOT_AN_OBJECT, SINCE_2025_03_26, SINCE_2025_06_18, SINCE_2025_11_25
 
 # fmt: off
@@ -27,7 +27,7 @@ class ToolAnnotations(Model, since="2025-03-26"):
     open_world_hint: bool | None = None
 
 
-class ToolExecution(Model, since="2025-11-25", until="2025-11-25"):
+class ToolExecution(Model, since="2025-11-25"):
     """Whether a tool must, may or cannot be called as a task (the default)."""
 
     task_support: Literal["forbidden", "optional", "required"] | None = None
@@ -107,4 +107,3 @@ class ToolListChangedNotification(TypedNotification):
     """The server's list of tools has changed."""
 
     method: Literal["notifications/tools/list_changed"] = "notifications/tools/list_changed"
-    params: NotificationParams | None = None

@@ -19,8 +19,7 @@ from mcp_host.testing._server.subscriptions import UPDATED
 from mcp_host.testing.context import SEVERITY, Call, Context, RemoteClient
 from mcp_host.testing.errors import RequestError
 from mcp_host.types import InitializeRequestParams, InitializeResult, ServerCapabilities
-from mcp_host.types.messages import SetLevelRequestParams
-from mcp_host.types.requests import ResourceRequestParams
+from mcp_host.types.requests import ResourceRequestParams, SetLevelRequestParams
 
 
 class Session:

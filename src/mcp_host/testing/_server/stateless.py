@@ -29,7 +29,7 @@ from mcp_host.types import (
     SubscriptionFilter,
     SubscriptionsListenRequestParams,
 )
-from mcp_host.types.lifecycle import RequestMetaObject, ResultMetaObject
+from mcp_host.types.requests import RequestMetaObject, ResultMetaObject
 
 VERSION = f"{META}protocolVersion"
 UNNAMED = Implementation(name="", version="")  # "Clients SHOULD include" their name, and need not

@@ -12,7 +12,7 @@ from mcp_host.protocol.jsonrpc import Id, Params
 from mcp_host.testing._server.revision import given
 from mcp_host.testing.context import Notify
 from mcp_host.types import SubscriptionFilter
-from mcp_host.types.lifecycle import NotificationMetaObject
+from mcp_host.types.requests import NotificationMetaObject
 
 UPDATED = "notifications/resources/updated"
 CHANGED = {f"notifications/{kind}/list_changed": f"{kind}_list_changed" for kind in ("tools", "prompts", "resources")}
