@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Context, Server
-from mcp_host.testing._http import stateless
+from mcp_host.testing._http import app
 from tests.testing.raw_http import Modern, Stream, Wire, call, dressed, modern, request, served
 
 SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1.0.0"}}
@@ -386,7 +386,7 @@ async def test_a_subscription_that_is_cut_has_no_result() -> None:
 
 
 async def test_a_subscription_says_now_and_then_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stateless, "KEEP_ALIVE", 0.01)
+    monkeypatch.setattr(app, "KEEP_ALIVE", 0.01)
     with fail_after(20):
         async with listening(Bench()) as stream:
             blocks = [await stream.block() for _ in range(2)]
@@ -395,7 +395,7 @@ async def test_a_subscription_says_now_and_then_that_it_is_alive(monkeypatch: py
 
 
 async def test_a_function_that_says_nothing_for_long_keeps_its_response_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stateless, "KEEP_ALIVE", 0.01)
+    monkeypatch.setattr(app, "KEEP_ALIVE", 0.01)
     bench = Bench()
     with fail_after(20):
         async with modern(bench.server) as peer, peer.stream(dressed(call(1, "wait"))) as stream:

@@ -11,7 +11,7 @@ import pytest
 from mcp_host.protocol.jsonrpc import Params, Request
 from mcp_host.testing import RequestError
 from mcp_host.testing._server.revision import RevisionWriter
-from mcp_host.testing._server.suspended import SuspendedCall, SuspendedCalls
+from mcp_host.testing._server.stateless import SuspendedCall, SuspendedCalls
 from mcp_host.testing.context import Call, RemoteClient
 from mcp_host.types import ClientCapabilities, Implementation
 

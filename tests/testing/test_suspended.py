@@ -9,7 +9,7 @@ from anyio.lowlevel import checkpoint
 from mcp_host.protocol.jsonrpc import Params, Request
 from mcp_host.testing import Context, RequestError, Server, ToolError
 from mcp_host.testing._server.revision import RevisionWriter
-from mcp_host.testing._server.suspended import SuspendedCall
+from mcp_host.testing._server.stateless import SuspendedCall
 from mcp_host.testing.context import Call, RemoteClient
 from mcp_host.types import ClientCapabilities, Implementation
 from tests.testing.raw import Raw, Wire, modern

@@ -12,9 +12,16 @@ from pydantic import BaseModel, ValidationError
 from mcp_host.errors import ProtocolError
 from mcp_host.protocol.jsonrpc import Id, Params, Request
 from mcp_host.testing._server.dispatcher import meta_of
-from mcp_host.testing._server.functions import AnyFunction, Injected, PlainSchema
+from mcp_host.testing._server.functions import (
+    AnyFunction,
+    Injected,
+    PlainSchema,
+    Tools,
+    function_tool,
+    run_tools,
+    tools_by_name,
+)
 from mcp_host.testing._server.revision import RevisionWriter, given
-from mcp_host.testing._server.tools import Tools, function_tool, run_tools, tools_by_name
 from mcp_host.testing.errors import NotDeclared, ToolError
 from mcp_host.types import (
     ClientCapabilities,

@@ -13,10 +13,9 @@ from anyio import create_task_group
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.testing._server.catalog import Catalog, CompletionFunction, Offer, template_pattern
-from mcp_host.testing._server.functions import AnyFunction, Function
+from mcp_host.testing._server.functions import AnyFunction, Function, function_tool
 from mcp_host.testing._server.revision import given
 from mcp_host.testing._server.session import Session
-from mcp_host.testing._server.tools import function_tool
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from mcp_host.types import (
     Implementation,

@@ -2,16 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from secrets import token_urlsafe
 
-from mcp_host.protocol.jsonrpc import PARSE_ERROR, Incoming, Malformed, Request, decode
-from mcp_host.testing._http.asgi import JSON, HttpError, HttpExchange, HttpResponse, Receive, Scope, Send
-from mcp_host.testing._http.rules import METHODS, check_request
-from mcp_host.testing._http.session import HttpSession, PendingPost
-from mcp_host.testing._http.stateless import StatelessHttp
-from mcp_host.testing._http.streams import EventStream
-from mcp_host.testing._server.broadcaster import EventLoop
+from anyio import CancelScope, Event, create_task_group, move_on_after
+
+from mcp_host.concurrency import OwnedContext, spawn
+from mcp_host.protocol.eras import LISTEN
+from mcp_host.protocol.headers import PROTOCOL_VERSION
+from mcp_host.protocol.jsonrpc import (
+    HEADER_MISMATCH,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    Failure,
+    Id,
+    Incoming,
+    Malformed,
+    Message,
+    Notification,
+    Params,
+    Request,
+    Response,
+    Success,
+    decode,
+    encode,
+)
+from mcp_host.testing._http.asgi import (
+    JSON,
+    EventStream,
+    HttpError,
+    HttpExchange,
+    HttpResponse,
+    Receive,
+    Scope,
+    Send,
+    split_event_id,
+)
+from mcp_host.testing._http.rules import METHODS, check_headers, check_request, check_version
 from mcp_host.testing._server.catalog import Catalog
+from mcp_host.testing._server.dispatcher import Dispatcher
+from mcp_host.testing._server.session import Session
+from mcp_host.testing._server.stateless import Stateless, version_of
+from mcp_host.testing._server.subscriptions import EventLoop
+from mcp_host.testing.context import Call, RemoteClient
+from mcp_host.testing.errors import RequestError
 
 
 class HttpApp:
@@ -152,3 +190,255 @@ async def _send_events(http: HttpExchange, stream: EventStream, position: int, h
     async with http.while_connected():
         await stream.send_to(http.write, position)
     await http.end_events(stream.farewell)
+
+
+RETAINED = 64  # streams that have ended and can still be resumed
+
+
+class PendingPost:
+    """The unanswered requests of one POST, and the stream for all messages that belong to them."""
+
+    def __init__(self, key: int, requests: Sequence[Request]) -> None:
+        self.requests = requests
+        self.stream = EventStream(str(key))
+        self.responses: list[bytes] = []
+        self.done = Event()
+        self._pending = {request.id for request in requests}
+
+    def settle(self, id: Id, response: bytes | None) -> None:
+        """Take the response to one of the requests; None if it was cancelled."""
+        if response is not None:
+            self.responses.append(response)
+        self._pending.discard(id)
+        if not self._pending:
+            self.close()
+
+    def close(self) -> None:
+        self.stream.end()
+        self.done.set()
+
+
+class HttpSession:
+    """A session with its streams. With *json_response*, all but the responses is sent on the GET stream."""
+
+    def __init__(self, catalog: Catalog, *, json_response: bool) -> None:
+        self.id = token_urlsafe(16)  # "The session ID MUST only contain visible ASCII characters"
+        self.get_stream = EventStream("get")
+        self._catalog = catalog
+        self._json_response = json_response
+        self._owner = OwnedContext(self._running())
+        self._session: Session
+        self._posts: dict[Id, PendingPost] = {}
+        self._ended: deque[EventStream] = deque(maxlen=RETAINED)
+        self._post_count = 0
+
+    @property
+    def client(self) -> RemoteClient | None:
+        return self._session.client
+
+    async def open(self) -> None:
+        """Begin the session, in a task that lasts until `aclose`."""
+        self._session = await self._owner.enter()
+
+    async def aclose(self) -> None:
+        self._owner.cancel()
+        await self._owner.leave()
+
+    def post(self, messages: Sequence[Incoming]) -> PendingPost:
+        """Take the messages of one POST.
+
+        Raises:
+            HttpError: The id of a request is in use.
+        """
+        requests = [message for message in messages if isinstance(message, Request)]
+        if in_use := [request.id for request in requests if request.id in self._posts]:
+            raise HttpError(400, f"the request id {in_use[0]} is in use")
+        self._post_count += 1
+        post = PendingPost(self._post_count, requests)
+        if self.client is not None and self.client.writer.primes_streams and not self._json_response:
+            post.stream.append(b"")
+        self._posts |= dict.fromkeys((request.id for request in requests), post)
+        for message in messages:
+            self._session.receive(message)
+        return post
+
+    def find(self, event_id: str) -> tuple[EventStream, int]:
+        """The stream of that event, and the position after it.
+
+        Raises:
+            HttpError: The event is unknown, or no longer kept.
+        """
+        key, position = split_event_id(event_id) or ("", 0)
+        for stream in self._streams():
+            if stream.key == key and position <= len(stream):
+                return stream, position
+        raise HttpError(400, "there is no such event")
+
+    def drop(self, farewell: bytes) -> None:
+        """End every connection, and none of the streams."""
+        for stream in self._streams():
+            stream.drop(farewell)
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[Session]:
+        async with create_task_group() as tasks:
+            session = Session(self._catalog, tasks, self._send, lambda id: self._settle(id, None))
+            with self._catalog.broadcaster.reaching(session):
+                try:
+                    yield session
+                finally:
+                    tasks.cancel_scope.cancel()
+                    for post in self._posts.values():
+                        post.close()
+                    self.get_stream.end()
+
+    def _streams(self) -> list[EventStream]:
+        return [self.get_stream, *{post.stream for post in self._posts.values()}, *self._ended]
+
+    def _send(self, message: Message, related: Id | None) -> None:
+        raw = encode(message)
+        is_response = isinstance(message, Success | Failure)
+        if related is None or related not in self._posts or (self._json_response and not is_response):
+            self.get_stream.append(raw)
+            return
+        self._posts[related].stream.append(raw)
+        if is_response:
+            self._settle(related, raw)
+
+    def _settle(self, id: Id, response: bytes | None) -> None:
+        post = self._posts.pop(id)
+        post.settle(id, response)
+        if post.done.is_set():
+            self._ended.append(post.stream)
+
+
+STATUS = {
+    METHOD_NOT_FOUND: 404,
+    HEADER_MISMATCH: 400,
+    MISSING_REQUIRED_CLIENT_CAPABILITY: 400,
+    UNSUPPORTED_PROTOCOL_VERSION: 400,
+}
+"""The errors for which the specification names a status."""
+
+HEADERS = {"x-accel-buffering": "no"}  # "Servers SHOULD include" it, so that proxies do not buffer
+KEEP_ALIVE = 15.0  # seconds; common proxies end a connection after 30 or 60 seconds of silence
+
+
+class StatelessHttp:
+    """The stateless requests of one endpoint. With *json_response* only the responses are sent."""
+
+    def __init__(self, catalog: Catalog, *, json_response: bool) -> None:
+        self._catalog = catalog
+        self._stateless = Stateless(catalog, spawn)
+        self._json_response = json_response
+        self._pending: set[PendingRequest] = set()
+        self._on_close = ExitStack()
+        self._on_close.enter_context(catalog.broadcaster.reaching(self._stateless))
+
+    def takes(self, http: HttpExchange, messages: Sequence[Incoming]) -> bool:
+        """Whether a POST is stateless, and not part of a session."""
+        header = http.headers.get(PROTOCOL_VERSION.lower())
+        named = [version_of(message) for message in messages if isinstance(message, Request | Notification)]
+        if header in self._catalog.modern_versions:
+            named.append(header)
+        return any(map(self._stateless.serves, [None, *named]))
+
+    async def post(self, http: HttpExchange, messages: Sequence[Incoming]) -> HttpResponse | None:
+        """Answer a POST: return the response, or None if an event stream has been sent."""
+        match messages:
+            case [Request() as request]:
+                return await self._request(http, request)
+            case [Notification()]:  # "Closing the SSE response stream is itself the cancellation signal"
+                return HttpResponse(202)
+        raise HttpError(400, "the body has to be a single request or notification")
+
+    def drop(self) -> None:
+        """Cut every open response, which cancels its request."""
+        for pending in self._pending:
+            pending.scope.cancel()
+
+    async def aclose(self) -> None:
+        """End all: the subscriptions with their results, the other requests without."""
+        await self._stateless.end_subscriptions()
+        for pending in self._pending:
+            if not pending.is_subscription:
+                pending.scope.cancel()
+        await self._stateless.aclose()
+        self._on_close.close()
+
+    async def _request(self, http: HttpExchange, request: Request) -> HttpResponse | None:
+        pending = PendingRequest(request, json_response=self._json_response and request.method != LISTEN)
+        try:
+            call = self._accept(http, request, pending)
+        except RequestError as exc:
+            return _json(Failure(request.id, exc.code, exc.message, exc.data), 400)
+        self._pending.add(pending)
+        try:
+            async with http.while_connected() as tasks:
+                pending.scope = tasks.cancel_scope
+                Dispatcher(tasks, pending.send, lambda _: self._stateless.answer(call)).receive(request)
+                with move_on_after(None if pending.json_response else KEEP_ALIVE):
+                    await pending.begun.wait()  # the first message may decide the status
+                if pending.response() is None:
+                    pending.started = True
+                    await http.start_events(HEADERS)
+                    await pending.stream.send_to(http.write, 0, keep_alive=KEEP_ALIVE)
+        finally:
+            self._pending.discard(pending)
+        if (response := pending.response()) is not None:
+            return response
+        if not pending.started:  # cut before it began
+            await http.start_events(HEADERS)
+        await http.end_events()
+        return None
+
+    def _accept(self, http: HttpExchange, request: Request, pending: PendingRequest) -> Call:
+        version = version_of(request)
+        # An older client sends no such header; `Stateless.accept` tells it the supported revisions.
+        if request.method != "initialize" or version is not None:
+            check_version(http.headers, version)
+        call = self._stateless.accept(request, pending.notify)
+        name = request.params.get("name") if request.method == "tools/call" else None
+        tool = self._catalog.tools.get(name) if isinstance(name, str) else None
+        check_headers(http.headers, request, tool.definition.input_schema if tool else None)
+        return call
+
+
+class PendingRequest:
+    """One request, and the messages to send in its response."""
+
+    def __init__(self, request: Request, *, json_response: bool) -> None:
+        self.stream = EventStream()
+        self.begun = Event()
+        """There is a message to send."""
+        self.is_subscription = request.method == LISTEN
+        self.scope = CancelScope()
+        self.json_response = json_response
+        self.started = False
+        """Whether an event stream has begun, so that there is no other response."""
+        self._answer: Response | None = None
+
+    def notify(self, method: str, params: Params) -> None:
+        self.send(Notification(method, params), None)
+
+    def send(self, message: Message, related: Id | None) -> None:
+        raw = encode(message)
+        if isinstance(message, Success | Failure):
+            self._answer = message
+        elif self.json_response:
+            return
+        self.stream.append(raw)
+        if self._answer is not None:
+            self.stream.end()
+        self.begun.set()
+
+    def response(self) -> HttpResponse | None:
+        """The response if it is no event stream: JSON, or an error before any other message that has a status."""
+        if self.started or self._answer is None or len(self.stream) > 1:
+            return None
+        status = STATUS.get(self._answer.code, 200) if isinstance(self._answer, Failure) else 200
+        return _json(self._answer, status) if self.json_response or status != 200 else None
+
+
+def _json(response: Response, status: int) -> HttpResponse:
+    return HttpResponse(status, encode(response), {"content-type": JSON})

@@ -10,8 +10,7 @@ from anyio.abc import TaskGroup
 
 from mcp_host.protocol.eras import Legacy
 from mcp_host.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, Incoming, Notification, Params, Request
-from mcp_host.testing._server import methods
-from mcp_host.testing._server.catalog import Catalog
+from mcp_host.testing._server.catalog import Catalog, find, read
 from mcp_host.testing._server.dispatcher import AsyncAnswer, Dispatcher, OnCancelled, Send
 from mcp_host.testing._server.revision import RevisionWriter, given
 from mcp_host.testing._server.stateless import Stateless, version_of
@@ -66,7 +65,7 @@ class Session:
             )
         match request.method:
             case "initialize":
-                return self._initialize(methods.read(InitializeRequestParams, request.params))
+                return self._initialize(read(InitializeRequestParams, request.params))
             case "ping":
                 return {}
         if self.client is None:
@@ -75,15 +74,15 @@ class Session:
             raise RequestError(METHOD_NOT_FOUND, f"{request.method} needs {missing}, which was not declared")
         match request.method:
             case "logging/setLevel":
-                self.client.min_severity = SEVERITY[methods.read(SetLevelRequestParams, request.params).level]
+                self.client.min_severity = SEVERITY[read(SetLevelRequestParams, request.params).level]
                 return {}
             case "resources/subscribe":
-                self._subscriptions.add(methods.read(ResourceRequestParams, request.params).uri)
+                self._subscriptions.add(read(ResourceRequestParams, request.params).uri)
                 return {}
             case "resources/unsubscribe":
-                self._subscriptions.discard(methods.read(ResourceRequestParams, request.params).uri)
+                self._subscriptions.discard(read(ResourceRequestParams, request.params).uri)
                 return {}
-        found = methods.find(self._catalog, request.method, request.params, self.client.writer)
+        found = find(self._catalog, request.method, request.params, self.client.writer)
         if isinstance(found, dict):
             return found
         call = Call(request, self.client, partial(self._dispatcher.notify, related=request.id))
