@@ -1,6 +1,6 @@
-"""``make bench``: install the clients, have each do the same jobs side by side, and say what each took.
+"""``make bench``: install the clients, measure each at the same jobs in turns, and print the tables.
 
-``python -m benchmarks --only stdio-echo,http-echo --clients ours,mcp`` is a part of it.
+``python -m benchmarks --only stdio-echo,http-echo --clients ours,mcp`` runs a part of it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks import growth, page
 from benchmarks.installation import install, say
-from benchmarks.job import Job
 from benchmarks.peers import MCP, OURS, PEERS, Peer
-from benchmarks.report import Row, cpu_table, eras_table, goals_table, wall_table
-from benchmarks.runs import Results, measure
+from benchmarks.report import Row, cost_table, eras_table, goals_table, wall_table
 from benchmarks.scenarios import BY_REVISION, SCENARIOS, Scenario
-from benchmarks.workers import Worker, http_server
+from benchmarks.workers import Results, Worker, http_server, measure
 from tests.installation import Unusable
 
 ROUNDS = 5
@@ -26,65 +24,68 @@ QUICK_SHARE = 0.3  # of the operations
 
 
 def main(arguments: Sequence[str]) -> int:
-    chosen = read(arguments)
+    options = parse(arguments)
     try:
-        install()
+        install([OURS.name, MCP.name] if options.growth else options.clients)
     except Unusable as exc:
         print(f"bench: {exc}", file=sys.stderr)
         return 1
-    stamp = page.machine()
+    complete = is_complete(options)
+    machine = page.machine() if complete else ""  # before the benchmarks load it
     with http_server() as url:
-        rehearse(PEERS.values())
-        tables = beside(url) if chosen.beside else compared(chosen, url)
-        if whole(chosen):
-            tables |= beside(url) | {"machine": stamp}
+        tables = growth_tables(url) if options.growth else scenario_tables(options, url)
+        if complete:
+            tables |= growth_tables(url) | {"machine": machine}
             page.PAGE.write_text(page.rewrite(page.PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
             say(f"{page.PAGE} has the tables")
     print("\n\n".join(tables.values()))
     return 0
 
 
-def read(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "--quick", action="store_true", help="fewer rounds and operations, neither growth nor revisions; prints only"
+        "--quick", action="store_true", help="fewer rounds and operations, no growth, no revisions; only prints"
     )
-    parser.add_argument("--beside", action="store_true", help="growth and revisions alone; prints only")
+    parser.add_argument("--growth", action="store_true", help="only growth and revisions; only prints")
     parser.add_argument("--only", type=some_of(SCENARIOS), default=list(SCENARIOS), metavar="NAME,...")
     parser.add_argument("--clients", type=some_of(PEERS), default=list(PEERS), metavar="NAME,...")
     parser.add_argument("--rounds", type=int)
-    chosen = parser.parse_args(arguments)
-    chosen.rounds = chosen.rounds or (QUICK_ROUNDS if chosen.quick else ROUNDS)
-    return chosen
+    options = parser.parse_args(arguments)
+    options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    return options
 
 
 def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
-    def names(text: str) -> list[str]:
-        for name in (chosen := text.split(",")):
+    def parse_names(text: str) -> list[str]:
+        names = text.split(",")
+        for name in names:
             if name not in known:
                 raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
-        return chosen
+        return names
 
-    return names
-
-
-def whole(chosen: argparse.Namespace) -> bool:
-    """Whether everything is measured as the page promises."""
-    everything = chosen.only == list(SCENARIOS) and chosen.clients == list(PEERS)
-    return everything and chosen.rounds >= ROUNDS and not chosen.quick and not chosen.beside
+    return parse_names
 
 
-def rehearse(peers: Iterable[Peer]) -> None:
-    """Import everything once, so that nobody's import is timed while it is compiled."""
+def is_complete(options: argparse.Namespace) -> bool:
+    """Whether this run measures everything that the page shows."""
+    everything = options.only == list(SCENARIOS) and options.clients == list(PEERS)
+    return everything and options.rounds >= ROUNDS and not options.quick and not options.growth
+
+
+def scenario_tables(options: argparse.Namespace, url: str) -> dict[str, str]:
+    peers = [PEERS[name] for name in options.clients]
+    compile_modules(peers, url)
+    scenarios = [SCENARIOS[name] for name in options.only]
+    rows = compare(scenarios, peers, url, options.rounds, QUICK_SHARE if options.quick else 1.0)
+    return {"goals": goals_table(rows), "cpu": cost_table(rows, peers), "wall": wall_table(rows, peers)}
+
+
+def compile_modules(peers: Iterable[Peer], url: str) -> None:
+    """Have every client import its modules once, so that no measurement includes compiling them."""
     for peer in peers:
-        Worker(peer).do(Job("import", "", 1, 0))
-
-
-def compared(chosen: argparse.Namespace, url: str) -> dict[str, str]:
-    peers = [PEERS[name] for name in chosen.clients]
-    scenarios = [SCENARIOS[name] for name in chosen.only]
-    rows = compare(scenarios, peers, url, chosen.rounds, QUICK_SHARE if chosen.quick else 1.0)
-    return {"goals": goals_table(rows), "cpu": cpu_table(rows, peers), "wall": wall_table(rows, peers)}
+        for name in ("import", "stdio-start", "http-start"):
+            Worker(peer).do(SCENARIOS[name].job(url))
 
 
 def compare(
@@ -102,19 +103,20 @@ def compare(
     return [Row.of(scenario, jobs[scenario.name], peers, results) for scenario in scenarios]
 
 
-def both_eras(url: str) -> str:
-    """Ours with servers of either revision, beside the official Python SDK with one of the newer."""
+def growth_tables(url: str) -> dict[str, str]:
+    """How cost grows, and the cost in both revisions."""
+    compile_modules([OURS, MCP], url)
+    results = Results()
+    measure(growth.jobs(url), [OURS], growth.ROUNDS, results)
+    measure(growth.jobs(url, for_others=True), [MCP], 1, results)
+    return {"growth": growth.growth_table(url, [OURS, MCP], results), "eras": revisions(url)}
+
+
+def revisions(url: str) -> str:
+    """Ours with servers of either revision, and the official Python SDK with one of the newer."""
     older = compare(BY_REVISION, [OURS], url, ERA_ROUNDS)
     newer = compare(BY_REVISION, [OURS, MCP], url, ERA_ROUNDS, stateless=True)
     return eras_table(older, newer, [OURS, MCP])
-
-
-def beside(url: str) -> dict[str, str]:
-    """How cost grows, and what it is in both revisions."""
-    results = Results()
-    measure(growth.jobs(url), [OURS], growth.ROUNDS, results)
-    measure(growth.jobs(url, modest=True), [MCP], 1, results)
-    return {"growth": growth.growth_table(url, [OURS, MCP], results), "eras": both_eras(url)}
 
 
 if __name__ == "__main__":

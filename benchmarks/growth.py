@@ -1,75 +1,69 @@
-"""Whether the cost of one unit stays what it is when there are many: larger messages, longer lists, more at once."""
+"""Whether the cost of one unit stays the same as its number grows: larger messages, longer lists, more at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.job import Job
 from benchmarks.peers import Peer
-from benchmarks.report import Told, costs, escaped, figure, table, typical
-from benchmarks.runs import Results
-from benchmarks.scenarios import MiB, Scenario, Unit, Way
+from benchmarks.report import Costs, costs, escaped, figure, table, typical
+from benchmarks.scenarios import MiB, Scenario, Transport, Unit
+from benchmarks.workers import Results
 
-ROUNDS = 3  # of ours; the official Python SDK is here for comparison and goes once
-FEW = 100  # sessions at once, past which only we are measured: a thousand of the other's take a minute
-SMALL = 16 * MiB  # a message over stdio, past which only we are: there its cost grows with the square
+ROUNDS = 3  # of ours; the official Python SDK, for comparison, has one
+OTHERS_SESSIONS = 100  # sessions at once, at most, for the official SDK: a thousand take it a minute
+OTHERS_MESSAGE = 16 * MiB  # a message over stdio, at most, for the official SDK: its cost grows with the square
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One thing that grows, in steps."""
+    """One number that grows in steps."""
 
     title: str
-    steps: tuple[tuple[str, Scenario], ...]
+    steps: Sequence[tuple[str, Scenario]]
 
     @property
     def unit(self) -> Unit:
         return self.steps[0][1].unit
 
 
-def messages(title: str, way: Way) -> Sweep:
-    scenarios = (
-        (f"{size} MiB", Scenario(
-            name=f"{way}-message-{size}", title=title, unit="ms / MB", goal=None,
-            kind="text", way=way, operations=max(1, 8 // size), warm_up=1, size=size * MiB,
-        ))
+def sweep(title: str, scenarios: Iterable[tuple[str, Scenario]]) -> Sweep:
+    return Sweep(title, tuple(scenarios))
+
+
+# fmt: off
+def messages(title: str, transport: Transport) -> Sweep:
+    return sweep(title, (
+        (f"{size} MiB", Scenario(f"{transport}-message-{size}", title, "ms / MB", None, "text", transport,
+                                 operations=max(1, 8 // size), warm_up=1, size=size * MiB))
         for size in (1, 4, 16, 64)
-    )  # fmt: skip
-    return Sweep(title, tuple(scenarios))
+    ))
 
 
-def lists(title: str, way: Way) -> Sweep:
-    scenarios = (
-        (f"{tools:,}", Scenario(
-            name=f"{way}-tools-{tools}", title=title, unit="ms / 1k tools", goal=None,
-            kind="tools", way=way, operations=max(2, 2000 // tools), warm_up=1, tools=tools,
-        ))
+def lists(title: str, transport: Transport) -> Sweep:
+    return sweep(title, (
+        (f"{tools:,}", Scenario(f"{transport}-tools-{tools}", title, "ms / 1k tools", None, "tools", transport,
+                                operations=max(2, 2000 // tools), warm_up=1, tools=tools))
         for tools in (10, 100, 1000, 10_000)
-    )  # fmt: skip
-    return Sweep(title, tuple(scenarios))
+    ))
 
 
-def in_flight(title: str, way: Way) -> Sweep:
-    scenarios = (
-        (f"{many:,}", Scenario(
-            name=f"{way}-in-flight-{many}", title=title, unit="ms / 1k", goal=None,
-            kind="echo", way=way, operations=max(300, many), warm_up=max(30, many), in_flight=many,
-        ))
-        for many in (1, 10, 100, 1000)
-    )  # fmt: skip
-    return Sweep(title, tuple(scenarios))
+def in_flight(title: str, transport: Transport) -> Sweep:
+    return sweep(title, (
+        (f"{calls:,}", Scenario(f"{transport}-in-flight-{calls}", title, "ms / 1k", None, "echo", transport,
+                                operations=max(300, calls), warm_up=max(30, calls), in_flight=calls))
+        for calls in (1, 10, 100, 1000)
+    ))
 
 
 def sessions(title: str, unit: Unit, steps: Sequence[int]) -> Sweep:
-    scenarios = (
-        (f"{many:,}", Scenario(
-            name=f"sessions-{many}", title=title, unit=unit, goal=None,
-            kind="sessions", way="json", operations=many, warm_up=3,
-        ))
-        for many in steps
-    )  # fmt: skip
-    return Sweep(title, tuple(scenarios))
+    return sweep(title, (
+        (f"{sessions:,}", Scenario(f"sessions-{sessions}", title, unit, None, "sessions", "json",
+                                   operations=sessions, warm_up=3))
+        for sessions in steps
+    ))
+# fmt: on
 
 
 SWEEPS = (
@@ -85,34 +79,34 @@ SWEEPS = (
 )
 
 
-def jobs(url: str, *, modest: bool = False) -> dict[str, Job]:
-    """Every step's job by name; where they are to be *modest*, without those that take the other client a minute."""
+def jobs(url: str, *, for_others: bool = False) -> dict[str, Job]:
+    """Every step's job by name; *for_others*, without those that take the official SDK a minute."""
     scenarios = (scenario for sweep in SWEEPS for _, scenario in sweep.steps)
-    return {scenario.name: scenario.job(url) for scenario in scenarios if not (modest and takes_long(scenario))}
+    return {each.name: each.job(url) for each in scenarios if not (for_others and _takes_others_long(each))}
 
 
-def takes_long(scenario: Scenario) -> bool:
+def _takes_others_long(scenario: Scenario) -> bool:
     if scenario.kind == "sessions":
-        return scenario.operations > FEW
-    return scenario.way == "stdio" and scenario.size > SMALL
+        return scenario.operations > OTHERS_SESSIONS
+    return scenario.transport == "stdio" and scenario.size > OTHERS_MESSAGE
 
 
 def growth_table(url: str, peers: Sequence[Peer], results: Results) -> str:
-    """A line for each sweep and client: the cost of a unit at every step, and how it grew; beneath, why any failed."""
+    """A line for each sweep and client: the cost of one unit at every step, and its growth; then why any failed."""
     heading = ["what grows", "unit", "client", "smallest", "", "", "largest", "/ smallest", "/ cheapest"]
-    lines = [line(sweep, peer, url, results) for sweep in SWEEPS for peer in peers]
-    failed = (reason for sweep in SWEEPS for peer in peers for reason in failures(sweep, peer, url, results))
-    return "\n\n".join([table(heading, lines, numbers_from=3), "\n".join(failed)]).strip()
+    lines: list[list[str]] = []
+    failures: list[str] = []
+    for sweep in SWEEPS:
+        for peer in peers:
+            steps = {label: _costs(scenario, peer, url, results) for label, scenario in sweep.steps}
+            cells = [f"{label}: {_cell(each)}" for label, each in steps.items()]
+            cells[1:1] = [""] * (4 - len(cells))
+            lines.append([sweep.title, sweep.unit, peer.title, *cells, *_growth([*map(typical, steps.values())])])
+            failures += _failures(sweep, peer, steps)
+    return "\n\n".join([table(heading, lines, numbers_from=3), "\n".join(failures)]).strip()
 
 
-def line(sweep: Sweep, peer: Peer, url: str, results: Results) -> list[str]:
-    told = [outcome(scenario, peer, url, results) for _, scenario in sweep.steps]
-    cells = [f"{label}: {shown(each)}" for (label, _), each in zip(sweep.steps, told, strict=True)]
-    cells[1:1] = [""] * (4 - len(cells))
-    return [sweep.title, sweep.unit, peer.title, *cells, *growth([typical(each) for each in told])]
-
-
-def growth(steps: Sequence[float | None]) -> list[str]:
+def _growth(steps: Sequence[float | None]) -> list[str]:
     """The last step's cost over the first's, and over that of the cheapest."""
     first, last = steps[0], steps[-1]
     if first is None or last is None:
@@ -120,20 +114,19 @@ def growth(steps: Sequence[float | None]) -> list[str]:
     return [figure(last / first), figure(last / min(step for step in steps if step is not None))]
 
 
-def failures(sweep: Sweep, peer: Peer, url: str, results: Results) -> Iterator[str]:
-    for label, scenario in sweep.steps:
-        told = outcome(scenario, peer, url, results)
-        if isinstance(told, str):
-            yield f"- {peer.title} fails at {sweep.title} of {label}: {escaped(told)}"
+def _failures(sweep: Sweep, peer: Peer, steps: dict[str, Costs]) -> Iterator[str]:
+    for label, each in steps.items():
+        if isinstance(each, str):
+            yield f"- {peer.title} fails at {sweep.title} of {label}: {escaped(each)}"
 
 
-def outcome(scenario: Scenario, peer: Peer, url: str, results: Results) -> Told:
+def _costs(scenario: Scenario, peer: Peer, url: str, results: Results) -> Costs:
     job = scenario.job(url)
     return costs(results.of(job, peer), lambda spent: scenario.cost(job, spent))
 
 
-def shown(told: Told) -> str:
-    cost = typical(told)
+def _cell(costs: Costs) -> str:
+    cost = typical(costs)
     if cost is not None:
         return figure(cost)
-    return "fails" if told else "not run"
+    return "fails" if costs else "not run"

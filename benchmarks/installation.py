@@ -1,10 +1,11 @@
-"""Where the clients are installed: each in an environment of its own under ``.bench/``, once for each set of pins."""
+"""Installs the clients: each in its own environment under ``.bench/``, once for each set of pins."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 
 from tests.installation import ROOT, Cache, Unusable, node_version, too_old
@@ -22,7 +23,7 @@ def say(text: str) -> None:
 
 
 class Environment(Cache):
-    """One client's part of the cache, which is filled anew only when its own pins change."""
+    """One client's environment, which is reinstalled only when its own pins change."""
 
     def __init__(self, client: str) -> None:
         super().__init__("bench")
@@ -49,26 +50,35 @@ MCP = Environment("mcp")
 FASTMCP = Environment("fastmcp")
 TYPESCRIPT = Environment("typescript")
 
-ADAPTER = TYPESCRIPT.folder / "node" / "typescript.mjs"  # a copy, which finds its packages beside itself
+ADAPTER = TYPESCRIPT.folder / "node" / "typescript.mjs"  # a copy, beside its node_modules
 
 
-def install() -> None:
-    """Fill what does not hold just its pins for just this Python and node.
+def install(clients: Collection[str]) -> None:
+    """Install those of the *clients* whose pins, Python or node have changed.
 
     Raises:
-        Unusable: There is no node, or an installation failed.
+        Unusable: An installation failed, or the TypeScript client is measured and there is no node.
     """
+    OURS.folder.parent.mkdir(exist_ok=True)
+    facts = [sys.version, str(ROOT)]
+    if "ours" in clients:
+        OURS.fill([ROOT / "pyproject.toml", LOCK], facts, _install_ours)
+        _copy_ours()
+    if "mcp" in clients:
+        MCP.fill([MCP.pins], facts, lambda: MCP.install_python("the official Python SDK", "-r", str(MCP.pins)))
+    if "fastmcp" in clients:
+        FASTMCP.fill([FASTMCP.pins], facts, lambda: FASTMCP.install_python("fastmcp", "-r", str(FASTMCP.pins)))
+    if "typescript" in clients:
+        _install_typescript(facts)
+
+
+def _install_typescript(facts: list[str]) -> None:
     version = node_version()
     if too_old(version, NODE_MAJOR):
         raise Unusable(f"node {version} is too old: {NODE_MAJOR} or later is needed (https://nodejs.org)")
-    OURS.folder.parent.mkdir(exist_ok=True)
-    facts = [version, sys.version, str(ROOT)]
-    OURS.fill([ROOT / "pyproject.toml", LOCK], facts, _install_ours)
-    MCP.fill([MCP.pins], facts, lambda: MCP.install_python("the official Python SDK", "-r", str(MCP.pins)))
-    FASTMCP.fill([FASTMCP.pins], facts, lambda: FASTMCP.install_python("fastmcp", "-r", str(FASTMCP.pins)))
-    node = [REQUIREMENTS / name for name in ("package.json", "package-lock.json")]
-    TYPESCRIPT.fill(node, facts, lambda: TYPESCRIPT.install_packages("the official TypeScript client", REQUIREMENTS))
-    _copy_ours()
+    pins = [REQUIREMENTS / name for name in ("package.json", "package-lock.json")]
+    what = "the official TypeScript client"
+    TYPESCRIPT.fill(pins, [*facts, version], lambda: TYPESCRIPT.install_packages(what, REQUIREMENTS))
     shutil.copy(HERE / "clients" / ADAPTER.name, ADAPTER)
 
 
@@ -79,7 +89,7 @@ def _install_ours() -> None:
 
 
 def _copy_ours() -> None:
-    """The package as it is now, so that all of a run is about one state of it, whoever goes on working."""
+    """A copy of the package, so that edits during a run do not change what is measured."""
     packages = next((OURS.folder / "python" / "lib").glob("python*")) / "site-packages"
     shutil.rmtree(packages / PACKAGE.name, ignore_errors=True)
     shutil.copytree(PACKAGE, packages / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,52 +1,54 @@
-"""What one run of one client is told to do, and what it says about it. Imports little: every client's process has it."""
+"""What a client's process is told to do, and what it reports. Imports little: every client's process loads it."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal, NamedTuple, TypedDict, final
+from typing import Literal, NamedTuple, NotRequired, TypedDict, final
 
-Kind = Literal["echo", "sample", "progress", "tools", "text", "connect", "sessions", "import"]
+Kind = Literal["echo", "sample", "progress", "tools", "text", "connect", "sessions", "start", "import"]
 
 LINE = "The quick brown fox jumps over the lazy dog, and says so in plain words.\n"
 NAME = "lean"  # of the server
 TOOLS = ("echo", "ask", "count", "text")
-ENVELOPE = 0.97  # of a message's size is its text; the rest are the escapes in it, and what it is wrapped in
+TEXT_SHARE = 0.97  # of the bytes of a message; the rest is the JSON around the text, and escapes
 
 
 class Job(NamedTuple):
-    """One run: *operations* after some of the same for warming up, which nobody counts."""
+    """One run of one client: *warm_up* operations that are not measured, then *operations* that are."""
 
     kind: Kind
-    server: str | list[str]  # the URL, or the command of a program that speaks stdio
+    server: str | list[str]  # a URL, or the command of a stdio server
     operations: int
     warm_up: int
     in_flight: int = 1
-    tools: int = 0  # that a listing or a sampling request has
-    size: int = 0  # of one operation: bytes of its text, or how many reports or questions it brings
+    tools: int = 0  # in a list of tools, or in a sampling request
+    messages: int = 1  # in a sampling request
+    size: int = 0  # of one operation: bytes of text, or the number of progress notifications or sampling requests
 
 
 @final
-class Spent(TypedDict):
-    """What the operations of one run took of the client's own process."""
+class Measurement(TypedDict):
+    """What the measured operations took of the client's own process."""
 
     cpu: float  # seconds, user and system
     wall: float
-    memory: int  # bytes: what the sessions that are held add to the process; after an import, the whole process
+    memory: int  # bytes: what open sessions add to the process; for every other kind, the whole process
+    connections: NotRequired[int]  # that the whole job opened, as the HTTP server counts them
 
 
 @final
-class Failed(TypedDict):
+class Failure(TypedDict):
     failed: str  # the reason in a few words
 
 
 @cache
-def names_of(tools: int) -> list[str]:
-    """The tools in a list of so many: those that are called, and others. It is never shorter than those are."""
+def tool_names(tools: int) -> list[str]:
+    """The names in a list of so many tools: those that are called, then others. Never shorter than the former."""
     return [*TOOLS, *(f"search_{number}" for number in range(tools - len(TOOLS)))]
 
 
 @cache
 def text_of(size: int) -> str:
     """The text that makes a message of *size* bytes, or a little less."""
-    length = int(size * ENVELOPE)
+    length = int(size * TEXT_SHARE)
     return (LINE * (length // len(LINE) + 1))[:length]

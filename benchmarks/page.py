@@ -21,7 +21,7 @@ def rewrite(page: str, tables: Mapping[str, str]) -> str:
     """The *page* with each table in its place.
 
     Raises:
-        ValueError: The page has no place for one.
+        ValueError: The page has no place for a table.
     """
     for name, table in tables.items():
         place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
@@ -32,11 +32,11 @@ def rewrite(page: str, tables: Mapping[str, str]) -> str:
 
 
 def machine() -> str:
-    """What is measured and on what, in a few sentences; to be asked before the measuring begins."""
+    """The day, the machine and the commit, in two sentences. Call it before the benchmarks load the machine."""
     system = f"{platform.system()} on {_processor()}, {os.cpu_count()} cores"
     day = datetime.now(UTC).strftime("%d %B %Y").lstrip("0")
     versions = f"Python {platform.python_version()}, node {node_version().lstrip('v')}"
-    return f"Measured on {day}: {system}, {versions}, {_state()}. {_busy(os.getloadavg()[0])}"
+    return f"Measured on {day}: {system}, {versions}, {_commit()}. {_busy(os.getloadavg()[0])}"
 
 
 def _processor() -> str:
@@ -44,11 +44,11 @@ def _processor() -> str:
     return named[1] if named else platform.machine()
 
 
-def _state() -> str:
-    """Which state of the package is measured."""
+def _commit() -> str:
+    """The commit of the package that is measured."""
     commit = _git("rev-parse", "--short", "HEAD").strip()
     if not commit:
-        return "of a package without history"
+        return "no commit"
     return f"commit {commit} with changes" if _git("status", "--porcelain", "src") else f"commit {commit}"
 
 
@@ -60,5 +60,5 @@ def _git(*arguments: str) -> str:
 
 def _busy(load: float) -> str:
     if load < IDLE:
-        return "The machine did nothing else."
-    return f"The machine did other things, too (load {load:.1f} at the beginning): the ratios are noisier for it."
+        return "No other program used the machine."
+    return f"Other programs ran, too (load {load:.1f} at the start), so the ratios are noisier."

@@ -10,12 +10,12 @@ from benchmarks import installation
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One client: its name on the command line, its heading in a table, and two commands."""
+    """One client: its name on the command line, its title in a table, and two commands."""
 
     name: str
     title: str
-    worker: tuple[str, ...]  # takes jobs on stdin, one a line, and says on stdout what each took
-    importer: tuple[str, ...]  # says what the import takes
+    worker: tuple[str, ...]  # takes jobs on stdin, one a line, and prints a measurement for each
+    importer: tuple[str, ...]  # prints what the import takes
 
 
 def _python(name: str, title: str, interpreter: str, adapter: str, imports: str) -> Peer:
@@ -24,28 +24,13 @@ def _python(name: str, title: str, interpreter: str, adapter: str, imports: str)
 
 IMPORTING = str(installation.HERE / "clients" / "importing.py")
 NODE = ("node", "--expose-gc", str(installation.ADAPTER))
+IMPORT_OURS = "from mcp_host import Client, Stdio, StreamableHttp"
+IMPORT_MCP = "from mcp import Client, StdioServerParameters"
+IMPORT_FASTMCP = "from fastmcp import Client"
 
-OURS = _python(
-    "ours",
-    "mcp-host",
-    installation.OURS.python,
-    "ours",
-    "from mcp_host import Client, Stdio, StreamableHttp",
-)
-MCP = _python(
-    "mcp",
-    "mcp 2.3.0",
-    installation.MCP.python,
-    "mcp_sdk",
-    "from mcp import Client, StdioServerParameters",
-)
-FASTMCP = _python(
-    "fastmcp",
-    "fastmcp 4.1.2",
-    installation.FASTMCP.python,
-    "fastmcp_client",
-    "from fastmcp import Client",
-)
+OURS = _python("ours", "mcp-host", installation.OURS.python, "ours", IMPORT_OURS)
+MCP = _python("mcp", "mcp 2.3.0", installation.MCP.python, "mcp_sdk", IMPORT_MCP)
+FASTMCP = _python("fastmcp", "fastmcp 4.1.2", installation.FASTMCP.python, "fastmcp_client", IMPORT_FASTMCP)
 TYPESCRIPT = Peer("typescript", "TypeScript 2.4.0", NODE, (*NODE, "import"))
 BARE = _python("bare", "bare asyncio + json", sys.executable, "bare", "import asyncio, json")
 

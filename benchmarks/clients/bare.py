@@ -1,4 +1,4 @@
-"""The floor: asyncio and json, and nothing that a client is for. No checks, no limits, no deadlines, no cancellation."""
+"""The floor: asyncio and json. No checks, no limits, no deadlines, no cancellation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchmarks.clients.drive import Think, main
+from benchmarks.clients.drive import Model, main
 
 Message = dict[str, Any]
 UNBOUNDED = 1 << 30
@@ -19,20 +19,30 @@ HEAD = (
 )
 
 
+INFO: Message = {"name": "bare", "version": "1"}
+
+
 class Session:
-    """Requests and their answers by id; how they travel is for the subclasses."""
+    """Requests and responses by id. The subclasses are the transports."""
 
     server: str
 
-    def __init__(self, think: Think | None) -> None:
-        self._think = think
+    def __init__(self, model: Model | None, *, stateless: bool) -> None:
+        self._model = model
+        self._capabilities: Message = {} if model is None else {"sampling": {"tools": {}}}
+        self._meta: Message = {}
+        if stateless:
+            values = {"protocolVersion": "2026-07-28", "clientInfo": INFO, "clientCapabilities": self._capabilities}
+            self._meta = {f"io.modelcontextprotocol/{name}": value for name, value in values.items()}
         self._ids = count(1)
-        self._reports: dict[int, Callable[[float], None]] = {}
+        self._on_progress: dict[int, Callable[[float], None]] = {}
 
-    async def begin(self) -> None:
-        info = {"name": "bare", "version": "1"}
-        capabilities: Message = {} if self._think is None else {"sampling": {"tools": {}}}
-        params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info}
+    async def connect(self) -> None:
+        if self._meta:
+            discovered = await self._request("server/discover", {})
+            self.server = discovered["_meta"]["io.modelcontextprotocol/serverInfo"]["name"]
+            return
+        params = {"protocolVersion": "2025-11-25", "capabilities": self._capabilities, "clientInfo": INFO}
         result = await self._request("initialize", params)
         self.server = result["serverInfo"]["name"]
         await self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -44,28 +54,37 @@ class Session:
         if on_progress is not None:
             token = next(self._ids)
             params["_meta"] = {"progressToken": token}
-            self._reports[token] = on_progress
-        text: str = (await self._request("tools/call", params))["content"][0]["text"]
+            self._on_progress[token] = on_progress
+        result = await self._request("tools/call", params)
+        while "inputRequests" in result:
+            answers = {name: self._sample(request["params"]) for name, request in result["inputRequests"].items()}
+            retry = {**params, "inputResponses": answers, "requestState": result["requestState"]}
+            result = await self._request("tools/call", retry)
+        text: str = result["content"][0]["text"]
         return text
 
     async def list_tools(self) -> list[str]:
         return [tool["name"] for tool in (await self._request("tools/list", {}))["tools"]]
 
     async def _request(self, method: str, params: Message) -> Message:
-        result: Message = (
-            await self._exchange({"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params})
-        )["result"]
+        if self._meta:
+            params = {**params, "_meta": {**self._meta, **params.get("_meta", {})}}
+        message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+        result: Message = (await self._exchange(message))["result"]
         return result
 
-    def _notice(self, message: Message) -> None:
+    def _notified(self, message: Message) -> None:
         if message["method"] == "notifications/progress":
-            self._reports[message["params"]["progressToken"]](message["params"]["progress"])
+            self._on_progress[message["params"]["progressToken"]](message["params"]["progress"])
 
-    def _answer(self, question: Message) -> Message:
-        assert self._think is not None
-        said = {"type": "text", "text": self._think(len(question["params"].get("tools", [])))}
-        result = {"role": "assistant", "model": "a-model", "content": said, "stopReason": "endTurn"}
-        return {"jsonrpc": "2.0", "id": question["id"], "result": result}
+    def _response(self, request: Message) -> Message:
+        return {"jsonrpc": "2.0", "id": request["id"], "result": self._sample(request["params"])}
+
+    def _sample(self, params: Message) -> Message:
+        assert self._model is not None
+        text = self._model(len(params.get("tools", [])), len(params["messages"]))
+        content = {"type": "text", "text": text}
+        return {"role": "assistant", "model": "a-model", "content": content, "stopReason": "endTurn"}
 
     async def _exchange(self, message: Message) -> Message:
         raise NotImplementedError
@@ -75,8 +94,8 @@ class Session:
 
 
 class StdioSession(Session):
-    def __init__(self, process: asyncio.subprocess.Process, think: Think | None) -> None:
-        super().__init__(think)
+    def __init__(self, process: asyncio.subprocess.Process, model: Model | None, *, stateless: bool) -> None:
+        super().__init__(model, stateless=stateless)
         assert process.stdin is not None
         self._input = process.stdin
         self._waiting: dict[object, asyncio.Future[Message]] = {}
@@ -87,9 +106,9 @@ class StdioSession(Session):
             if "method" not in message:
                 self._waiting.pop(message["id"]).set_result(message)
             elif "id" in message:
-                await self._send(self._answer(message))
+                await self._send(self._response(message))
             else:
-                self._notice(message)
+                self._notified(message)
 
     async def _exchange(self, message: Message) -> Message:
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
@@ -104,8 +123,8 @@ class StdioSession(Session):
 class HttpSession(Session):
     """A connection for each request in flight; the idle ones are kept."""
 
-    def __init__(self, url: str, think: Think | None) -> None:
-        super().__init__(think)
+    def __init__(self, url: str, model: Model | None, *, stateless: bool) -> None:
+        super().__init__(model, stateless=stateless)
         parts = urlsplit(url)
         self._address = parts.hostname, parts.port
         self._head = HEAD % (parts.path.encode(), parts.netloc.encode())
@@ -134,7 +153,7 @@ class HttpSession(Session):
         return answer
 
     async def _stream(self, reader: asyncio.StreamReader) -> Message:
-        """The answer in an event stream; what comes before it is heard. The server sends an event as one chunk."""
+        """The response in an event stream, and all messages before it. The server sends each event as one chunk."""
         answer: Message = {}
         while size := int(await reader.readline(), 16):
             event = await reader.readexactly(size + 2)
@@ -142,18 +161,19 @@ class HttpSession(Session):
             if "method" not in message:
                 answer = message
             elif "id" in message:
-                await self._send(self._answer(message))
+                await self._send(self._response(message))
             else:
-                self._notice(message)
+                self._notified(message)
         await reader.readline()
         return answer
 
 
 @asynccontextmanager
-async def open(server: str | list[str], think: Think | None) -> AsyncIterator[Session]:
+async def open(server: str | list[str], model: Model | None) -> AsyncIterator[Session]:
+    stateless = "/stateless/" in server if isinstance(server, str) else server[-1] == "stateless"
     if isinstance(server, str):
-        over_http = HttpSession(server, think)
-        await over_http.begin()
+        over_http = HttpSession(server, model, stateless=stateless)
+        await over_http.connect()
         yield over_http
         await over_http.close()
         return
@@ -161,9 +181,9 @@ async def open(server: str | list[str], think: Think | None) -> AsyncIterator[Se
     process = await asyncio.create_subprocess_exec(*server, stdin=pipe, stdout=pipe, limit=UNBOUNDED)
     assert process.stdin is not None
     assert process.stdout is not None
-    session = StdioSession(process, think)
+    session = StdioSession(process, model, stateless=stateless)
     listening = asyncio.create_task(session.listen(process.stdout))
-    await session.begin()
+    await session.connect()
     yield session
     process.stdin.close()
     await listening

@@ -1,4 +1,4 @@
-"""What every Python client is put through: the same operations, each of whose outcomes is checked."""
+"""The operations that every Python client performs. Each result is checked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.job import NAME, Job, Spent, names_of, text_of
+from benchmarks.job import NAME, Job, Measurement, text_of, tool_names
 
 
 class Session(Protocol):
@@ -33,21 +33,20 @@ class Session(Protocol):
         """The names of all tools."""
 
 
-Think = Callable[[int], str]
-"""The model: the number of tools on offer, and what it says."""
+Model = Callable[[int, int], str]
+"""The model: takes the numbers of tools and of messages in a sampling request, and returns its answer."""
 
-Open = Callable[[str | list[str], Think | None], AbstractAsyncContextManager[Session]]
-"""Connects to a URL or to a command, with a model if sampling is to be offered."""
+Open = Callable[[str | list[str], Model | None], AbstractAsyncContextManager[Session]]
+"""Connects to a URL or to a command. With a model, the client offers sampling."""
 
-THOUGHT = "It is Paris, and I was lent %d tools."
+ANSWER = "It is Paris. I was given %d tools and %d messages."
 PAGE = os.sysconf("SC_PAGE_SIZE")
-AT_ONCE = 64  # connections that are being opened; more than that waits, as a host would
+AT_ONCE = 64  # connections that are opened at the same time; the others wait, as in a host
 
 
 def main(open: Open) -> None:
-    """Do the jobs that come on stdin, one a line, and print what each took."""
+    """Do the jobs that come on stdin, one a line, and print a measurement for each."""
     for line in sys.stdin:
-        gc.collect()
         print(json.dumps(asyncio.run(Driver(open, Job(*json.loads(line))).run())), flush=True)
 
 
@@ -58,24 +57,25 @@ class Driver:
         self._open = open
         self._job = job
         self._numbers = count()
-        self._thoughts = 0
+        self._sampled = 0
 
-    async def run(self) -> Spent:
-        return await {"connect": self._connecting, "sessions": self._holding}.get(self._job.kind, self._asking)()
+    async def run(self) -> Measurement:
+        runs = {"connect": self._run_connects, "sessions": self._run_sessions, "start": self._run_start}
+        return await runs.get(self._job.kind, self._run_calls)()
 
-    async def _asking(self) -> Spent:
-        """Operations of one session."""
+    async def _run_calls(self) -> Measurement:
+        """Operations in one session."""
         job = self._job
         operation: Callable[[Session], Awaitable[None]] = getattr(self, f"_{job.kind}")
-        async with self._open(job.server, self._think if job.kind == "sample" else None) as session:
+        async with self._open(job.server, self._model if job.kind == "sample" else None) as session:
             await self._repeat(operation, session, job.warm_up)
-            return await measured(lambda: self._repeat(operation, session, job.operations))
+            return await measure(lambda: self._repeat(operation, session, job.operations))
 
     async def _repeat(self, operation: Callable[[Session], Awaitable[None]], session: Session, times: int) -> None:
-        turns = iter(range(times))
+        left = iter(range(times))
 
         async def work() -> None:
-            for _ in turns:
+            for _ in left:
                 await operation(session)
 
         if self._job.in_flight == 1:
@@ -90,18 +90,18 @@ class Driver:
         expect(await session.call("echo", {"text": words}), words)
 
     async def _sample(self, session: Session) -> None:
-        """One call that has the model asked as many times as the job has in its size."""
-        before = self._thoughts
-        asked: dict[str, object] = {"tools": self._job.tools, "times": self._job.size}
-        expect(await session.call("ask", asked), THOUGHT % self._job.tools)
-        expect(self._thoughts - before, self._job.size)
+        """One call, with as many sampling requests as the job's size."""
+        job, before = self._job, self._sampled
+        arguments: dict[str, object] = {"tools": job.tools, "messages": job.messages, "times": job.size}
+        expect(await session.call("ask", arguments), ANSWER % (job.tools, job.messages))
+        expect(self._sampled - before, job.size)
 
-    def _think(self, tools: int) -> str:
-        self._thoughts += 1
-        return THOUGHT % tools
+    def _model(self, tools: int, messages: int) -> str:
+        self._sampled += 1
+        return ANSWER % (tools, messages)
 
     async def _progress(self, session: Session) -> None:
-        """One call with as many reports as the job has in its size."""
+        """One call, with as many progress notifications as the job's size."""
         total = self._job.size
         reports: list[float] = []
         expect(await session.call("count", {"to": total}, reports.append), str(total))
@@ -109,12 +109,12 @@ class Driver:
         expect(reports, sorted(reports))
 
     async def _tools(self, session: Session) -> None:
-        expect(await session.list_tools(), names_of(self._job.tools))
+        expect(await session.list_tools(), tool_names(self._job.tools))
 
     async def _text(self, session: Session) -> None:
         expect(await session.call("text", {"size": self._job.size}), text_of(self._job.size))
 
-    async def _connecting(self) -> Spent:
+    async def _run_connects(self) -> Measurement:
         """Connections one after another, each closed before the next."""
 
         async def connect(times: int) -> None:
@@ -123,9 +123,15 @@ class Driver:
                     expect(session.server, NAME)
 
         await connect(self._job.warm_up)
-        return await measured(lambda: connect(self._job.operations))
+        return await measure(lambda: connect(self._job.operations))
 
-    async def _holding(self) -> Spent:
+    async def _run_start(self) -> Measurement:
+        """Connect and make one call; counts all that this process did before: the interpreter, imports."""
+        async with self._open(self._job.server, None) as session:
+            await self._echo(session)
+            return Measurement(cpu=time.process_time(), wall=age(), memory=resident())
+
+    async def _run_sessions(self) -> Measurement:
         """Connections that are all open at once, and what they add to the process."""
         await self._hold(self._job.warm_up)
         gc.collect()
@@ -133,15 +139,15 @@ class Driver:
         spent = await self._hold(self._job.operations)
         return {**spent, "memory": spent["memory"] - before}
 
-    async def _hold(self, sessions: int) -> Spent:
-        """Open them, see how large the process is, which is not timed, and close them."""
+    async def _hold(self, sessions: int) -> Measurement:
+        """Open and close sessions. Reading the size of the process in between is not timed."""
         ready = asyncio.Barrier(sessions + 1)
         done = asyncio.Event()
-        places = asyncio.Semaphore(AT_ONCE)
+        opening = asyncio.Semaphore(AT_ONCE)
 
         async def hold() -> None:
             async with AsyncExitStack() as stack:
-                async with places:
+                async with opening:
                     session = await stack.enter_async_context(self._open(self._job.server, None))
                     expect(session.server, NAME)
                 await ready.wait()
@@ -158,7 +164,7 @@ class Driver:
             done.set()
         clocks = zip(start, opened, looked, now(), strict=True)
         cpu, wall = (end - begin - (after - before) for begin, before, after, end in clocks)
-        return Spent(cpu=cpu, wall=wall, memory=held)
+        return Measurement(cpu=cpu, wall=wall, memory=held)
 
 
 def now() -> tuple[float, float]:
@@ -166,18 +172,25 @@ def now() -> tuple[float, float]:
     return time.process_time(), time.perf_counter()
 
 
-async def measured(work: Callable[[], Awaitable[None]]) -> Spent:
+async def measure(work: Callable[[], Awaitable[None]]) -> Measurement:
+    gc.collect()
     cpu, wall = now()
     await work()
     after = now()
-    return Spent(cpu=after[0] - cpu, wall=after[1] - wall, memory=resident())
+    return Measurement(cpu=after[0] - cpu, wall=after[1] - wall, memory=resident())
+
+
+def age() -> float:
+    """Seconds since this process started, to a hundredth."""
+    started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])  # ticks after the system did
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
 
 
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
-def expect(got: object, wanted: object) -> None:
-    """What a client hands over has to be what the server sent, or the run counts for nothing."""
-    if got != wanted:
-        raise AssertionError(f"got {str(got)[:60]!r} instead of {str(wanted)[:60]!r}")
+def expect(got: object, expected: object) -> None:
+    """Fail the job if the client returns anything but what the server sent."""
+    if got != expected:
+        raise AssertionError(f"got {str(got)[:60]!r} instead of {str(expected)[:60]!r}")

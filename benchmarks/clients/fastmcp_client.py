@@ -34,21 +34,21 @@ class Session:
 
 
 @asynccontextmanager
-async def open(server, think):
+async def open(server, model):
     target = server if isinstance(server, str) else StdioTransport(server[0], server[1:], keep_alive=False)
-    async with Client(target, **sampling(think)) as client:
+    async with Client(target, **sampling(model)) as client:
         yield Session(client)
 
 
-def sampling(think):
-    if think is None:
+def sampling(model):
+    if model is None:
         return {}
 
-    async def model(messages, params, context):
-        return think(len(params.tools or []))
+    async def handler(messages, params, context):
+        return model(len(params.tools or []), len(messages))
 
     capabilities = SamplingCapability(tools=SamplingToolsCapability())
-    return {"sampling_handler": model, "sampling_capabilities": capabilities}
+    return {"sampling_handler": handler, "sampling_capabilities": capabilities}
 
 
 if __name__ == "__main__":

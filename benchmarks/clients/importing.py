@@ -1,13 +1,13 @@
-"""What one import takes: ``importing.py STATEMENT`` in a process that has imported nothing else."""
+"""Measures one import: ``importing.py STATEMENT``, in a process that has imported nothing else."""
 
 import sys
 import time
 
 before = time.process_time(), time.perf_counter()
-exec(sys.argv[1])  # a statement of the table in clients.py
+exec(sys.argv[1])  # from peers.py
 after = time.process_time(), time.perf_counter()
 
-import json  # noqa: E402 - not before the clock has stopped
+import json  # noqa: E402 - after the measurement
 import os  # noqa: E402
 
 with open("/proc/self/statm") as statm:

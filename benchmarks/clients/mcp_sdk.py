@@ -38,22 +38,22 @@ class Session:
 
 
 @asynccontextmanager
-async def open(server, think):
+async def open(server, model):
     target = server if isinstance(server, str) else StdioServerParameters(command=server[0], args=server[1:])
-    async with Client(target, **sampling(think)) as client:
+    async with Client(target, **sampling(model)) as client:
         yield Session(client)
 
 
-def sampling(think):
-    if think is None:
+def sampling(model):
+    if model is None:
         return {}
 
-    async def model(context, params):
-        said = TextContent(type="text", text=think(len(params.tools or [])))
-        return CreateMessageResult(role="assistant", content=said, model="a-model", stop_reason="endTurn")
+    async def callback(context, params):
+        text = TextContent(type="text", text=model(len(params.tools or []), len(params.messages)))
+        return CreateMessageResult(role="assistant", content=text, model="a-model", stop_reason="endTurn")
 
     capabilities = SamplingCapability(tools=SamplingToolsCapability())
-    return {"sampling_callback": model, "sampling_capabilities": capabilities}
+    return {"sampling_callback": callback, "sampling_capabilities": capabilities}
 
 
 if __name__ == "__main__":

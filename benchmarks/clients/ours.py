@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from benchmarks.clients.drive import Think, main
-from mcp_host import Client, Sampling, SamplingRequest, Stdio, StreamableHttp, always
+from benchmarks.clients.drive import Model, main
+from mcp_host import Client, Sampling, SamplingLimits, SamplingRequest, Stdio, StreamableHttp, always
 from mcp_host.types import CreateMessageResult, ProgressNotificationParams
+
+LIMITS = SamplingLimits(messages=512)  # the default is 256, and one row has more
 
 
 class Session:
@@ -34,20 +36,20 @@ class Session:
 
 
 @asynccontextmanager
-async def open(server: str | list[str], think: Think | None) -> AsyncIterator[Session]:
+async def open(server: str | list[str], model: Model | None) -> AsyncIterator[Session]:
     transport = StreamableHttp(server) if isinstance(server, str) else Stdio(server)
-    async with Client(transport, sampling=sampling(think)) as client:
+    async with Client(transport, sampling=sampling(model)) as client:
         yield Session(client)
 
 
-def sampling(think: Think | None) -> Sampling | None:
-    if think is None:
+def sampling(model: Model | None) -> Sampling | None:
+    if model is None:
         return None
 
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        return request.reply(think(len(request.tools)))
+    async def handler(request: SamplingRequest) -> CreateMessageResult:
+        return request.reply(model(len(request.tools), len(request.messages)))
 
-    return Sampling(with_tools=model, approve=always)
+    return Sampling(with_tools=handler, approve=always, limits=LIMITS)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-// @modelcontextprotocol/client on node, as its documentation uses it, put through what drive.py puts the others through.
-// Runs as a copy beside the package's node_modules: node typescript.mjs, with jobs on stdin, one a line;
-// "node typescript.mjs import" says what the import takes, and no more.
+// @modelcontextprotocol/client on node, as its documentation uses it. Performs the same operations as drive.py.
+// Runs as a copy beside the package's node_modules: "node typescript.mjs" takes jobs on stdin, one a line;
+// "node typescript.mjs import" only measures the import.
 
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -8,37 +8,32 @@ import { createInterface } from "node:readline";
 const LINE = "The quick brown fox jumps over the lazy dog, and says so in plain words.\n";
 const NAME = "lean";
 const TOOLS = ["echo", "ask", "count", "text"];
-const ENVELOPE = 0.97; // as in job.py
+const TEXT_SHARE = 0.97; // as in job.py
 const AT_ONCE = 64; // as in drive.py
 const PAGE = 4096; // of the sizes in /proc/self/statm
 
 let numbers = 0;
-let thoughts = 0;
+let sampled = 0;
 let sdk;
-let kind, server, operations, warmUp, inFlight, tools, size; // the job
+let kind, server, operations, warmUp, inFlight, tools, messages, size; // the job
 
 const resident = () => Number(readFileSync("/proc/self/statm", "utf8").split(" ")[1]) * PAGE;
 
-// What sessions hold is seen in the heap: the process itself grows and shrinks by more than that as V8 likes.
+// The memory of sessions is measured in the heap: the size of the process changes by more than that at random.
 function heap() {
   gc();
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;
 }
 
-const thought = (lent) => `It is Paris, and I was lent ${lent} tools.`;
+const answer = (tools, messages) => `It is Paris. I was given ${tools} tools and ${messages} messages.`;
 
-function think(lent) {
-  thoughts++;
-  return thought(lent);
-}
-
-function expect(got, wanted) {
-  const [one, other] = [got, wanted].map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
+function expect(got, expected) {
+  const [one, other] = [got, expected].map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
   if (one !== other) throw new Error(`got ${one.slice(0, 60)} instead of ${other.slice(0, 60)}`);
 }
 
-// Made once for each size, for it is what is compared that is measured, not how it is made.
+// Made once for each size, so that making it is not measured.
 const texts = new Map();
 function text() {
   if (!texts.has(size)) texts.set(size, made());
@@ -46,23 +41,24 @@ function text() {
 }
 
 function made() {
-  const length = Math.floor(size * ENVELOPE);
+  const length = Math.floor(size * TEXT_SHARE);
   return LINE.repeat(Math.floor(length / LINE.length) + 1).slice(0, length);
 }
 
 async function open() {
   const { Client, StreamableHTTPClientTransport, StdioClientTransport } = sdk;
   const capabilities = kind === "sample" ? { sampling: { tools: {} } } : {};
-  const client = new Client({ name: "benchmark", version: "1.0.0" }, { capabilities });
-  if (kind === "sample") {
-    client.setRequestHandler("sampling/createMessage", async ({ params }) => ({
-      role: "assistant",
-      model: "a-model",
-      content: { type: "text", text: think(params.tools?.length ?? 0) },
-      stopReason: "endTurn",
-    }));
-  }
   const overHttp = typeof server === "string";
+  const stateless = overHttp ? server.includes("/stateless/") : server.at(-1) === "stateless";
+  const versionNegotiation = stateless ? { mode: "auto" } : undefined; // by default it speaks 2025-11-25 only
+  const client = new Client({ name: "benchmark", version: "1.0.0" }, { capabilities, versionNegotiation });
+  if (kind === "sample") {
+    client.setRequestHandler("sampling/createMessage", async ({ params }) => {
+      sampled++;
+      const text = answer(params.tools?.length ?? 0, params.messages.length);
+      return { role: "assistant", model: "a-model", content: { type: "text", text }, stopReason: "endTurn" };
+    });
+  }
   await client.connect(
     overHttp
       ? new StreamableHTTPClientTransport(new URL(server))
@@ -81,14 +77,14 @@ const operation = {
     expect(await call(client, "echo", { text: words }), words);
   },
   async sample(client) {
-    const before = thoughts;
-    expect(await call(client, "ask", { tools, times: size }), thought(tools));
-    expect(thoughts - before, size);
+    const before = sampled;
+    expect(await call(client, "ask", { tools, messages, times: size }), answer(tools, messages));
+    expect(sampled - before, size);
   },
   async progress(client) {
     const reports = [];
     expect(await call(client, "count", { to: size }, ({ progress }) => reports.push(progress)), String(size));
-    if (reports.length !== size) throw new Error(`only ${reports.length} of ${size} reports arrived`);
+    if (reports.length !== size) throw new Error(`${reports.length} of ${size} progress notifications arrived`);
     expect(reports, reports.toSorted((a, b) => a - b));
   },
   async tools(client) {
@@ -113,22 +109,23 @@ function now() {
   return [(user + system) / 1e6, performance.now() / 1e3];
 }
 
-async function measured(work) {
+async function measure(work) {
+  gc();
   const [cpu, wall] = now();
   await work();
   const after = now();
   return { cpu: after[0] - cpu, wall: after[1] - wall, memory: resident() };
 }
 
-async function asking() {
+async function runCalls() {
   const client = await open();
   await repeat(client, warmUp);
-  const spent = await measured(() => repeat(client, operations));
+  const spent = await measure(() => repeat(client, operations));
   await client.close();
   return spent;
 }
 
-async function connecting() {
+async function runConnects() {
   const connect = async (times) => {
     for (let number = 0; number < times; number++) {
       const client = await open();
@@ -137,7 +134,7 @@ async function connecting() {
     }
   };
   await connect(warmUp);
-  return measured(() => connect(operations));
+  return measure(() => connect(operations));
 }
 
 async function hold(sessions) {
@@ -160,27 +157,35 @@ async function hold(sessions) {
   return { cpu, wall, memory };
 }
 
-async function holding() {
+async function runSessions() {
   await hold(warmUp);
   const before = heap();
   const spent = await hold(operations);
   return { ...spent, memory: spent.memory - before };
 }
 
-async function importing() {
-  return measured(async () => {
+async function runImport() {
+  return measure(async () => {
     sdk = { ...(await import("@modelcontextprotocol/client")), ...(await import("@modelcontextprotocol/client/stdio")) };
   });
 }
 
-const imported = await importing();
+async function runStart() {
+  const client = await open();
+  await operation.echo(client);
+  const [cpu, wall] = now(); // since the process started
+  const spent = { cpu, wall, memory: resident() };
+  await client.close();
+  return spent;
+}
+
+const imported = await runImport();
 if (process.argv[2] === "import") {
   console.log(JSON.stringify(imported));
   process.exit(0);
 }
 for await (const line of createInterface({ input: process.stdin })) {
-  [kind, server, operations, warmUp, inFlight, tools, size] = JSON.parse(line);
-  gc();
-  console.log(JSON.stringify(await ({ connect: connecting, sessions: holding }[kind] ?? asking)()));
+  [kind, server, operations, warmUp, inFlight, tools, messages, size] = JSON.parse(line);
+  console.log(JSON.stringify(await ({ connect: runConnects, sessions: runSessions, start: runStart }[kind] ?? runCalls)()));
 }
 process.exit(0); // idle sockets of fetch would keep it

@@ -1,8 +1,8 @@
 """The server over HTTP, a bare asyncio protocol: ``python -S -m benchmarks.servers.http``, which prints its port.
 
-Its path says how it answers: ``/json/TOOLS`` with JSON, ``/stream/TOOLS`` with an event
-stream. A call that asks the model is answered by an event stream in any case.
-Under ``/stateless/json/TOOLS`` and ``/stateless/stream/TOOLS`` it speaks revision 2026-07-28.
+The path chooses the response: JSON at ``/json/TOOLS``, an event stream at ``/stream/TOOLS``. A call that sends
+sampling requests always gets an event stream. At ``/stateless/json/TOOLS`` and ``/stateless/stream/TOOLS`` the server
+speaks revision 2026-07-28. ``GET /connections`` returns how many connections have been opened to it.
 """
 
 from __future__ import annotations
@@ -12,28 +12,31 @@ import json
 from itertools import count
 from typing import Any
 
-from benchmarks.servers.replies import Questions, answer
-from benchmarks.servers.stateless import answer_alone
+from benchmarks.servers.replies import SamplingCalls, answer
+from benchmarks.servers.stateless import answer_stateless
 
 JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n%b"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n%bTransfer-Encoding: chunked\r\n\r\n"
 SESSION = b"Mcp-Session-Id: session-%d\r\n"
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
-LEFT = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+DELETED = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 NO_STREAM = b"HTTP/1.1 405 Method Not Allowed\r\nAllow: POST, DELETE\r\nContent-Length: 0\r\n\r\n"
 LAST = b"0\r\n\r\n"
 
 sessions = count(1)
-questions = Questions()
-asking: dict[int, Connection] = {}
-"""The connections of the calls that have the model asked, by the identity of the call."""
+calls = SamplingCalls()
+streams: dict[int, Connection] = {}
+"""The connections of the calls that send sampling requests, by the identity of the call."""
 
 
 class Connection(asyncio.Protocol):
-    """One connection that is kept alive: one request after another."""
+    """A kept-alive connection: one request after another."""
+
+    opened = 0  # by all clients
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        Connection.opened += 1
         self.write = transport.write
         self._unread = bytearray()
 
@@ -41,39 +44,37 @@ class Connection(asyncio.Protocol):
         self._unread += data
         while (end := self._unread.find(b"\r\n\r\n")) >= 0:
             head = bytes(self._unread[:end])
-            whole = end + 4 + length(head)
+            whole = end + 4 + content_length(head)
             if len(self._unread) < whole:
                 return
             body = bytes(self._unread[end + 4 : whole])
             del self._unread[:whole]
             method, path, _ = head.split(b" ", 2)
-            self._request(method, path.decode(), body)
+            if method == b"POST":
+                self._post(path.decode(), json.loads(body))
+            elif path == b"/connections":
+                self._send(b"", b"%d" % Connection.opened, streamed=False)
+            else:
+                self.write(DELETED if method == b"DELETE" else NO_STREAM)
 
-    def _request(self, method: bytes, path: str, body: bytes) -> None:
-        if method != b"POST":
-            self.write(LEFT if method == b"DELETE" else NO_STREAM)
-            return
-        *_, era, way, tools = path.split("/")
-        message = json.loads(body)
-        if era == "stateless":
-            self._send(b"", answer_alone(message, int(tools)), streamed=way == "stream")
+    def _post(self, path: str, message: dict[str, Any]) -> None:
+        *_, era, transport, tools = path.split("/")
+        streamed = transport == "stream"
+        if "id" not in message:
+            self.write(ACCEPTED)
+        elif era == "stateless":
+            self._send(b"", answer_stateless(message, int(tools)), streamed=streamed)
         elif "method" not in message:
             self.write(ACCEPTED)
-            call, answered, last = questions.hear(message)
-            connection = asking.pop(id(call)) if last else asking[id(call)]
-            connection.write(event(answered) + (LAST if last else b""))
-        elif "id" not in message:
-            self.write(ACCEPTED)
+            call, reply, last = calls.receive(message)
+            stream = streams.pop(id(call)) if last else streams[id(call)]
+            stream.write(event(reply) + (LAST if last else b""))
+        elif message["method"] == "tools/call" and message["params"]["name"] == "ask":
+            streams[id(message)] = self
+            self.write(STREAM % b"" + event(calls.request(message)))
         else:
-            self._answer(message, int(tools), streamed=way == "stream")
-
-    def _answer(self, message: dict[str, Any], tools: int, *, streamed: bool) -> None:
-        if message["method"] == "tools/call" and message["params"]["name"] == "ask":
-            asking[id(message)] = self
-            self.write(STREAM % b"" + event(questions.ask(message)))
-            return
-        session = SESSION % next(sessions) if message["method"] == "initialize" else b""
-        self._send(session, answer(message, tools), streamed=streamed)
+            session = SESSION % next(sessions) if message["method"] == "initialize" else b""
+            self._send(session, answer(message, int(tools)), streamed=streamed)
 
     def _send(self, session: bytes, body: bytes, *, streamed: bool) -> None:
         self.write(STREAM % session + event(body) + LAST if streamed else JSON % (session, len(body), body))
@@ -85,7 +86,7 @@ def event(message: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def length(head: bytes) -> int:
+def content_length(head: bytes) -> int:
     for line in head.lower().split(b"\r\n"):
         if line.startswith(b"content-length:"):
             return int(line[15:])

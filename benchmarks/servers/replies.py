@@ -1,4 +1,4 @@
-"""What both servers say: the results, encoded once where they are large."""
+"""The results that both servers send. Large ones are encoded once."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-from benchmarks.job import NAME, names_of, text_of
+from benchmarks.job import LINE, NAME, text_of, tool_names
 
-PROMPT = {"role": "user", "content": {"type": "text", "text": "What is the capital of France?"}}
+REQUEST = b'{"jsonrpc":"2.0","id":"%b","method":"sampling/createMessage","params":%b}'
 
 
-def encode(message: dict[str, Any]) -> bytes:
+def encode(message: object) -> bytes:
     return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def answer(message: dict[str, Any], tools: int) -> bytes:
-    """The answer to any request but those that the server has questions about."""
+    """The response to any request that needs no sampling."""
     match message["method"]:
         case "initialize":
             return success(message, INITIALIZED)
         case "tools/list":
             return success(message, listing(tools))
         case "tools/call":
-            return success(message, called(message["params"]["name"], message["params"].get("arguments") or {}))
+            return success(message, call_result(message["params"]["name"], message["params"].get("arguments") or {}))
         case method:
             error = {"code": -32601, "message": f"Method not found: {method}"}
             return encode({"jsonrpc": "2.0", "id": message["id"], "error": error})
@@ -34,33 +34,33 @@ def success(message: dict[str, Any], result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(message["id"]).encode(), result)
 
 
-def called(tool: str, arguments: dict[str, Any]) -> bytes:
+def call_result(tool: str, arguments: dict[str, Any]) -> bytes:
     match tool:
         case "echo":
-            return said(arguments["text"])
+            return text_result(arguments["text"])
         case "text":
-            return text(arguments["size"])
+            return long_text(arguments["size"])
         case "count":
-            return said(str(arguments["to"]))
+            return text_result(str(arguments["to"]))
     raise ValueError(f"there is no tool {tool}")
 
 
-def said(words: str) -> bytes:
-    return encode({"content": [{"type": "text", "text": words}]})
+def text_result(text: str) -> bytes:
+    return encode({"content": [{"type": "text", "text": text}]})
 
 
 @cache
-def text(size: int) -> bytes:
-    return said(text_of(size))
+def long_text(size: int) -> bytes:
+    return text_result(text_of(size))
 
 
 @cache
 def listing(tools: int) -> bytes:
-    return encode({"tools": [offer(name) for name in names_of(tools)]})
+    return encode({"tools": [tool(name) for name in tool_names(tools)]})
 
 
-def offer(name: str) -> dict[str, Any]:
-    """A tool as servers have them: a few described parameters, about half a kilobyte."""
+def tool(name: str) -> dict[str, Any]:
+    """A typical tool: three described parameters, about half a kilobyte."""
     properties = {
         "query": {"type": "string", "description": "What to look for, in plain words"},
         "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 10, "description": "How many at most"},
@@ -73,48 +73,64 @@ def offer(name: str) -> dict[str, Any]:
     }
 
 
-def question(id: str, tools: int) -> bytes:
-    """A sampling request under *id*, with so many tools."""
-    return encode({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": asking(tools)})
+def sampling_params(call: dict[str, Any], number: int) -> bytes:
+    """The parameters of the sampling request with this *number* in a call.
+
+    As in a tool loop, the history is that of the request before; only its last message is new.
+    """
+    arguments = call["params"]["arguments"]
+    last = text_message("user", f"Question {number}: what is the capital of France?")
+    return b'{"messages":[%b%b],%b}' % (history(arguments["messages"] - 1), encode(last), options(arguments["tools"]))
+
+
+def text_message(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "content": {"type": "text", "text": text}}
 
 
 @cache
-def asking(tools: int) -> dict[str, Any]:
-    """The parameters of a sampling request."""
-    params: dict[str, Any] = {"messages": [PROMPT], "maxTokens": 100}
+def history(messages: int) -> bytes:
+    """So many messages in turns, an assistant's last, each followed by a comma."""
+    roles = ["user", "assistant"]
+    turns = (text_message(roles[(number + messages) % 2], f"{number}: {LINE}") for number in range(messages))
+    return b"".join(encode(turn) + b"," for turn in turns)
+
+
+@cache
+def options(tools: int) -> bytes:
+    """What a sampling request has beside its messages, without the braces."""
+    params: dict[str, Any] = {"maxTokens": 100}
     if tools:
-        lent = [offer(f"search_{number}") for number in range(tools)]
-        params |= {"tools": lent, "toolChoice": {"mode": "auto"}}
-    return params
+        params |= {"tools": [tool(f"search_{number}") for number in range(tools)], "toolChoice": {"mode": "auto"}}
+    return encode(params)[1:-1]
 
 
-def thought(message: dict[str, Any]) -> bytes:
-    """The result of a call whose sampling request was answered by *message*: what the model said, or the error."""
+def sampled_text(message: dict[str, Any]) -> bytes:
+    """The result of a call, made of the client's last sampling response: the model's text, or the error."""
     if "error" in message:
-        return said(f"refused: {message['error']['message']}")
+        return text_result(f"refused: {message['error']['message']}")
     content = message["result"]["content"]
-    return said((content[0] if isinstance(content, list) else content)["text"])
+    return text_result((content[0] if isinstance(content, list) else content)["text"])
 
 
-class Questions:
-    """The calls that have the model asked, several times each, and the answers that they wait for."""
+class SamplingCalls:
+    """The calls that send sampling requests, several each, and wait for the responses."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[dict[str, Any], int]] = {}
         self._ids = count(1)
 
-    def ask(self, call: dict[str, Any], already: int = 0) -> bytes:
-        """The next question that belongs to *call*."""
+    def request(self, call: dict[str, Any], number: int = 1) -> bytes:
+        """The sampling request with this *number* that belongs to *call*."""
         id = f"question-{next(self._ids)}"
-        self._waiting[id] = call, already + 1
-        return question(id, call["params"]["arguments"]["tools"])
+        self._waiting[id] = call, number
+        return REQUEST % (id.encode(), sampling_params(call, number))
 
-    def hear(self, message: dict[str, Any]) -> tuple[dict[str, Any], bytes, bool]:
-        """An answer of the model: the call it belongs to, what to send next, and whether that is the call's result."""
-        call, asked = self._waiting.pop(message["id"])
-        if asked < call["params"]["arguments"]["times"]:
-            return call, self.ask(call, asked), False
-        return call, success(call, thought(message)), True
+    def receive(self, message: dict[str, Any]) -> tuple[dict[str, Any], bytes, bool]:
+        """A sampling response: its call, what to send next, and whether that is the call's result."""
+        call, number = self._waiting.pop(message["id"])
+        if number < call["params"]["arguments"]["times"]:
+            return call, self.request(call, number + 1), False
+        return call, success(call, sampled_text(message)), True
 
 
 INITIALIZED = encode(

@@ -1,6 +1,6 @@
-"""The server over stdio: ``python -S -m benchmarks.servers.stdio TOOLS``. Reads what there is, answers it in one write.
+"""The stdio server: ``python -S -m benchmarks.servers.stdio TOOLS``. Answers all that it reads at once in one write.
 
-With ``stateless`` after the tools it speaks revision 2026-07-28.
+With ``stateless`` after the number of tools it speaks revision 2026-07-28.
 """
 
 from __future__ import annotations
@@ -11,29 +11,23 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.servers.replies import Questions, answer, encode
-from benchmarks.servers.stateless import answer_alone
+from benchmarks.servers.replies import SamplingCalls, answer, encode
+from benchmarks.servers.stateless import answer_stateless
 
 CHUNK = 1 << 20
-PAUSE = (
-    0.05  # seconds between the last report and the answer: the TypeScript client drops reports that it reads with one
-)
+PAUSE = 0.05  # seconds before the result: the TypeScript client drops progress that it reads together with it
 
 
 def main(tools: int, *, stateless: bool) -> None:
     rest: list[bytes] = []
-    questions = Questions()
-
-    def answered(message: dict[str, Any]) -> bytes:
-        return reply_alone(message, tools) if stateless else reply(message, tools, questions)
-
+    calls = None if stateless else SamplingCalls()
     while chunk := os.read(0, CHUNK):
         first, *others = chunk.split(b"\n")
         rest.append(first)
         if others:
             lines = [b"".join(rest), *others[:-1]]
             rest = [others[-1]]
-            write(b"".join(answered(json.loads(line)) for line in lines))
+            write(b"".join(reply(json.loads(line), tools, calls) for line in lines))
 
 
 def write(output: bytes) -> None:
@@ -42,31 +36,26 @@ def write(output: bytes) -> None:
         left = left[os.write(1, left) :]
 
 
-def reply(message: dict[str, Any], tools: int, questions: Questions) -> bytes:
-    if "method" not in message:
-        return questions.hear(message)[1] + b"\n"
+def reply(message: dict[str, Any], tools: int, calls: SamplingCalls | None) -> bytes:
+    """The line that answers *message*, if any. Without *calls* the server is stateless."""
     if "id" not in message:
         return b""
-    name = message["params"]["name"] if message["method"] == "tools/call" else None
-    if name == "ask":
-        return questions.ask(message) + b"\n"
+    name = message["params"]["name"] if message.get("method") == "tools/call" else None
     if name == "count":
-        report(message["params"])
-    return answer(message, tools) + b"\n"
+        send_progress(message["params"])
+    if calls is None:
+        return answer_stateless(message, tools) + b"\n"
+    if "method" not in message:
+        return calls.receive(message)[1] + b"\n"
+    return (calls.request(message) if name == "ask" else answer(message, tools)) + b"\n"
 
 
-def reply_alone(message: dict[str, Any], tools: int) -> bytes:
-    if message["method"] == "tools/call" and message["params"]["name"] == "count":
-        report(message["params"])
-    return answer_alone(message, tools) + b"\n" if "id" in message else b""
-
-
-def report(call: dict[str, Any]) -> None:
+def send_progress(call: dict[str, Any]) -> None:
     """All the progress of a call at once."""
     token, total = call["_meta"]["progressToken"], call["arguments"]["to"]
     params = ({"progressToken": token, "progress": number, "total": total} for number in range(1, total + 1))
-    notices = ({"jsonrpc": "2.0", "method": "notifications/progress", "params": each} for each in params)
-    write(b"".join(encode(notice) + b"\n" for notice in notices))
+    notifications = ({"jsonrpc": "2.0", "method": "notifications/progress", "params": each} for each in params)
+    write(b"".join(encode(notification) + b"\n" for notification in notifications))
     time.sleep(PAUSE)
 
 
