@@ -17,18 +17,6 @@ from mcp_host.client.client import Client, OnProgress
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.protocol.attempts import EraCache
-from mcp_host.sampling import (
-    Allow,
-    Approve,
-    Deny,
-    Handler,
-    OuterCall,
-    Sampling,
-    SamplingLimits,
-    SamplingRequest,
-    ToolCall,
-    always,
-)
 from mcp_host.session.notifications import OnChange, OnLog
 from mcp_host.transports.stdio import Stdio
 from mcp_host.version import __version__
@@ -43,7 +31,19 @@ if TYPE_CHECKING:
         UrlRequest,
     )
     from mcp_host.roots import RootLike, RootsHandler, RootsRequest
-    from mcp_host.sampling.terminal import ask_in_terminal
+    from mcp_host.sampling import (
+        Allow,
+        Approve,
+        Deny,
+        Handler,
+        OuterCall,
+        Sampling,
+        SamplingLimits,
+        SamplingRequest,
+        ToolCall,
+        always,
+        ask_in_terminal,
+    )
     from mcp_host.session.changes import Change
     from mcp_host.transports.http import StreamableHttp
     from mcp_host.transports.in_process import InProcess
@@ -87,7 +87,19 @@ __all__ = [
 _ON_DEMAND = {
     "elicitation": ("Elicitation", "FormHandler", "FormRequest", "OnElicitationComplete", "UrlHandler", "UrlRequest"),
     "roots": ("RootLike", "RootsHandler", "RootsRequest"),
-    "sampling.terminal": ("ask_in_terminal",),
+    "sampling": (
+        "Allow",
+        "Approve",
+        "Deny",
+        "Handler",
+        "OuterCall",
+        "Sampling",
+        "SamplingLimits",
+        "SamplingRequest",
+        "ToolCall",
+        "always",
+        "ask_in_terminal",
+    ),
     "session.changes": ("Change",),
     "transports.http": ("StreamableHttp",),
     "transports.in_process": ("InProcess",),

@@ -36,7 +36,6 @@ from mcp_host.protocol.attempts import Attempt, Attempts, EraCache
 from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import AllowedVersions
-from mcp_host.sampling import Sampling, SamplingMode
 from mcp_host.session.call import Call, CallTimeouts, OnReport
 from mcp_host.session.config import ClientConfig, ClientState, Session
 from mcp_host.session.connection import Connection
@@ -50,6 +49,7 @@ from mcp_host.version import __version__
 if TYPE_CHECKING:
     from mcp_host.elicitation import Elicitation
     from mcp_host.roots import RootLike, Roots, RootsHandler
+    from mcp_host.sampling import Sampling, SamplingMode
 
 OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None] | None]
 ModelT = TypeVar("ModelT", bound=Model)
@@ -128,8 +128,11 @@ class Client:
         cache: bool = True,
     ) -> None:
         self._tool_cache = ToolCache(self._warn)
-        if sampling is not None and not isinstance(sampling, Sampling):
-            raise TypeError(NO_SAMPLING)
+        if sampling is not None:
+            from mcp_host.sampling import Sampling  # here, because not every client has a model
+
+            if not isinstance(sampling, Sampling):
+                raise TypeError(NO_SAMPLING)
         if limits is not None and not isinstance(limits, Limits):
             raise TypeError(f"limits is Limits(timeout=..., ...), not {type(limits).__name__}")
         self._era = era

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, quoted
 from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, encode_value
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params
-from mcp_host.types import CreateMessageResult, TextContent
+from mcp_host.types import TextContent
 from mcp_host.types.revisions import first_unknown
 
 if TYPE_CHECKING:
-    from mcp_host.types import ElicitResult, ListRootsResult
+    from mcp_host.types import CreateMessageResult, ElicitResult, ListRootsResult
 
 INITIALIZE = "initialize"
 INITIALIZED = "notifications/initialized"
@@ -169,7 +169,7 @@ class Legacy:
         Raises:
             InputRefused: The answer contains something that this revision does not allow.
         """
-        if isinstance(answer, CreateMessageResult) and not self.samples_with_tools:
+        if not self.samples_with_tools:
             answer = _one_block(answer)
         return _written(answer, SAMPLING_TOOLS_SINCE if with_tools else self.version)
 
@@ -252,8 +252,12 @@ def _written(answer: Answer, version: str) -> dict[str, Any]:
     return answer.to_wire()
 
 
-def _one_block(answer: CreateMessageResult) -> CreateMessageResult:
+def _one_block(answer: Answer) -> Answer:
     """Join several texts into one block: before 2025-11-25 a sampling result could hold only one."""
+    from mcp_host.types import CreateMessageResult  # here, because few clients answer so
+
+    if not isinstance(answer, CreateMessageResult):
+        return answer
     texts = [block.text for block in answer.content if isinstance(block, TextContent)]
     if len(answer.content) == 1 or len(texts) < len(answer.content):
         return answer

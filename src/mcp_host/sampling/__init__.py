@@ -6,12 +6,11 @@ Independent of clients and connections: it only knows the protocol's messages.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mcp_host.sampling.approval import Allow, Approve, Deny, always
-from mcp_host.sampling.limits import SamplingLimits
-from mcp_host.sampling.request import Handler, OuterCall, SamplingMode, SamplingRequest, ToolCall
-from mcp_host.sampling.session import Sampling, SamplingCallback, SamplingSession
-
 if TYPE_CHECKING:
+    from mcp_host.sampling.approval import Allow, Approve, Deny, always
+    from mcp_host.sampling.limits import SamplingLimits
+    from mcp_host.sampling.request import Handler, OuterCall, SamplingMode, SamplingRequest, ToolCall
+    from mcp_host.sampling.session import Sampling, SamplingCallback, SamplingSession
     from mcp_host.sampling.terminal import ask_in_terminal
 
 __all__ = [
@@ -32,8 +31,18 @@ __all__ = [
 ]
 
 
+# Imported on first use, by module: a client without sampling does not need it.
+_ON_DEMAND = {
+    "approval": ("Allow", "Approve", "Deny", "always"),
+    "limits": ("SamplingLimits",),
+    "request": ("Handler", "OuterCall", "SamplingMode", "SamplingRequest", "ToolCall"),
+    "session": ("Sampling", "SamplingCallback", "SamplingSession"),
+    "terminal": ("ask_in_terminal",),
+}
+
+
 def __getattr__(name: str) -> object:
-    """Import what shows requests in a terminal on first use."""
-    if name == "ask_in_terminal":
-        return import_module("mcp_host.sampling.terminal").ask_in_terminal
+    for module, names in _ON_DEMAND.items():
+        if name in names:
+            return globals().setdefault(name, getattr(import_module(f"{__name__}.{module}"), name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

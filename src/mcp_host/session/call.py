@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from anyio import CancelScope, current_time
 
@@ -37,7 +37,9 @@ from mcp_host.protocol.jsonrpc import (
     Params,
     Request,
 )
-from mcp_host.sampling import OuterCall
+
+if TYPE_CHECKING:
+    from mcp_host.sampling import OuterCall
 
 OnReport: TypeAlias = Callable[[Params], Awaitable[None]]
 
@@ -78,6 +80,8 @@ class Call:
 
     def outer(self, request_id: Id, *, inferred: bool) -> OuterCall:
         """This call as handlers see it; *request_id* is that of its current request."""
+        from mcp_host.sampling import OuterCall  # few clients need it
+
         return OuterCall(
             self.method,
             self.params.get(NAME_PARAMETER.get(self.method, "")),

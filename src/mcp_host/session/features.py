@@ -12,12 +12,12 @@ from mcp_host.errors import InputRefused, excerpt
 from mcp_host.protocol.attempts import ELICITATION_FORM, ELICITATION_URL, SAMPLING_CONTEXT, SAMPLING_TOOLS, Offers
 from mcp_host.protocol.eras import Answer, Era, Legacy, Modern
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
-from mcp_host.sampling import OuterCall, Sampling, SamplingMode, SamplingSession
-from mcp_host.sampling.progress import ProgressReporter
 
 if TYPE_CHECKING:  # few clients use them, and importing them takes time
     from mcp_host.elicitation import Elicitation
     from mcp_host.roots import Roots
+    from mcp_host.sampling import OuterCall, Sampling, SamplingMode, SamplingSession
+    from mcp_host.sampling.progress import ProgressReporter
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import CancelScope, move_on_after, sleep
 from anyio.abc import TaskGroup
@@ -29,13 +29,15 @@ from mcp_host.protocol.jsonrpc import (
     Response,
     Success,
 )
-from mcp_host.sampling import OuterCall
 from mcp_host.sampling.progress import ProgressReporter
 from mcp_host.session.call import enter_handler
 from mcp_host.session.config import Session
 from mcp_host.session.features import FAILED
 from mcp_host.session.pending import PendingRequest
 from mcp_host.transports.base import Channel, Headers
+
+if TYPE_CHECKING:
+    from mcp_host.sampling import OuterCall
 
 logger = logging.getLogger(__name__)
 

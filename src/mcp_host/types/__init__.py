@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from mcp_host.types.base import *
 from mcp_host.types.content import *
 from mcp_host.types.messages import *
-from mcp_host.types.sampling import *
 from mcp_host.types.tools import *
 
 if TYPE_CHECKING:
     from mcp_host.types.elicitation import *
     from mcp_host.types.features import *
     from mcp_host.types.requests import *
+    from mcp_host.types.sampling import *
 else:  # hidden, because a type checker would accept any misspelt name
-    _MODULES = ("base", "content", "messages", "sampling", "tools")
-    _ON_DEMAND = ("features", "elicitation", "requests")  # few hosts use them: they would slow the start
+    _MODULES = ("base", "content", "messages", "tools")
+    _ON_DEMAND = ("sampling", "features", "elicitation", "requests")  # few hosts use them: they would slow the start
 
     def __getattr__(name: str) -> object:
         if name == "__all__":
