@@ -16,6 +16,7 @@ from typing import Any
 import h11
 from anyio import EndOfStream
 from anyio.abc import ByteStream, SocketAttribute
+from mcp_host.transports._http.pool import Connection
 
 import mcp_host.types
 from mcp_host.errors import CallerError, ConnectionClosed, MessageTooLarge, ProtocolError, UncheckableSchema
@@ -24,7 +25,6 @@ from mcp_host.protocol.framing import EDGE, LineBuffer, Oversize
 from mcp_host.protocol.headers import decode_value, encode_value, parameter_headers
 from mcp_host.protocol.jsonrpc import Malformed, decode, encode, recover_id
 from mcp_host.protocol.sse import FIELD_ROOM, EventDecoder, LastEvent
-from mcp_host.transports._http.connection import Connection
 from mcp_host.transports._http.response import ACCEPT_ENCODING, INFLATE_SIZE, Decompressor
 from mcp_host.types.base import Model
 
@@ -88,18 +88,18 @@ def events(data: bytes) -> None:
 
 
 def _events(pieces: Sequence[bytes]) -> tuple[list[object], LastEvent | None]:
-    cursor = LastEvent()
-    decoder = EventDecoder(LIMIT, cursor)
+    last_event = LastEvent()
+    decoder = EventDecoder(LIMIT, last_event)
     found: list[object] = []
     try:
         for piece in pieces:
             found += decoder.feed(piece)
             assert len(decoder._line) <= LIMIT + FIELD_ROOM
             assert len(decoder._data or b"") <= LIMIT
-        found.append(decoder.end())
+        found += decoder.end()
     except MessageTooLarge:
         return [], None  # at which event depends on when that was known
-    return found, cursor
+    return found, last_event
 
 
 def headers(data: bytes) -> None:

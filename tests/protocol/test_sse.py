@@ -17,8 +17,7 @@ def decoded(*chunks: bytes, limit: int = 1024) -> tuple[list[Event], LastEvent]:
     last_event = LastEvent()
     decoder = EventDecoder(limit, last_event)
     events = [event for chunk in chunks for event in decoder.feed(chunk)]
-    last = decoder.end()
-    return [*events, last] if last is not None else events, last_event
+    return [*events, *decoder.end()], last_event
 
 
 def messages(*data: str) -> list[Event]:

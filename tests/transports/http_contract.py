@@ -1,4 +1,4 @@
-"""What holds forevery transport of HTTP: ours is tried beside httpx's own, and where they differ, one is wrong."""
+"""What holds for every transport of HTTP: ours is tried beside httpx's own, and where they differ, one is wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed
-from mcp_host.transports._http.pool import Pool, PoolBody
+from mcp_host.transports._http.pool import Pool, PoolResponse
 
 SECONDS = 5.0
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})  # RFC 9110, section 9.2.2
@@ -51,14 +51,14 @@ class PoolTransport(httpx.AsyncBaseTransport):
         except h11.LocalProtocolError as exc:
             raise httpx.LocalProtocolError(str(exc)) from exc
         try:
-            head, body = await self._pool.request(sent, request.content, repeatable=request.method in REPEATABLE)
+            response = await self._pool.request(sent, request.content, repeatable=request.method in REPEATABLE)
         except ConnectionClosed as exc:
             raise as_httpx(exc) from exc
         return httpx.Response(
-            head.status_code,
-            headers=head.headers.raw_items(),
-            stream=PoolStream(body),
-            extensions={"http_version": b"HTTP/" + head.http_version, "reason_phrase": head.reason},
+            response.status,
+            headers=response.head.headers.raw_items(),
+            stream=PoolStream(response),
+            extensions={"http_version": b"HTTP/" + response.head.http_version, "reason_phrase": response.head.reason},
         )
 
     async def aclose(self) -> None:
@@ -69,17 +69,17 @@ class PoolTransport(httpx.AsyncBaseTransport):
 
 
 class PoolStream(httpx.AsyncByteStream):
-    """A body of our pool as a stream of httpx's."""
+    """A response of our pool as a stream of httpx's."""
 
-    def __init__(self, body: PoolBody) -> None:
-        self._body = body
+    def __init__(self, response: PoolResponse) -> None:
+        self._response = response
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
         try:
-            piece = await self._body.read()
+            piece = await self._response.read_raw()
         except ConnectionClosed as exc:
             raise as_httpx(exc) from exc
         if not piece:
@@ -87,7 +87,7 @@ class PoolStream(httpx.AsyncByteStream):
         return piece
 
     async def aclose(self) -> None:
-        await self._body.close()
+        await self._response.close()
 
 
 def as_httpx(exc: ConnectionClosed) -> httpx.TransportError:
@@ -145,7 +145,7 @@ both = pytest.mark.parametrize("kind", [Kind("ours"), Kind("httpx")], ids=lambda
 def by_httpx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """For modules that import it: what holds for our own connections holds for those that a proxy in the environment would need."""
     if request.param:
-        monkeypatch.setattr("mcp_host.transports._http.backends.proxied", lambda url: True)
+        monkeypatch.setattr("mcp_host.transports._http.backend.proxied", lambda url: True)
 
 
 def not_with_httpx(kind: Kind, reason: str) -> None:

@@ -7,7 +7,7 @@ from http.cookiejar import Cookie
 import httpx
 import pytest
 
-from mcp_host.transports._http.backends import BoundedCookieJar
+from mcp_host.transports._http.backend import BoundedCookieJar
 
 
 def kept(*answers: list[str]) -> list[str]:

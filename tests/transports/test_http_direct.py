@@ -146,7 +146,7 @@ async def test_a_request_has_a_user_agent() -> None:
 
 
 async def test_our_user_agent_is_mcp_host(by_httpx: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr("mcp_host.transports._http.backends.proxied", lambda url: False)
+    monkeypatch.setattr("mcp_host.transports._http.backend.proxied", lambda url: False)
 
     assert (await heard_with())[0].headers["user-agent"] == f"mcp-host/{__version__}"
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcp_host.errors import ConnectionClosed, HttpStatusError, ProtocolError, Unauthorized
 from mcp_host.protocol.backoff import listen_backoff, resume_backoff
 from mcp_host.protocol.sse import LastEvent
-from mcp_host.transports._http.backends import HttpxBody
+from mcp_host.transports._http.backend import HttpxResponse
 from mcp_host.transports._http.response import Decompressor, HttpResponse, MessageStream, retry_after
 from mcp_host.transports._http.session import check_session_id, means_session_lost
 from tests.transports.http_peers import event
@@ -143,8 +143,7 @@ def test_a_lost_session_is_recognized_by_status_or_by_its_known_spellings(status
 
 
 async def test_of_an_event_that_is_no_message_only_the_beginning_is_kept() -> None:
-    body = HttpxBody(httpx.Response(200, stream=httpx.ByteStream(event(b"x" * 5000))), "the server")
-    response = HttpResponse(200, [], body, "the server", lambda response: False)
+    response = HttpxResponse(httpx.Response(200, stream=httpx.ByteStream(event(b"x" * 5000))), "the server")
     stream = MessageStream(response, LastEvent(), 10_000)
 
     assert await stream.next() is not None
@@ -159,8 +158,9 @@ async def test_a_body_that_was_read_to_its_end_leaves_nothing_to_read() -> None:
         left.append(response)
         return False
 
-    body = HttpxBody(httpx.Response(200, stream=httpx.ByteStream(b"tide")), "the server")
-    async with HttpResponse(200, [], body, "the server", drain_soon) as response:
+    response = HttpxResponse(httpx.Response(200, stream=httpx.ByteStream(b"tide")), "the server")
+    response.drain_soon = drain_soon
+    async with response:
         assert await response.read_all(4) == b"tide"
 
     assert left == []

@@ -124,7 +124,7 @@ async def in_flight(client: Client, count: int) -> int:
 
 async def test_a_thousand_calls_in_flight_share_a_hundred_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "mcp_host.transports._http.backends.proxied", lambda url: False
+        "mcp_host.transports._http.backend.proxied", lambda url: False
     )  # httpx takes half a minute for them
     server = Waves(100)
     with anyio.fail_after(60):

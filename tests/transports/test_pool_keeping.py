@@ -9,7 +9,7 @@ import httpx
 import pytest
 from anyio.abc import SocketAttribute, SocketListener
 
-from mcp_host.transports._http.connection import connect
+from mcp_host.transports._http.pool import connect
 from tests.transports.http_contract import Kind, PoolTransport, both, not_with_httpx, untrusting
 from tests.transports.http_peers import CHUNKED, Log, Wire, head, serving
 
@@ -258,10 +258,10 @@ async def test_a_connection_that_was_closed_on_our_side_is_as_good_as_none() -> 
 
     async with serving(script) as peer:
         connection = await connect("127.0.0.1", httpx.URL(peer.url).port or 0, None, None, "")
-        assert not connection.stale
+        assert not connection.readable
         await connection.close()
 
-        assert connection.stale
+        assert connection.readable
 
 
 def forgetful(reset: bool) -> Callable[[Wire], Awaitable[None]]:

@@ -76,7 +76,7 @@ class EventDecoder:
             elif (event := self._read(self._complete(line.rstrip(b"\r\n")))) is not None:
                 yield event
 
-    def end(self) -> Event | None:
+    def end(self) -> Iterator[Event]:
         """The last event, if the stream ended without its blank line.
 
         The specification discards it, but some servers omit the blank line. The event may be
@@ -85,7 +85,8 @@ class EventDecoder:
         if self._line:
             self._read(self._complete(b""))
         self._id = None
-        return self._dispatch()
+        if (event := self._dispatch()) is not None:
+            yield event
 
     def _begin(self, part: bytes) -> None:
         if len(self._line) + len(part) > self._limit + FIELD_ROOM:

@@ -50,7 +50,7 @@ class StreamableHttp:
     _name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        from mcp_host.transports._http.endpoint import check_headers, display_url, parse_url
+        from mcp_host.transports._http.url import check_headers, display_url, parse_url
 
         if self.max_connections is not None:
             check_count("max_connections", self.max_connections)

@@ -35,11 +35,11 @@ from mcp_host.protocol.jsonrpc import (
     encode,
     malformed_error,
 )
-from mcp_host.protocol.sse import LastEvent
-from mcp_host.transports._http.backends import HttpxBackend, own_backend
-from mcp_host.transports._http.endpoint import ALWAYS, POSTED, SESSION_ID, Endpoint
+from mcp_host.protocol.sse import EventDecoder, LastEvent
+from mcp_host.transports._http.backend import HttpBackend, HttpxBackend, own_backend
 from mcp_host.transports._http.response import EVENT_STREAM, EXCERPT_SIZE, JSON, HttpResponse, MessageStream
 from mcp_host.transports._http.session import LegacySession, check_session_id, means_session_lost, names_lost_session
+from mcp_host.transports._http.url import ALWAYS, POSTED, SESSION_ID
 from mcp_host.transports.base import Headers, Receive, RequestHandle
 
 STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before the first call; an event may never come
@@ -66,16 +66,16 @@ async def open_channel(
         # The caller of a request says how long it may take, so the client's read timeout does not apply.
         given = client.timeout
         timeout = httpx.Timeout(None, connect=given.connect, write=given.write, pool=given.pool)
-        backend = HttpxBackend(client, timeout, headers, name)
+        backend = HttpxBackend(url, headers, name, client, timeout)
     try:
-        async with create_task_group() as tasks:
-            endpoint = Endpoint(backend, url, name, tasks)
+        async with create_task_group() as backend.tasks:
+            tasks = backend.tasks
             slots = Semaphore(sys.maxsize if max_connections is None else max_connections)
-            channel = HttpChannel(endpoint, limits.max_message, slots, continuous=client is None)
+            channel = HttpChannel(backend, limits.max_message, slots, continuous=client is None)
             try:
                 yield channel
             finally:
-                endpoint.closing = True
+                backend.tasks = None
                 with move_on_after(limits.close_timeout / 2, shield=True):
                     await channel.close()
                 tasks.cancel_scope.cancel()
@@ -91,9 +91,9 @@ class HttpChannel:
     stream_per_request = True
     stderr_tail = ""
 
-    def __init__(self, endpoint: Endpoint, max_message: int, slots: Semaphore, *, continuous: bool) -> None:
+    def __init__(self, backend: HttpBackend, max_message: int, slots: Semaphore, *, continuous: bool) -> None:
         self.continuous = continuous  # the identity behind a caller's client may change
-        self._endpoint = endpoint
+        self._backend = backend
         self._max_message = max_message
         self._slots = slots
         self._session: LegacySession | None = None
@@ -114,37 +114,31 @@ class HttpChannel:
             ProtocolError: A success without the response in it.
         """
         # A subscription stays open for hours. A handler's call must not wait for the call that waits for the handler.
-        if request.method == LISTEN or in_handler():
-            await self._request(request, headers, handle)
-            return
+        if bounded := not (request.method == LISTEN or in_handler()):
+            try:
+                self._slots.acquire_nowait()
+            except WouldBlock:
+                with handle.queued():
+                    await self._slots.acquire()
         try:
-            self._slots.acquire_nowait()
-        except WouldBlock:
-            with handle.queued():
-                await self._slots.acquire()
-        try:
-            response = await self._request(request, headers, handle)
+            opening = request.method == INITIALIZE
+            session = None if opening or handle.stateless else self._session
+            if session is not None and session.waits_for_stream:
+                with handle.queued():
+                    await session.wait_for_stream()
+            async with await self._post(request, headers, session, handle) as response:
+                if opening:
+                    session = self._begin_session(response)
+                if response.content_type == EVENT_STREAM:
+                    await self._read_stream(response, handle, session)
+                else:
+                    await self._read_body(response, handle, session)
         except BaseException:
-            self._slots.release()
+            if bounded:
+                self._slots.release()
             raise
-        response.add_done_callback(self._slots.release)
-
-    async def _request(self, request: Request, headers: Headers, handle: RequestHandle) -> HttpResponse:
-        opening = request.method == INITIALIZE
-        session = None if opening or handle.stateless else self._session
-        if session is not None and session.waits_for_stream:
-            with handle.queued():
-                await session.wait_for_stream()
-        async with await self._post(request, headers, session, handle) as response:
-            if not response.is_success:
-                raise await self._refusal(response, request, session)
-            if opening:
-                session = self._begin_session(response)
-            if response.content_type == EVENT_STREAM:
-                await self._read_stream(response, handle, session)
-            else:
-                await self._read_body(response, handle, session)
-        return response
+        if bounded:
+            response.add_done_callback(self._slots.release)
 
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
         """POST a message that has no response, and wait until the server has accepted it.
@@ -152,9 +146,8 @@ class HttpChannel:
         Raises: as `request`.
         """
         session = self._session
-        async with await self._post(message, headers, session) as response:
-            if not response.is_success:
-                raise await self._refusal(response, message, session)
+        async with await self._post(message, headers, session):
+            pass  # the status is all of the answer
         if session is not None and isinstance(message, Notification) and message.method == INITIALIZED:
             session.initialized(STREAM_WAIT if self._listening else 0.0)
 
@@ -182,40 +175,40 @@ class HttpChannel:
     async def _post(
         self, message: Message, headers: Headers, session: LegacySession | None, handle: RequestHandle | None = None
     ) -> HttpResponse:
-        """POST *message*. A request is sent again after each of `RETRY_DELAYS` while the server cannot be reached.
+        """POST *message*; return the response, if it is a success.
 
-        Only if the server has been reached before: otherwise the URL is probably wrong. A subscription has its
-        own backoff.
+        A request is sent again after each of `RETRY_DELAYS` while the server cannot be reached, but only if it
+        has been reached before: otherwise the URL is probably wrong. A subscription has its own backoff.
         """
         body = encode(message)
-        repeatable = True
-        retry_delays: tuple[float, ...] = ()
-        if isinstance(message, Request):
-            repeatable = message.method in IDEMPOTENT
-            if self._reached and message.method != LISTEN:
-                retry_delays = RETRY_DELAYS
-        delays = iter(retry_delays)
+        repeatable = not isinstance(message, Request) or message.method in IDEMPOTENT
         if session is not None:
             session.sending(message, headers)
             headers = {**session.headers, **headers}
+        attempts = iter(RETRY_DELAYS if self._reached else ())
         while True:
             try:
-                response = await self._endpoint.send("POST", {**POSTED, **headers}, body, repeatable=repeatable)
+                response = await self._backend.send("POST", {**POSTED, **headers}, body, repeatable=repeatable)
+                break
             except ConnectFailed as exc:
-                delay = next(delays, None)
-                if delay is None or handle is None or isinstance(exc.__cause__, NOT_RETRIED):
+                if handle is None or isinstance(exc.__cause__, NOT_RETRIED):
+                    raise
+                delay = next(attempts, None)
+                if delay is None or (isinstance(message, Request) and message.method == LISTEN):
                     raise
                 handle.unsent = True
                 await sleep(delay)
                 handle.unsent = False
-            else:
-                self._reached = True
-                return response
+        self._reached = True
+        if not response.is_success:
+            async with response:
+                raise await self._refusal(response, message, session)
+        return response
 
     def _begin_session(self, response: HttpResponse) -> LegacySession:
         """Begin a session with the headers of the response to `initialize`."""
         id = check_session_id(response.header(SESSION_ID.lower().encode()))
-        session = LegacySession(self._endpoint, id, self._max_message)
+        session = LegacySession(self._backend, id, self._max_message)
         if self._session is not None:
             self._session.end()
         self._session = session
@@ -224,10 +217,10 @@ class HttpChannel:
 
     async def _read_body(self, response: HttpResponse, handle: RequestHandle, session: LegacySession | None) -> None:
         if response.content_type != JSON:
-            raise ProtocolError(f"{self._endpoint.name}: {_no_response(response)}")
+            raise ProtocolError(f"{self._backend.name}: {_no_response(response)}")
         body = await response.read_all(self._max_message)
         if not body and response.status in NO_CONTENT:
-            raise ProtocolError(f"{self._endpoint.name}: {_no_response(response)}")
+            raise ProtocolError(f"{self._backend.name}: {_no_response(response)}")
         messages = decode(body)
         for message in messages:
             handle.receive(message)
@@ -239,7 +232,7 @@ class HttpChannel:
             if isinstance(message, Malformed):
                 raise malformed_error(message)
         raise _error_without_id(messages) or ProtocolError(
-            f"{self._endpoint.name}: the body holds no response to this request"
+            f"{self._backend.name}: the body holds no response to this request"
         )
 
     async def _read_stream(self, response: HttpResponse, handle: RequestHandle, session: LegacySession | None) -> None:
@@ -256,7 +249,7 @@ class HttpChannel:
             raise error
         self._check_session(stream.skipped, session)
         if session is None or not last_event.id:
-            raise ConnectionClosed(f"{self._endpoint.name}: the stream ended before the response") from stream.failure
+            raise ConnectionClosed(f"{self._backend.name}: the stream ended before the response") from stream.failure
         await session.resume(last_event, handle)
 
     def _check_session(self, body: bytes, session: LegacySession | None) -> None:
@@ -276,7 +269,7 @@ class HttpChannel:
                 if await self._uses_old_transport():
                     return HttpStatusError(
                         error.status,
-                        f"{self._endpoint.name} speaks only the HTTP+SSE transport of 2024-11-05, which Streamable HTTP"
+                        f"{self._backend.name} speaks only the HTTP+SSE transport of 2024-11-05, which Streamable HTTP"
                         f" replaced and mcp-host does not speak ({error.message})",
                         body=error.body,
                     )
@@ -289,11 +282,14 @@ class HttpChannel:
         Allowed': Issue a GET request to the server URL, expecting that this will open
         an SSE stream and return an `endpoint` event as the first event."
         """
-        async with await self._endpoint.send("GET", {"Accept": EVENT_STREAM}) as response:
+        async with await self._backend.send("GET", {"Accept": EVENT_STREAM}) as response:
             if not response.is_success or response.content_type != EVENT_STREAM:
                 return False
-            first = await MessageStream(response, LastEvent(), self._max_message).next_event()
-            return first is not None and first.type == "endpoint"
+            decoder = EventDecoder(self._max_message, LastEvent())
+            while piece := await response.read():
+                for event in decoder.feed(piece):
+                    return event.type == "endpoint"
+            return any(event.type == "endpoint" for event in decoder.end())
 
 
 def _no_response(response: HttpResponse) -> str:

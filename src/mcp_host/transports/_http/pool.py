@@ -1,22 +1,51 @@
-"""Connections to one origin: one for each request in flight, idle ones kept for the next."""
+"""HTTP/1.1 connections to one origin: one for each request in flight, idle ones kept for the next.
+
+h11 knows the protocol, anyio the sockets and TLS.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import select
 import ssl
+import sys
 from collections.abc import Callable
 from time import monotonic
 
 import h11
 import httpx
-from anyio.lowlevel import checkpoint
+from anyio import (
+    BrokenResourceError,
+    BusyResourceError,
+    CancelScope,
+    ClosedResourceError,
+    EndOfStream,
+    aclose_forcefully,
+    connect_tcp,
+    create_task_group,
+    current_time,
+    fail_after,
+)
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
+from anyio.streams.tls import TLSAttribute, TLSStream
 
-from mcp_host.errors import ConnectFailed, ConnectionClosed
-from mcp_host.transports._http.connection import Connection, connect
+from mcp_host.errors import ConnectFailed, ConnectionClosed, excerpt
+from mcp_host.transports._http.response import HttpResponse
 
 KEEPALIVE = 4.0  # seconds; uvicorn and Node close idle connections after 5, and a race with that loses requests
 MAX_IDLE = 1000  # kept-alive connections: more than are in flight at once in nearly any host
 EARLY_CLOSE = 1.0  # seconds after its first response: a server that closes by then does not keep connections
 MAX_EARLY_CLOSES = 2  # of these in a row; then no connection is kept any more
+
+MAX_HEAD = 64 * 1024  # bytes of one head; nginx and Node send and accept 8 to 16 KiB
+READ_SIZE = 64 * 1024  # bytes at a time, so that a head is never longer than both together
+WRITE_SIZE = 64 * 1024  # bytes at a time; while a longer body is written, an early response is watched for
+EVENTS_PER_TICK = 256  # chunks of a body parsed in a row: a server may send chunks of one byte
+
+_SOCKET_ERRORS = (BrokenResourceError, ClosedResourceError, BusyResourceError, EndOfStream, OSError)  # TLS: OSErrors
+_END = h11.EndOfMessage()
 
 
 class Pool:
@@ -39,10 +68,10 @@ class Pool:
         keepalive: float = KEEPALIVE,
     ) -> None:
         self.closed = False
+        self.name = name
         self._host = url.raw_host.decode("ascii")
         self._port = url.port or {"http": 80, "https": 443}[url.scheme]
         self._tls = tls if url.scheme == "https" else None
-        self._name = name
         self._connect_timeout = connect_timeout
         self._write_timeout = write_timeout
         self._max_idle = max_idle
@@ -52,8 +81,8 @@ class Pool:
         self._early_closes = 0
         """How many kept connections in a row the server has closed right after their first response."""
 
-    async def request(self, request: h11.Request, body: bytes, *, repeatable: bool) -> tuple[h11.Response, PoolBody]:
-        """Send *request*; return the head of the response, and its body, which has to be read or closed.
+    async def request(self, request: h11.Request, body: bytes, *, repeatable: bool) -> PoolResponse:
+        """Send *request*; return its response, which has to be read or closed.
 
         If a kept connection breaks before any of the response arrives, a *repeatable*
         request is sent once more over a new connection.
@@ -66,15 +95,9 @@ class Pool:
         try:
             head = await connection.request(request, body, self._write_timeout)
         except BaseException as exc:
-            await self._discard(connection)
-            timed_out = isinstance(exc.__cause__, TimeoutError)
-            if (
-                not used
-                or connection.response_begun
-                or self.closed
-                or timed_out
-                or not isinstance(exc, ConnectionClosed)
-            ):
+            await self.discard(connection)
+            stale = used and not connection.response_begun and not self.closed
+            if not stale or not isinstance(exc, ConnectionClosed) or isinstance(exc.__cause__, TimeoutError):
                 raise
             # Perhaps the server had closed the connection before the request came, perhaps it has read
             # the request: only a request that does no harm twice is sent again.
@@ -85,9 +108,9 @@ class Pool:
         else:
             if used:
                 self._early_closes = 0
-        stream = PoolBody(self, connection)
-        await stream.parse(connection)
-        return head, stream
+        response = PoolResponse(self, connection, head)
+        await response.parse(connection)
+        return response
 
     async def _repeat(
         self, request: h11.Request, body: bytes, broken: ConnectionClosed
@@ -99,16 +122,15 @@ class Pool:
         try:
             return connection, await connection.request(request, body, self._write_timeout)
         except BaseException:
-            await self._discard(connection)
+            await self.discard(connection)
             raise
 
     async def aclose(self) -> None:
         """Close every connection, those in use too."""
         self.closed = True
-        connections = [*self._idle, *self._busy]
+        for connection in [*self._idle, *self._busy]:
+            await self.discard(connection)
         self._idle.clear()
-        for connection in connections:
-            await connection.close()
 
     async def _take(self) -> Connection:
         """The idle connection that was used last, if it is still good; else a new one."""
@@ -117,10 +139,10 @@ class Pool:
             connection = self._idle.pop()
             self._busy.add(connection)
             left = connection.expires - monotonic()
-            if left > 0 and not connection.stale:
+            if left > 0 and not connection.readable:
                 return connection
             closed_early |= connection.responses == 1 and left > max(0.0, self._keepalive - EARLY_CLOSE)
-            await self._discard(connection)
+            await self.discard(connection)
         if closed_early:
             self._early_closes += 1
         return await self._open()
@@ -133,18 +155,18 @@ class Pool:
         while self._idle:
             idle = self._idle.pop()
             self._busy.add(idle)
-            await self._discard(idle)
+            await self.discard(idle)
 
     async def _open(self) -> Connection:
         try:
             tls = None if self._tls is None else self._tls()
         except OSError as exc:
-            text = f"{self._name}: the certificates to trust cannot be read: {exc}"
+            text = f"{self.name}: the certificates to trust cannot be read: {exc}"
             raise ConnectFailed(text, may_have_run=False) from exc
-        connection = await connect(self._host, self._port, tls, self._connect_timeout, self._name)
+        connection = await connect(self._host, self._port, tls, self._connect_timeout, self.name)
         if self.closed:  # now or in the meantime
             await connection.close()
-            raise ConnectionClosed(f"{self._name}: the client was closed", may_have_run=False)
+            raise ConnectionClosed(f"{self.name}: the client was closed", may_have_run=False)
         connection.early_closes = self._early_closes
         self._busy.add(connection)
         return connection
@@ -152,26 +174,28 @@ class Pool:
     async def release(self, connection: Connection) -> None:
         """Keep a connection whose response has been read, or close it."""
         keep = not self.closed and len(self._idle) < self._max_idle and self._early_closes < MAX_EARLY_CLOSES
-        if not keep or not connection.reusable:
-            await self._discard(connection)
+        if not keep or not connection.reset():
+            await self.discard(connection)
             return
         self._busy.discard(connection)
-        connection.reset()
         now = monotonic()
         connection.expires = now + self._keepalive
         self._idle.append(connection)
         while self._idle and self._idle[0].expires < now:  # the oldest first
-            await self._discard(self._idle.pop(0))
+            await self.discard(self._idle.pop(0))
 
-    async def _discard(self, connection: Connection) -> None:
+    async def discard(self, connection: Connection) -> None:
+        """Close a connection."""
         self._busy.discard(connection)
         await connection.close()
 
 
-class PoolBody:
-    """The body of one response. Its connection is released as soon as the end has arrived, read or not."""
+class PoolResponse(HttpResponse):
+    """A response over a connection of *pool*, which is released as soon as the end has arrived, read or not."""
 
-    def __init__(self, pool: Pool, connection: Connection) -> None:
+    def __init__(self, pool: Pool, connection: Connection, head: h11.Response) -> None:
+        super().__init__(head.status_code, head.headers, pool.name)
+        self.head = head
         self._pool = pool
         self._connection: Connection | None = connection
         self._pieces: list[bytes | bytearray] = []
@@ -180,11 +204,9 @@ class PoolBody:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing more arrives."""
         return self._connection is None
 
-    async def read(self) -> bytes:
-        """What has arrived next; empty at the end."""
+    async def read_raw(self) -> bytes:
         while not self._pieces:
             connection = self._connection
             if connection is None:
@@ -205,11 +227,10 @@ class PoolBody:
         return piece
 
     async def close(self) -> None:
-        """Discard the body; if its end has not arrived, close the connection."""
         self._pieces.clear()
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            await self._pool._discard(connection)
+            await self._pool.discard(connection)
 
     async def parse(self, connection: Connection) -> None:
         """Take what has arrived already."""
@@ -221,3 +242,206 @@ class PoolBody:
         if ended:
             self._connection = None
             await self._pool.release(connection)
+
+
+class Connection:
+    """A socket, and the state of HTTP/1.1 on it. It carries one request at a time.
+
+    *name* is the URL for error messages. A failure raises `ConnectionClosed`, with
+    the reason as its cause. The connection is of no use then.
+    """
+
+    def __init__(self, stream: ByteStream, name: str) -> None:
+        self.expires = 0.0
+        """When the connection, once idle, is not used again; on the clock `time.monotonic`."""
+        self.responses = 0
+        """How many complete responses it has carried."""
+        self.early_closes = 0
+        """What `Pool` had counted of these when this connection was opened."""
+        self.response_begun = False
+        """Whether any byte has arrived since the last request began."""
+        self._stream = stream
+        self._name = name
+        self._socket = stream.extra(SocketAttribute.raw_socket)
+        self._tls = stream.extra(TLSAttribute.ssl_object, None)
+        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
+        self._request_written = False
+        self._read_was_full = False
+
+    @property
+    def readable(self) -> bool:
+        """Whether anything has arrived over the idle connection: its end, or unsolicited bytes."""
+        descriptor = self._socket.fileno()
+        if descriptor < 0:
+            return True
+        if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
+            return bool(select.select([descriptor], [], [], 0)[0])
+        poll = select.poll()  # select() fails from descriptor 1024 on
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def reset(self) -> bool:
+        """Prepare for another request. False if that is impossible.
+
+        Request and response have to be complete, nothing may follow, and neither side may close the connection.
+        """
+        if (
+            not self._request_written  # h11 counts what it has encoded
+            or self._read_was_full  # unsolicited bytes may wait behind what was read
+            or self._h11.our_state is not h11.DONE
+            or self._h11.their_state is not h11.DONE
+            or self._h11.trailing_data != (b"", False)
+        ):
+            return False
+        if self._tls is not None:
+            try:
+                self._tls.read(1)  # a TLS record that waits to be decrypted shows at no descriptor
+                return False
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLError:
+                return False
+        self._h11.start_next_cycle()
+        self.responses += 1
+        return True
+
+    async def close(self) -> None:
+        """Close the socket at once, without a TLS goodbye, even during another task's read or write."""
+        await aclose_forcefully(self._stream)
+
+    async def request(self, request: h11.Request, body: bytes, write_timeout: float | None) -> h11.Response:
+        """Send a request and return the head of its response. Informational responses (1xx) are skipped."""
+        self.response_begun = self._request_written = False
+        early: h11.Response | None = None
+        data = self._h11.send(request)
+        if len(body) <= WRITE_SIZE:
+            if body:
+                data += self._h11.send(h11.Data(data=body))
+            await self._write(data + self._h11.send(_END), write_timeout)
+            self._request_written = True
+        else:
+            early = await self._upload(data, body, write_timeout)
+        return early or await self._read_head()
+
+    def parse_body(self, pieces: list[bytes | bytearray]) -> bool | None:
+        """Append what has arrived of a body to *pieces*.
+
+        True at the body's end, False if more has to be read first, None if there may be more to parse.
+        """
+        for _ in range(EVENTS_PER_TICK):
+            event = self._next_event()
+            if type(event) is not h11.Data:
+                return event is not h11.NEED_DATA
+            pieces.append(event.data)
+        return None
+
+    async def read(self) -> None:
+        """Wait for bytes, or the end of the connection, and pass them to h11."""
+        try:
+            data = await self._stream.receive(READ_SIZE)
+        except EndOfStream:
+            data = b""
+        except _SOCKET_ERRORS as exc:
+            raise self._failed(exc) from exc
+        self._read_was_full = len(data) == READ_SIZE
+        if data:
+            self.response_begun = True
+        elif self._h11.their_state is h11.SEND_RESPONSE:
+            raise ConnectionClosed(f"{self._name}: the server closed the connection without a response")
+        self._h11.receive_data(data)
+
+    async def _read_head(self) -> h11.Response:
+        while True:
+            await self.read()
+            while (event := self._next_event()) is not h11.NEED_DATA:
+                if type(event) is h11.Response:
+                    return event
+                if type(event) is not h11.InformationalResponse:
+                    raise ConnectionClosed(f"{self._name}: the server switched to another protocol")
+
+    def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        try:
+            return self._h11.next_event()
+        except h11.RemoteProtocolError as exc:
+            raise self._failed(exc) from exc
+
+    async def _write(self, data: bytes, timeout: float | None) -> None:
+        try:
+            if self._tls is None and sys.platform != "win32":
+                # The stream has nothing buffered. Its own `send` would take one more turn of the event loop.
+                await checkpoint_if_cancelled()
+                try:
+                    written = os.write(self._socket.fileno(), data)
+                except BlockingIOError:
+                    written = 0
+                if written == len(data):
+                    return
+                data = data[written:]
+            with CancelScope(deadline=math.inf if timeout is None else current_time() + timeout) as scope:
+                await self._stream.send(data)
+        except _SOCKET_ERRORS as exc:
+            raise self._failed(exc) from exc
+        if scope.cancelled_caught:
+            raise ConnectionClosed(f"{self._name}: the server read nothing for too long") from TimeoutError()
+
+    async def _upload(self, head: bytes, body: bytes, timeout: float | None) -> h11.Response | None:
+        """Write a long body, until its end or until a response comes early."""
+        early: list[h11.Response] = []
+        failure: ConnectionClosed | None = None
+
+        async def watch() -> None:
+            nonlocal failure
+            try:
+                early.append(await self._read_head())
+            except ConnectionClosed as exc:
+                failure = exc
+            tasks.cancel_scope.cancel()
+
+        async with create_task_group() as tasks:
+            tasks.start_soon(watch)
+            try:
+                await self._write(head, timeout)
+                for start in range(0, len(body), WRITE_SIZE):
+                    await checkpoint()  # for `watch`
+                    await self._write(self._h11.send(h11.Data(data=body[start : start + WRITE_SIZE])), timeout)
+                await self._write(self._h11.send(_END), timeout)
+                self._request_written = True
+            except ConnectionClosed as exc:
+                if isinstance(exc.__cause__, TimeoutError):
+                    failure = exc  # after any other, there may still be a response to read
+            tasks.cancel_scope.cancel()
+        if early:
+            return early[0]
+        if failure is not None:
+            raise failure
+        return None
+
+    def _failed(self, exc: Exception) -> ConnectionClosed:
+        return ConnectionClosed(f"{self._name}: {_reason(exc)}")
+
+
+async def connect(host: str, port: int, tls: ssl.SSLContext | None, timeout: float | None, name: str) -> Connection:
+    """Open a connection to *host*, whose certificate is checked if there is a *tls* context.
+
+    Raises:
+        ConnectFailed: No connection. Its cause is a `TimeoutError` if *timeout* passed.
+    """
+    stream: ByteStream | None = None
+    try:
+        with fail_after(timeout):
+            stream = await connect_tcp(host, port)
+            if tls is not None:
+                stream = await TLSStream.wrap(stream, hostname=host, ssl_context=tls, standard_compatible=False)
+        return Connection(stream, name)
+    except BaseException as exc:
+        if stream is not None:
+            await aclose_forcefully(stream)
+        if isinstance(exc, TimeoutError):
+            raise ConnectFailed(f"{name}: connecting took too long", may_have_run=False) from exc
+        if isinstance(exc, (*_SOCKET_ERRORS, UnicodeError)):  # the last for a name that no resolver knows
+            raise ConnectFailed(f"{name}: {_reason(exc)}", may_have_run=False) from exc
+        raise
+
+
+def _reason(exc: BaseException) -> str:
+    return excerpt(str(exc) or str(exc.__cause__ or "")) or type(exc).__name__

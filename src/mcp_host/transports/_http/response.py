@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias
+from typing import Self
 
 import httpx
 from anyio import move_on_after
@@ -39,27 +40,8 @@ MAX_CHALLENGE = 8192  # characters of one of them; they hold a URL and some scop
 _GZIP = 16 + zlib.MAX_WBITS
 _CODINGS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
 
-RawHeaders: TypeAlias = Sequence[tuple[bytes, bytes]]
 
-
-class Body(Protocol):
-    """The bytes of a response as they come from the network. `read` and `close` raise `ConnectionClosed`."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether its end has arrived, and its connection has been released."""
-        ...
-
-    async def read(self) -> bytes:
-        """What arrives next; empty at the end."""
-        ...
-
-    async def close(self) -> None:
-        """Discard it. Unless its end has arrived, the connection is closed."""
-        ...
-
-
-class HttpResponse:
+class HttpResponse(ABC):
     """A response whose headers have arrived. Use it as a context manager.
 
     On leaving without an error, *drain_soon* reads the unread rest in the background,
@@ -67,15 +49,15 @@ class HttpResponse:
     On an error or a cancellation the connection is closed.
     """
 
-    def __init__(
-        self, status: int, headers: RawHeaders, body: Body, name: str, drain_soon: Callable[[HttpResponse], bool]
-    ) -> None:
+    drain_soon: Callable[[HttpResponse], bool] | None = None
+
+    def __init__(self, status: int, headers: Iterable[tuple[bytes, bytes]], name: str) -> None:
         self.status = status
         self.is_success = 200 <= status < 300
         self.name = name
-        self._headers = headers
-        self._body = body
-        self._drain_soon = drain_soon
+        self._headers: dict[bytes, list[bytes]] = {}
+        for key, value in headers:
+            self._headers.setdefault(key, []).append(value)
         self._draining = False
         self._on_done: Callable[[], None] | None = None
         self._decompressor: Decompressor | None = None
@@ -84,13 +66,23 @@ class HttpResponse:
         coding = (self.header(b"content-encoding") or "").strip().lower()
         self._coding = "" if coding == "identity" else coding
 
+    @property
+    @abstractmethod
+    def complete(self) -> bool:
+        """Whether the end of the body has arrived, and its connection has been released."""
+
+    @abstractmethod
+    async def read_raw(self) -> bytes:
+        """The next piece of the body as it comes from the network; empty at the end. Raises `ConnectionClosed`."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Discard the rest of the body. Unless its end has arrived, the connection is closed."""
+
     def header(self, name: bytes) -> str | None:
         """The header's values, joined by commas, or None. *name* is in lower case."""
-        values = self.header_values(name)
-        return ", ".join(values) if values else None
-
-    def header_values(self, name: bytes) -> list[str]:
-        return [_decoded(value) for key, value in self._headers if key == name]
+        values = self._headers.get(name)
+        return ", ".join(map(_decoded, values)) if values else None
 
     @property
     def reason(self) -> str:
@@ -108,16 +100,14 @@ class HttpResponse:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        if self._body.complete:
+        if self.complete:
             return
-        if exc is not None:
-            await self.close()
-        elif self.status == 204 or self.header(b"content-length") == "0":
+        if exc is None and (self.status == 204 or self.header(b"content-length") == "0"):
             await self.drain()  # its end has arrived
+        elif exc is None and self.drain_soon is not None and self.drain_soon(self):
+            self._draining = True
         else:
-            self._draining = self._drain_soon(self)
-            if not self._draining:
-                await self.close()
+            await self.close()
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
         """Call *callback* when the connection is released: now, or when the unread rest has been drained."""
@@ -134,13 +124,13 @@ class HttpResponse:
             ProtocolError: The body has an encoding that was not asked for.
         """
         if not self._coding:
-            return await self._body.read()
+            return await self.read_raw()
         while True:
             if self._decompressor is not None and self._decompressor.pending:
                 await checkpoint()  # a small chunk may inflate for a long time
                 if piece := self._decompressor.take():
                     return piece
-            elif raw := await self._body.read():
+            elif raw := await self.read_raw():
                 self._decompressor = self._decompressor or Decompressor(self._coding)
                 self._decompressor.feed(raw)
             else:
@@ -169,7 +159,7 @@ class HttpResponse:
         size = 0
         try:
             with move_on_after(DRAIN_TIME):
-                while size < DRAIN_SIZE and (raw := await self._body.read()):
+                while size < DRAIN_SIZE and (raw := await self.read_raw()):
                     size += len(raw)
         except ConnectionClosed:
             pass  # the rest of the body is not needed
@@ -178,10 +168,6 @@ class HttpResponse:
             self._draining = False
             if self._on_done is not None:
                 self._on_done()
-
-    async def close(self) -> None:
-        """Discard the rest of the body. Unless its end has arrived, the connection is closed."""
-        await self._body.close()
 
     async def error(self) -> HttpStatusError:
         """The exception for a response that is no success, with the beginning of its body."""
@@ -207,7 +193,7 @@ class HttpResponse:
             rpc_message=failure.message if failure else None,
         )
         if isinstance(error, Unauthorized):  # RFC 9110, section 11.6.1
-            challenges = self.header_values(b"www-authenticate")[:MAX_CHALLENGES]
+            challenges = map(_decoded, self._headers.get(b"www-authenticate", [])[:MAX_CHALLENGES])
             error.challenges = tuple(value for value in challenges if len(value) <= MAX_CHALLENGE)
         return error
 
@@ -226,7 +212,7 @@ class HttpResponse:
 
 
 class MessageStream:
-    """The messages of an event stream. *last_event* moves along with it; *limit* bounds an event, in bytes.
+    """The messages of an event stream. *last_event* is updated; *limit* bounds an event, in bytes.
 
     *failure* is, after the end, the error that broke the stream; None if it ended in order.
     *skipped* is the beginning of the last event that was no message.
@@ -241,30 +227,22 @@ class MessageStream:
         self._ended = False
 
     async def next(self) -> Sequence[Incoming] | None:
-        """The messages of the next event, or None at the end.
+        """The messages of the next event of the type "message", or None at the end.
 
         Raises:
             MessageTooLarge: An event is past the limit.
             ProtocolError: The stream cannot be decoded.
         """
-        event = await self.next_event()
-        while event is not None and event.type != "message":
-            event = await self.next_event()  # other types are not for us
-        if event is None:
-            return None
-        messages = decode(event.data)
-        for message in messages:
-            if type(message) is Malformed:
-                self.skipped = bytes(event.data[:EXCERPT_SIZE])
-                # Where the stream ended inside the event, only complete JSON is a message (without its blank line).
-                return None if self._ended else messages
-        return messages
-
-    async def next_event(self) -> Event | None:
-        """The next event of any type, or None at the end."""
         while True:
             for event in self._events:
-                return event
+                if event.type != "message":
+                    continue
+                messages = decode(event.data)
+                if any(type(message) is Malformed for message in messages):
+                    self.skipped = bytes(event.data[:EXCERPT_SIZE])
+                    if self._ended:  # inside of the event: without its blank line, only complete JSON is a message
+                        return None
+                return messages
             if self._ended:
                 return None
             try:
@@ -276,7 +254,7 @@ class MessageStream:
                 self._events = self._decoder.feed(piece)
             else:
                 self._ended = True
-                return self._decoder.end()
+                self._events = self._decoder.end()
 
 
 class Decompressor:

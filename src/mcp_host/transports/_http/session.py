@@ -28,8 +28,9 @@ from mcp_host.protocol.backoff import Backoff, listen_backoff, resume_backoff
 from mcp_host.protocol.headers import PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import Message, Request
 from mcp_host.protocol.sse import LastEvent
-from mcp_host.transports._http.endpoint import LAST_EVENT_ID, SESSION_ID, Endpoint
+from mcp_host.transports._http.backend import HttpBackend
 from mcp_host.transports._http.response import EVENT_STREAM, HttpResponse, MessageStream
+from mcp_host.transports._http.url import LAST_EVENT_ID, SESSION_ID
 from mcp_host.transports.base import Headers, Receive, RequestHandle
 
 logger = logging.getLogger(__name__)
@@ -78,13 +79,13 @@ def names_lost_session(text: str) -> bool:
 class LegacySession:
     """One session of a handshake revision."""
 
-    def __init__(self, endpoint: Endpoint, id: str | None, max_message: int) -> None:
+    def __init__(self, backend: HttpBackend, id: str | None, max_message: int) -> None:
         self.id = id
         self.headers: dict[str, str] = {} if id is None else {SESSION_ID: id}
         """What every request of the session carries."""
         self.waits_for_stream = False
         """Whether the next request has to `wait_for_stream`."""
-        self._endpoint = endpoint
+        self._backend = backend
         self._max_message = max_message
         self._version: Headers = {}
         self._active = Event()  # the handshake is complete, or any request has been sent since the stream failed
@@ -124,7 +125,7 @@ class LegacySession:
     def lost(self, reason: object, *, may_have_run: bool) -> SessionLost:
         """The error for a server that does not know this session."""
         self._lost = True
-        return SessionLost(f"{self._endpoint.name}: the session is lost: {reason}", may_have_run=may_have_run)
+        return SessionLost(f"{self._backend.name}: the session is lost: {reason}", may_have_run=may_have_run)
 
     def end(self) -> None:
         """Stop reading for this session."""
@@ -138,10 +139,10 @@ class LegacySession:
             return
         with move_on_after(DELETE_TIME):
             try:
-                response = await self._endpoint.send("DELETE", self._get_headers())
+                response = await self._backend.send("DELETE", self._get_headers())
                 await response.close()
             except (ConnectionClosed, HttpStatusError) as exc:
-                logger.debug("%s: the session was not deleted: %s", self._endpoint.name, exc)
+                logger.debug("%s: the session was not deleted: %s", self._backend.name, exc)
 
     # The stream of a request
 
@@ -155,20 +156,20 @@ class LegacySession:
         with self._reading():
             await self._resume(last_event, handle)
             return
-        raise SessionLost(f"{self._endpoint.name}: a new session took the place of this request's")
+        raise SessionLost(f"{self._backend.name}: a new session took the place of this request's")
 
     async def _resume(self, last_event: LastEvent, handle: RequestHandle) -> None:
         backoff, failures = resume_backoff(), 0
         while not handle.answered:
             if backoff.exhausted or failures >= MAX_FAILED_RESUMES:
-                raise ConnectionClosed(f"{self._endpoint.name}: the response's stream broke off and stayed away")
+                raise ConnectionClosed(f"{self._backend.name}: the response's stream broke off and stayed away")
             await sleep(backoff.delay(last_event.retry))
             backoff.fail()
             try:
                 response = await self._get_stream(last_event)
             except ConnectionClosed as exc:
                 failures += 1
-                logger.debug("%s: resuming failed: %s", self._endpoint.name, exc)
+                logger.debug("%s: resuming failed: %s", self._backend.name, exc)
                 continue
             except (HttpStatusError, ProtocolError) as exc:
                 failures += 1
@@ -177,7 +178,7 @@ class LegacySession:
                         raise self.lost(exc, may_have_run=True) from exc
                     if exc.transient:
                         continue
-                text = f"{self._endpoint.name}: the response's stream broke off and cannot be resumed: {exc}"
+                text = f"{self._backend.name}: the response's stream broke off and cannot be resumed: {exc}"
                 raise ConnectionClosed(text) from exc
             failures = 0
             async with response:
@@ -205,7 +206,7 @@ class LegacySession:
             while await self._listen_once(last_event, backoff, receive):
                 if backoff.exhausted:
                     logger.warning(
-                        "%s: the stream for server messages keeps failing; waiting for activity", self._endpoint.name
+                        "%s: the stream for server messages keeps failing; waiting for activity", self._backend.name
                     )
                     self._active = Event()
                     await self._active.wait()
@@ -223,7 +224,7 @@ class LegacySession:
             return self._may_retry(exc, last_event)
         except (ConnectionClosed, ProtocolError) as exc:
             backoff.fail()
-            logger.debug("%s: no stream for server messages: %s", self._endpoint.name, exc)
+            logger.debug("%s: no stream for server messages: %s", self._backend.name, exc)
             return not isinstance(exc, ProtocolError)
         finally:
             self._stream_known.set()
@@ -236,7 +237,7 @@ class LegacySession:
                     for message in messages:
                         receive(message)
         except ProtocolError as exc:
-            logger.warning("%s: the stream for server messages: %s", self._endpoint.name, exc)
+            logger.warning("%s: the stream for server messages: %s", self._backend.name, exc)
             last_event.id = ""  # a replay from there would fail again
             useful = useful and not isinstance(exc, MessageTooLarge)
         backoff.ended(current_time() - opened, useful=useful)
@@ -254,7 +255,7 @@ class LegacySession:
             last_event.id = ""  # perhaps only that was refused
             return True
         level = logging.DEBUG if error.status in (404, 405) else logging.WARNING
-        logger.log(level, "%s: no stream for server messages: %s", self._endpoint.name, error)
+        logger.log(level, "%s: no stream for server messages: %s", self._backend.name, error)
         return False
 
     # Both
@@ -269,7 +270,7 @@ class LegacySession:
         headers = self._get_headers() | {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
         if last_event.id:
             headers[LAST_EVENT_ID] = last_event.id
-        response = await self._endpoint.send("GET", headers)
+        response = await self._backend.send("GET", headers)
         if response.is_success and response.content_type == EVENT_STREAM:
             return response
         async with response:

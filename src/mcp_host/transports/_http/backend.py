@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from http.client import HTTPResponse
 from http.cookiejar import Cookie, CookieJar
 from typing import TypeAlias
@@ -14,11 +15,14 @@ from urllib.request import Request, getproxies
 import h11
 import httpx
 from anyio import CancelScope, move_on_after
+from anyio.abc import TaskGroup
+from h11._headers import Headers as CheckedHeaders
 
-from mcp_host.errors import ConnectFailed, ConnectionClosed, excerpt
+from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, excerpt
 from mcp_host.limits import Limits
-from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Pool
-from mcp_host.transports._http.response import Body, RawHeaders
+from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Pool, PoolResponse
+from mcp_host.transports._http.response import HttpResponse
+from mcp_host.transports._http.url import display_url
 from mcp_host.version import __version__
 
 USER_AGENT = f"mcp-host/{__version__}"
@@ -27,6 +31,9 @@ MAX_PIECES = 20_000  # more than h11 can hold decoded: after so many, a body wai
 MAX_COOKIES = 50  # RFC 6265, section 6.1: "At least 50 cookies per domain", and there is only one
 MAX_COOKIE = 4096  # bytes with its attributes; the same section asks for as much
 MAX_COOKIES_SIZE = 8 * 1024  # bytes of all of them: more in one header is refused by nginx and Apache
+MAX_CHECKED = 64  # sets of headers that are kept: one for each method of a session, or for each tool
+MAX_REDIRECTS = 5  # curl allows 50 and browsers 20; within one origin, even two are odd
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 # All that httpx raises: the third for a Location, the last for a cookie in the caller's client.
 HTTPX_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, UnicodeEncodeError)
@@ -42,52 +49,106 @@ _NEVER_SENT = (
 _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 Headers: TypeAlias = Mapping[str, str]
-Response: TypeAlias = tuple[int, RawHeaders, Body]
-"""The status, the headers with their names in lower case, and the body, which has to be read or closed."""
 
 
-class HttpxBackend:
-    """An `httpx.AsyncClient`, used as it is: with its hooks, its authentication, its cookies.
+class HttpBackend(ABC):
+    """Sends requests to one URL, and never to another origin.
 
-    *headers* are sent with every request, *name* is the URL for error messages.
+    *headers* are sent with every request, *name* is the URL for error messages. If the server closes a
+    kept-alive connection just as it is used again, that POST fails with `may_have_run=True`: nothing tells
+    whether the server had read it. Only a *repeatable* request is sent twice.
     """
 
-    def __init__(self, client: httpx.AsyncClient, timeout: httpx.Timeout, headers: Headers, name: str) -> None:
-        self._client = client
-        self._timeout = timeout
+    def __init__(self, url: httpx.URL, headers: Headers, name: str) -> None:
+        self.name = name
+        self.tasks: TaskGroup | None = None
+        """Where the unread rest of responses is drained. None: it is closed instead."""
+        self._url = url
         self._headers = headers
-        self._name = name
 
     async def send(
-        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
-    ) -> Response:
-        """Return the response once its head has arrived. Redirects are not followed.
+        self, method: str, headers: Headers, content: bytes | None = None, *, repeatable: bool = False
+    ) -> HttpResponse:
+        """Send a request and return its response, of any status, as soon as its headers have arrived.
 
         A *repeatable* request is sent once more if a connection breaks before any of the response arrives.
+        Redirects that keep the method (307, 308) are followed within the origin.
 
         Raises:
             ConnectFailed, ConnectionClosed: With the reason as the cause, unless that may show a secret.
+            HttpStatusError: A redirect that is not followed.
         """
+        url = self._url
+        for _ in range(MAX_REDIRECTS + 1):
+            response = await self._send(method, url, {**self._headers, **headers}, content, repeatable=repeatable)
+            response.drain_soon = self._drain_soon
+            if response.status not in REDIRECTS:
+                return response
+            async with response:
+                url = self._redirected(url, response)
+        raise HttpStatusError(response.status, f"{response.failure}: gave up after {MAX_REDIRECTS} redirects")
+
+    @abstractmethod
+    async def _send(
+        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
+    ) -> HttpResponse:
+        """Send a request without following redirects."""
+
+    @abstractmethod
+    async def aclose(self) -> None: ...
+
+    def _redirected(self, url: httpx.URL, response: HttpResponse) -> httpx.URL:
+        location = response.header(b"location")
+        if location is None:
+            refused = "nowhere"
+        else:
+            try:
+                target = url.join(location)
+            except HTTPX_ERRORS as exc:
+                raise connection_error(exc, self.name) from exc
+            if response.status not in (307, 308):
+                refused = f"{display_url(target)}, which would change the method"
+            elif (target.scheme, target.host, target.port) != (url.scheme, url.host, url.port):
+                refused = f"{display_url(target)}, another origin"
+            else:
+                return url.copy_with(raw_path=target.raw_path)  # the user and password stay ours
+        raise HttpStatusError(
+            response.status, f"{response.failure}: refused to follow a redirect to {excerpt(refused)}"
+        )
+
+    def _drain_soon(self, response: HttpResponse) -> bool:
+        if self.tasks is None:
+            return False
+        self.tasks.start_soon(response.drain)
+        return True
+
+
+class HttpxBackend(HttpBackend):
+    """An `httpx.AsyncClient`, used as it is: with its hooks, its authentication, its cookies."""
+
+    def __init__(
+        self, url: httpx.URL, headers: Headers, name: str, client: httpx.AsyncClient, timeout: httpx.Timeout
+    ) -> None:
+        super().__init__(url, headers, name)
+        self._client = client
+        self._timeout = timeout
+
+    async def _send(
+        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
+    ) -> HttpResponse:
         if self._client.is_closed:
-            raise ConnectionClosed(f"{self._name}: the httpx.AsyncClient was closed", may_have_run=False)
+            raise ConnectionClosed(f"{self.name}: the httpx.AsyncClient was closed", may_have_run=False)
         auth = self._client.auth
         if url.userinfo:  # httpx would log it with the URL, at INFO
             auth = auth or httpx.BasicAuth(url.username, url.password)
             url = url.copy_with(userinfo=b"")
         try:
-            request = self._client.build_request(
-                method, url, headers={**self._headers, **headers}, content=content, timeout=self._timeout
-            )
-            response = await self._send(request, auth, repeatable)
-            body = HttpxBody(response, self._name)
+            request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
+            return HttpxResponse(await self._send_twice(request, auth, repeatable), self.name)
         except HTTPX_ERRORS as exc:
-            raise connection_error(exc, self._name) from _shown(exc)
-        raw = [(name.lower(), value) for name, value in response.headers.raw]
-        if response.is_stream_consumed:  # by a hook or an Auth of the client, which leaves it decompressed
-            raw = [(name, value) for name, value in raw if name != b"content-encoding"]
-        return response.status_code, raw, body
+            raise connection_error(exc, self.name) from _shown(exc)
 
-    async def _send(self, request: httpx.Request, auth: httpx.Auth | None, repeatable: bool) -> httpx.Response:
+    async def _send_twice(self, request: httpx.Request, auth: httpx.Auth | None, repeatable: bool) -> httpx.Response:
         broken: httpx.RequestError | None = None
         while True:
             try:
@@ -109,25 +170,27 @@ class HttpxBackend:
         await self._client.aclose()
 
 
-class HttpxBody:
-    """The body of a response of httpx's."""
+class HttpxResponse(HttpResponse):
+    """A response of httpx's."""
 
     def __init__(self, response: httpx.Response, name: str) -> None:
-        self._response = response
-        self._name = name
-        self._ended = False
-        if response.is_stream_consumed:
+        headers = [(key.lower(), value) for key, value in response.headers.raw]
+        if response.is_stream_consumed:  # by a hook or an Auth of the client, which leaves it decompressed
+            headers = [(key, value) for key, value in headers if key != b"content-encoding"]
             stream: httpx.AsyncByteStream = httpx.ByteStream(response.content)
         else:
             assert isinstance(response.stream, httpx.AsyncByteStream)  # every AsyncClient makes sure of it
             stream = response.stream  # not aiter_raw(): each generator around a stream is one more to unwind
+        super().__init__(response.status_code, headers, name)
+        self._response = response
         self._pieces = aiter(stream)
+        self._ended = False
 
     @property
     def complete(self) -> bool:
         return self._ended and self._response.is_closed
 
-    async def read(self) -> bytes:
+    async def read_raw(self) -> bytes:
         piece = await self._pull()
         if not piece:
             await self._response.aclose()  # which releases the connection
@@ -162,65 +225,73 @@ class HttpxBody:
         except StopAsyncIteration:
             return b""
         except HTTPX_ERRORS as exc:
-            raise connection_error(exc, self._name) from _shown(exc)
+            raise connection_error(exc, self.name) from _shown(exc)
         self._ended = False
         return piece
 
 
-class PoolBackend:
+class PoolBackend(HttpBackend):
     """Our own pool, without httpx's client, which costs more than the request itself.
 
     It connects to one origin. Of what httpx's client does, it does what a server could
     notice: the user and password of the URL, and cookies, because load balancers pin
-    a session to a machine by them. Arguments and errors are those of `HttpxBackend`.
+    a session to a machine by them. Its errors are those of `HttpxBackend`.
     """
 
     def __init__(self, url: httpx.URL, headers: Headers, name: str, limits: Limits) -> None:
         self._pool = Pool(
             url, name, trusted, connect_timeout=limits.connect_timeout, write_timeout=limits.stall_timeout
         )
-        self._name = name
         defaults = {"host": url.netloc.decode("ascii"), "user-agent": USER_AGENT}
         if url.userinfo:
             auth = httpx.BasicAuth(url.username, url.password)
             defaults["Authorization"] = next(auth.auth_flow(httpx.Request("GET", url))).headers["Authorization"]
             headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
         given = {name.lower() for name in headers}
-        self._headers = {name: value for name, value in defaults.items() if name not in given} | dict(headers)
+        defaults = {name: value for name, value in defaults.items() if name not in given}
+        super().__init__(url, {**defaults, **headers}, name)
+        self._check = lru_cache(MAX_CHECKED)(checked)
         self._keeps_cookies = "cookie" not in given
         self._cookies: httpx.Cookies | None = None
 
-    async def send(
+    async def _send(
         self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
-    ) -> Response:
-        headers = {**self._headers, **headers}
+    ) -> PoolResponse:
         if self._cookies is not None:
             request = httpx.Request("GET", url)
             self._cookies.set_cookie_header(request)
             if cookie := request.headers.get("cookie"):
-                headers["cookie"] = cookie
-        raw = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-        if content is not None:
-            raw.append((b"content-length", b"%d" % len(content)))
+                headers = {**headers, "cookie": cookie}
         try:
-            sent = h11.Request(method=method, target=url.raw_path, headers=raw)
+            fields = self._check(tuple(headers.items()))
+            if content is not None:
+                fields = [*fields, (b"content-length", b"content-length", b"%d" % len(content))]
+            sent = h11.Request(method=method, target=url.raw_path, headers=CheckedHeaders(fields))
         except h11.LocalProtocolError:  # its text quotes a header, which may be a secret
-            raise ConnectionClosed(f"{self._name}: a header that cannot be sent", may_have_run=False) from None
+            raise ConnectionClosed(f"{self.name}: a header that cannot be sent", may_have_run=False) from None
         repeatable = repeatable or method != "POST"  # RFC 9110, section 9.2.2
-        head, body = await self._pool.request(sent, content or b"", repeatable=repeatable)
-        fields = head.headers.raw_items()
-        if self._keeps_cookies and any(name == b"set-cookie" for name, _ in head.headers):
+        response = await self._pool.request(sent, content or b"", repeatable=repeatable)
+        if self._keeps_cookies and response.header(b"set-cookie") is not None:
             self._cookies = self._cookies or httpx.Cookies(BoundedCookieJar())
+            raw = response.head.headers.raw_items()
             self._cookies.extract_cookies(
-                httpx.Response(head.status_code, headers=fields, request=httpx.Request(method, url))
+                httpx.Response(response.status, headers=raw, request=httpx.Request(method, url))
             )
-        return head.status_code, list(head.headers), body
+        return response
 
     async def aclose(self) -> None:
         await self._pool.aclose()
 
 
-HttpBackend: TypeAlias = HttpxBackend | PoolBackend
+def checked(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes, bytes]]:
+    """The *headers* of a request as h11 keeps them once it has checked them.
+
+    Raises:
+        h11.LocalProtocolError: One of them cannot be sent.
+    """
+    raw = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers]
+    request = h11.Request(method="POST", target="/", headers=raw)
+    return [(name, name.lower(), value) for name, value in request.headers.raw_items()]
 
 
 class BoundedCookieJar(CookieJar):
@@ -254,7 +325,7 @@ def own_backend(url: httpx.URL, headers: Headers, name: str, limits: Limits) -> 
     # Streams stay open for hours: a bound on connections could block endlessly.
     bounds = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEPALIVE)
     client = httpx.AsyncClient(verify=tls_context(url), timeout=timeout, limits=bounds, cookies=BoundedCookieJar())
-    return HttpxBackend(client, timeout, headers, name)
+    return HttpxBackend(url, headers, name, client, timeout)
 
 
 def proxied(url: httpx.URL) -> bool:
