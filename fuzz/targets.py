@@ -16,7 +16,6 @@ from typing import Any
 import h11
 from anyio import EndOfStream
 from anyio.abc import ByteStream, SocketAttribute
-from mcp_host.transports._http.pool import Connection
 
 import mcp_host.types
 from mcp_host.errors import CallerError, ConnectionClosed, MessageTooLarge, ProtocolError, UncheckableSchema
@@ -25,6 +24,7 @@ from mcp_host.protocol.framing import EDGE, LineBuffer, Oversize
 from mcp_host.protocol.headers import decode_value, encode_value, parameter_headers
 from mcp_host.protocol.jsonrpc import Malformed, decode, encode, recover_id
 from mcp_host.protocol.sse import FIELD_ROOM, EventDecoder, LastEvent
+from mcp_host.transports._http.pool import Connection
 from mcp_host.transports._http.response import ACCEPT_ENCODING, INFLATE_SIZE, Decompressor
 from mcp_host.types.base import Model
 
