@@ -40,7 +40,8 @@ FUNCTIONS: Mapping[str, Callable[[float, float], float]] = {
     "multiply": operator.mul,
     "divide": operator.truediv,
 }
-NONE = "I do one calculation with + - * / and parentheses, and find none in this."
+SKILL = "I do one calculation with + - * / and parentheses, of up to 200 characters"
+NONE = f"{SKILL}, and find none in this."
 TOOLS = [Tool(name=name, input_schema={"type": "object", "properties": NUMBERS}) for name in FUNCTIONS]
 
 
@@ -179,27 +180,24 @@ async def test_a_calculation_is_found_in_a_sentence(text: str, source: str) -> N
     assert last == f"{source} = {eval(source):g}"
 
 
-ONLY = "I can only do arithmetic with + - * / and parentheses, "
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("", NONE),
         ("Who are you?", NONE),
         ("What is 7?", NONE),
-        ("2 ^ 3 + 1", ONLY + "and cannot read 2 ^ 3 + 1."),
-        ("50 % 3", ONLY + "and cannot read 50 % 3."),
-        ("2 ** 3", ONLY + "and cannot read 2 ** 3."),
-        ("1,250 / 2", ONLY + "and cannot read (1, 250 / 2)."),
-        ("2y + 3", ONLY + "and cannot read +3."),
-        ("(1)(2)", ONLY + "and cannot read 1(2)."),
-        ("1 + ... + 3", ONLY + "and cannot read ...."),
-        ("(1 + 2", "I cannot read (1 + 2."),
-        ("1 2 + 3", "I cannot read 1 2 + 3."),
-        ("1 + 2 or 3 + 4", "I do one calculation with + - * / and parentheses, and find 2 in this."),
-        ("1" + "+1" * 100, "I read calculations of 200 characters, and this has 201."),
-        ("(" * 99 + "1" + "+" * 2, f"I cannot read {'(' * 99}1++."),
+        ("2 ^ 3 + 1", f"{SKILL}, and cannot read 2 ^ 3 + 1."),
+        ("50 % 3", f"{SKILL}, and cannot read 50 % 3."),
+        ("2 ** 3", f"{SKILL}, and cannot read 2 ** 3."),
+        ("1,250 / 2", f"{SKILL}, and cannot read (1, 250 / 2)."),
+        ("2y + 3", f"{SKILL}, and cannot read +3."),
+        ("(1)(2)", f"{SKILL}, and cannot read 1(2)."),
+        ("1 + ... + 3", f"{SKILL}, and cannot read ...."),
+        ("(1 + 2", f"{SKILL}, and cannot read this."),
+        ("1 2 + 3", f"{SKILL}, and cannot read this."),
+        ("1 + 2 or 3 + 4", f"{SKILL}, and find 2 in this."),
+        ("1" + "+1" * 100, NONE),
+        ("(" * 99 + "1" + "+" * 2, f"{SKILL}, and cannot read this."),
     ],
     ids=lambda text: text[:20],
 )
@@ -212,7 +210,7 @@ async def test_the_deepest_calculation_is_answered() -> None:
     parentheses = "(" * 98 + "1 + 1" + ")" * 97
 
     assert (await converse("-" * 195 + "1 + 1"))[1] == "-" * 195 + "1 + 1 = 0"
-    assert (await converse(parentheses))[1] == f"I cannot read {parentheses}."
+    assert (await converse(parentheses))[1] == f"{SKILL}, and cannot read this."
 
 
 async def test_without_parallel_tool_use_each_answer_has_one_call() -> None:
@@ -245,21 +243,24 @@ async def test_the_operands_have_the_names_of_the_tools_parameters() -> None:
     assert called(await arithmetic(asking(user("1 + 2"), tools=[tool]))) == [ToolCall("add", {"left": 1, "right": 2})]
 
 
+NO_TOOL = "I only plan arithmetic, and need a tool add for two numbers to carry it out."
+
+
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
-        (asking(user("1 + 2"), tools=[]), "I only plan arithmetic, and need a tool named add to carry it out."),
+        (asking(user("1 + 2"), tools=[]), NO_TOOL),
         (
             asking(user("1 + 2"), tool_choice=ToolChoice(mode="none")),
-            "I only plan arithmetic, and need a tool named add to carry it out.",
+            NO_TOOL,
         ),
         (
             asking(user("1 + 2"), tools=[Tool(name="add", input_schema={"properties": ["a", "b"]})]),
-            "I cannot use the tool add: it does not take two numbers.",
+            NO_TOOL,
         ),
         (
             asking(user("1 + 2"), tools=[Tool(name="add", input_schema={"properties": {"a": {}}})]),
-            "I cannot use the tool add: it does not take two numbers.",
+            NO_TOOL,
         ),
         (
             asking(SamplingMessage(role="user", content=ImageContent(data="", mime_type="image/png"))),
@@ -273,31 +274,23 @@ async def test_the_answer_says_what_cannot_be_done(request_: SamplingRequest, re
 
 
 @pytest.mark.parametrize(
-    ("use", "result", "reason"),
+    ("result", "is_error", "quoted"),
     [
-        (
-            ToolUseContent(id="1", name="add", input={"a": 1, "b": 2}),
-            "three",
-            "I cannot finish this: add answered three.",
-        ),
-        (
-            ToolUseContent(id="1", name="add", input={"a": 1, "b": 2}),
-            "inf\x1b[2J",
-            "I cannot finish this: add answered inf\\x1b[2J.",
-        ),
-        (
-            ToolUseContent(id="1", name="add", input={"a": 1, "b": 2}),
-            "inf",
-            "I cannot finish this: add answered inf.",
-        ),
+        ("three", False, "three"),
+        ("inf\x1b[2J", False, "inf\\x1b[2J"),
+        ("inf", False, "inf"),
+        ("1e999", False, "1e999"),
+        ("3", True, "3"),
     ],
-    ids=["words", "escapes", "infinity"],
+    ids=["words", "escapes", "infinity", "too large", "an error"],
 )
-async def test_a_result_that_is_no_number_ends_the_plan(use: ToolUseContent, result: str, reason: str) -> None:
+async def test_a_result_that_is_no_number_ends_the_plan(result: str, is_error: bool, quoted: str) -> None:
+    use = ToolUseContent(id="1", name="add", input={"a": 1, "b": 2})
+    returned = ToolResultContent(tool_use_id="1", content=[TextContent(text=result)], is_error=is_error)
     asked = SamplingMessage(role="assistant", content=use)
-    told = SamplingMessage(role="user", content=ToolResultContent(tool_use_id="1", content=[TextContent(text=result)]))
+    told = SamplingMessage(role="user", content=returned)
 
-    assert said(await arithmetic(asking(user("1 + 2"), asked, told))) == reason
+    assert said(await arithmetic(asking(user("1 + 2"), asked, told))) == f"I cannot finish this: add answered {quoted}."
 
 
 async def test_a_request_that_requires_a_tool_call_is_refused_if_there_is_none_to_make() -> None:
