@@ -6,9 +6,8 @@ import argparse
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from pydantic_core import from_json
 
@@ -25,34 +24,41 @@ SERVER is the URL of a server. To start a server instead, leave it out and put
 the command last, after --
 """
 
-EXAMPLES: Mapping[str, str] = {
-    "demo": """\
-  mcp-host demo
-""",
-    "tools": """\
-  mcp-host tools https://example.com/mcp
-  mcp-host tools -- npx -y @modelcontextprotocol/server-everything
-""",
-    "call": """\
-  mcp-host call https://example.com/mcp echo '{"message": "hi"}'
-  mcp-host call echo '{"message": "hi"}' -- npx -y @modelcontextprotocol/server-everything
-  mcp-host call solve '{"problem": "2 * (3 + 4)"}' --model arithmetic -- python examples/calculator_server.py
-""",
-    "inspect": """\
-  mcp-host inspect -H 'Authorization=Bearer ...' https://example.com/mcp
-  mcp-host inspect --json -- python examples/calculator_server.py
-""",
-}
 
-ABOUT: Mapping[str, str] = {
-    "demo": "show a server that asks a model and offers it tools, over stdio and over HTTP",
-    "tools": "list the tools of a server",
-    "call": "call a tool of a server",
-    "inspect": "show a server's name, capabilities, tools, resources and prompts",
-}
+class Command(NamedTuple):
+    """What the help tells about a command."""
 
-OPERANDS: Mapping[str, str] = {"demo": "", "tools": "SERVER", "call": "SERVER TOOL [JSON]", "inspect": "SERVER"}
-"""What each command takes besides options."""
+    about: str
+    operands: str
+    """What it takes besides options."""
+    examples: Sequence[str]
+
+
+COMMANDS: Mapping[str, Command] = {
+    "demo": Command("show a server that asks a model and offers it tools, over stdio and over HTTP", "", ["demo"]),
+    "tools": Command(
+        "list the tools of a server",
+        "SERVER",
+        ["tools https://example.com/mcp", "tools -- npx -y @modelcontextprotocol/server-everything"],
+    ),
+    "call": Command(
+        "call a tool of a server",
+        "SERVER TOOL [JSON]",
+        [
+            """call https://example.com/mcp echo '{"message": "hi"}'""",
+            """call echo '{"message": "hi"}' -- npx -y @modelcontextprotocol/server-everything""",
+            """call solve '{"problem": "2 * (3 + 4)"}' --model arithmetic -- python examples/calculator_server.py""",
+        ],
+    ),
+    "inspect": Command(
+        "show a server's name, capabilities, tools, resources and prompts",
+        "SERVER",
+        [
+            "inspect -H 'Authorization=Bearer ...' https://example.com/mcp",
+            "inspect --json -- python examples/calculator_server.py",
+        ],
+    ),
+}
 
 URL = re.compile(r"https?://", re.IGNORECASE)
 HEADER = re.compile(r"([^\s=:]+)(?:=|:\s*)(.*)", re.DOTALL)  # no header's name has either sign, and curl takes ":"
@@ -76,21 +82,20 @@ class UsageError(Exception):
     """The command line is wrong, for the reason in the text, which is one sentence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(argparse.Namespace):
     """One command, as it was given. *url* is None where *command* starts the server."""
 
     verb: str
-    url: str | None = None
-    command: Sequence[str] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict)
-    timeout: float | None = None
-    era: str = "auto"
-    json: bool = False
-    model: Model | None = None
-    tool: str = ""
-    arguments: Mapping[str, object] = field(default_factory=dict)
+    command: Sequence[str]
+    url: str | None
+    header: list[tuple[str, str]]
+    env: list[tuple[str, str]]
+    timeout: float | None
+    era: str
+    json: bool
+    model: Model | None
+    tool: str
+    arguments: Mapping[str, object]
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -100,39 +105,27 @@ def parse(argv: Sequence[str]) -> Options:
         UsageError: It is wrong.
         SystemExit: It asked for help or the version, which has been printed.
     """
-    if not argv or argv[0] not in ABOUT:
+    if not argv or argv[0] not in COMMANDS:
         _main_parser().parse_args(argv)  # prints help or the version and exits, or reports the error
     verb, rest = argv[0], argv[1:]
     cut = rest.index("--") if "--" in rest else len(rest)
-    command = rest[cut + 1 :]
     parser = _parser(verb)
-    given = parser.parse_intermixed_args(rest[:cut])
+    options = parser.parse_intermixed_args(rest[:cut], Options(verb=verb, command=rest[cut + 1 :]))
     if verb == "demo":
-        return Options(verb=verb, model=given.model)
-    if cut < len(rest) and not command:
+        return options
+    if cut < len(rest) and not options.command:
         parser.error("there is no command after --")
-    operands: list[str] = given.operands
-    url = None if command else _take_url(operands, parser)
-    if given.header and url is None:
+    operands: list[str] = options.operands
+    options.url = None if options.command else _take_url(operands, parser)
+    if options.header and options.url is None:
         parser.error("headers are for a URL; a command takes --env")
-    if given.env and url is not None:
+    if options.env and options.url is not None:
         parser.error("--env is for a command; a URL takes --header")
-    tool, arguments = _take_call(operands, parser) if verb == "call" else ("", {})
+    if verb == "call":
+        options.tool, options.arguments = _take_call(operands, parser)
     if operands:
         parser.error(f"unexpected argument {operands[0]!r}; a command for the server comes after --")
-    return Options(
-        verb=verb,
-        url=url,
-        command=command,
-        headers=dict(given.header),
-        env=dict(given.env),
-        timeout=given.timeout,
-        era=given.era,
-        json=given.json,
-        model=given.model,
-        tool=tool,
-        arguments=arguments,
-    )
+    return options
 
 
 def _take_url(operands: list[str], parser: _Parser) -> str:
@@ -163,31 +156,36 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _main_parser() -> _Parser:
-    commands = "\n".join(f"  {verb:<10}{about}" for verb, about in ABOUT.items())
+    commands = "\n".join(f"  {verb:<10}{command.about}" for verb, command in COMMANDS.items())
     codes = "\n".join(f"  {code:<10}{code.meaning}" for code in ExitCode)
-    examples = "".join(EXAMPLES.values())
+    examples = _examples(*COMMANDS.values())
     parser = _Parser(
         prog=NAME,
         usage=f"{NAME} COMMAND ...",
         description="A host for MCP servers: show what they offer, call their tools, let them use a model.",
-        epilog=f"commands (each has its own --help):\n{commands}\n\n{TARGET}\nexamples:\n{examples}\nexit codes:\n{codes}",
+        epilog=f"commands (each has its own --help):\n{commands}\n\n{TARGET}\n{examples}\nexit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
-    parser.add_argument("verb", metavar="COMMAND", choices=ABOUT, help=argparse.SUPPRESS)
+    parser.add_argument("verb", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)
     return parser
 
 
+def _examples(*commands: Command) -> str:
+    return "".join(["examples:\n", *[f"  {NAME} {line}\n" for command in commands for line in command.examples]])
+
+
 def _parser(verb: str) -> _Parser:
-    operands = OPERANDS[verb]
+    command = COMMANDS[verb]
+    operands = command.operands
     usage = f"{NAME} {verb} [options] {operands}".rstrip()
     if operands:
         usage += f"\n       {NAME} {verb} [options]{operands.removeprefix('SERVER')} -- COMMAND [ARG ...]"
     parser = _Parser(
         prog=f"{NAME} {verb}",
         usage=usage,
-        description=f"{ABOUT[verb].capitalize()}.",
-        epilog=(f"{TARGET}\n" if operands else "") + f"examples:\n{EXAMPLES[verb]}",
+        description=f"{command.about.capitalize()}.",
+        epilog=(f"{TARGET}\n" if operands else "") + _examples(command),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument

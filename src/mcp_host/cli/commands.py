@@ -59,10 +59,10 @@ async def run(options: Options) -> Report:
 def _transport(options: Options) -> Transport:
     try:
         if options.url is None:
-            return Stdio(options.command, env=options.env)
+            return Stdio(options.command, env=dict(options.env))
         from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
 
-        return StreamableHttp(options.url, headers=options.headers)
+        return StreamableHttp(options.url, headers=dict(options.header))
     except (TypeError, ValueError) as exc:
         raise UsageError(str(exc)) from exc
 
