@@ -50,65 +50,60 @@ async def ask_in_terminal(request: SamplingRequest, /) -> Allow | Deny:
     POSIX only. A wait for a Windows console cannot be cancelled, so there the
     answer is `Deny`; use an approver of your own.
     """
-    slot = Slot(_one_at_a_time)
-    await slot.acquire()
-    try:
-        path = terminal_path()
-        return Deny(NO_TERMINAL) if path is None else await ask(request, path)
-    finally:
-        slot.release()
+    if sys.platform != "win32":  # pragma: no branch
+        slot = Slot(_one_at_a_time)
+        await slot.acquire()
+        try:
+            return await ask(request, terminal_path())
+        finally:
+            slot.release()
+    return Deny(NO_TERMINAL)  # pragma: no cover  # runs on Windows only
 
 
-def terminal_path() -> str | None:
-    """The terminal to ask in, if the platform has one."""
-    if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
-        return None
-    for stream in (0, 2, 1):  # the device itself where it is known: macOS cannot wait for /dev/tty
-        with suppress(OSError):  # this stream is no terminal, or closed
-            return os.ttyname(stream)
-    return os.ctermid()
-
-
-async def ask(request: SamplingRequest, path: str) -> Allow | Deny:
-    """Ask in the terminal at *path*."""
-    if sys.platform == "win32":  # pragma: no cover  # where terminal_path() knows none
-        return Deny(NO_TERMINAL)
-    try:
-        # Opened again, so that O_NONBLOCK does not change the host's own streams.
-        fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
-    except OSError as exc:
-        logger.debug("no terminal to ask in: %s", exc)
-        return Deny(NO_TERMINAL)
-    try:
-        return await _ask(request, fd)
-    except OSError as exc:
-        logger.warning("asking in the terminal failed: %s", exc)
-        return Deny(NO_TERMINAL)
-    finally:
-        os.close(fd)
-
-
-async def _ask(request: SamplingRequest, fd: int) -> Allow | Deny:
-    if sys.platform == "win32":  # pragma: no cover  # for the type checker, as above
-        return Deny(NO_TERMINAL)
+if sys.platform != "win32":  # pragma: no branch  # so that type checkers skip this on Windows
     import termios
 
-    if _in_background(fd):
-        return Deny(IN_BACKGROUND)
-    await _write(fd, f"\n{describe(request, columns=os.get_terminal_size(fd).columns or 80)}\n")
-    termios.tcflush(fd, termios.TCIFLUSH)
-    await _write(fd, question(request))
-    answer: bytes | None = None
-    try:
-        answer = await _read_line(fd)
-    finally:
-        if answer is None:
-            with suppress(OSError):  # the terminal may be gone
-                os.write(fd, WITHDRAWN)
-    scope = SCOPES.get(answer.strip().lower())
-    if scope is None or (scope == "call" and request.outer is None):
-        return Deny()
-    return Allow(scope)
+    def terminal_path() -> str:
+        """The terminal to ask in."""
+        for stream in (0, 2, 1):  # the device itself where it is known: macOS cannot wait for /dev/tty
+            with suppress(OSError):  # this stream is no terminal, or closed
+                return os.ttyname(stream)
+        return os.ctermid()
+
+    async def ask(request: SamplingRequest, path: str) -> Allow | Deny:
+        """Ask in the terminal at *path*."""
+        try:
+            # Opened again, so that O_NONBLOCK does not change the host's own streams.
+            fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+        except OSError as exc:
+            logger.debug("no terminal to ask in: %s", exc)
+            return Deny(NO_TERMINAL)
+        try:
+            return await _ask(request, fd)
+        except OSError as exc:
+            logger.warning("asking in the terminal failed: %s", exc)
+            return Deny(NO_TERMINAL)
+        finally:
+            os.close(fd)
+
+    async def _ask(request: SamplingRequest, fd: int) -> Allow | Deny:
+        with suppress(OSError):  # not our controlling terminal: it cannot stop our process
+            if os.tcgetpgrp(fd) != os.getpgrp():  # reading would stop the process (SIGTTIN)
+                return Deny(IN_BACKGROUND)
+        await _write(fd, f"\n{describe(request, columns=os.get_terminal_size(fd).columns or 80)}\n")
+        termios.tcflush(fd, termios.TCIFLUSH)
+        await _write(fd, question(request))
+        answer: bytes | None = None
+        try:
+            answer = await _read_line(fd)
+        finally:
+            if answer is None:
+                with suppress(OSError):  # the terminal may be gone
+                    os.write(fd, WITHDRAWN)
+        scope = SCOPES.get(answer.strip().lower())
+        if scope is None or (scope == "call" and request.outer is None):
+            return Deny()
+        return Allow(scope)
 
 
 def question(request: SamplingRequest) -> str:
@@ -118,16 +113,6 @@ def question(request: SamplingRequest) -> str:
         offered.insert(1, "a: yes, and all else of this call")
     keys = "/".join([line[0] for line in offered])
     return "\n".join([*offered, "Other tools are asked about again.", f"May your model answer this? [{keys}/N] "])
-
-
-def _in_background(fd: int) -> bool:
-    """Whether reading would stop the process (SIGTTIN) instead of returning."""
-    if sys.platform == "win32":  # pragma: no cover  # for the type checker, as above
-        return False
-    try:
-        return os.tcgetpgrp(fd) != os.getpgrp()
-    except OSError:  # not our controlling terminal: it cannot stop our process
-        return False
 
 
 async def _write(fd: int, text: str) -> None:
