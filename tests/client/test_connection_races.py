@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from mcp_host import Client, EraCache, SamplingRequest, Stdio, StreamableHttp
-from mcp_host.client import restart
+from mcp_host.client import lifetime
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,
@@ -386,7 +386,7 @@ async def test_an_error_without_an_id_is_the_only_calls_though_a_subscription_st
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restart, "RESTART_PAUSE", 0.0)
+    monkeypatch.setattr(lifetime, "RESTART_PAUSE", 0.0)
     monkeypatch.setattr(backoff, "RETRY_FLOOR", 0.001)
 
 
@@ -418,7 +418,7 @@ async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_clo
 async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restart, "RESTART_PAUSE", 60.0)
+    monkeypatch.setattr(lifetime, "RESTART_PAUSE", 60.0)
     body = "\n    discovered()\n    read()\n    sys.exit(1)"
     client = Client(counted(tmp_path / "starts", body))
 
@@ -483,8 +483,8 @@ async def test_a_server_that_worked_once_is_not_restarted_endlessly(tmp_path: Pa
     with anyio.fail_after(30):
         await client.connect()
         await client.call_tool("x")
-        assert client._connection is not None
-        await client._connection.dispatcher.idle()
+        assert client._lifetime.connection is not None
+        await client._lifetime.connection.dispatcher.idle()
         for _ in range(20):
             with pytest.raises(ConnectionClosed) as raised:
                 await client.call_tool("x")

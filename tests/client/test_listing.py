@@ -13,7 +13,7 @@ import pytest
 
 from mcp_host import Client
 from mcp_host.client.tools import ToolCache
-from mcp_host.errors import HeaderMismatch, HttpStatusError, ServerError
+from mcp_host.errors import HeaderMismatch, HttpStatusError, InvalidToolOutput, ServerError
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.testing import ScriptedPeer
@@ -136,48 +136,67 @@ def tool(name: str = "query", hints: dict[str, bool] | None = None, /, **propert
     return Tool.from_wire(wire if hints is None else wire | {"annotations": hints})
 
 
-def call(name: str = "query", **arguments: object) -> Call:
+def call(**arguments: object) -> Call:
     return Call(
         method="tools/call",
-        params={"name": name, "arguments": arguments},
+        params={"name": "query", "arguments": arguments},
         timeouts=CallTimeouts(timeout=math.inf, idle_timeout=math.inf, clock=lambda: 0),
     )
 
 
-def headers(toolbox: ToolCache) -> dict[str, str]:
-    """What a call goes out with that has an argument for every annotation of these tests."""
-    return dict(toolbox.annotated(call(region="eu", zone="b"), mirror=True).headers)
+def prepared(tools: ToolCache, **arguments: object) -> Call:
+    """A call of "query" as it goes out."""
+    tool, query = tools.listed.get("query"), call(**arguments)
+    return query if tool is None else tool.prepare(query)
+
+
+def headers(tools: ToolCache) -> dict[str, str]:
+    """The headers of a call that has an argument for every annotation of these tests."""
+    return dict(prepared(tools, region="eu", zone="b").headers)
+
+
+async def problem(tools: ToolCache, result: CallToolResult) -> str | None:
+    """What the check of a result of "query" raises, if it is listed."""
+    try:
+        if (tool := tools.listed.get("query")) is not None:
+            await tool.check_result(result, call().timeouts)
+    except InvalidToolOutput as exc:
+        return str(exc)
+    return None
 
 
 def test_of_two_tools_with_one_name_the_first_counts_and_the_other_is_left_out() -> None:
     warnings: list[str] = []
-    toolbox = ToolCache(warnings.append)
+    tools = ToolCache(warnings.append, mirrored=True)
 
-    assert toolbox.replace([tool(region=REGION), tool(zone=ZONE)], mirrored=True) == [tool(region=REGION)]
+    assert tools.replace([tool(region=REGION), tool(zone=ZONE)]) == [tool(region=REGION)]
     assert warnings == ["the tool 'query' is left out: another tool of that name stands before it"]
-    assert headers(toolbox) == {"Mcp-Param-Region": "eu"}
+    assert headers(tools) == {"Mcp-Param-Region": "eu"}
 
 
 def test_the_first_that_can_be_mirrored_is_the_one_that_counts() -> None:
-    toolbox = ToolCache(lambda text: None)
-    listed = toolbox.replace([tool(region=INVALID), tool(zone=ZONE), tool(region=REGION)], mirrored=True)
+    tools = ToolCache(lambda text: None, mirrored=True)
+    listed = tools.replace([tool(region=INVALID), tool(zone=ZONE), tool(region=REGION)])
 
     assert listed == [tool(zone=ZONE)]
-    assert headers(toolbox) == {"Mcp-Param-Zone": "b"}
+    assert headers(tools) == {"Mcp-Param-Zone": "b"}
 
 
-@pytest.mark.parametrize(
-    ("now", "mirrored"),
-    [([], True), ([], False), ([tool(region=INVALID)], True), ([tool()], True), ([tool(region=REGION)], False)],
-    ids=["not listed", "another connection", "invalid", "not annotated", "not mirrored"],
-)
-def test_what_the_last_listing_does_not_say_is_not_mirrored_any_more(now: list[Tool], mirrored: bool) -> None:
-    toolbox = ToolCache(lambda text: None)
-    toolbox.replace([tool(region=REGION)], mirrored=True)
+@pytest.mark.parametrize("now", [[], [tool(region=INVALID)], [tool()]], ids=["not listed", "invalid", "not annotated"])
+def test_what_the_last_listing_does_not_say_is_not_mirrored_any_more(now: list[Tool]) -> None:
+    tools = ToolCache(lambda text: None, mirrored=True)
+    tools.replace([tool(region=REGION)])
 
-    toolbox.replace(now, mirrored=mirrored)
+    tools.replace(now)
 
-    assert headers(toolbox) == {}
+    assert headers(tools) == {}
+
+
+def test_nothing_is_mirrored_where_messages_have_no_headers() -> None:
+    tools = ToolCache(pytest.fail, mirrored=False)
+
+    assert tools.replace([tool(region=REGION)]) == [tool(region=REGION)]
+    assert headers(tools) == {}
 
 
 @pytest.mark.parametrize(
@@ -190,26 +209,26 @@ def test_what_the_last_listing_does_not_say_is_not_mirrored_any_more(now: list[T
     ids=["annotated", "mentioned", "not expressible in UTF-8"],
 )
 def test_an_annotation_is_found_wherever_there_is_one(schema: dict[str, object], expected: dict[str, str]) -> None:
-    toolbox = ToolCache(pytest.fail)
-    toolbox.replace([tool(**schema)], mirrored=True)
+    tools = ToolCache(pytest.fail, mirrored=True)
+    tools.replace([tool(**schema)])
 
-    assert headers(toolbox) == expected
+    assert headers(tools) == expected
 
 
 def test_an_annotation_too_deep_to_be_valid_is_found_in_a_schema_too_deep_to_be_written() -> None:
     deep: dict[str, Any] = {"a": REGION}
     for _ in range(400):
         deep = {"a": {"properties": deep}}
-    toolbox = ToolCache(lambda text: None)
+    tools = ToolCache(lambda text: None, mirrored=True)
 
-    assert toolbox.replace([tool(**deep), tool("plain")], mirrored=True) == [tool("plain")]
+    assert tools.replace([tool(**deep), tool("plain")]) == [tool("plain")]
 
 
 def test_a_tool_is_said_to_be_left_out_once_and_again_when_that_is_news_again() -> None:
     warnings: list[str] = []
-    toolbox = ToolCache(warnings.append)
+    tools = ToolCache(warnings.append, mirrored=True)
     for listing in ([tool(a=INVALID), tool(a=INVALID)], [tool(a=INVALID)], [tool()], [tool(a=INVALID)]):
-        toolbox.replace(listing, mirrored=True)
+        tools.replace(listing)
 
     assert len(warnings) == 2
     assert all("'query' is left out" in warning for warning in warnings)
@@ -224,13 +243,12 @@ async def test_a_check_that_ran_out_of_steps_is_made_again_when_the_schema_has_c
     changed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": {**numbers, "title": "Numbers"}})
     costly = CallToolResult.from_wire({"content": [], "structuredContent": {"n": [0] * 2_000}})
     larger = CallToolResult.from_wire({"content": [], "structuredContent": {"n": [0] * 1_200, "x" * 2_000: 0}})
-    toolbox = ToolCache(pytest.fail, most_steps=3_000)
+    tools = ToolCache(pytest.fail, mirrored=False, most_steps=3_000)
 
     problems = []
     for tool, result in ((listed, larger), (listed, costly), (listed, larger), (again, larger), (changed, larger)):
-        toolbox.replace([tool], mirrored=False)
-        problem = await toolbox.check_result("query", result)
-        problems.append(problem and str(problem))
+        tools.replace([tool])
+        problems.append(await problem(tools, result))
 
     refused = "the result of 'query' is not as listed: its schema cannot be checked: it takes more than 3000 steps"
     assert problems == [None, refused, refused, refused, None]
@@ -239,27 +257,26 @@ async def test_a_check_that_ran_out_of_steps_is_made_again_when_the_schema_has_c
 async def test_a_schema_that_cannot_be_written_down_is_checked_against_after_every_listing() -> None:
     unwritable = {"type": "object", "properties": {"n": {"type": "integer", "title": "\ud800"}}}
     listed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": unwritable})
-    toolbox = ToolCache(pytest.fail)
+    tools = ToolCache(pytest.fail, mirrored=False)
 
     problems = []
     for n in (1, 2, "three"):
-        toolbox.replace([listed], mirrored=False)
+        tools.replace([listed])
         result = CallToolResult.from_wire({"content": [], "structuredContent": {"n": n}})
-        problem = await toolbox.check_result("query", result)
-        problems.append(problem and str(problem))
+        problems.append(await problem(tools, result))
 
     assert problems == [None, None, "the result of 'query' is not as listed: $.n: 'three' is not of type 'integer'"]
 
 
 async def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_tool_comes_back() -> None:
     warnings: list[str] = []
-    toolbox = ToolCache(warnings.append)
+    tools = ToolCache(warnings.append, mirrored=False)
     strong = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}}
     listed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": strong})
     result = CallToolResult.from_wire({"content": [], "structuredContent": {"a": "Abc"}})
     for listing in ([listed], [listed], [], [listed]):
-        toolbox.replace(listing, mirrored=False)
-        assert await toolbox.check_result("query", result) is None
+        tools.replace(listing)
+        assert await problem(tools, result) is None
 
     assert len(warnings) == 2
     assert all("'query' pass unchecked" in warning for warning in warnings)
@@ -282,11 +299,10 @@ async def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_t
 def test_a_call_may_be_repeated_where_either_hint_says_that_it_does_no_harm(
     hints: dict[str, bool] | None, repeatable: bool
 ) -> None:
-    toolbox = ToolCache(pytest.fail)
-    toolbox.replace([tool("query", hints)], mirrored=False)
+    tools = ToolCache(pytest.fail, mirrored=False)
+    tools.replace([tool("query", hints)])
 
-    assert toolbox.annotated(call(), mirror=False).repeatable is repeatable
-    assert toolbox.annotated(call("unheard of"), mirror=False).repeatable is False
+    assert prepared(tools).repeatable is repeatable
 
 
 # Calls that the listing did not fit

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcp_host import Change, Client, Stdio
-from mcp_host.client import restart
+from mcp_host.client import lifetime
 from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError, RequestTimeout
 from mcp_host.protocol import backoff
 from tests.transports.children import counted, python
@@ -20,12 +20,12 @@ LIVES_FOR_ONE_CALL = "discovered()\nreply(read(), text(str(start)))\nsys.exit(1)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restarts in a row come without the waits between them."""
-    monkeypatch.setattr(restart, "RESTART_PAUSE", 0.0)
+    monkeypatch.setattr(lifetime, "RESTART_PAUSE", 0.0)
     monkeypatch.setattr(backoff, "RETRY_FLOOR", 0.001)
 
 
 async def until_dead(client: Client) -> None:
-    connection = client._connection
+    connection = client._lifetime.connection
     assert connection is not None
     await connection.dispatcher.idle()
 

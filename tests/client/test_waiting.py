@@ -101,7 +101,7 @@ async def test_after_a_hundred_warnings_only_each_power_of_two_is_logged(caplog:
         async with Client(ScriptedPeer(script), era="legacy") as client:
             assert await client.list_tools() == []
 
-    logged = [record.getMessage() for record in caplog.records if record.name == "mcp_host.session.config"]
+    logged = [record.getMessage() for record in caplog.records if record.name == "mcp_host.session.state"]
     assert len(client.warnings) == 100
     assert client.counters["further warnings"] == 10
     assert [text.rpartition(" (")[2] for text in logged[100:]] == [

@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, get_args
-from weakref import WeakMethod
 
-from anyio import CancelScope, Lock, current_time, move_on_after
+from anyio import CancelScope
 from anyio.lowlevel import checkpoint
 
 from mcp_host import types
-from mcp_host._backends import Loop
-from mcp_host.client.restart import Restarter
-from mcp_host.client.tools import ToolCache
-from mcp_host.concurrency import OwnedContext
-from mcp_host.errors import (
-    CallerError,
-    ConnectionClosed,
-    HeaderMismatch,
-    InvalidToolOutput,
-    McpError,
-    NotConnected,
-    ProtocolError,
-    ServerError,
-    quoted,
-)
+from mcp_host.client.lifetime import Lifetime
+from mcp_host.errors import CallerError, HeaderMismatch, McpError, ProtocolError, ServerError, quoted
 from mcp_host.handlers import as_async
-from mcp_host.limits import Limits, check_seconds
-from mcp_host.protocol.attempts import Attempt, Attempts, EraCache
+from mcp_host.limits import Limits
+from mcp_host.protocol.attempts import EraCache
 from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import AllowedVersions
 from mcp_host.session.call import Call, CallTimeouts, OnReport
-from mcp_host.session.config import ClientConfig, ClientState, Session
 from mcp_host.session.connection import Connection
 from mcp_host.session.features import ClientFeatures
-from mcp_host.session.notifications import NotificationQueue, OnChange, OnLog
+from mcp_host.session.notifications import OnChange, OnLog
+from mcp_host.session.state import ClientState
 from mcp_host.transports.infer import Connectable, infer_transport
 from mcp_host.types import Implementation, ServerCapabilities
 from mcp_host.types.base import Model
@@ -110,8 +94,6 @@ class Client:
         ProtocolError: The answer was not what the protocol says.
     """
 
-    _connection: Connection | None = None  # of the class, for a client whose construction fails is finalized, too
-
     def __init__(
         self,
         server: Connectable,
@@ -127,7 +109,6 @@ class Client:
         era_cache: EraCache | None = None,
         cache: bool = True,
     ) -> None:
-        self._tool_cache = ToolCache(self._warn)
         if sampling is not None:
             from mcp_host.sampling import Sampling  # here, because not every client has a model
 
@@ -136,43 +117,32 @@ class Client:
         if limits is not None and not isinstance(limits, Limits):
             raise TypeError(f"limits is Limits(timeout=..., ...), not {type(limits).__name__}")
         self._era = era
-        self._transport = transport = infer_transport(server)
+        transport = infer_transport(server)
         self._roots = None if roots is None else _offered(roots)
         limits = limits or Limits()
-        config = ClientConfig(
-            client_info=client_info or Implementation(name="mcp-host", version=__version__),
-            features=ClientFeatures(sampling, None if elicitation is None else _registered(elicitation), self._roots),
-            limits=limits,
-            allowed_versions=AllowedVersions.of(era),
-            server=transport.identity,
-            era_cache=EraCache() if era_cache is None else era_cache,
-            wants_logs=on_log is not None,
-            wants_changes=on_change is not None,
-        )
-        self._state = ClientState(config, Cache(limits.max_cache if cache else 0, time.monotonic))
-        self._limits = limits
+        features = ClientFeatures(sampling, None if elicitation is None else _registered(elicitation), self._roots)
+        allowed_versions = AllowedVersions.of(era)
         on_complete = None if elicitation is None else elicitation.on_complete
-        self._on_log = None if on_log is None else as_async(on_log, argument="on_log", shape=ON_LOG)
-        self._on_change = None if on_change is None else as_async(on_change, argument="on_change", shape=ON_CHANGE)
-        self._on_elicitation_complete = None if on_complete is None else as_async(on_complete, argument="on_complete")
-        self._restarter = Restarter(transport.name, transport.restart, self._reopen, self._state.warn)
-        self._closings = 0
-        self._loop: Loop | None = None
-        self._connecting: Lock
-        self._owned: OwnedContext[Connection] | None = None
-
-    def __del__(self) -> None:
-        if self.connected and self._loop is not None and self._owned is not None:
-            text = f"a client of {self._transport.name} was dropped without being closed"
-            warnings.warn(text, ResourceWarning, stacklevel=1)  # the code that dropped it is not on the stack
-            self._loop.call_soon(self._owned.cancel)
+        self._state = ClientState(
+            transport=transport,
+            client_info=client_info or Implementation(name="mcp-host", version=__version__),
+            features=features,
+            limits=limits,
+            allowed_versions=allowed_versions,
+            era_cache=EraCache() if era_cache is None else era_cache,
+            cache=Cache(limits.max_cache if cache else 0, time.monotonic),
+            on_log=None if on_log is None else as_async(on_log, argument="on_log", shape=ON_LOG),
+            on_change=None if on_change is None else as_async(on_change, argument="on_change", shape=ON_CHANGE),
+            on_elicitation_complete=None if on_complete is None else as_async(on_complete, argument="on_complete"),
+        )
+        self._lifetime = Lifetime(self._state)
 
     def __repr__(self) -> str:
-        connection = self._connection
-        if connection is None or (session := connection.dispatcher.session) is None:
-            return f"<Client of {quoted(self._transport.name)}, {self._era}, not connected>"
-        state = "connected" if connection.dispatcher.closed is None else "disconnected"
-        return f"<Client of {quoted(self._transport.name)}, {session.era.version}, {state}>"
+        server, connection = quoted(self._state.name), self._lifetime.connection
+        if connection is None:
+            return f"<Client of {server}, {self._era}, not connected>"
+        state = "connected" if self.connected else "disconnected"
+        return f"<Client of {server}, {connection.session.era.version}, {state}>"
 
     # Connecting and closing
 
@@ -197,13 +167,7 @@ class Client:
             ServerError: The server refused; `HttpStatusError` where it did so by HTTP status.
             ProtocolError: The server does not speak MCP, or no revision that the client speaks.
         """
-        self._bind_to_loop()
-        closings = self._closings
-        async with self._connecting:
-            if self.connected:
-                return
-            self._restarter.reset()
-            await self._replace(closings)
+        await self._lifetime.connect()
 
     async def aclose(self) -> None:
         """Close the connection: calls in flight end with `ConnectionClosed`, the server is shut down.
@@ -215,88 +179,7 @@ class Client:
         Raises:
             CallerError: The client is connected in another event loop.
         """
-        self._bind_to_loop()
-        self._closings += 1
-        self._state.clear_subscriptions()
-        self._connection = None
-        self._restarter.end(ConnectionClosed("the client was closed", may_have_run=False))
-        await self._close_owned()
-
-    def _bind_to_loop(self) -> None:
-        """Bind the client to the running event loop. Connections of an earlier one have ended with it.
-
-        Raises:
-            CallerError: The client is connected in another event loop, which still runs.
-        """
-        if self._loop is not None and self._loop.is_running():
-            return
-        if self.connected:
-            raise CallerError("this client is connected in another event loop, and can be used and closed only there")
-        self._loop, self._connecting, self._owned, self._connection = Loop.running(), Lock(), None, None
-        self._restarter = Restarter(self._transport.name, self._transport.restart, self._reopen, self._state.warn)
-
-    async def _replace(self, closings: int) -> None:
-        """Open a connection in place of the last, by one attempt after another.
-
-        *closings* is the number of calls of `aclose` when this was requested: another one ends it.
-
-        Raises:
-            McpError: Why the first attempt failed that did not assume the wrong era.
-        """
-        await self._close_owned()
-        state, config = self._state, self._state.config
-        attempts = Attempts(state.offers, config.era_cache.get(config.server), config.limits.connect_timeout)
-        attempt: Attempt | None = attempts.current
-        while attempt is not None:
-            begun = current_time()
-            self._check_wanted(closings)
-            try:
-                connection = await self._open(attempt)
-            except McpError as failure:
-                self._check_wanted(closings)  # closing may be why this attempt failed
-                attempt = attempts.next(failure, current_time() - begun)
-            else:
-                self._check_wanted(closings)
-                state.accepted(attempt.offers, self._transport.name)
-                self._connection = connection
-                if not self.connected:
-                    self._lost()  # it was lost before `_connection` was set
-                return
-        assert attempts.failure is not None, "it is set when no attempt follows"
-        raise attempts.failure
-
-    async def _open(self, attempt: Attempt) -> Connection:
-        self._tool_cache.replace((), mirrored=False)  # another process may be another version of the server
-        notifications = NotificationQueue(
-            self._limits.max_notifications,
-            self._state.counters,
-            on_log=self._on_log,
-            on_change=self._on_change,
-            on_elicitation_complete=self._on_elicitation_complete,
-        )
-        lost = WeakMethod(self._lost)  # a connection must not keep alive the client that is to close it
-
-        def on_lost() -> None:
-            if (call := lost()) is not None:
-                call()
-
-        self._owned = OwnedContext(Connection.open(self._transport, self._state, notifications, attempt, on_lost))
-        return await self._owned.enter()
-
-    def _check_wanted(self, closings: int) -> None:
-        if self._closings != closings:
-            raise ConnectionClosed("closed while it was being opened", may_have_run=False)
-
-    async def _close_owned(self) -> None:
-        """Close the connection and its transport."""
-        if (owned := self._owned) is None:
-            return
-        with move_on_after(self._limits.close_timeout) as scope:
-            await owned.leave()
-        if scope.cancelled_caught:
-            owned.cancel()
-        if self._owned is owned:
-            self._owned = None
+        await self._lifetime.close()
 
     # Tools
 
@@ -308,7 +191,8 @@ class Client:
         Later calls are checked against the listing. Names, descriptions and annotations come from the
         server: do not trust them. They may change after you have approved them, which `Tool.fingerprint` shows.
         """
-        return await self._list_tools(self._timeouts(timeout, idle_timeout))
+        connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
+        return await self._list_tools(connection, timeouts)
 
     async def call_tool(
         self,
@@ -338,20 +222,23 @@ class Client:
             InvalidToolOutput: The result contradicts the listed schema; the error carries it.
             CallerError: The tool was listed as one that runs only as a task.
         """
-        self._tool_cache.check_call(name)
         params: Params = {"name": _text(name, "name"), "arguments": _mapping(arguments, "arguments")}
         if meta is not None:
             params["_meta"] = dict(_mapping(meta, "meta"))
-        call = self._call("tools/call", params, timeout, idle_timeout, on_progress, caller)
-        result = types.CallToolResult.from_wire(await self._call_tool(call))
-        if self._tool_cache.has_output_schema(name):
-            with call.timeouts.scope() as scope:
-                if problem := await self._tool_cache.check_result(name, result):
-                    raise problem
-            if scope.cancelled_caught:
-                raise InvalidToolOutput(
-                    f"the result of {name!r} could not be checked within the call's timeout", result
-                )
+        connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
+        tool = self._lifetime.tools.listed.get(name)
+        on_report = None if on_progress is None else _report(on_progress)
+        call = Call(method="tools/call", params=params, timeouts=timeouts, on_report=on_report, caller=caller)
+        try:
+            wire = await connection.request(call if tool is None else tool.prepare(call))
+        except HeaderMismatch as mismatch:
+            await self._list_missing_headers(connection, timeouts, mismatch)
+            tool = self._lifetime.tools.listed.get(name)
+            wire = await connection.request(call if tool is None else tool.prepare(call))
+        result = types.CallToolResult.from_wire(wire)
+        tool = self._lifetime.tools.listed.get(name)  # it may have been listed meanwhile
+        if tool is not None:
+            await tool.check_result(result, timeouts)
         return result
 
     # Resources
@@ -360,17 +247,14 @@ class Client:
         self, *, timeout: float | None = None, idle_timeout: float | None = None
     ) -> list[types.Resource]:
         """Every resource that the server lists, across all pages."""
-        return await self._list("resources/list", "resources", types.Resource, self._timeouts(timeout, idle_timeout))
+        return await self._list("resources/list", "resources", types.Resource, timeout, idle_timeout)
 
     async def list_resource_templates(
         self, *, timeout: float | None = None, idle_timeout: float | None = None
     ) -> list[types.ResourceTemplate]:
         """Every resource template that the server lists, across all pages."""
         return await self._list(
-            "resources/templates/list",
-            "resourceTemplates",
-            types.ResourceTemplate,
-            self._timeouts(timeout, idle_timeout),
+            "resources/templates/list", "resourceTemplates", types.ResourceTemplate, timeout, idle_timeout
         )
 
     async def read_resource(
@@ -388,7 +272,7 @@ class Client:
             ResourceNotFound: The server has none there.
         """
         params: Params = {"uri": _text(uri, "uri")}
-        wire = await self._request(self._call("resources/read", params, timeout, idle_timeout, on_progress, caller))
+        wire = await self._request("resources/read", params, timeout, idle_timeout, on_progress, caller)
         return types.ReadResourceResult.from_wire(wire)
 
     async def subscribe_resource(
@@ -398,16 +282,14 @@ class Client:
 
         The subscription survives a lost session, a broken stream and a restarted server, but not `aclose`.
         """
-        timeouts = self._timeouts(timeout, idle_timeout)
-        connection = await self._live(timeouts)
+        connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
         await connection.subscribe(_text(uri, "uri"), timeouts)
 
     async def unsubscribe_resource(
         self, uri: str, *, timeout: float | None = None, idle_timeout: float | None = None
     ) -> None:
         """End a subscription."""
-        timeouts = self._timeouts(timeout, idle_timeout)
-        connection = await self._live(timeouts)
+        connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
         await connection.unsubscribe(_text(uri, "uri"), timeouts)
 
     # Prompts and completion
@@ -416,7 +298,7 @@ class Client:
         self, *, timeout: float | None = None, idle_timeout: float | None = None
     ) -> list[types.Prompt]:
         """Every prompt that the server offers, across all pages."""
-        return await self._list("prompts/list", "prompts", types.Prompt, self._timeouts(timeout, idle_timeout))
+        return await self._list("prompts/list", "prompts", types.Prompt, timeout, idle_timeout)
 
     async def get_prompt(
         self,
@@ -435,7 +317,7 @@ class Client:
         params: Params = {"name": _text(name, "name")}
         if arguments is not None:
             params["arguments"] = _texts(arguments, "arguments")
-        wire = await self._request(self._call("prompts/get", params, timeout, idle_timeout, on_progress, caller))
+        wire = await self._request("prompts/get", params, timeout, idle_timeout, on_progress, caller)
         return types.GetPromptResult.from_wire(wire)
 
     async def complete(
@@ -458,7 +340,7 @@ class Client:
         params: Params = {"ref": ref.to_wire(), "argument": given}
         if context is not None:
             params["context"] = {"arguments": _texts(context, "context")}
-        wire = await self._request(self._call("completion/complete", params, timeout, idle_timeout))
+        wire = await self._request("completion/complete", params, timeout, idle_timeout)
         return types.CompleteResult.from_wire(wire)
 
     # The rest
@@ -470,7 +352,7 @@ class Client:
             CallerError: The revision has no ping (2026-07-28).
         """
         try:
-            await self._request(self._call("ping", {}, timeout, idle_timeout))
+            await self._request("ping", {}, timeout, idle_timeout)
         except ServerError as exc:
             if exc.code != METHOD_NOT_FOUND:
                 raise
@@ -485,29 +367,12 @@ class Client:
         """
         if level not in get_args(types.LoggingLevel):
             raise ValueError(f"level must be one of {', '.join(get_args(types.LoggingLevel))}, not {level!r}")
-        timeouts = self._timeouts(timeout, idle_timeout)
-        connection = await self._live(timeouts)
+        connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
         await connection.set_log_level(level, timeouts)
 
     # How a request is made
 
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            raise NotConnected("the client is not connected: use `async with`, or call connect() first")
-        return self._connection
-
-    def _warn(self, text: str) -> None:
-        if self._connection is not None:
-            self._connection.warn(text)
-
-    @property
-    def _session(self) -> Session:
-        """What connecting settled. It stays readable when the server has ended, until the next connection or `aclose`."""
-        session = self._connected().dispatcher.session
-        assert session is not None, "a client gets a connection once it has begun"
-        return session
-
-    def _call(
+    async def _request(
         self,
         method: str,
         params: Params,
@@ -515,43 +380,51 @@ class Client:
         idle_timeout: float | None,
         on_progress: OnProgress | None = None,
         caller: object = None,
-    ) -> Call:
-        timeouts = self._timeouts(timeout, idle_timeout)
+    ) -> Params:
+        connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
         on_report = None if on_progress is None else _report(on_progress)
-        return Call(method=method, params=params, timeouts=timeouts, on_report=on_report, caller=caller)
+        return await connection.request(
+            Call(method=method, params=params, timeouts=timeouts, on_report=on_report, caller=caller)
+        )
 
-    async def _request(self, call: Call) -> Params:
-        connection = await self._live(call.timeouts)
-        return await connection.request(call)
+    async def _list_tools(self, connection: Connection, timeouts: CallTimeouts) -> list[types.Tool]:
+        tools = await self._pages(connection, "tools/list", "tools", types.Tool, timeouts)
+        return self._lifetime.tools.replace(tools)
 
-    async def _call_tool(self, call: Call) -> Params:
-        """Call a tool; once more if the server requires headers that the client did not know of.
+    async def _list_missing_headers(
+        self, connection: Connection, timeouts: CallTimeouts, mismatch: HeaderMismatch
+    ) -> None:
+        """List the tools, because the server requires headers that the client does not know of.
 
         "If the server rejects a request with a `HeaderMismatch` error [...] the client SHOULD
         call `tools/list`" (2026-07-28, basic/transports/streamable-http).
+
+        Raises:
+            HeaderMismatch: *mismatch*: listing fails, or calling again would not help or do harm.
         """
-        connection = await self._live(call.timeouts)
-        mirror = connection.mirrors_parameters
+        if not self._lifetime.tools.mirrored or mismatch.may_have_run:
+            raise mismatch
+        self._state.cache.drop("tools/list")
         try:
-            return await connection.request(self._tool_cache.annotated(call, mirror=mirror))
-        except HeaderMismatch as exc:
-            if not mirror or exc.may_have_run:
-                raise
-            mismatch = exc
-        connection.forget("tools/list")
-        try:
-            await self._list_tools(call.timeouts)
+            await self._list_tools(connection, timeouts)
         except McpError as exc:
             raise mismatch from exc
-        return await connection.request(self._tool_cache.annotated(call, mirror=True))
-
-    async def _list_tools(self, timeouts: CallTimeouts) -> list[types.Tool]:
-        connection = await self._live(timeouts)
-        tools = await self._list("tools/list", "tools", types.Tool, timeouts)
-        return self._tool_cache.replace(tools, mirrored=connection.mirrors_parameters)
 
     async def _list(
-        self, method: str, key: str, model: type[ModelT], timeouts: CallTimeouts, *, again: bool = True
+        self, method: str, key: str, model: type[ModelT], timeout: float | None, idle_timeout: float | None
+    ) -> list[ModelT]:
+        connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
+        return await self._pages(connection, method, key, model, timeouts)
+
+    async def _pages(
+        self,
+        connection: Connection,
+        method: str,
+        key: str,
+        model: type[ModelT],
+        timeouts: CallTimeouts,
+        *,
+        again: bool = True,
     ) -> list[ModelT]:
         """All pages of a list. A warning says if items are malformed or the list does not end.
 
@@ -562,68 +435,28 @@ class Client:
         cursors: set[str] = set()
         params: Params = {}
         kept = False
-        connection = await self._live(timeouts)
-        for number in count(1):
-            if number > self._limits.max_pages:
-                self._warn(f"{method} ends early: more than {self._limits.max_pages} pages (Limits.max_pages)")
-                break
+        warn, max_pages = self._state.warn_about_server, self._state.limits.max_pages
+        while len(cursors) < max_pages:
+            connection = await self._lifetime.restarted(connection, timeouts)
             try:
-                page = await self._request(Call(method=method, params=params, timeouts=timeouts))
+                page = await connection.request(Call(method=method, params=params, timeouts=timeouts))
             except ServerError as exc:
                 if not (again and kept) or exc.code is None:  # an HTTP status alone is not about the cursor
                     raise
-                connection.forget(method)
-                return await self._list(method, key, model, timeouts, again=False)
-            items += await _read_items(method, key, model, page, self._warn)
+                self._state.cache.drop(method)
+                return await self._pages(connection, method, key, model, timeouts, again=False)
+            items += await _read_items(method, key, model, page, warn)
             kept = kept or bool(page.get("ttlMs"))  # this page may come from the cache
             cursor = page.get("nextCursor")
             if cursor is None:
                 return items
             if not isinstance(cursor, str) or cursor in cursors:
-                self._warn(f"{method} ends early: the cursor {quoted(cursor)} leads nowhere new")
+                warn(f"{method} ends early: the cursor {quoted(cursor)} leads nowhere new")
                 return items
             cursors.add(cursor)
             params = {"cursor": cursor}
+        warn(f"{method} ends early: more than {max_pages} pages (Limits.max_pages)")
         return items
-
-    def _timeouts(self, timeout: float | None, idle_timeout: float | None) -> CallTimeouts:
-        self._bind_to_loop()
-        clock, limits = self._connected().dispatcher.now, self._limits
-        if timeout is None:
-            timeout = limits.timeout
-        else:
-            check_seconds("timeout", timeout)
-        if idle_timeout is None:
-            idle_timeout = limits.idle_timeout
-        else:
-            check_seconds("idle_timeout", idle_timeout)
-        return CallTimeouts(timeout=timeout, idle_timeout=idle_timeout, input_timeout=limits.input_timeout, clock=clock)
-
-    # Restarting
-
-    async def _live(self, timeouts: CallTimeouts) -> Connection:
-        connection = self._connected()
-        while connection.dispatcher.closed is not None and self._restarter.due(connection):
-            try:
-                await self._restarter.wait(connection, timeouts)
-            except ConnectionClosed as failed:
-                raise _not_sent(failed) from failed
-            if self._connection is None:
-                raise ConnectionClosed("the client was closed", may_have_run=False)
-            connection = self._connection
-        return connection
-
-    async def _reopen(self, dead: Connection) -> None:
-        """Replace the connection *dead*, unless the application has closed or connected meanwhile."""
-        closings = self._closings
-        async with self._connecting:
-            if self._connection is dead:
-                await self._replace(closings)
-
-    def _lost(self) -> None:
-        """The connection has ended. If the application listens to changes, it is restarted without a call."""
-        if self._state.subscriptions or self._state.config.wants_changes:
-            self._restarter.restart_in_background(lambda: self._connection)
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
         """Offer other roots from now on, and notify a connected server if its revision allows that.
@@ -635,40 +468,40 @@ class Client:
             raise CallerError("this client was made without roots: pass roots=[] to offer some later")
         self._roots.replace(roots)
         if self.connected:
-            self._bind_to_loop()
-            await self._connected().notify("notifications/roots/list_changed", {})
+            self._lifetime.bind_to_loop()
+            await self._lifetime.require().notify("notifications/roots/list_changed", {})
 
     # What is known about the connection
 
     @property
     def connected(self) -> bool:
         """Whether the connection is open."""
-        return self._connection is not None and self._connection.dispatcher.closed is None
+        return self._lifetime.connected
 
     @property
     def protocol_version(self) -> str:
         """The negotiated revision, like "2025-11-25"."""
-        return self._session.era.version
+        return self._lifetime.session.era.version
 
     @property
     def server_info(self) -> Implementation:
         """What the server calls itself; unverified. If it says nothing (2026-07-28), the transport's name."""
-        return self._session.server_info
+        return self._lifetime.session.server_info
 
     @property
     def server_capabilities(self) -> ServerCapabilities:
         """What the server advertised."""
-        return self._session.server_capabilities
+        return self._lifetime.session.server_capabilities
 
     @property
     def instructions(self) -> str | None:
         """The server's instructions for its users. Treat them as untrusted."""
-        return self._session.instructions
+        return self._lifetime.session.instructions
 
     @property
     def sampling_mode(self) -> SamplingMode:
         """Which handler answers this session's sampling requests: "with_tools", "basic" or "none"."""
-        return self._session.features.sampling_mode
+        return self._lifetime.session.features.sampling_mode
 
     @property
     def warnings(self) -> list[str]:
@@ -679,13 +512,6 @@ class Client:
     def counters(self) -> Mapping[str, int]:
         """How many messages of the server were ignored, by reason."""
         return Counter(self._state.counters)
-
-
-def _not_sent(failed: ConnectionClosed) -> ConnectionClosed:
-    """*failed*, for a call that only waited for the restart."""
-    error = failed.again()
-    error.may_have_run = False
-    return error
 
 
 def _registered(elicitation: Elicitation) -> Elicitation:

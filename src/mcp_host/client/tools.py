@@ -18,7 +18,7 @@ from mcp_host.errors import (
     quoted,
 )
 from mcp_host.protocol.headers import ANNOTATION, ParameterHeader, parameter_headers
-from mcp_host.session.call import Call
+from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.types import CallToolResult, Tool
 
 if TYPE_CHECKING:
@@ -30,132 +30,131 @@ Headers: TypeAlias = tuple[ParameterHeader, ...]
 
 
 class ToolCache:
-    """The tools of the last `tools/list`. Empty until you list them.
+    """The tools of the last `tools/list` of one connection. Empty until you list them.
 
+    If parameters are *mirrored* in headers, tools with invalid annotations are left out.
     *most_steps* bounds the check of one result; None is the default of `compile_schema`.
     """
 
-    def __init__(self, warn: Callable[[str], None], *, most_steps: int | None = None) -> None:
-        self._warn = warn
-        self._most_steps = most_steps
-        self._tools: dict[str, Tool] = {}
-        self._headers: dict[str, Headers] = {}
+    def __init__(self, warn: Callable[[str], None], *, mirrored: bool, most_steps: int | None = None) -> None:
+        self.listed: dict[str, ListedTool] = {}
+        self.mirrored = mirrored
+        self.warn = warn
+        self.most_steps = most_steps
+        self.lane = CapacityLimiter(1)
+        """One thread per server for long checks, because each slows the event loop a little."""
         self._left_out: frozenset[str] = frozenset()
-        self._schemas: dict[str, Schema] = {}
-        self._unchecked: set[str] = set()
-        self._lane: CapacityLimiter
 
-    def replace(self, tools: Iterable[Tool], *, mirrored: bool) -> list[Tool]:
+    def replace(self, tools: Iterable[Tool]) -> list[Tool]:
         """Replace the listing; return the tools that are kept. A warning names each of the others.
 
-        Of several tools with one name, the first is kept. If parameters are *mirrored* in headers,
-        tools with invalid annotations are left out.
+        Of several tools with one name, the first is kept.
         """
-        self._tools, self._headers = {}, {}
+        listed: dict[str, ListedTool] = {}
         invalid: dict[str, str] = {}
         for tool in tools:
             try:
-                headers = _headers(tool) if mirrored else ()
+                headers = _headers(tool) if self.mirrored else ()
             except ValueError as exc:
                 invalid.setdefault(tool.name, str(exc))
                 continue
-            if self._tools.setdefault(tool.name, tool) is tool:
-                self._headers[tool.name] = headers
-            else:
+            if tool.name in listed:
                 invalid.setdefault(tool.name, "another tool of that name stands before it")
+            else:
+                listed[tool.name] = ListedTool(tool, headers, self, self.listed.get(tool.name))
         for name, problem in invalid.items():
             if name not in self._left_out:  # else the last listing had it, too
-                self._warn(f"the tool {quoted(name)} is left out: {problem}")
-        self._left_out = frozenset(invalid)
-        self._schemas = {name: kept for name, kept in self._schemas.items() if self._is_listed_still(name, kept)}
-        self._unchecked &= self._tools.keys()
-        self._lane = CapacityLimiter(1)  # here, because each connection begins with this, perhaps in a new event loop
-        return list(self._tools.values())
+                self.warn(f"the tool {quoted(name)} is left out: {problem}")
+        self.listed, self._left_out = listed, frozenset(invalid)
+        return [each.tool for each in listed.values()]
 
-    def annotated(self, call: Call, *, mirror: bool) -> Call:
-        """*call*, a `tools/call`, with the headers and hints of the tool's listing; *mirror* says whether headers are due."""
-        tool = self._tools.get(call.params["name"])
-        if tool is None:
-            return call
+
+class ListedTool:
+    """A listed tool: what its calls need besides their arguments, and the check of their results.
+
+    *last* is the tool of that name in the listing before.
+    """
+
+    def __init__(self, tool: Tool, headers: Headers, cache: ToolCache, last: ListedTool | None) -> None:
+        self.tool = tool
+        self._headers = headers
+        self._cache = cache
+        self._unchecked: bool = last is not None and last._unchecked
+        """Whether a warning has said that its results pass unchecked."""
+        self._schema: Schema | None = None
+        if last is not None and last._schema is not None and _same(tool.output_schema, last.tool.output_schema):
+            self._schema = last._schema
+
+    def prepare(self, call: Call) -> Call:
+        """*call*, a `tools/call`, with the headers and hints of this listing.
+
+        Raises:
+            CallerError: The tool runs only as a task, and this client declares no tasks; or an argument cannot be a header.
+        """
+        tool = self.tool
+        if tool.execution is not None and tool.execution.task_support == "required":
+            raise CallerError(f"the tool {tool.name!r} runs only as a task, which this client does not offer")
         # The hints are the server's own. If they are false, a repeated call harms nothing but the server.
         hints = tool.annotations
         idempotent = hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
         headers: dict[str, str] = {}
         try:
-            for parameter in self._headers[tool.name] if mirror else ():
+            for parameter in self._headers:
                 if (value := parameter.value(call.params["arguments"])) is not None:
                     headers[parameter.header] = value
         except ValueError as exc:
             raise CallerError(f"an argument that goes into a header cannot: {exc}") from None
         return replace(call, headers=headers, idempotent=idempotent) if headers or idempotent else call
 
-    def check_call(self, name: str) -> None:
-        """Reject a call that cannot work.
-
-        Raises:
-            CallerError: The tool runs only as a task, and this client declares no tasks.
-        """
-        tool = self._tools.get(name)
-        if tool is not None and tool.execution is not None and tool.execution.task_support == "required":
-            raise CallerError(f"the tool {name!r} runs only as a task, which this client does not offer")
-
-    def has_output_schema(self, name: str) -> bool:
-        tool = self._tools.get(name)
-        return tool is not None and tool.output_schema is not None
-
-    async def check_result(self, name: str, result: CallToolResult) -> InvalidToolOutput | None:
-        """The error for a result that contradicts the tool's outputSchema, if it does.
+    async def check_result(self, result: CallToolResult, timeouts: CallTimeouts) -> None:
+        """Check *result* with the tool's outputSchema, within the *timeouts* of the call.
 
         "Clients SHOULD validate structured results against this schema" (2025-06-18,
         server/tools). A tool that failed owes no structure.
-        """
-        tool = self._tools.get(name)
-        if tool is None or tool.output_schema is None or result.is_error:
-            return None
-        if "structured_content" not in result.model_fields_set:
-            problem: str | None = "it has no structuredContent, though its outputSchema promises some"
-        else:
-            problem = await self._problem(name, self._schema(name, tool.output_schema), result.structured_content)
-        if problem is None:
-            return None
-        return InvalidToolOutput(f"the result of {name!r} is not as listed: {problem}", result)
 
-    async def _problem(self, name: str, schema: Schema, value: object) -> str | None:
+        Raises:
+            InvalidToolOutput: The result contradicts it, or cannot be checked in time.
+        """
+        if self.tool.output_schema is None or result.is_error:
+            return
+        name = self.tool.name
+        problem: str | None = "it has no structuredContent, though its outputSchema promises some"
+        if "structured_content" in result.model_fields_set:
+            with timeouts.scope() as scope:
+                problem = await self._mismatch(self.tool.output_schema, result.structured_content)
+            if scope.cancelled_caught:
+                raise InvalidToolOutput(
+                    f"the result of {name!r} could not be checked within the call's timeout", result
+                )
+        if problem is not None:
+            raise InvalidToolOutput(f"the result of {name!r} is not as listed: {problem}", result)
+
+    async def _mismatch(self, written: dict[str, object], value: object) -> str | None:
+        # a tenth of a second, which few clients ever need
+        from mcp_host.json_schema.schema import MAX_STEPS, compile_schema
+
+        if self._schema is None:
+            self._schema = compile_schema(written, most_steps=self._cache.most_steps or MAX_STEPS)
+        mismatch, lane = self._schema.mismatch, self._cache.lane
         try:
-            return await self._mismatch(schema, value)
+            try:
+                return mismatch(value, steps=INLINE_STEPS)
+            except TooManySteps:  # a long check runs in a thread
+                return await to_thread.run_sync(mismatch, value, abandon_on_cancel=True, limiter=lane)
         except UnsupportedPattern as exc:  # our engine's limit, and not the server's fault
-            if name not in self._unchecked:
-                self._unchecked.add(name)
-                self._warn(f"results of the tool {name!r} pass unchecked: {exc}")
+            if not self._unchecked:
+                self._unchecked = True
+                self._cache.warn(f"results of the tool {quoted(self.tool.name)} pass unchecked: {exc}")
             return None
         except UncheckableSchema as exc:
             return f"its schema cannot be checked: {exc}"
 
-    async def _mismatch(self, schema: Schema, value: object) -> str | None:
-        """Like `Schema.mismatch`, but a long check runs in a thread.
 
-        There is one thread per server, because each slows the event loop a little.
-        """
-        try:
-            return schema.mismatch(value, steps=INLINE_STEPS)
-        except TooManySteps:
-            return await to_thread.run_sync(schema.mismatch, value, abandon_on_cancel=True, limiter=self._lane)
-
-    def _schema(self, name: str, written: dict[str, object]) -> Schema:
-        # a tenth of a second, which few clients ever need
-        from mcp_host.json_schema.schema import MAX_STEPS, compile_schema
-
-        if name not in self._schemas:
-            self._schemas[name] = compile_schema(written, most_steps=self._most_steps or MAX_STEPS)
-        return self._schemas[name]
-
-    def _is_listed_still(self, name: str, schema: Schema) -> bool:
-        """Whether the tool has the same schema in the new listing."""
-        tool = self._tools.get(name)
-        try:
-            return tool is not None and to_json(tool.output_schema) == to_json(schema.source)
-        except PydanticSerializationError:  # it nests too deeply, or cannot be encoded in UTF-8
-            return False
+def _same(schema: object, other: object) -> bool:
+    try:
+        return to_json(schema) == to_json(other)
+    except PydanticSerializationError:  # it nests too deeply, or cannot be encoded in UTF-8
+        return False
 
 
 def _headers(tool: Tool) -> Headers:

@@ -35,9 +35,9 @@ from mcp_host.protocol.negotiation import (
     common_version,
 )
 from mcp_host.session.call import CallTimeouts
-from mcp_host.session.config import ClientState, Session
 from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.features import supported
+from mcp_host.session.state import ClientState, Session
 from mcp_host.transports.base import quoting
 from mcp_host.types import Implementation, InitializeResult, ServerCapabilities
 
@@ -47,17 +47,15 @@ START = 10.0  # seconds for that first sign; a package that has to be downloaded
 
 
 class Connector:
-    """Makes one *attempt* to begin a connection with the server called *name*."""
+    """Makes one *attempt* to begin a connection."""
 
-    def __init__(self, name: str, dispatcher: Dispatcher, state: ClientState, attempt: Attempt) -> None:
-        limits = state.config.limits
-        self.timeouts = CallTimeouts.connecting(limits, dispatcher.now, attempt.limit)
+    def __init__(self, dispatcher: Dispatcher, state: ClientState, attempt: Attempt) -> None:
+        self.timeouts = CallTimeouts.connecting(state.limits, dispatcher.now, attempt.limit)
         """They start now. As for a call, they stop while the client handles a request of the server."""
-        self._name = name
+        self._name = state.name
         self._dispatcher = dispatcher
         self._state = state
-        self._config = state.config
-        self._versions = state.config.allowed_versions
+        self._versions = state.allowed_versions
         self._attempt = attempt
         self._awake = Event()
         self._probe_failure: McpError | None = None
@@ -83,7 +81,7 @@ class Connector:
 
     def timed_out(self, stderr: str) -> ConnectTimeout:
         """The error when time is up; *stderr* is the end of what the server wrote there."""
-        text = f"{self._name} was not ready within {self._config.limits.connect_timeout:g} s"
+        text = f"{self._name} was not ready within {self._state.limits.connect_timeout:g} s"
         if self._initialize_timed_out and self._awake.is_set():
             failed = "" if self._probe_failure is None else f"; {DISCOVER} failed: {self._probe_failure}"
             return NoAnswer(f"{text}: it did not answer initialize{failed}{quoting(stderr)}")
@@ -106,8 +104,8 @@ class Connector:
         offers = supported(self._attempt.offers, Legacy(version))
         params = {
             "protocolVersion": version,
-            "capabilities": self._config.features.capabilities(offers),
-            "clientInfo": self._config.client_info.to_wire(),
+            "capabilities": self._state.features.capabilities(offers),
+            "clientInfo": self._state.client_info.to_wire(),
         }
         self._dispatcher.expect_handshake()
         try:
@@ -125,7 +123,7 @@ class Connector:
             server_capabilities=result.capabilities,
             capabilities=reply.result["capabilities"],
             instructions=result.instructions,
-            features=self._config.features.session(era, result.server_info.name, offers),
+            features=self._state.features.session(era, result.server_info.name, offers),
         )
 
     async def notify_initialized(self, session: Session) -> None:
@@ -133,7 +131,7 @@ class Connector:
 
         If that fails or takes longer, calls may still work. The notification is sent to its end in the background.
         """
-        seconds = min(INITIALIZED_WAIT, self._config.limits.connect_timeout / 3)
+        seconds = min(INITIALIZED_WAIT, self._state.limits.connect_timeout / 3)
         sending = SingleFlight(self._dispatcher.spawn)
         sending.begin(partial(self._dispatcher.notify, INITIALIZED, {}, session.era.headers(INITIALIZED, {})))
         with move_on_after(seconds) as scope:
@@ -276,12 +274,12 @@ class Connector:
             server_capabilities=server_capabilities,
             capabilities=capabilities,
             instructions=instructions if isinstance(instructions, str) else None,
-            features=self._config.features.session(era, info.name, self._attempt.offers),
+            features=self._state.features.session(era, info.name, self._attempt.offers),
         )
 
     def _modern(self, version: str) -> Modern:
-        capabilities = self._config.features.capabilities(self._attempt.offers)
-        return Modern.for_client(version, self._config.client_info.to_wire(), capabilities)
+        capabilities = self._state.features.capabilities(self._attempt.offers)
+        return Modern.for_client(version, self._state.client_info.to_wire(), capabilities)
 
 
 class _Race:

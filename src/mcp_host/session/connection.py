@@ -28,14 +28,14 @@ from mcp_host.protocol.eras import CACHEABLE, Complete
 from mcp_host.protocol.jsonrpc import Notification, Params, Success
 from mcp_host.sampling.slots import current_slot
 from mcp_host.session.call import Call, CallTimeouts
-from mcp_host.session.config import ClientState, Session
 from mcp_host.session.connect import Connector
 from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.input_required import InputRequiredLoop
 from mcp_host.session.notifications import NotificationQueue
 from mcp_host.session.pending import OnEvent
+from mcp_host.session.state import ClientState, Session
 from mcp_host.session.subscriptions import Subscriptions
-from mcp_host.transports.base import Channel, Transport
+from mcp_host.transports.base import Channel
 
 CANCEL_GRACE = 1.0  # seconds for cancelled callers to leave their streams before these are closed
 
@@ -44,40 +44,33 @@ class Connection:
     """One open connection to a server."""
 
     def __init__(
-        self,
-        name: str,
-        state: ClientState,
-        dispatcher: Dispatcher,
-        tasks: TaskGroup,
-        notify: OnEvent,
-        attempt: Attempt,
+        self, state: ClientState, dispatcher: Dispatcher, tasks: TaskGroup, notify: OnEvent, attempt: Attempt
     ) -> None:
         self.dispatcher = dispatcher
         self.useful = False
         """Whether any request of the application has had a result."""
-        self._name = name
         self._state = state
-        self._limits = state.config.limits
-        self._connector = Connector(name, dispatcher, state, attempt)
+        self._connector = Connector(dispatcher, state, attempt)
         self._renewal = SingleFlight(tasks.start_soon)
-        self._subscriptions = Subscriptions(dispatcher, state, notify, tasks, name)
+        self._subscriptions = Subscriptions(dispatcher, state, notify, tasks)
 
     @classmethod
     @asynccontextmanager
-    async def open(
-        cls,
-        transport: Transport,
-        state: ClientState,
-        notifications: NotificationQueue,
-        attempt: Attempt,
-        on_lost: Callable[[], None],
-    ) -> AsyncIterator[Connection]:
+    async def open(cls, state: ClientState, attempt: Attempt, on_lost: Callable[[], None]) -> AsyncIterator[Connection]:
         """Connect as *attempt* says; end everything on leaving.
 
         *on_lost* is called when the connection has ended, on either side.
         The application's code runs outside of the transport, so that a handler that does
         not end cannot keep the server alive.
         """
+        limits, counters = state.limits, state.counters
+        notifications = NotificationQueue(
+            limits.max_notifications,
+            counters,
+            on_log=state.on_log,
+            on_change=state.on_change,
+            on_elicitation_complete=state.on_elicitation_complete,
+        )
 
         def notify(notification: Notification) -> None:
             state.cache.invalidate(notification)
@@ -90,17 +83,17 @@ class Connection:
 
         async with (
             HandlerTasks.gathered() as application,
-            transport.open(state.config.limits) as channel,
+            state.transport.open(limits) as channel,
             create_task_group() as tasks,
         ):
             if not channel.continuous:
                 state.cache.drop()
-            dispatcher = Dispatcher(channel, application, tasks, notify, state.config.limits, state.counters)
+            dispatcher = Dispatcher(channel, application, tasks, notify, limits, counters)
             tasks.start_soon(listen)
             if notifications.wanted:
                 application.start(notifications.run)
             try:
-                connection = cls(transport.name, state, dispatcher, tasks, notify, attempt)
+                connection = cls(state, dispatcher, tasks, notify, attempt)
                 await connection._begin(channel)
                 yield connection
             finally:
@@ -123,10 +116,10 @@ class Connection:
             raise self._connector.timed_out(channel.stderr_tail)
 
     @property
-    def mirrors_parameters(self) -> bool:
-        """Whether annotated tool parameters are repeated in HTTP headers."""
-        session = self.dispatcher.session
-        return self.dispatcher.stream_per_request and session is not None and session.era.mirrors_parameters
+    def session(self) -> Session:
+        """What connecting settled. It stays readable when the connection has ended."""
+        assert self.dispatcher.session is not None, "`open` has connected"
+        return self.dispatcher.session
 
     # Requests
 
@@ -152,7 +145,7 @@ class Connection:
         if call.method in session.era.removed:
             raise CallerError(f"revision {session.era.version} has no {call.method}")
         if missing := session.era.missing(call.method, session.capabilities):
-            raise NotAdvertised(f"{self._name} did not advertise {missing}, which {call.method} needs")
+            raise NotAdvertised(f"{self._state.name} did not advertise {missing}, which {call.method} needs")
         if call.method in CACHEABLE and (fresh := self._state.cache.find(call.method, call.params)) is not None:
             return fresh
         try:
@@ -177,7 +170,7 @@ class Connection:
             if outcome.fresh_for:
                 cache.keep(call.method, call.params, outcome, since=changes)
             return outcome.value
-        rounds = InputRequiredLoop(call, session.features, self._limits)
+        rounds = InputRequiredLoop(call, session.features, self._state.limits)
         try:
             while not isinstance(outcome, Complete):
                 with self.dispatcher.while_open():
@@ -252,31 +245,23 @@ class Connection:
             await self.request(Call(method="logging/setLevel", params={"level": level}, timeouts=timeouts))
         self._state.log_level = level
 
-    def forget(self, method: str) -> None:
-        """Drop the cached results of *method*."""
-        self._state.cache.drop(method)
-
-    def warn(self, text: str) -> None:
-        """Tell the application of something about this server that failed no call."""
-        self._state.warn(f"{self._name}: {text}")
-
     # A new session in the same connection
 
     async def _wait_for_renewal(self, call: Call) -> None:
-        with call.timeouts.bound(f"{call.method}: a new session with {self._name}", idle=True):
+        with call.timeouts.bound(f"{call.method}: a new session with {self._state.name}", idle=True):
             await self._renewal.wait()
 
     async def _renew(self, epoch: int) -> None:
         """Initialize again, and restore what the application has asked for."""
         # Calls of the last session may never end, so nothing here waits for them.
-        timeouts = CallTimeouts.connecting(self._limits, self.dispatcher.now, self._limits.connect_timeout)
+        timeouts = CallTimeouts.connecting(self._state.limits, self.dispatcher.now, self._state.limits.connect_timeout)
         with HandlerScope(), timeouts.scope() as scope:
             session = await self._connector.initialize(epoch, timeouts)
             self.dispatcher.begin(session)  # first, so that what the server sends next belongs to this session
             await self._connector.notify_initialized(session)
             await self._restore(timeouts)
         if scope.cancelled_caught:
-            raise ConnectTimeout(f"{self._name} did not take up a new session in time")
+            raise ConnectTimeout(f"{self._state.name} did not take up a new session in time")
 
     async def _restore(self, timeouts: CallTimeouts) -> None:
         """Subscribe again and set the log level. The server asks for the roots by itself."""
@@ -292,4 +277,4 @@ class Connection:
             try:
                 await self._perform(self.dispatcher.require(), Call(method=method, params=params, timeouts=timeouts))
             except McpError as exc:
-                self.warn(f"{method} could not be re-established: {exc}")
+                self._state.warn_about_server(f"{method} could not be re-established: {exc}")

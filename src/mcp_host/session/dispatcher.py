@@ -32,9 +32,9 @@ from mcp_host.protocol.jsonrpc import (
     malformed_error,
 )
 from mcp_host.session.call import Call, CallTimeouts, OnReport
-from mcp_host.session.config import Session
 from mcp_host.session.inbound import BackgroundSender, InboundRequests, RequestHandler
 from mcp_host.session.pending import DeadlineAlarm, OnEvent, PendingRequest
+from mcp_host.session.state import Session
 from mcp_host.transports.base import Channel, Headers
 
 logger = logging.getLogger(__name__)

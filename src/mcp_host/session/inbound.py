@@ -31,9 +31,9 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.sampling.progress import ProgressReporter
 from mcp_host.session.call import enter_handler
-from mcp_host.session.config import Session
 from mcp_host.session.features import FAILED
 from mcp_host.session.pending import PendingRequest
+from mcp_host.session.state import Session
 from mcp_host.transports.base import Channel, Headers
 
 if TYPE_CHECKING:

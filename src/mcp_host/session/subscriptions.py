@@ -18,9 +18,9 @@ from mcp_host.protocol.backoff import listen_backoff
 from mcp_host.protocol.eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import Notification, Params
 from mcp_host.session.call import CallTimeouts
-from mcp_host.session.config import ClientState
 from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.pending import OnEvent
+from mcp_host.session.state import ClientState
 
 logger = logging.getLogger(__name__)
 
@@ -37,14 +37,11 @@ class Subscriptions:
     acknowledged, the old one is closed. If it is not, the old one stays.
     """
 
-    def __init__(
-        self, dispatcher: Dispatcher, state: ClientState, notify: OnEvent, tasks: TaskGroup, name: str
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, state: ClientState, notify: OnEvent, tasks: TaskGroup) -> None:
         self._dispatcher = dispatcher
         self._state = state
         self._notify = notify
         self._tasks = tasks
-        self._name = name
         self._lock = Lock()
         self._stream: _Stream | None = None
 
@@ -66,7 +63,7 @@ class Subscriptions:
             async with self._lock:
                 await self._replace({**self._state.subscriptions, uri: None})
                 if uri not in self._state.subscriptions:
-                    raise ServerError(None, f"{self._name} did not agree to tell of changes of {quoted(uri)}")
+                    raise ServerError(None, f"{self._state.name} did not agree to tell of changes of {quoted(uri)}")
 
     async def remove(self, uri: str, timeouts: CallTimeouts) -> None:
         """Unsubscribe from the resource at *uri*.
@@ -114,13 +111,13 @@ class Subscriptions:
         """Open a stream for the lists and *uris*, as far as the server announces them; None if nothing is left."""
         wanted: dict[str, Any] = {}
         offered = self._dispatcher.require().capabilities
-        if self._state.config.wants_changes:
+        if self._state.on_change is not None:
             wanted = {name: True for kind, name in LISTS.items() if not offered or _list_changed(offered.get(kind))}
         if uris:
             wanted["resourceSubscriptions"] = list(uris)
         if not wanted:
             return None
-        stream = _Stream(self._dispatcher, self._state, self._notify, wanted, self._name)
+        stream = _Stream(self._dispatcher, self._state, self._notify, wanted)
         self._tasks.start_soon(stream.run, last)
         return stream
 
@@ -128,9 +125,7 @@ class Subscriptions:
 class _Stream:
     """A subscription with one filter, reopened whenever its stream breaks, until it is cancelled."""
 
-    def __init__(
-        self, dispatcher: Dispatcher, state: ClientState, notify: OnEvent, wanted: dict[str, Any], name: str
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, state: ClientState, notify: OnEvent, wanted: dict[str, Any]) -> None:
         self.scope = CancelScope()
         self.settled = Event()
         """Set when the server has acknowledged the filter, or failed with *error*."""
@@ -141,7 +136,6 @@ class _Stream:
         self._state = state
         self._notify = notify
         self._wanted = wanted
-        self._name = name
         self._last: _Stream | None = None
 
     async def run(self, last: _Stream | None) -> None:
@@ -153,7 +147,7 @@ class _Stream:
             except McpError as exc:
                 self.error, self.acknowledged = exc, False
                 if self._dispatcher.closed is None:
-                    self._state.warn(f"{self._name} refuses the subscription to changes: {exc}")
+                    self._state.warn(f"{self._state.name} refuses the subscription to changes: {exc}")
         self.settled.set()
 
     async def _listen_repeatedly(self) -> None:
@@ -164,7 +158,7 @@ class _Stream:
             self._state.cache.drop()  # changes may have been missed
             backoff.ended(current_time() - opened)
             if backoff.failures == backoff.max_failures:
-                self._state.warn(f"{self._name}: the stream of changes keeps failing: changes are missed")
+                self._state.warn(f"{self._state.name}: the stream of changes keeps failing: changes are missed")
             await sleep(backoff.delay(None))
 
     async def _listen(self) -> None:
@@ -186,7 +180,7 @@ class _Stream:
         except McpError as exc:
             if self._dispatcher.closed is not None:
                 raise
-            logger.debug("%s: the stream of changes broke: %s", self._name, exc)
+            logger.debug("%s: the stream of changes broke: %s", self._state.name, exc)
 
     def _take(self, notification: Notification) -> None:
         if self.scope.cancel_called:
@@ -204,7 +198,9 @@ class _Stream:
         )
         withheld = [name for name in LISTS.values() if name in self._wanted and granted.get(name) is not True]
         if withheld and not self.acknowledged:
-            self._state.warn(f"{self._name} does not agree to {', '.join(withheld)}: such changes are not reported")
+            self._state.warn(
+                f"{self._state.name} does not agree to {', '.join(withheld)}: such changes are not reported"
+            )
         self.acknowledged = True
         self.settled.set()
         if self._last is not None:

@@ -1,11 +1,11 @@
-"""What the application configured, what it has asked for since, and what connecting settled."""
+"""What a client keeps between connections, and what connecting has settled."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mcp_host.errors import (
@@ -22,6 +22,8 @@ from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import DISCOVER, Era, Legacy, Modern
 from mcp_host.protocol.negotiation import AllowedVersions
 from mcp_host.session.features import ClientFeatures, SessionFeatures
+from mcp_host.session.notifications import AsyncOnChange, AsyncOnComplete, AsyncOnLog
+from mcp_host.transports.base import Transport
 from mcp_host.types import Implementation, ServerCapabilities
 
 logger = logging.getLogger(__name__)
@@ -48,56 +50,57 @@ class Session:
     features: SessionFeatures
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
-    """What the application passed to `Client`."""
+@dataclass(kw_only=True, eq=False)
+class ClientState:
+    """What the application configured and has asked for, and what the client has learned. It outlives every connection."""
 
+    transport: Transport
     client_info: Implementation
     features: ClientFeatures
     limits: Limits
     allowed_versions: AllowedVersions
-    server: str
-    """The key of this server in *era_cache*."""
     era_cache: EraCache
-    wants_logs: bool
-    wants_changes: bool
+    cache: Cache
+    on_log: AsyncOnLog | None = None
+    on_change: AsyncOnChange | None = None
+    on_elicitation_complete: AsyncOnComplete | None = None
+    subscriptions: dict[str, None] = field(default_factory=dict)
+    """URIs of resources; an ordered set."""
+    log_level: str | None = None
+    warnings: list[str] = field(default_factory=list)
+    counters: Counter[str] = field(default_factory=Counter)
+    offers: Sequence[Offers] = field(init=False)
+    """The capabilities to advertise, and the smaller offers for strict servers."""
 
+    def __post_init__(self) -> None:
+        handshake = self.allowed_versions.legacy
+        self.offers = self.features.offers(Legacy(handshake[0]) if handshake else Modern)
 
-class ClientState:
-    """What the application has asked for, and what the client has learned. It outlives every connection."""
-
-    def __init__(self, config: ClientConfig, cache: Cache) -> None:
-        self.config = config
-        self.cache = cache
-        self.subscriptions: dict[str, None] = {}
-        """URIs of resources; an ordered set."""
-        self.log_level: str | None = None
-        self.warnings: list[str] = []
-        self.counters: Counter[str] = Counter()
-        handshake = config.allowed_versions.legacy
-        self.offers: Sequence[Offers] = config.features.offers(Legacy(handshake[0]) if handshake else Modern)
-        """The capabilities to advertise, and the smaller offers for strict servers."""
+    @property
+    def name(self) -> str:
+        """The name of the server in messages."""
+        return self.transport.name
 
     @property
     def request_log_level(self) -> str | None:
         """The log level that each request names, in revisions where it has to."""
-        return self.log_level or (DEFAULT_LOG_LEVEL if self.config.wants_logs else None)
+        return self.log_level or (DEFAULT_LOG_LEVEL if self.on_log is not None else None)
 
-    def accepted(self, offers: Offers, name: str) -> None:
-        """The server called *name* has accepted *offers*: later connections offer no more."""
+    def accepted(self, offers: Offers) -> None:
+        """The server has accepted *offers*: later connections offer no more."""
         if offers == self.offers[0]:
             return
         rejected = " and ".join(feature for feature in OPTIONAL if feature in self.offers[0] - offers)
         self.offers = self.offers[self.offers.index(offers) :]
-        self.warn(f"{name} connected only without {rejected}: the client no longer advertises it")
+        self.warn(f"{self.name} connected only without {rejected}: the client no longer advertises it")
 
     def remember_era(self, era: EraName) -> None:
         """Remember the server's era, where the client was free to choose."""
-        if self.config.allowed_versions.both_eras:
-            self.config.era_cache.set(self.config.server, era)
+        if self.allowed_versions.both_eras:
+            self.era_cache.set(self.transport.identity, era)
 
     def forget_era(self) -> None:
-        self.config.era_cache.forget(self.config.server)
+        self.era_cache.forget(self.transport.identity)
 
     def invalidate(self, error: ServerError) -> None:
         """Drop cached results that may not hold after *error*: the server or our permissions may have changed."""
@@ -120,3 +123,7 @@ class ClientState:
         self.counters["further warnings"] += 1
         if (count := self.counters["further warnings"]) & (count - 1) == 0:  # a server must not fill a disk
             logger.warning("%s (warning %d)", text, MAX_WARNINGS + count)
+
+    def warn_about_server(self, text: str) -> None:
+        """Like `warn`, with the name of the server before *text*."""
+        self.warn(f"{self.name}: {text}")

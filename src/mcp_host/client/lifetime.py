@@ -1,0 +1,254 @@
+"""The lifetime of a client's connection: connecting, restarting, closing."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from weakref import WeakMethod
+
+from anyio import Lock, current_time, move_on_after, sleep
+
+from mcp_host._backends import Loop
+from mcp_host.client.tools import ToolCache
+from mcp_host.concurrency import OwnedContext, SingleFlight, spawn
+from mcp_host.errors import CallerError, ConnectionClosed, McpError, NotConnected
+from mcp_host.limits import check_seconds
+from mcp_host.protocol.attempts import Attempt, Attempts
+from mcp_host.protocol.backoff import Backoff, restart_backoff
+from mcp_host.session.call import CallTimeouts
+from mcp_host.session.connection import Connection
+from mcp_host.session.state import ClientState, Session
+
+RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time
+
+
+class Lifetime:
+    """Opens the connection of one client, restarts it if its server has ended, and closes it.
+
+    "If the server process exits unexpectedly, the client SHOULD restart it" (2026-07-28,
+    basic/transports/stdio). Restarts stop after eight consecutive failures: connections that gave the
+    application no result and did not last.
+    """
+
+    def __init__(self, state: ClientState) -> None:
+        self.connection: Connection | None = None
+        """The last connection, until it is closed. It may have ended."""
+        self.tools: ToolCache
+        """The tools that this connection has listed."""
+        self._state = state
+        self._closings = 0
+        self._owned: OwnedContext[Connection] | None = None
+        self._last_dead: Connection | None = None
+        self._loop: Loop | None = None
+        self._connecting: Lock
+        self._restart: SingleFlight
+        self._background: SingleFlight
+        self._backoff: Backoff
+
+    def __del__(self) -> None:
+        if self.connected and self._loop is not None and self._owned is not None:
+            text = f"a client of {self._state.name} was dropped without being closed"
+            warnings.warn(text, ResourceWarning, stacklevel=1)  # the code that dropped it is not on the stack
+            self._loop.call_soon(self._owned.cancel)
+
+    @property
+    def connected(self) -> bool:
+        return self.connection is not None and self.connection.dispatcher.closed is None
+
+    @property
+    def session(self) -> Session:
+        """What connecting settled. It stays readable when the server has ended, until the next connection or `close`."""
+        return self.require().session
+
+    def require(self) -> Connection:
+        """The connection, which may have ended."""
+        if self.connection is None:
+            raise NotConnected("the client is not connected: use `async with`, or call connect() first")
+        return self.connection
+
+    def bind_to_loop(self) -> None:
+        """Bind the client to the running event loop. Connections of an earlier one have ended with it.
+
+        Raises:
+            CallerError: The client is connected in another event loop, which still runs.
+        """
+        if self._loop is not None and self._loop.is_running():
+            return
+        if self.connected:
+            raise CallerError("this client is connected in another event loop, and can be used and closed only there")
+        self._loop, self._connecting, self._owned, self.connection = Loop.running(), Lock(), None, None
+        self._restart, self._background, self._backoff = SingleFlight(spawn), SingleFlight(spawn), restart_backoff()
+
+    async def live(self, timeout: float | None, idle_timeout: float | None) -> tuple[Connection, CallTimeouts]:
+        """The connection for a call that begins now, and the timeouts of the call; None means those of the limits.
+
+        If the server has ended and is to be restarted, this waits for that.
+
+        Raises:
+            TypeError, ValueError: A timeout is not a number of seconds.
+        """
+        self.bind_to_loop()
+        connection, limits = self.require(), self._state.limits
+        if timeout is None:
+            timeout = limits.timeout
+        else:
+            check_seconds("timeout", timeout)
+        if idle_timeout is None:
+            idle_timeout = limits.idle_timeout
+        else:
+            check_seconds("idle_timeout", idle_timeout)
+        timeouts = CallTimeouts(
+            timeout=timeout,
+            idle_timeout=idle_timeout,
+            input_timeout=limits.input_timeout,
+            clock=connection.dispatcher.now,
+        )
+        if connection.dispatcher.closed is not None:
+            connection = await self.restarted(connection, timeouts)
+        return connection, timeouts
+
+    # Connecting and closing
+
+    async def connect(self) -> None:
+        """Open a connection, unless there is one. Earlier restarts that failed no longer count."""
+        self.bind_to_loop()
+        closings = self._closings
+        async with self._connecting:
+            if not self.connected:
+                self._backoff.reset()
+                self._restart.end(None)
+                await self._replace(closings)
+
+    async def close(self) -> None:
+        """Close the connection, and end connecting and restarting."""
+        self.bind_to_loop()
+        self._closings += 1
+        self._state.clear_subscriptions()
+        self.connection = None
+        self._restart.end(ConnectionClosed("the client was closed", may_have_run=False))
+        await self._close_owned()
+
+    async def _replace(self, closings: int) -> None:
+        """Open a connection in place of the last, by one attempt after another.
+
+        *closings* is the number of calls of `close` when this was requested: another one ends it.
+
+        Raises:
+            McpError: Why the first attempt failed that did not assume the wrong era.
+        """
+        await self._close_owned()
+        state = self._state
+        attempts = Attempts(state.offers, state.era_cache.get(state.transport.identity), state.limits.connect_timeout)
+        attempt: Attempt | None = attempts.current
+        while attempt is not None:
+            begun = current_time()
+            self._check_wanted(closings)
+            try:
+                connection = await self._open(attempt)
+            except McpError as failure:
+                self._check_wanted(closings)  # closing may be why this attempt failed
+                attempt = attempts.next(failure, current_time() - begun)
+            else:
+                self._check_wanted(closings)
+                state.accepted(attempt.offers)
+                self.connection = connection
+                mirrored = connection.dispatcher.stream_per_request and connection.session.era.mirrors_parameters
+                self.tools = ToolCache(state.warn_about_server, mirrored=mirrored)
+                if not self.connected:
+                    self._lost()  # it was lost before `connection` was set
+                return
+        assert attempts.failure is not None, "it is set when no attempt follows"
+        raise attempts.failure
+
+    async def _open(self, attempt: Attempt) -> Connection:
+        lost = WeakMethod(self._lost)  # a connection must not keep alive the client that is to close it
+
+        def on_lost() -> None:
+            if (call := lost()) is not None:
+                call()
+
+        self._owned = OwnedContext(Connection.open(self._state, attempt, on_lost))
+        return await self._owned.enter()
+
+    def _check_wanted(self, closings: int) -> None:
+        if self._closings != closings:
+            raise ConnectionClosed("closed while it was being opened", may_have_run=False)
+
+    async def _close_owned(self) -> None:
+        """Close the connection and its transport."""
+        if (owned := self._owned) is None:
+            return
+        with move_on_after(self._state.limits.close_timeout) as scope:
+            await owned.leave()
+        if scope.cancelled_caught:
+            owned.cancel()
+        if self._owned is owned:
+            self._owned = None
+
+    # Restarting
+
+    async def restarted(self, connection: Connection, timeouts: CallTimeouts) -> Connection:
+        """The connection in place of *connection*, if that has ended and is to be restarted.
+
+        Raises:
+            RequestTimeout: The call has timed out; the restart goes on.
+            McpError: The restart has failed.
+        """
+        while self._restart_due(connection):
+            self._begin_restart(connection)
+            try:
+                with timeouts.bound(f"starting {self._state.name} again", idle=True):
+                    await self._restart.wait()
+            except ConnectionClosed as failed:
+                error = failed.again()
+                error.may_have_run = False  # the call has only waited
+                raise error from failed
+            if self.connection is None:
+                raise ConnectionClosed("the client was closed", may_have_run=False)
+            connection = self.connection
+        return connection
+
+    def _restart_due(self, connection: Connection) -> bool:
+        """Whether *connection* has ended and should be restarted: by choice, or because its revision says so."""
+        chosen = self._state.transport.restart
+        wanted = connection.session.era.restarts if chosen is None else chosen
+        if connection.dispatcher.closed is None or not wanted:
+            return False
+        if connection is not self._last_dead:
+            self._last_dead = connection
+            self._backoff.ended(connection.dispatcher.lifetime, useful=connection.useful)
+            self._warn_if_given_up()
+        return self._backoff.failures <= self._backoff.max_failures
+
+    def _warn_if_given_up(self) -> None:
+        if (failures := self._backoff.failures) == self._backoff.max_failures + 1:
+            self._state.warn(f"{self._state.name} has ended {failures} times in a row: it stays down until connect()")
+
+    def _begin_restart(self, dead: Connection) -> None:
+        """Restart *dead* for all callers that wait, unless a restart is running."""
+
+        async def restart() -> None:
+            await sleep(self._backoff.delay(RESTART_PAUSE) if self._backoff.failures > 1 else 0.0)
+            closings = self._closings
+            try:
+                async with self._connecting:
+                    if self.connection is dead:  # the application has neither closed nor connected meanwhile
+                        await self._replace(closings)
+            except Exception:
+                self._backoff.fail()
+                self._warn_if_given_up()
+                raise
+
+        self._restart.begin(restart)
+
+    def _lost(self) -> None:
+        """The connection has ended. If the application listens to changes, it is restarted without a call."""
+        if self._state.subscriptions or self._state.on_change is not None:
+            self._background.begin(self._restart_in_background)
+
+    async def _restart_in_background(self) -> None:
+        """Restart the connection until it is alive or restarts have stopped."""
+        while (connection := self.connection) is not None and self._restart_due(connection):
+            self._begin_restart(connection)
+            with suppress(Exception):  # the next call tries again, and raises it
+                await self._restart.wait()
