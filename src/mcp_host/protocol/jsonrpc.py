@@ -65,6 +65,8 @@ class Notification:
 class Success:
     id: Id
     result: dict[str, Any]
+    size: float = field(default=math.inf, compare=False, repr=False)
+    """As that of `Request`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +256,7 @@ def _read(body: Any, size: int) -> Incoming:
         return Malformed(f"not an object: {quoted(body)}")
     id, method = _read_id(body.get("id")), body.get("method")
     if not isinstance(method, str):
-        return _read_response(body, id)
+        return _read_response(body, id, size)
     params = body.get("params")
     if body.get("jsonrpc") != "2.0":
         return Malformed(NOT_JSONRPC, id, method)
@@ -269,7 +271,7 @@ def _read(body: Any, size: int) -> Incoming:
     return Request(id, method, params, size)
 
 
-def _read_response(body: dict[str, Any], id: Id | None) -> Incoming:
+def _read_response(body: dict[str, Any], id: Id | None, size: int) -> Incoming:
     if body.get("jsonrpc") != "2.0":
         return Malformed(NOT_JSONRPC, id)
     if "error" in body:
@@ -283,7 +285,7 @@ def _read_response(body: dict[str, Any], id: Id | None) -> Incoming:
         return Malformed("a response without a usable id")
     if not isinstance(result := body.get("result"), dict):
         return Malformed("result is not an object" if "result" in body else "neither result nor error", id)
-    return Success(id, result)
+    return Success(id, result, size)
 
 
 def _read_id(id: Any) -> Id | None:

@@ -174,7 +174,7 @@ class Connection:
         try:
             while not isinstance(outcome, Complete):
                 with self.dispatcher.while_open():
-                    answers = await rounds.answer(outcome, reply.id)
+                    answers = await rounds.answer(outcome, reply)
                 try:
                     reply = await self._send(session, call, call.params | answers)
                 except CallerError as exc:

@@ -21,7 +21,7 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import InputRequest, InputRequired
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Id, Params, Success, encode
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params, Success, encode
 from mcp_host.session.call import Call, enter_handler
 from mcp_host.session.features import FAILED, SessionFeatures
 
@@ -41,8 +41,8 @@ class InputRequiredLoop:
         self._idle_rounds = 0
         self._inputs = 0
 
-    async def answer(self, required: InputRequired, id: Id) -> Params:
-        """The additional params of the next request; *id* is that of the last one.
+    async def answer(self, required: InputRequired, response: Success) -> Params:
+        """The additional params of the next request; *response* is the one that has the input requests.
 
         Raises:
             RoundsExceeded: The server asks too much.
@@ -59,7 +59,7 @@ class InputRequiredLoop:
         timeouts.pause()
         try:
             with timeouts.bound(self._call.method, idle=True):
-                answers["inputResponses"] = await self._answer_all(required, id)
+                answers["inputResponses"] = await self._answer_all(required, response)
         finally:
             timeouts.resume()
         return answers
@@ -80,16 +80,16 @@ class InputRequiredLoop:
             return
         raise RoundsExceeded(f"{self._call.method}: the server {what}", limit)
 
-    async def _answer_all(self, required: InputRequired, id: Id) -> dict[str, Any]:
+    async def _answer_all(self, required: InputRequired, response: Success) -> dict[str, Any]:
         """All answers, in the order of the requests. The first failure cancels the others."""
-        call = self._call.outer(id, inferred=False)
+        call = self._call.outer(response.id, inferred=False)
         answers: dict[str, Any] = dict.fromkeys(required.requests)
         failures: list[InputNotGiven] = []
 
         async def answer(key: str, request: InputRequest) -> None:
             enter_handler(self._call.nesting)
             try:
-                answers[key] = await self._features.answer(request.method, request.params, call)
+                answers[key] = await self._features.answer(request.method, request.params, call, size=response.size)
                 return
             except InputRefused as exc:
                 cause = exc.__cause__ if exc.code == INTERNAL_ERROR else None
