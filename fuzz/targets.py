@@ -20,9 +20,8 @@ from anyio.abc import ByteStream, SocketAttribute
 import mcp_host.types
 from mcp_host.errors import CallerError, ConnectionClosed, MessageTooLarge, ProtocolError, UncheckableSchema
 from mcp_host.json_schema.schema import compile_schema
-from mcp_host.protocol.framing import EDGE, LineBuffer, Oversize
 from mcp_host.protocol.headers import decode_value, encode_value, parameter_headers
-from mcp_host.protocol.jsonrpc import Malformed, decode, encode, recover_id
+from mcp_host.protocol.jsonrpc import EDGE, LineBuffer, Malformed, Oversize, decode, encode, recover_id
 from mcp_host.protocol.sse import FIELD_ROOM, EventDecoder, LastEvent
 from mcp_host.transports._http.pool import Connection
 from mcp_host.transports._http.response import ACCEPT_ENCODING, INFLATE_SIZE, Decompressor

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.protocol.framing import LineBuffer, Oversize, Raw
+from mcp_host.protocol.jsonrpc import LineBuffer, Oversize, Raw
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:

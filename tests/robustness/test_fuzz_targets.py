@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fuzz import targets
 from fuzz.targets import TARGETS, examples
-from mcp_host.protocol.framing import LineBuffer, Oversize
+from mcp_host.protocol.jsonrpc import LineBuffer, Oversize
 from tests.robustness.dialogue import THOROUGH
 
 

@@ -1,11 +1,11 @@
-"""JSON-RPC 2.0 messages, and their encoding as bytes."""
+"""JSON-RPC 2.0 messages, their encoding as bytes, and the lines of a byte stream."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NoReturn, TypeAlias
@@ -13,7 +13,8 @@ from typing import Any, NoReturn, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError, excerpt, quoted
-from mcp_host.protocol.framing import Raw
+
+Raw: TypeAlias = bytes | bytearray  # the latter if it arrived in several chunks, to save a copy
 
 BOM = b"\xef\xbb\xbf"  # "implementations that parse JSON texts MAY ignore the presence of a byte order mark" (RFC 8259)
 
@@ -301,3 +302,67 @@ def malformed_error(message: Malformed) -> ProtocolError:
     if message.oversize:
         return MessageTooLarge(message.reason)
     return ProtocolError(f"the server's answer is no JSON-RPC response: {message.reason}")
+
+
+EDGE = 256  # bytes kept of each end of a dropped line: enough to find an id
+
+
+@dataclass(frozen=True, slots=True)
+class Oversize:
+    """A line longer than the limit. It is reported twice: with its *head* at once, with both ends when the line ends."""
+
+    head: bytes
+    tail: bytes
+
+
+class LineBuffer:
+    """Splits a byte stream at LF only: U+2028 and other line separators are legal inside JSON strings.
+
+    The limit applies to a line, not to a chunk. A longer line is dropped as it arrives,
+    and reported at once, because it may never end.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._line = bytearray()  # not a list of pieces: small ones would take more memory than they hold
+        self._size = 0
+        self._head = b""
+        self._tail = b""
+
+    def feed(self, chunk: bytes) -> Iterator[Raw | Oversize]:
+        """The lines that *chunk* completes, without line endings."""
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            yield from self._complete(chunk[start:end])
+            start = end + 1
+        if start < len(chunk):
+            yield from self._keep(chunk[start:])
+
+    def rest(self) -> Iterator[Raw | Oversize]:
+        """The bytes after the last LF; call it at the end of the stream."""
+        if self._size:
+            yield from self._complete(b"")
+
+    def _keep(self, part: bytes) -> Iterator[Oversize]:
+        fitted = self._size <= self._limit
+        self._size += len(part)
+        if self._size <= self._limit:
+            self._line += part
+            return
+        if fitted:  # copy only its ends: the dropped line may be as long as the limit
+            self._head = bytes(self._line[:EDGE]) + part[: max(EDGE - len(self._line), 0)]
+            self._tail = bytes(self._line[-EDGE:])
+            self._line = bytearray()
+            yield Oversize(self._head, b"")
+        self._tail = (self._tail + part[-EDGE:])[-EDGE:]
+
+    def _complete(self, last: bytes) -> Iterator[Raw | Oversize]:
+        if not self._size and len(last) <= self._limit:
+            yield last  # the usual case: one chunk has the whole line
+            return
+        yield from self._keep(last)
+        if self._size <= self._limit:
+            yield self._line
+        else:
+            yield Oversize(self._head, self._tail)
+        self._line, self._size, self._head, self._tail = bytearray(), 0, b"", b""

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mcp_host.errors import MessageTooLarge
-from mcp_host.protocol.framing import Raw
-from mcp_host.protocol.jsonrpc import BOM
+from mcp_host.protocol.jsonrpc import BOM, Raw
 
 FIELD_ROOM = 64  # bytes of a line beside the data: the field's name, a colon, a space
 MAX_ID = 4096  # an id is sent back in a request header, and servers accept at least 8 KiB of headers

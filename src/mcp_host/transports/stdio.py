@@ -16,12 +16,13 @@ from anyio import CancelScope, Event, WouldBlock, create_task_group, current_tim
 from mcp_host.errors import ConnectionClosed
 from mcp_host.handlers import check_callable, is_async
 from mcp_host.limits import Limits
-from mcp_host.protocol.framing import LineBuffer, Oversize
 from mcp_host.protocol.jsonrpc import (
     Failure,
     Incoming,
+    LineBuffer,
     Malformed,
     Notification,
+    Oversize,
     Request,
     Success,
     decode,

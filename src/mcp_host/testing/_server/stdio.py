@@ -15,8 +15,7 @@ from anyio import Event, RunFinishedError, create_task_group, from_thread, move_
 from anyio.lowlevel import EventLoopToken, current_token
 
 from mcp_host.limits import Limits
-from mcp_host.protocol.framing import LineBuffer, Oversize, Raw
-from mcp_host.protocol.jsonrpc import Id, Message, decode, encode, oversize
+from mcp_host.protocol.jsonrpc import Id, LineBuffer, Message, Oversize, Raw, decode, encode, oversize
 from mcp_host.testing._server.catalog import Catalog
 from mcp_host.testing._server.session import Session
 
