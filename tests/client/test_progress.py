@@ -11,8 +11,7 @@ from mcp_host import Client
 from mcp_host._backends import Loop
 from mcp_host.errors import ConnectionClosed, RequestTimeout, ServerError
 from mcp_host.protocol.jsonrpc import Request, Success
-from mcp_host.session.call import CallTimeouts
-from mcp_host.session.pending import DeadlineAlarm, PendingRequest
+from mcp_host.session.call import CallTimeouts, DeadlineAlarm, PendingRequest
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
 from tests.client.support import EMPTY, Era

@@ -27,12 +27,11 @@ from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import CACHEABLE, Complete
 from mcp_host.protocol.jsonrpc import Notification, Params, Success
 from mcp_host.sampling.slots import current_slot
-from mcp_host.session.call import Call, CallTimeouts
+from mcp_host.session.call import Call, CallTimeouts, OnEvent
 from mcp_host.session.connect import Connector
 from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.input_required import InputRequiredLoop
 from mcp_host.session.notifications import NotificationQueue
-from mcp_host.session.pending import OnEvent
 from mcp_host.session.state import ClientState, Session
 from mcp_host.session.subscriptions import Subscriptions
 from mcp_host.transports.base import Channel

@@ -31,9 +31,8 @@ from mcp_host.protocol.jsonrpc import (
     Success,
     malformed_error,
 )
-from mcp_host.session.call import Call, CallTimeouts, OnReport
+from mcp_host.session.call import Call, CallTimeouts, DeadlineAlarm, OnEvent, OnReport, PendingRequest
 from mcp_host.session.inbound import BackgroundSender, InboundRequests, RequestHandler
-from mcp_host.session.pending import DeadlineAlarm, OnEvent, PendingRequest
 from mcp_host.session.state import Session
 from mcp_host.transports.base import Channel, Headers
 

@@ -30,9 +30,8 @@ from mcp_host.protocol.jsonrpc import (
     Success,
 )
 from mcp_host.sampling.progress import ProgressReporter
-from mcp_host.session.call import enter_handler
+from mcp_host.session.call import PendingRequest, enter_handler
 from mcp_host.session.features import FAILED
-from mcp_host.session.pending import PendingRequest
 from mcp_host.session.state import Session
 from mcp_host.transports.base import Channel, Headers
 

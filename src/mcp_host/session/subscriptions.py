@@ -17,9 +17,8 @@ from mcp_host.errors import HttpStatusError, McpError, ServerError, quoted
 from mcp_host.protocol.backoff import listen_backoff
 from mcp_host.protocol.eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import Notification, Params
-from mcp_host.session.call import CallTimeouts
+from mcp_host.session.call import CallTimeouts, OnEvent
 from mcp_host.session.dispatcher import Dispatcher
-from mcp_host.session.pending import OnEvent
 from mcp_host.session.state import ClientState
 
 logger = logging.getLogger(__name__)
