@@ -1,4 +1,4 @@
-"""Handler tasks, and one timer for many equal timeouts."""
+"""Handler tasks, and one timer for many deadlines."""
 
 from __future__ import annotations
 
@@ -10,66 +10,71 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host.concurrency import HandlerTasks, SharedTimeout
+from mcp_host._backends import Loop
+from mcp_host.concurrency import Alarm, HandlerTasks, TimeoutScope
 
 
 @pytest.mark.fake_clock
-async def test_each_scope_of_a_shared_timeout_is_cancelled_when_its_own_time_is_up() -> None:
-    shared = SharedTimeout(0.3)
+async def test_each_of_the_waits_that_share_an_alarm_is_cancelled_at_its_own_deadline() -> None:
+    alarm = Alarm(Loop.running())
     outcomes: list[str] = []
 
-    async def take_too_long(name: str) -> None:
-        with shared.scope() as timeout:
+    async def take_too_long(name: str, seconds: float) -> None:
+        began = anyio.current_time()
+        with TimeoutScope(alarm, began + seconds) as timeout:
             await anyio.sleep_forever()
-        outcomes.append(f"{name} {timeout.expired}")
+        outcomes.append(f"{name} {timeout.expired} {anyio.current_time() - began:.1f}")
 
     async def be_in_time() -> None:
-        with shared.scope() as timeout:
+        with TimeoutScope(alarm, anyio.current_time() + 0.3) as timeout:
             await checkpoint()
         outcomes.append(f"in time {timeout.expired}")
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(take_too_long, "one")
+            tasks.start_soon(take_too_long, "long", 0.5)
             tasks.start_soon(be_in_time)
             await anyio.wait_all_tasks_blocked()
-            tasks.start_soon(take_too_long, "two")
+            tasks.start_soon(take_too_long, "short", 0.2)
 
-    assert outcomes[0] == "in time False"
-    assert set(outcomes[1:]) == {"one True", "two True"}  # trio wakes at random who is due at once
-
-
-def test_a_shared_timeout_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
-    shared = SharedTimeout(0.3)
-    caught = []
-
-    async def once() -> None:
-        with anyio.fail_after(5), shared.scope() as timeout:
-            await anyio.sleep_forever()
-        caught.append(timeout.expired)
-
-    for _ in range(2):
-        anyio.run(once, backend=anyio_backend_name)
-
-    assert caught == [True, True]
-
-
-@pytest.mark.parametrize("seconds", [0.0, float("inf")], ids=["zero", "infinite"])
-async def test_a_shared_timeout_may_be_zero_or_infinite(seconds: float) -> None:
-    with SharedTimeout(seconds).scope() as timeout:
-        await checkpoint()
-
-    assert timeout.expired == (seconds == 0)
+    assert outcomes == ["in time False", "short True 0.2", "long True 0.5"]
+    assert alarm.waits == set()
 
 
 @pytest.mark.fake_clock
-async def test_a_timeout_within_a_given_scope_cancels_that_scope_and_leaves_it_without_a_deadline() -> None:
+async def test_an_alarm_that_is_stopped_rings_no_more_until_it_is_set_again() -> None:
+    alarm = Alarm(Loop.running())
+
+    with anyio.fail_after(5), TimeoutScope(alarm, anyio.current_time() + 0.1) as stopped:
+        alarm.stop()
+        await anyio.sleep(1)
+        seen = stopped.expired
+        with TimeoutScope(alarm, anyio.current_time() + 0.1):
+            await anyio.sleep_forever()
+
+    assert (seen, stopped.expired) == (False, True)
+
+
+async def test_a_deadline_in_the_past_cancels_at_once_and_an_infinite_one_never() -> None:
+    alarm = Alarm(Loop.running())
+
+    with TimeoutScope(alarm, anyio.current_time()) as past:
+        await checkpoint()
+    with TimeoutScope(alarm, float("inf")) as never:
+        await checkpoint()
+
+    assert (past.expired, never.expired) == (True, False)
+    assert alarm.next == float("inf")
+
+
+@pytest.mark.fake_clock
+async def test_a_timeout_within_a_given_scope_cancels_that_scope() -> None:
+    alarm = Alarm(Loop.running())
     with anyio.fail_after(5), anyio.CancelScope() as scope:
-        with SharedTimeout(1000).scope(scope) as timeout:
+        with TimeoutScope(alarm, anyio.current_time() + 1000, scope) as timeout:
             await checkpoint()
         assert not timeout.expired
-        assert scope.deadline == float("inf")
-        with SharedTimeout(0.05).scope(scope) as timeout:
+        with TimeoutScope(alarm, anyio.current_time() + 0.05, scope) as timeout:
             await anyio.sleep_forever()
         assert timeout.expired
 
@@ -79,9 +84,11 @@ async def test_a_timeout_within_a_given_scope_cancels_that_scope_and_leaves_it_w
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("within", [False, True], ids=["its own scope", "a given scope"])
 async def test_a_timeout_catches_only_cancellations_grouped_or_not(within: bool) -> None:
+    alarm = Alarm(Loop.running())
+
     async def end_with(*errors: BaseException) -> None:
         with anyio.CancelScope() as scope:
-            with SharedTimeout(0.05).scope(scope if within else None):
+            with TimeoutScope(alarm, anyio.current_time() + 0.05, scope if within else None):
                 try:
                     await anyio.sleep_forever()
                 except anyio.get_cancelled_exc_class() as cancelled:

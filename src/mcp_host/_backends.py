@@ -5,25 +5,22 @@ from __future__ import annotations
 import asyncio
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import suppress
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from anyio import get_cancelled_exc_class
 from anyio.abc import TaskGroup
 
 Job: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-CallAt: TypeAlias = Callable[[float, Callable[[], None]], object]
 
 background_tasks: set[asyncio.Future[None]] = set()  # asyncio itself keeps only weak references to tasks
 
 
-class Signal(Protocol):
-    """Wakes the one task that waits for it."""
-
-    def set(self) -> None: ...
-    def wait(self) -> Awaitable[object]: ...
+class Timer(Protocol):
+    def cancel(self) -> object: ...
 
 
 class Loop(ABC):
@@ -44,11 +41,15 @@ class Loop(ABC):
     def is_running(self) -> bool:
         """Whether this is the running event loop of the current thread and process."""
 
-    @abstractmethod
-    def signal(self) -> Signal: ...
+    signal: Callable[[], Awaitable[None]]
+    """Makes an object that one task can await until it is passed to `wake`."""
 
-    call_at: CallAt | None
-    """Sets a timer. None on trio: there a deadline of a cancel scope costs nothing."""
+    @abstractmethod
+    def wake(self, signal: Any) -> None: ...
+
+    @abstractmethod
+    def call_at(self, time: float, callback: Callable[[], None]) -> Timer:
+        """Call *callback*, which raises nothing, at *time*."""
 
     @abstractmethod
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -75,13 +76,17 @@ class _AsyncioLoop(Loop):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.time = loop.time
-        self.call_at = loop.call_at
+        self.signal = loop.create_future
 
     def is_running(self) -> bool:
         return asyncio._get_running_loop() is self._loop  # raises nothing if there is none
 
-    def signal(self) -> Signal:
-        return _FutureSignal(self._loop.create_future())
+    def wake(self, signal: asyncio.Future[None]) -> None:
+        if not signal.done():
+            signal.set_result(None)
+
+    def call_at(self, time: float, callback: Callable[[], None]) -> Timer:
+        return self._loop.call_at(time, callback)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed
@@ -103,20 +108,12 @@ class _AsyncioLoop(Loop):
             await asyncio.wait(tasks)
 
 
-class _FutureSignal:
-    """Takes half the time of an `asyncio.Event`."""
+class _TrioSignal:
+    def __init__(self, new_event: Callable[[], Any]) -> None:
+        self.event = new_event()
 
-    __slots__ = ("_future",)
-
-    def __init__(self, future: asyncio.Future[None]) -> None:
-        self._future = future
-
-    def set(self) -> None:
-        if not self._future.done():
-            self._future.set_result(None)
-
-    def wait(self) -> Awaitable[None]:
-        return self._future
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self.event.wait().__await__()  # type: ignore[no-any-return]  # as above
 
 
 class _TrioLoop(Loop):
@@ -124,15 +121,25 @@ class _TrioLoop(Loop):
         self._trio = trio
         self._token = trio.lowlevel.current_trio_token()
         self.time = trio.current_time
-        self.call_at = None
+        self.signal = partial(_TrioSignal, trio.Event)
 
     def is_running(self) -> bool:
         lowlevel = self._trio.lowlevel
         return bool(lowlevel.in_trio_run() and lowlevel.current_trio_token() is self._token)
 
-    def signal(self) -> Signal:
-        event: Signal = self._trio.Event()
-        return event
+    def wake(self, signal: _TrioSignal) -> None:
+        signal.event.set()
+
+    def call_at(self, time: float, callback: Callable[[], None]) -> Timer:
+        timer = self._trio.CancelScope()
+
+        async def ring() -> None:
+            with timer:
+                await self._trio.sleep_until(time)
+                callback()
+
+        self._trio.lowlevel.spawn_system_task(ring)
+        return timer  # type: ignore[no-any-return]  # trio is imported on demand
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the run is over

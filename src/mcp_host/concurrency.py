@@ -1,4 +1,4 @@
-"""Tasks without an owner, tasks of handlers, timeouts, and the one place that handles exception groups."""
+"""Tasks without an owner, tasks of handlers, deadlines, and the one place that handles exception groups."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context, copy_context
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from anyio import CancelScope, Event, create_task_group, current_time
+from anyio import CancelScope, Event, create_task_group
 from anyio.abc import TaskGroup
 
-from mcp_host._backends import CallAt, Job, Loop, is_cancellation
+from mcp_host._backends import Job, Loop, Timer, is_cancellation
 from mcp_host.errors import ConnectionClosed
 
 logger = logging.getLogger(__name__)
@@ -80,87 +80,91 @@ class HandlerTasks:
             scope.cancel()
 
 
-class SharedTimeout:
-    """The same timeout of so many *seconds* for many scopes, with one timer for all of them.
+class Expiring(Protocol):
+    """A wait with a deadline that an `Alarm` watches."""
 
-    Such a timeout rarely fires, and on asyncio a timer for each scope costs more than the rest of
-    the scope. It can serve one event loop after another, but not two at the same time.
+    deadline: float
+    """On the event loop's clock."""
+
+    def expire(self) -> None:
+        """The deadline has passed. Sets a later one, or none (`math.inf`)."""
+
+
+class Alarm:
+    """Expires each of many waits at its deadline, with one timer for all of them.
+
+    Few deadlines are ever reached, and a timer for each would cost more than the rest of its request's bookkeeping.
+    A deadline may move at any time. If it becomes earlier than `next`, call `ring_at`.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._loop: Loop | None = None
-        self._ends: dict[TimeoutScope, float] = {}  # the first to end comes first
-        self._timer_set = False
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.waits: set[Expiring] = set()
+        self.next = math.inf
+        """When the alarm rings."""
+        self._timer: Timer | None = None
 
-    def scope(self, within: CancelScope | None = None) -> TimeoutScope:
-        """Cancels what runs inside when its time is up; `TimeoutScope.expired` tells so.
+    def ring_at(self, deadline: float) -> None:
+        self.stop()
+        self.next = deadline
+        self._timer = self.loop.call_at(deadline, self._ring)
 
-        *within* is a cancel scope that the caller runs in, and nothing else: then no scope is created, *within*
-        itself is cancelled, and the caller can await nothing more after the timeout.
-        """
-        return TimeoutScope(self, within)
+    def stop(self) -> None:
+        """Do not ring until the next `ring_at`."""
+        self.next = math.inf
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def _start(self, scope: TimeoutScope, cancel_scope: CancelScope) -> None:
-        if self._seconds <= 0:
-            scope.expire()
-        elif self._seconds < math.inf:
-            if self._loop is None or not self._loop.is_running():
-                self._loop, self._ends, self._timer_set = Loop.running(), {}, False
-            end = self._loop.time() + self._seconds
-            if self._loop.call_at is None:
-                cancel_scope.deadline = end
-                return
-            self._ends[scope] = end
-            if not self._timer_set:
-                self._set_timer(self._loop.call_at)
-
-    def _stop(self, scope: TimeoutScope, cancel_scope: CancelScope) -> None:
-        if self._ends.pop(scope, None) is None:  # zero, infinite, or on trio
-            scope.expired |= cancel_scope.cancel_called and current_time() >= cancel_scope.deadline
-            cancel_scope.deadline = math.inf
-
-    def _set_timer(self, call_at: CallAt) -> None:
-        end = next((end for scope, end in self._ends.items() if not scope.expired), None)
-        self._timer_set = end is not None
-        if end is not None:
-            call_at(end, lambda: self._expire(call_at))
-
-    def _expire(self, call_at: CallAt) -> None:
-        now = current_time()
-        for scope, end in self._ends.items():
-            if end <= now:
-                scope.expire()
-        self._set_timer(call_at)
+    def _ring(self) -> None:
+        now = self.loop.time()
+        for wait in self.waits:
+            if wait.deadline <= now:
+                wait.expire()
+        self._timer, self.next = None, math.inf
+        first = min((wait.deadline for wait in self.waits), default=math.inf)
+        if first < math.inf:
+            self.ring_at(first)
 
 
 class TimeoutScope:
-    """One use of a `SharedTimeout`. Made by `SharedTimeout.scope`."""
+    """Cancels what runs inside at *deadline*; `expired` tells so.
 
-    __slots__ = ("_is_own", "_scope", "_timeout", "expired")
+    *within* is a cancel scope that the caller runs in, and nothing else: then no scope is created, *within*
+    itself is cancelled, and the caller can await nothing more after the timeout.
+    """
 
-    def __init__(self, timeout: SharedTimeout, within: CancelScope | None) -> None:
-        self._timeout = timeout
-        self._scope = CancelScope() if within is None else within
-        self._is_own = within is None
+    __slots__ = ("_alarm", "_is_own", "deadline", "expired", "scope")
+
+    def __init__(self, alarm: Alarm, deadline: float, within: CancelScope | None = None) -> None:
+        self.deadline = deadline
+        self.scope = CancelScope() if within is None else within
         self.expired = False
+        self._alarm = alarm
+        self._is_own = within is None
 
     def expire(self) -> None:
+        self.deadline = math.inf
         self.expired = True
-        self._scope.cancel()
+        self.scope.cancel()
 
     def __enter__(self) -> TimeoutScope:
         if self._is_own:
-            self._scope.__enter__()
-        self._timeout._start(self, self._scope)
+            self.scope.__enter__()
+        alarm = self._alarm
+        alarm.waits.add(self)
+        if self.deadline < alarm.next:
+            if self.deadline <= alarm.loop.time():
+                self.expire()
+            else:
+                alarm.ring_at(self.deadline)
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        self._timeout._stop(self, self._scope)
+        self._alarm.waits.discard(self)
         if self._is_own:
-            return self._scope.__exit__(exc_type, exc, tb)
+            return self.scope.__exit__(exc_type, exc, tb)
         return self.expired and is_cancellation(exc)
 
 

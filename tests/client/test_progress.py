@@ -9,9 +9,10 @@ import pytest
 
 from mcp_host import Client
 from mcp_host._backends import Loop
+from mcp_host.concurrency import Alarm
 from mcp_host.errors import ConnectionClosed, RequestTimeout, ServerError
 from mcp_host.protocol.jsonrpc import Request, Success
-from mcp_host.session.call import CallTimeouts, DeadlineAlarm, PendingRequest
+from mcp_host.session.call import CallTimeouts, PendingRequest
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
 from tests.client.support import EMPTY, Era
@@ -133,7 +134,7 @@ async def test_reports_that_came_with_the_answer_are_delivered_though_its_time_w
     seen: list[int] = []
     timeouts = CallTimeouts(timeout=10, idle_timeout=10)
     handle = PendingRequest(
-        Request(1, "tools/call", {}), timeouts, lambda message, origin: None, DeadlineAlarm({}, Loop.running()), note
+        Request(1, "tools/call", {}), timeouts, lambda message, origin: None, Alarm(Loop.running()), note
     )
     handle.report({"progressToken": 1, "progress": 1})
     handle.settle(Success(1, {}))

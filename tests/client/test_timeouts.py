@@ -65,7 +65,7 @@ def test_the_clock_is_read_once_for_each_event() -> None:
     timeouts = begun(clock)
     heard: list[float] = []
     for _ in range(3):
-        timeouts.observe(lambda now: heard.append(timeouts.idle_end(now)))
+        timeouts.observers.append(lambda now: heard.append(timeouts.idle_end(now)))
 
     before = clock.readings
     timeouts.pause()

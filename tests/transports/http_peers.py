@@ -72,7 +72,7 @@ class RecordedHandle:
     on_progress: Callable[[], Awaitable[None]] | None = None
 
     @property
-    def answered(self) -> bool:
+    def done(self) -> bool:
         return any(isinstance(message, Success | Failure) and message.id == self.id for message in self.received)
 
     def receive(self, message: Incoming) -> None:
@@ -82,10 +82,6 @@ class RecordedHandle:
         self.progressed += 1
         if self.on_progress is not None:
             await self.on_progress()
-
-    @property
-    def done(self) -> bool:
-        return self.answered
 
     def queued(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from anyio import CancelScope
 
-from mcp_host.concurrency import SharedTimeout
+from mcp_host._backends import Loop
+from mcp_host.concurrency import Alarm, TimeoutScope
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, SamplingError, excerpt
 from mcp_host.handlers import as_async, call_handler
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
@@ -86,7 +87,12 @@ class Sampling:
         self._context = context
         self._limits = limits or SamplingLimits()
         self._semaphore = FairSemaphore(self._limits.at_once)
-        self._timeout = SharedTimeout(self._limits.seconds)
+        self._alarm: Alarm | None = None
+
+    def _timeout(self, within: CancelScope | None) -> TimeoutScope:
+        if self._alarm is None or not self._alarm.loop.is_running():
+            self._alarm = Alarm(Loop.running())
+        return TimeoutScope(self._alarm, self._alarm.loop.time() + self._limits.seconds, within)
 
     def capability(self) -> dict[str, Any]:
         """What to advertise as the client capability ``sampling``: ``tools``, ``context``, both or ``{}``."""
@@ -163,7 +169,7 @@ class SamplingSession:
         except ProtocolError as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         request = SamplingRequest(params=read, server=self._server, outer=call, mode=self.mode, reporter=reporter)
-        with self._timeout.scope(within):
+        with self._timeout(within):
             slot = Slot(self._share)
             try:
                 await slot.acquire()

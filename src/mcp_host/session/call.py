@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from anyio import CancelScope, current_time, sleep_forever
+from anyio import CancelScope, current_time
 
-from mcp_host._backends import Loop, Signal
+from mcp_host.concurrency import Alarm
 from mcp_host.errors import (
     ConnectionClosed,
     HeaderMismatch,
@@ -119,7 +119,7 @@ class CallTimeouts:
     Resuming restarts *idle_timeout*.
     """
 
-    __slots__ = ("_clock", "_end", "_idle", "_input", "_input_left", "_observers", "_paused_at", "_pauses", "_timeout")
+    __slots__ = ("_clock", "_end", "_idle", "_input", "_input_left", "_paused_at", "_pauses", "_timeout", "observers")
 
     def __init__(
         self,
@@ -136,7 +136,8 @@ class CallTimeouts:
         self._end = clock() + timeout
         self._pauses = 0
         self._paused_at = 0.0
-        self._observers: list[Callable[[float], None]] = []
+        self.observers: list[Callable[[float], None]] = []
+        """Called with the time whenever the clocks stop or go on, for then `end` and `idle_end` move."""
 
     @classmethod
     def connecting(cls, limits: Limits, clock: Callable[[], float], seconds: float) -> Self:
@@ -162,7 +163,8 @@ class CallTimeouts:
         self._pauses += 1
         if self._pauses == 1:
             self._paused_at = now = self._clock()
-            self._notify(now)
+            for changed in self.observers:
+                changed(now)
 
     def resume(self) -> None:
         """End one `pause`. The last one restarts *idle_timeout*."""
@@ -172,18 +174,8 @@ class CallTimeouts:
             taken = min(now - self._paused_at, self._input_left)
             self._input_left -= taken
             self._end += taken
-            self._notify(now)
-
-    def observe(self, changed: Callable[[float], None]) -> None:
-        """Call *changed* with the time whenever the clocks stop or go on, for then `end` and `idle_end` move."""
-        self._observers.append(changed)
-
-    def unobserve(self, changed: Callable[[float], None]) -> None:
-        self._observers.remove(changed)
-
-    def _notify(self, now: float) -> None:
-        for changed in self._observers:
-            changed(now)
+            for changed in self.observers:
+                changed(now)
 
     @contextmanager
     def scope(self, *, idle: bool = False) -> Iterator[CancelScope]:
@@ -194,11 +186,11 @@ class CallTimeouts:
 
         with CancelScope() as scope:
             update(self._clock())
-            self.observe(update)
+            self.observers.append(update)
             try:
                 yield scope
             finally:
-                self.unobserve(update)
+                self.observers.remove(update)
 
     @contextmanager
     def bound(self, what: str, *, idle: bool = False) -> Iterator[None]:
@@ -224,16 +216,17 @@ class CallTimeouts:
 class PendingRequest:
     """One request until its outcome. Implements `transports.base.RequestHandle`.
 
-                queued() ends            a report arrives
-        QUEUED ───────────────► WAITING ◄────────────────► REPORTING
-           │                       │      callback is done     │
-           └───────────────────────┼───────────────────────────┘
+                queued() ends             a report arrives
+        QUEUED ───────────────► WAITING ◄─────────────────► REPORTING
+           │                       │      the callback ends      │
+           └───────────────────────┼─────────────────────────────┘
                                    ▼
-              outcome set: a response, or an error     (`settle`)
-              expired: a timeout has passed            (`expire`)
+                                 DONE     an outcome is set: a response or an error (`settle`),
+                                          or the deadline has passed (`expire`)
 
     The deadline is the end of the call's *idle_timeout* while WAITING, and of its *timeout* in
-    QUEUED and REPORTING: then it is not the server that is slow.
+    QUEUED and REPORTING: then it is not the server that is slow. A request that belongs to no call
+    has none: connecting is bounded as a whole, a subscription is not.
     """
 
     def __init__(
@@ -241,7 +234,7 @@ class PendingRequest:
         request: Request,
         timeouts: CallTimeouts,
         route: Route,
-        alarm: DeadlineAlarm,
+        alarm: Alarm,
         on_report: OnReport | None = None,
         on_event: OnEvent | None = None,
         call: Call | None = None,
@@ -260,6 +253,7 @@ class PendingRequest:
         self.inputs = 0
         """How many requests of the server may have belonged to this one."""
         self.outcome: Response | McpError | None = None
+        self.done = False
         self.unsent = False
         self.callback_error: McpError | None = None
         """What the progress callback raised. It passes through the channel, but is no failure of the channel."""
@@ -267,24 +261,22 @@ class PendingRequest:
         """When to `expire`, on the event loop's clock."""
         self._route = route
         self._alarm = alarm
+        self._loop = alarm.loop
         self.reports: deque[Params] = deque()
         self._queued = False
         self._reporting = False
-        self._expired = False
-        self._wake: Signal | None = None
+        self._wake: Awaitable[None] | None = None
         self._scope: CancelScope | None = None
-        timeouts.observe(self.restart_idle)
+        timeouts.observers.append(self.restart_idle)
+        alarm.waits.add(self)
         self.restart_idle()
 
+    def close(self) -> None:
+        """The caller has left."""
+        self._alarm.waits.discard(self)
+        self.timeouts.observers.remove(self.restart_idle)
+
     # For channels
-
-    @property
-    def answered(self) -> bool:
-        return self.outcome is not None
-
-    @property
-    def done(self) -> bool:
-        return self._expired or self.outcome is not None
 
     def receive(self, message: Incoming) -> None:
         self._route(message, self)
@@ -296,10 +288,10 @@ class PendingRequest:
         while True:
             if self.reports:
                 await self.deliver_progress()
-            if self._expired or self.outcome is not None:
+            if self.done:
                 return
-            self._wake = self._alarm.loop.signal()
-            await self._wake.wait()
+            self._wake = self._loop.signal()
+            await self._wake
             self._wake = None
 
     @contextmanager
@@ -324,23 +316,21 @@ class PendingRequest:
         """Await the caller's callback for each report so far, in order. *idle_timeout* is paused meanwhile."""
         if not self.reports or self.on_report is None:
             return
-        if self._expired and (self.outcome is None or self._alarm.loop.time() >= self.timeouts.end):
+        if self.done and (self.outcome is None or self._loop.time() >= self.timeouts.end):
             return  # reports that came with an answer in time are delivered
+        outer = self._scope
         self._reporting = True
         self.restart_idle()
         try:
-            # This needs its own scope: the callback may outlive the connection and its alarm.
-            with HandlerScope(), self.timeouts.scope() as scope:
+            with HandlerScope(), CancelScope() as self._scope:
                 while self.reports:
                     await self.on_report(self.reports.popleft())
         except McpError as exc:
             self.callback_error = exc
             raise
         finally:
-            self._reporting = False
+            self._reporting, self._scope = False, outer
             self.restart_idle()
-        if scope.cancelled_caught:
-            self.expire()
 
     # For the dispatcher
 
@@ -355,15 +345,16 @@ class PendingRequest:
             self.restart_idle()
         else:
             self.deadline = self.timeouts.end  # REPORTING begins
-            self._wake.set()
+            self._loop.wake(self._wake)
 
     def settle(self, outcome: Response | McpError, *, by: PendingRequest | None = None) -> bool:
         """Set the outcome, unless there is one; *by* is the request on whose stream it came."""
         if self.outcome is not None:
             return False
         self.outcome = outcome
+        self.done = True
         if self._wake is not None:
-            self._wake.set()
+            self._loop.wake(self._wake)
         elif by is not self and not self._reporting and self._scope is not None:
             self._scope.cancel()  # its task may be reading a stream on which nothing more comes
         return True
@@ -390,15 +381,11 @@ class PendingRequest:
             case error:
                 raise error
 
-    @property
-    def can_expire(self) -> bool:
-        return not self._expired and (self.outcome is None or self._reporting)
-
     def expire(self) -> None:
-        """A timeout has passed."""
-        self._expired = True
+        self.done = True
+        self.deadline = math.inf
         if self._wake is not None:
-            self._wake.set()
+            self._loop.wake(self._wake)
         elif self._scope is not None:
             self._scope.cancel()
 
@@ -406,40 +393,12 @@ class PendingRequest:
         """Set the deadline anew: the server has sent something, or the call's timeouts were paused or resumed."""
         if self._reporting or self._queued:
             self.deadline = self.timeouts.end
+        elif self.done or self.call is None:
+            self.deadline = math.inf
         else:
-            self.deadline = self.timeouts.idle_end(self._alarm.loop.time() if now is None else now)
+            self.deadline = self.timeouts.idle_end(self._loop.time() if now is None else now)
         if self.deadline < self._alarm.next:
             self._alarm.ring_at(self.deadline)
-
-
-class DeadlineAlarm:
-    """Expires each of the *pending* requests at its deadline.
-
-    There is one timer for all: few deadlines are ever reached, and a timer per request
-    would cost more than the rest of its bookkeeping.
-    """
-
-    def __init__(self, pending: Mapping[Id, PendingRequest], loop: Loop) -> None:
-        self.loop = loop
-        self.next = math.inf
-        """When the alarm rings."""
-        self._pending = pending
-        self._scope = CancelScope()
-
-    def ring_at(self, deadline: float) -> None:
-        """Set the alarm to *deadline*, which has to be earlier than `next`."""
-        self.next = self._scope.deadline = deadline
-
-    async def run(self) -> None:
-        """Expire requests until the connection ends."""
-        while True:
-            with CancelScope(deadline=self.next) as self._scope:
-                await sleep_forever()
-            now = self.loop.time()
-            for pending in self._pending.values():
-                if pending.can_expire and pending.deadline <= now:
-                    pending.expire()
-            self.next = min((each.deadline for each in self._pending.values() if each.can_expire), default=math.inf)
 
 
 def server_error(request: Request, error: Failure | HttpStatusError) -> ServerError:

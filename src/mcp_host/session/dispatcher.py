@@ -13,7 +13,7 @@ from anyio import CancelScope, Event
 from anyio.abc import TaskGroup
 
 from mcp_host._backends import Loop
-from mcp_host.concurrency import HandlerTasks
+from mcp_host.concurrency import Alarm, HandlerTasks
 from mcp_host.errors import ConnectionClosed, McpError, NotConnected, RequestTimeout, ServerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.cache import CHANGES
@@ -31,7 +31,7 @@ from mcp_host.protocol.jsonrpc import (
     Success,
     malformed_error,
 )
-from mcp_host.session.call import Call, CallTimeouts, DeadlineAlarm, OnEvent, OnReport, PendingRequest
+from mcp_host.session.call import Call, CallTimeouts, OnEvent, OnReport, PendingRequest
 from mcp_host.session.inbound import BackgroundSender, InboundRequests, RequestHandler
 from mcp_host.session.state import Session
 from mcp_host.transports.base import Channel, Headers
@@ -76,8 +76,7 @@ class Dispatcher:
         loop = Loop.running()
         self.now = loop.time
         """Seconds on the event loop's clock."""
-        self._alarm = DeadlineAlarm(self._pending, loop)
-        tasks.start_soon(self._alarm.run)
+        self._alarm = Alarm(loop)
         self._sender = BackgroundSender(channel, tasks, limits.max_answers, counters, self._check_idle)
         self._inbound = InboundRequests(limits, self.now, replays=channel.stream_per_request)
         self._request_handler = RequestHandler(
@@ -124,7 +123,7 @@ class Dispatcher:
         """
         if self.closed is not None:
             self._raise_closed()
-        if timeouts.end <= self.now() and method not in OPENING:
+        if call is not None and timeouts.end <= self.now():
             raise RequestTimeout(f"{method}: {timeouts.overdue()}", may_have_run=False)
         id = next(self._ids)
         if on_report is not None:
@@ -141,7 +140,7 @@ class Dispatcher:
             raise
         finally:
             del self._pending[id]
-            timeouts.unobserve(pending.restart_idle)
+            pending.close()
             if pending.inputs:
                 self._inbound.request_ended(pending)
             if self.closed is not None:
@@ -339,6 +338,7 @@ class Dispatcher:
 
     def _check_idle(self) -> None:
         if self.closed is not None and not self._pending and not self._sender.sending:
+            self._alarm.stop()
             self._idle.set()
 
     async def idle(self) -> None:

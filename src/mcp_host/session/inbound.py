@@ -225,7 +225,7 @@ class RequestHandler:
             self._start(request, session, origin)
 
     def _start(self, request: Request, session: Session, origin: PendingRequest | None) -> None:
-        waiting = [each for each in self._pending.values() if not each.answered] if origin is None else [origin]
+        waiting = [each for each in self._pending.values() if not each.done] if origin is None else [origin]
         # Over HTTP a request on a call's own stream belongs to that call; on another it "SHOULD be unrelated" to any.
         # Over a pipe it belongs to the only call that the server can be working on.
         named = origin is not None or not (self._stream_per_request or self._serves_abandoned())

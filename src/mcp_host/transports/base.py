@@ -62,13 +62,8 @@ class RequestHandle(Protocol):
         """Take a message that arrived on the request's own stream. Returns at once."""
         ...
 
-    @property
-    def answered(self) -> bool:
-        """Whether the response has arrived, on any stream."""
-        ...
-
     async def deliver_progress(self) -> None:
-        """Await the caller's progress callback for what has arrived. Call it between messages."""
+        """Await the caller's progress callback for what has arrived. Call it between messages; then look at `done`."""
         ...
 
     async def wait(self) -> None:
@@ -77,7 +72,7 @@ class RequestHandle(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether the request is answered or has timed out."""
+        """Whether the request is answered, on any stream, or has timed out."""
         ...
 
     def queued(self) -> AbstractContextManager[object]:

@@ -225,7 +225,7 @@ class HttpChannel:
         for message in messages:
             handle.receive(message)
         await handle.deliver_progress()
-        if handle.answered:
+        if handle.done:
             return
         self._check_session(body, session)
         for message in messages:
@@ -242,7 +242,7 @@ class HttpChannel:
             for message in messages:
                 handle.receive(message)
             await handle.deliver_progress()
-            if handle.answered:
+            if handle.done:
                 return
             error = error or _error_without_id(messages)
         if error is not None:

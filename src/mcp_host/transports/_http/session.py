@@ -160,7 +160,7 @@ class LegacySession:
 
     async def _resume(self, last_event: LastEvent, handle: RequestHandle) -> None:
         backoff, failures = resume_backoff(), 0
-        while not handle.answered:
+        while not handle.done:
             if backoff.exhausted or failures >= MAX_FAILED_RESUMES:
                 raise ConnectionClosed(f"{self._backend.name}: the response's stream broke off and stayed away")
             await sleep(backoff.delay(last_event.retry))
@@ -193,7 +193,7 @@ class LegacySession:
             for message in messages:
                 handle.receive(message)
             await handle.deliver_progress()
-            if handle.answered:
+            if handle.done:
                 return
 
     # The server's own stream
