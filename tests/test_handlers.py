@@ -23,7 +23,7 @@ from mcp_host import (
     always,
 )
 from mcp_host.errors import InputRefused
-from mcp_host.handlers import as_async, call_callback, call_handler, in_handler
+from mcp_host.handlers import HandlerScope, as_async, call_callback, call_handler, current_handler, in_handler
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult, ElicitResult, ProgressNotificationParams
 
@@ -167,11 +167,33 @@ async def test_a_task_that_outlives_its_handler_is_not_in_a_handler() -> None:
     looked, ended = anyio.Event(), anyio.Event()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            await call_handler(start_a_task, subject="it", failed="no")
+            with HandlerScope():
+                await start_a_task()
             assert not in_handler()
             ended.set()
 
     assert seen == [True, False]
+
+
+async def test_a_scope_within_another_has_its_nesting_and_slot_and_one_in_a_task_that_outlived_it_has_not() -> None:
+    async def look() -> None:
+        await ended.wait()
+        with HandlerScope():
+            seen.append(current_handler.get())
+
+    seen: list[HandlerScope | None] = []
+    ended = anyio.Event()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            with HandlerScope(nesting=2, slot="slot"):
+                tasks.start_soon(look)
+                with HandlerScope():
+                    seen.append(current_handler.get())
+                with HandlerScope(nesting=0, slot="other"):
+                    seen.append(current_handler.get())
+            ended.set()
+
+    assert [(scope.nesting, scope.slot) for scope in seen if scope] == [(2, "slot"), (0, "other"), (0, None)]
 
 
 # Plain functions

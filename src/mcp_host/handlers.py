@@ -33,23 +33,36 @@ logger = logging.getLogger(__name__)
 
 
 class HandlerScope:
-    """Marks what runs inside as the application's code that a request or a call waits for: see `in_handler`."""
+    """Marks what runs inside, and the tasks started there, as code of the application that a request or a call waits for.
 
-    __slots__ = ("_token", "ended")
+    *nesting* is the number of handlers within each other, and *slot* the one that a sampling handler runs in.
+    Both are by default those of the scope around this one.
+    """
 
-    def __init__(self) -> None:
-        self.ended = False
+    __slots__ = ("_token", "ended", "nesting", "slot")
+
+    def __init__(self, *, nesting: int | None = None, slot: object = None) -> None:
+        self.nesting: int = nesting or 0
+        self.slot: object = slot
+        self.ended: bool = False
         self._token: Token[HandlerScope | None]
+        outer = current_handler.get()
+        if outer is not None and not outer.ended:
+            if nesting is None:
+                self.nesting = outer.nesting
+            if slot is None:
+                self.slot = outer.slot
 
     def __enter__(self) -> None:
-        self._token = _current.set(self)
+        self._token = current_handler.set(self)
 
     def __exit__(self, *_: object) -> None:
         self.ended = True  # also for the tasks that were started inside and still run
-        _current.reset(self._token)
+        current_handler.reset(self._token)
 
 
-_current: ContextVar[HandlerScope | None] = ContextVar("mcp_host.handler", default=None)
+current_handler: ContextVar[HandlerScope | None] = ContextVar("mcp_host.handler", default=None)
+"""The innermost scope that the caller runs in. It may have ended, if the caller is a task that outlived its handler."""
 
 
 def in_handler() -> bool:
@@ -57,7 +70,7 @@ def in_handler() -> bool:
 
     A call made there must not wait for other calls to end: one of them may be waiting for this handler.
     """
-    scope = _current.get()
+    scope = current_handler.get()
     return scope is not None and not scope.ended
 
 
@@ -181,15 +194,14 @@ def is_async(function: Callable[P, Awaitable[T] | T]) -> TypeGuard[Callable[P, A
 
 
 async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, failed: str) -> T:
-    """Await a handler in place. What it raises is logged here in full, under *subject*.
+    """Await a handler in place, within a `HandlerScope` of the caller. What it raises is logged here, under *subject*.
 
     Raises:
         InputRefused: The handler raised it, or it raised something else: then the server gets
             -32603 and *failed*, and `__cause__` is what was raised.
     """
     try:
-        with HandlerScope():
-            return await handler()
+        return await handler()
     except InputRefused:
         raise
     except BaseException as exc:

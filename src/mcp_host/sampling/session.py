@@ -13,7 +13,7 @@ from anyio import CancelScope
 from mcp_host._backends import Loop
 from mcp_host.concurrency import Alarm, TimeoutScope
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, SamplingError, excerpt
-from mcp_host.handlers import as_async, call_handler
+from mcp_host.handlers import HandlerScope, as_async, call_handler
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.limits import SamplingLimits
@@ -176,15 +176,19 @@ class SamplingSession:
             except QueueFull:
                 problem = f"this client's limit waiting is {limits.waiting} requests"
                 raise InputRefused(TOO_MANY_WAITING, problem) from None
-            with slot:
-                if self._approvals is not None:
-                    await self._approvals.require(request)
-                answer = await call_handler(partial(self._handler, request), subject=self._subject, failed=MODEL_FAILED)
-                try:
-                    return check_answer(answer, request, limits, size)
-                except SamplingError as exc:
-                    logger.error("%s: the handler's answer is not legal: %s", self._subject, exc)
-                    raise InputRefused(INTERNAL_ERROR, ILLEGAL_ANSWER) from exc
+            try:
+                with HandlerScope(slot=slot):
+                    if self._approvals is not None:
+                        await self._approvals.require(request)
+                    handler = partial(self._handler, request)
+                    answer = await call_handler(handler, subject=self._subject, failed=MODEL_FAILED)
+            finally:
+                slot.release()
+            try:
+                return check_answer(answer, request, limits, size)
+            except SamplingError as exc:
+                logger.error("%s: the handler's answer is not legal: %s", self._subject, exc)
+                raise InputRefused(INTERNAL_ERROR, ILLEGAL_ANSWER) from exc
         logger.warning("%s took longer than %s s", self._subject, limits.seconds)
         raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {limits.seconds} seconds")
 

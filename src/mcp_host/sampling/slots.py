@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -14,6 +13,7 @@ from typing import TypeVar
 from anyio import Event
 
 from mcp_host._backends import Loop
+from mcp_host.handlers import current_handler
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class Slot:
     A thread that was left behind keeps the slot until it ends.
     """
 
-    __slots__ = ("_left", "_lent", "_threads", "_token", "acquired", "queue", "share", "turn")
+    __slots__ = ("_left", "_lent", "_threads", "acquired", "queue", "share", "turn")
 
     def __init__(self, share: SemaphoreShare) -> None:
         self.share = share
@@ -117,7 +117,6 @@ class Slot:
         self._lent = 0
         self._threads = 0
         self._left = False
-        self._token: Token[Slot | None]
 
     async def acquire(self) -> None:
         """Wait for a slot. Release it after use.
@@ -144,14 +143,6 @@ class Slot:
         self._left = True
         self.share.semaphore.release_ended_threads()
         self._release_unneeded()
-
-    def __enter__(self) -> None:
-        """Make this the `current_slot` of what runs inside, and of the tasks that it starts."""
-        self._token = _current.set(self)
-
-    def __exit__(self, *_: object) -> None:
-        _current.reset(self._token)
-        self.release()
 
     def keep_for_thread(self) -> Callable[[], None]:
         """Keep the slot for a thread that begins now. Call the returned function in that thread when it ends."""
@@ -217,16 +208,9 @@ class Slot:
         self.turn.set()
 
 
-_current: ContextVar[Slot | None] = ContextVar("mcp_host.slot", default=None)
-
-
-def current_slot() -> Slot | None:
-    """The slot of the sampling request whose handler, or a task of it, calls this."""
-    return _current.get()
-
-
 async def slot_for_thread() -> Callable[[], None]:
     """Keep the current slot while a handler or approver runs in a thread: see `Slot.keep_for_thread`."""
-    slot = _current.get()
-    assert slot is not None, "handler and approver run in a slot"
+    scope = current_handler.get()
+    slot = None if scope is None else scope.slot
+    assert isinstance(slot, Slot), "handler and approver run in a slot"
     return slot.keep_for_thread()

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -27,7 +27,7 @@ from mcp_host.errors import (
     UnsupportedProtocolVersion,
     UrlElicitationRequired,
 )
-from mcp_host.handlers import HandlerScope, in_handler
+from mcp_host.handlers import HandlerScope
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import NAME_PARAMETER, READ_ONLY
 from mcp_host.protocol.jsonrpc import (
@@ -56,19 +56,6 @@ OnReport: TypeAlias = Callable[[Params], Awaitable[None]]
 OnEvent: TypeAlias = Callable[[Notification], None]
 Route: TypeAlias = "Callable[[Incoming, PendingRequest], None]"
 
-_nesting: ContextVar[int] = ContextVar("mcp_host.nesting", default=0)
-
-
-def current_nesting() -> int:
-    """In how many handlers the caller runs. A task that has outlived its handler runs in none."""
-    nesting = _nesting.get()
-    return nesting if nesting and in_handler() else 0
-
-
-def enter_handler(nesting: int) -> None:
-    """Set the nesting of the calls that this task makes from now on; *nesting* is that of the call it answers."""
-    _nesting.set(nesting + 1)
-
 
 @dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Call:
@@ -88,7 +75,7 @@ class Call:
     """The same for every request of this call; counted per process."""
     context: Context = field(default_factory=copy_context, repr=False)
     """The context variables of the caller. Handlers run in copies of it."""
-    nesting: int = field(default_factory=current_nesting)
+    nesting: int = 0
     """In how many handlers the call is made; 0 outside of handlers."""
 
     def outer(self, request_id: Id, *, inferred: bool) -> OuterCall:

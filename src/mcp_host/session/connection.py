@@ -21,12 +21,12 @@ from mcp_host.errors import (
     ServerError,
     SessionLost,
 )
-from mcp_host.handlers import HandlerScope
+from mcp_host.handlers import HandlerScope, current_handler
 from mcp_host.protocol.attempts import Attempt, as_connect_failure
 from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import CACHEABLE, Complete
 from mcp_host.protocol.jsonrpc import Notification, Params, Success
-from mcp_host.sampling.slots import current_slot
+from mcp_host.sampling.slots import Slot
 from mcp_host.session.call import Call, CallTimeouts, OnEvent
 from mcp_host.session.connect import Connector
 from mcp_host.session.dispatcher import Dispatcher
@@ -132,10 +132,13 @@ class Connection:
             NotAdvertised: The server does not offer this; nothing was sent.
             CallerError: This revision has no such request.
         """
-        slot = current_slot()
-        if slot is None:
+        handler = current_handler.get()
+        if handler is None or handler.ended:
             return self._request(call)
-        return slot.lend(partial(self._request, call), within=call.timeouts.scope)
+        call.nesting = handler.nesting
+        if not isinstance(handler.slot, Slot):
+            return self._request(call)
+        return handler.slot.lend(partial(self._request, call), within=call.timeouts.scope)
 
     async def _request(self, call: Call) -> Params:
         if self._renewal.running:

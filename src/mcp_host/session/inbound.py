@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 
 from mcp_host.concurrency import HandlerTasks
 from mcp_host.errors import CallerError, ConnectionClosed, HttpStatusError, InputRefused, McpError, SessionLost
+from mcp_host.handlers import HandlerScope
 from mcp_host.limits import Limits
 from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.jsonrpc import (
@@ -30,7 +31,7 @@ from mcp_host.protocol.jsonrpc import (
     Success,
 )
 from mcp_host.sampling.progress import ProgressReporter
-from mcp_host.session.call import PendingRequest, enter_handler
+from mcp_host.session.call import PendingRequest
 from mcp_host.session.features import FAILED
 from mcp_host.session.state import Session
 from mcp_host.transports.base import Channel, Headers
@@ -258,11 +259,11 @@ class RequestHandler:
         try:
             if inbound.refusal is not None:
                 raise inbound.refusal
-            enter_handler(inbound.nesting)
             reporter = self._reporter(inbound, request, session)
-            result = await session.features.answer(
-                request.method, request.params, call, size=request.size, within=inbound.scope, reporter=reporter
-            )
+            with HandlerScope(nesting=inbound.nesting + 1):
+                result = await session.features.answer(
+                    request.method, request.params, call, size=request.size, within=inbound.scope, reporter=reporter
+                )
             return Success(request.id, result)
         except InputRefused as exc:
             return Failure(request.id, exc.code, str(exc), exc.data)

@@ -19,10 +19,11 @@ from mcp_host.errors import (
     excerpt,
     quoted,
 )
+from mcp_host.handlers import HandlerScope
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import InputRequest, InputRequired
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params, Success, encode
-from mcp_host.session.call import Call, enter_handler
+from mcp_host.session.call import Call
 from mcp_host.session.features import FAILED, SessionFeatures
 
 logger = logging.getLogger(__name__)
@@ -87,9 +88,9 @@ class InputRequiredLoop:
         failures: list[InputNotGiven] = []
 
         async def answer(key: str, request: InputRequest) -> None:
-            enter_handler(self._call.nesting)
             try:
-                answers[key] = await self._features.answer(request.method, request.params, call, size=response.size)
+                with HandlerScope(nesting=self._call.nesting + 1):
+                    answers[key] = await self._features.answer(request.method, request.params, call, size=response.size)
                 return
             except InputRefused as exc:
                 cause = exc.__cause__ if exc.code == INTERNAL_ERROR else None
