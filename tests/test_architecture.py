@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "protocol": {"errors", "types"},
     "json_schema": {"errors"},
     "handlers": {"_backends", "errors", "protocol"},
-    "transports": {"concurrency", "errors", "handlers", "limits", "protocol", "version"},
+    "transports": {"_backends", "concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {"_backends", "concurrency", "errors", "handlers", "limits", "protocol", "types"},
     "elicitation": {"errors", "handlers", "json_schema", "protocol", "sampling", "types"},
     "roots": {"errors", "handlers", "sampling", "types"},

@@ -71,10 +71,22 @@ class Loop(ABC):
     async def wait(self, started: Iterable[asyncio.Task[None] | None]) -> None:
         """Wait for tasks that are in no task group."""
 
+    @abstractmethod
+    async def when_readable(self, fd: int, callback: Callable[[], bool]) -> None:
+        """Call *callback* each time that *fd* is readable, until it returns True or `notify_closing` is called.
+
+        Asyncio's event loop calls it itself: waking a task each time would cost two more system calls and one more tick.
+        """
+
+    @abstractmethod
+    def notify_closing(self, fd: int) -> None:
+        """*fd* is about to be closed: nothing waits for it any more."""
+
 
 class _AsyncioLoop(Loop):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._readers: dict[int, asyncio.Future[None]] = {}
         self.time = loop.time
         self.signal = loop.create_future
 
@@ -106,6 +118,34 @@ class _AsyncioLoop(Loop):
     async def wait(self, started: Iterable[asyncio.Task[None] | None]) -> None:
         if tasks := [task for task in started if task is not None and not task.done()]:
             await asyncio.wait(tasks)
+
+    async def when_readable(self, fd: int, callback: Callable[[], bool]) -> None:
+        # sniffio looks for a task, and there is none in a callback of the event loop. anyio does without sniffio.
+        with suppress(ImportError):
+            from sniffio import current_async_library_cvar
+
+            current_async_library_cvar.set("asyncio")
+        done = self._readers[fd] = self._loop.create_future()
+
+        def on_readable() -> None:
+            try:
+                if not done.done() and callback():  # it is done if its task has not run yet
+                    done.set_result(None)
+            except Exception as exc:  # a bug, for the waiting task to raise
+                done.set_exception(exc)
+
+        self._loop.add_reader(fd, on_readable)
+        try:
+            await done
+        finally:
+            if self._readers.get(fd) is done:
+                self.notify_closing(fd)
+
+    def notify_closing(self, fd: int) -> None:
+        if done := self._readers.pop(fd, None):
+            self._loop.remove_reader(fd)
+            if not done.done():
+                done.set_result(None)
 
 
 class _TrioSignal:
@@ -153,6 +193,15 @@ class _TrioLoop(Loop):
 
     async def wait(self, started: Iterable[asyncio.Task[None] | None]) -> None:
         """The task group waits."""
+
+    async def when_readable(self, fd: int, callback: Callable[[], bool]) -> None:
+        with suppress(self._trio.ClosedResourceError):
+            await self._trio.lowlevel.wait_readable(fd)
+            while not callback():
+                await self._trio.lowlevel.wait_readable(fd)
+
+    def notify_closing(self, fd: int) -> None:
+        self._trio.lowlevel.notify_closing(fd)
 
 
 def is_cancellation(exc: BaseException | None) -> bool:

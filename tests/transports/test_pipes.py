@@ -13,7 +13,7 @@ import pytest
 import sniffio
 from anyio.lowlevel import checkpoint
 
-from mcp_host.transports._process.posix import ReadEnd, WriteEnd, open_pipe, read_end
+from mcp_host.transports._process.posix import ReadEnd, WriteEnd, open_pipe
 
 CHUNK = 64 * 1024  # bytes
 
@@ -23,21 +23,21 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes")
 @asynccontextmanager
 async def pipe() -> AsyncIterator[tuple[ReadEnd, WriteEnd]]:
     from_pipe, to_pipe = open_pipe()
-    reading, writing = read_end(from_pipe), WriteEnd(to_pipe)
+    reading, writing = ReadEnd(from_pipe), WriteEnd(to_pipe)
     try:
         with anyio.fail_after(10):
             yield reading, writing
     finally:
-        await reading.close()
-        await writing.close()
+        await reading.aclose()
+        await writing.aclose()
 
 
 async def test_what_is_written_is_read_and_the_end_stays_the_end() -> None:
     read: list[bytes] = []
 
     async with pipe() as (reading, writing):
-        assert writing.write_now(b"one") == 3
-        await writing.close()
+        assert writing.write(b"one") == 3
+        await writing.aclose()
         await reading.read_all(read.append)
         await reading.read_all(read.append)
 
@@ -51,7 +51,7 @@ async def test_closing_ends_a_reader_that_waits_and_every_later_one() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(reading.read_all, read.append)
             await anyio.wait_all_tasks_blocked()
-            await reading.close()
+            await reading.aclose()
         await reading.read_all(read.append)
 
     assert read == []
@@ -64,8 +64,8 @@ async def test_a_cancelled_reader_loses_nothing() -> None:
         for _ in range(3):
             with anyio.move_on_after(0):
                 await reading.read_all(read.append)
-        writing.write_now(b"kept")
-        await writing.close()
+        writing.write(b"kept")
+        await writing.aclose()
         await reading.read_all(read.append)
 
     assert read == [b"kept"]
@@ -78,7 +78,7 @@ async def test_a_cancelled_reader_no_longer_watches_the_pipe() -> None:
             await reading.read_all(lambda chunk: None)
 
         if sniffio.current_async_library() == "asyncio":  # trio's tasks watch for themselves
-            assert asyncio.get_running_loop().remove_reader(reading._fd) is False
+            assert asyncio.get_running_loop().remove_reader(reading) is False
 
 
 async def test_a_chunk_that_takes_many_steps_lets_other_tasks_run() -> None:
@@ -95,8 +95,8 @@ async def test_a_chunk_that_takes_many_steps_lets_other_tasks_run() -> None:
             await checkpoint()
 
     async with pipe() as (reading, writing):
-        writing.write_now(bytes(range(6)))
-        await writing.close()
+        writing.write(bytes(range(6)))
+        await writing.aclose()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(reading.read_all, take)
             tasks.start_soon(other)
@@ -111,7 +111,7 @@ async def test_an_error_in_a_later_step_is_raised() -> None:
         raise ZeroDivisionError
 
     async with pipe() as (reading, writing):
-        writing.write_now(b"one")
+        writing.write(b"one")
 
         with pytest.raises(ZeroDivisionError):
             await reading.read_all(take)
@@ -122,7 +122,7 @@ async def test_an_error_in_the_callback_is_raised() -> None:
         raise ZeroDivisionError
 
     async with pipe() as (reading, writing):
-        writing.write_now(b"one")
+        writing.write(b"one")
 
         with pytest.raises(ZeroDivisionError):
             await reading.read_all(take)
@@ -133,8 +133,8 @@ async def test_the_callback_may_use_anyio() -> None:
     times: list[float] = []
 
     async with pipe() as (reading, writing):
-        writing.write_now(b"one")
-        await writing.close()
+        writing.write(b"one")
+        await writing.aclose()
         before = anyio.current_time()
         await reading.read_all(lambda chunk: times.append(anyio.current_time()))
 
@@ -145,8 +145,8 @@ async def test_after_a_full_read_the_next_one_is_larger() -> None:
     sizes: list[int] = []
 
     async with pipe() as (reading, writing):
-        written = writing.write_now(b"x" * 500_000)
-        await writing.close()
+        written = writing.write(b"x" * 500_000)
+        await writing.aclose()
         await reading.read_all(lambda chunk: sizes.append(len(chunk)))
 
     assert sizes == [size for size in (CHUNK, written - CHUNK) if size]
@@ -162,7 +162,7 @@ async def test_a_large_write_waits_for_its_reader() -> None:
             left = memoryview(large)
             while left:
                 left = left[await writing.write_some(left) :]
-            await writing.close()
+            await writing.aclose()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(write)
@@ -173,22 +173,22 @@ async def test_a_large_write_waits_for_its_reader() -> None:
 
 async def test_a_pipe_that_either_end_has_closed_is_broken() -> None:
     async with pipe() as (reading, writing):
-        await reading.close()
+        await reading.aclose()
         with pytest.raises(BrokenPipeError):
-            writing.write_now(b"x")
-        await writing.close()
-        with pytest.raises(BrokenPipeError):
-            writing.write_now(b"x")
+            writing.write(b"x")
+        await writing.aclose()
+        with pytest.raises(ValueError, match="closed file"):
+            writing.write(b"x")
 
 
 async def test_a_closed_pipe_or_another_file_counts_as_read() -> None:
     async with pipe() as (_, writing):
-        writing.write_now(b"x")
-        await writing.close()
+        writing.write(b"x")
+        await writing.aclose()
         await writing.wait_until_read()
         no_pipe = WriteEnd(os.open(os.devnull, os.O_WRONLY))
         await no_pipe.wait_until_read()
-        await no_pipe.close()
+        await no_pipe.aclose()
 
 
 async def test_waiting_until_what_was_written_is_read() -> None:
@@ -199,28 +199,28 @@ async def test_waiting_until_what_was_written_is_read() -> None:
         taken.set()
 
     async with pipe() as (reading, writing), anyio.create_task_group() as tasks:
-        writing.write_now(b"x")
+        writing.write(b"x")
         tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
         assert not taken.is_set()
         tasks.start_soon(reading.read_all, lambda chunk: None)
         await taken.wait()
-        await writing.close()
+        await writing.aclose()
 
 
 async def test_a_waiting_writer_fails_when_its_end_is_closed() -> None:
     async with pipe() as (_, writing):
-        while writing.write_now(b"x" * CHUNK):
+        while writing.write(b"x" * CHUNK):
             pass
 
         async def write() -> None:
-            with pytest.raises(BrokenPipeError):
+            with pytest.raises(anyio.ClosedResourceError):
                 await writing.write_some(memoryview(b"x"))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(write)
             await anyio.wait_all_tasks_blocked()
-            await writing.close()
+            await writing.aclose()
 
 
 async def test_what_is_not_read_stays_in_the_pipe() -> None:
@@ -228,10 +228,10 @@ async def test_what_is_not_read_stays_in_the_pipe() -> None:
     written, read = 0, [0]
 
     async with pipe() as (reading, writing):
-        while wrote := writing.write_now(b"x" * CHUNK):
+        while wrote := writing.write(b"x" * CHUNK):
             written += wrote
             await anyio.wait_all_tasks_blocked()
-        await writing.close()
+        await writing.aclose()
         await reading.read_all(lambda chunk: read.append(len(chunk)))
 
     assert sum(read) == written
@@ -244,15 +244,15 @@ async def test_closing_a_pipe_during_a_read_does_not_affect_the_next_pipe() -> N
     async with pipe() as (reading, writing), anyio.create_task_group() as tasks:
 
         def take(chunk: bytes) -> Iterator[None]:
-            tasks.start_soon(reading.close)
+            tasks.start_soon(reading.aclose)
             yield
 
         tasks.start_soon(reading.read_all, take)
         await anyio.wait_all_tasks_blocked()
-        writing.write_now(b"one")
+        writing.write(b"one")
     async with pipe() as (reading, writing):
-        writing.write_now(b"two")
-        await writing.close()
+        writing.write(b"two")
+        await writing.aclose()
         await reading.read_all(read.append)
 
     assert read == [b"two"]

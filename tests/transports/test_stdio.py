@@ -169,8 +169,8 @@ class StalledChild:
         self.stdin = self.stdout = self.stderr = self.process = self
         self.given: list[float] = []
 
-    def write_now(self, data: bytes) -> int:
-        return 0
+    def write(self, data: bytes) -> None:
+        pass
 
     async def write_some(self, data: memoryview) -> int:
         await anyio.sleep_forever()

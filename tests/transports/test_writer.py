@@ -8,7 +8,7 @@ from anyio import WouldBlock
 from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import ConnectionClosed
-from mcp_host.transports._process.writer import LineWriter
+from mcp_host.transports.stdio import LineWriter
 
 
 class Pipe:
@@ -21,24 +21,24 @@ class Pipe:
         self.broken = False
         self._more = anyio.Event()
 
-    def write_now(self, data: bytes | memoryview) -> int:
+    def write(self, data: bytes | memoryview, /) -> int | None:
         if self.broken:
             raise BrokenPipeError
         taken = bytes(data[: self.room])
         self.room -= len(taken)
         self.taken += taken
         self.writes += bool(taken)
-        return len(taken)
+        return len(taken) or None
 
     async def write_some(self, data: memoryview) -> int:
-        while not (written := self.write_now(data)):
+        while not (written := self.write(data)):
             await self._more.wait()
         return written
 
     async def wait_until_read(self) -> None:
         raise AssertionError("a writer does not ask")
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         raise AssertionError("a writer does not close its pipe")
 
     def make(self, room: int) -> None:

@@ -333,7 +333,11 @@ class LineBuffer:
         """The lines that *chunk* completes, without line endings."""
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
-            yield from self._complete(chunk[start:end])
+            if not self._size and end - start <= self._limit:
+                yield chunk[start:end]  # the usual case: one chunk has the whole line
+            else:
+                yield from self._keep(chunk[start:end])
+                yield from self.rest()
             start = end + 1
         if start < len(chunk):
             yield from self._keep(chunk[start:])
@@ -341,7 +345,8 @@ class LineBuffer:
     def rest(self) -> Iterator[Raw | Oversize]:
         """The bytes after the last LF; call it at the end of the stream."""
         if self._size:
-            yield from self._complete(b"")
+            yield self._line if self._size <= self._limit else Oversize(self._head, self._tail)
+            self._line, self._size, self._head, self._tail = bytearray(), 0, b"", b""
 
     def _keep(self, part: bytes) -> Iterator[Oversize]:
         fitted = self._size <= self._limit
@@ -355,14 +360,3 @@ class LineBuffer:
             self._line = bytearray()
             yield Oversize(self._head, b"")
         self._tail = (self._tail + part[-EDGE:])[-EDGE:]
-
-    def _complete(self, last: bytes) -> Iterator[Raw | Oversize]:
-        if not self._size and len(last) <= self._limit:
-            yield last  # the usual case: one chunk has the whole line
-            return
-        yield from self._keep(last)
-        if self._size <= self._limit:
-            yield self._line
-        else:
-            yield Oversize(self._head, self._tail)
-        self._line, self._size, self._head, self._tail = bytearray(), 0, b"", b""

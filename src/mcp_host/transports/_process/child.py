@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from anyio import CancelScope, move_on_after
+from anyio import BrokenResourceError, CancelScope, ClosedResourceError, move_on_after
 from anyio.abc import Process
 
 from mcp_host.errors import ConnectFailed
@@ -28,15 +28,17 @@ else:
 GRACE = 2.0  # seconds for each gentle step of a shutdown
 LINES_PER_TICK = 256  # lines, after which other tasks run: one read may bring a hundred thousand
 
+PIPE_ERRORS = (OSError, ValueError, BrokenResourceError, ClosedResourceError)  # the second for a closed file
+
 OnChunk: TypeAlias = Callable[[bytes], Iterator[None] | None]
 """Takes what was read. Returns an iterator if that is too much work for one tick: each step does a part of it."""
 
 
 class ChildStdin(Protocol):
-    """The writing end of a pipe. Raises OSError once the other end is closed."""
+    """The writing end of a pipe. Writing raises one of `PIPE_ERRORS` once either end is closed."""
 
-    def write_now(self, data: bytes | memoryview) -> int:
-        """Write what fits without waiting; return how many bytes that was."""
+    def write(self, data: bytes | memoryview, /) -> int | None:
+        """Write what fits without waiting; return how many bytes that was, None if nothing fits."""
         ...
 
     async def write_some(self, data: memoryview) -> int:
@@ -47,17 +49,17 @@ class ChildStdin(Protocol):
         """Wait until the server has read all that was written. Returns at once where the system cannot tell."""
         ...
 
-    async def close(self) -> None: ...
+    async def aclose(self) -> None: ...
 
 
 class ChildOutput(Protocol):
     """The reading end of a pipe."""
 
     async def read_all(self, on_chunk: OnChunk) -> None:
-        """Call *on_chunk* with what is read, until the end of the stream or `close`."""
+        """Call *on_chunk* with what is read, until the end of the stream or `aclose`."""
         ...
 
-    async def close(self) -> None: ...
+    async def aclose(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,8 @@ class Child(ABC):
     async def close(self) -> None:
         """Close its output."""
         with CancelScope(shield=True):
-            await self.stdout.close()
-            await self.stderr.close()
+            await self.stdout.aclose()
+            await self.stderr.aclose()
 
 
 async def start(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | Path | None) -> Child:

@@ -7,7 +7,6 @@ and closing works even when a descendant keeps its end of a pipe open.
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import signal
@@ -17,20 +16,20 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from anyio import (
     CancelScope,
-    ClosedResourceError,
     current_time,
     notify_closing,
     open_process,
     sleep,
-    wait_readable,
     wait_writable,
 )
 from anyio.lowlevel import checkpoint
 
+from mcp_host._backends import Loop
 from mcp_host.transports._process.child import GRACE, Child, OnChunk
 
 assert sys.platform != "win32"  # so that type checkers skip this module on Windows
@@ -55,7 +54,7 @@ class PosixChild(Child):
         """
         grace = min(GRACE, limit / 3)
         with CancelScope(shield=True):
-            await self.stdin.close()
+            await self.stdin.aclose()
             await self.exits_within(grace)
             if self._group_lives():
                 self._signal_group(signal.SIGTERM)
@@ -78,129 +77,64 @@ class PosixChild(Child):
         return False
 
 
-class WriteEnd:
+class WriteEnd(FileIO):
     """The writing end of a pipe."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
-        self._fd = fd
-
-    def write_now(self, data: bytes | memoryview) -> int:
-        if self._fd < 0:
-            raise BrokenPipeError("closed")
-        try:
-            return os.write(self._fd, data)
-        except BlockingIOError:
-            return 0
+        super().__init__(fd, "wb")
 
     async def write_some(self, data: memoryview) -> int:
-        while not (written := self.write_now(data)):
-            try:
-                await wait_writable(self._fd)
-            except ClosedResourceError:
-                raise BrokenPipeError("closed") from None
+        while not (written := self.write(data)):
+            await wait_writable(self)
         return written
 
     async def wait_until_read(self) -> None:
         unread = array("i", [0])
-        while self._fd >= 0:
+        while not self.closed:
             with suppress(OSError):  # a system that does not count at this end
-                fcntl.ioctl(self._fd, termios.FIONREAD, unread)
+                fcntl.ioctl(self, termios.FIONREAD, unread)
             if not unread[0]:
                 return
             await sleep(POLL_INTERVAL)
 
-    async def close(self) -> None:
-        self._fd = _close(self._fd)
+    async def aclose(self) -> None:
+        if not self.closed:
+            notify_closing(self)
+            self.close()
 
 
-class ReadEnd:
-    """The reading end of a pipe, on any backend."""
+class ReadEnd(FileIO):
+    """The reading end of a pipe."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
-        self._fd = fd
-        self._size = READ_SIZE
+        super().__init__(fd, "rb")
+        self._loop = Loop.running()
 
     async def read_all(self, on_chunk: OnChunk) -> None:
-        while (steps := await self._read(on_chunk)) is not None:
+        size, ended = READ_SIZE, False
+        steps: Iterator[None] = iter(())
+
+        def read() -> bool:
+            """Pass on a chunk. Returns whether it was the last one, or takes more than one step."""
+            nonlocal size, ended, steps
+            chunk = b"" if self.closed else self.read(size)
+            if chunk is None:
+                return False
+            size, ended = READ_SIZE if len(chunk) < READ_SIZE else LARGE_READ_SIZE, not chunk
+            steps = (on_chunk(chunk) if chunk else None) or iter(())
+            return ended or next(steps, FINISHED) is not FINISHED
+
+        while not ended and not self.closed:
+            await self._loop.when_readable(self.fileno(), read)
             for _ in steps:
                 await checkpoint()
 
-    async def close(self) -> None:
-        self._fd = _close(self._fd)
-
-    async def _read(self, on_chunk: OnChunk) -> Iterator[None] | None:
-        """Wait for a chunk and pass it on; return the steps that remain of that, None at the end."""
-        if self._fd >= 0:
-            with suppress(ClosedResourceError):
-                await wait_readable(self._fd)  # always, so that a flood cannot starve other tasks
-        return self._read_now(on_chunk)
-
-    def _read_now(self, on_chunk: OnChunk) -> Iterator[None] | None:
-        if self._fd < 0:
-            return None
-        try:
-            chunk = os.read(self._fd, self._size)
-        except BlockingIOError:
-            return iter(())
-        self._size = READ_SIZE if len(chunk) < READ_SIZE else LARGE_READ_SIZE
-        return on_chunk(chunk) or iter(()) if chunk else None
-
-
-class AsyncioReadEnd(ReadEnd):
-    """The reading end of a pipe on asyncio. The event loop calls *on_chunk* itself, while one step suffices.
-
-    Waiting in a task for each chunk would cost two more system calls and one more tick.
-    """
-
-    def __init__(self, fd: int) -> None:
-        super().__init__(fd)
-        self._waiter: asyncio.Future[Iterator[None] | None] | None = None
-
-    async def close(self) -> None:
-        if self._waiter is not None and self._fd >= 0:
-            self._waiter.get_loop().remove_reader(self._fd)  # before the system reuses the descriptor
-            if not self._waiter.done():
-                self._waiter.set_result(None)
-        await super().close()
-
-    async def _read(self, on_chunk: OnChunk) -> Iterator[None] | None:
-        if self._fd < 0:
-            return None
-        # sniffio looks for a task, and there is none in a callback of the event loop. anyio does without sniffio.
-        with suppress(ImportError):
-            from sniffio import current_async_library_cvar
-
-            current_async_library_cvar.set("asyncio")
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[Iterator[None] | None] = loop.create_future()
-        self._waiter = waiter
-        loop.add_reader(self._fd, self._on_readable, on_chunk, waiter)
-        try:
-            return await waiter
-        finally:
-            if self._fd >= 0:
-                loop.remove_reader(self._fd)
-
-    def _on_readable(self, on_chunk: OnChunk, waiter: asyncio.Future[Iterator[None] | None]) -> None:
-        if waiter.done():
-            return  # its task has not run yet
-        try:
-            steps = self._read_now(on_chunk)
-            if steps is None or next(steps, FINISHED) is not FINISHED:
-                waiter.set_result(steps)
-        except Exception as exc:  # a bug, for the reading task to raise
-            waiter.set_exception(exc)
-
-
-def read_end(fd: int) -> ReadEnd:
-    """The reading end for the running backend."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return ReadEnd(fd)
-    return AsyncioReadEnd(fd)
+    async def aclose(self) -> None:
+        if not self.closed:
+            self._loop.notify_closing(self.fileno())
+            self.close()
 
 
 def open_pipe() -> tuple[int, int]:
@@ -210,13 +144,6 @@ def open_pipe() -> tuple[int, int]:
         with suppress(OSError):  # the user's quota for pipes is used up
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
     return reading, writing
-
-
-def _close(fd: int) -> int:
-    if fd >= 0:
-        notify_closing(fd)
-        os.close(fd)
-    return -1
 
 
 async def start_child(command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> Child:
@@ -234,4 +161,4 @@ async def start_child(command: Sequence[str], env: Mapping[str, str], cwd: str |
                 command, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd, start_new_session=True
             )
         ours.pop_all()
-        return PosixChild(process, WriteEnd(to_child), read_end(from_child), read_end(from_stderr))
+        return PosixChild(process, WriteEnd(to_child), ReadEnd(from_child), ReadEnd(from_stderr))

@@ -85,20 +85,17 @@ class WindowsInput:
     def __init__(self, stream: ByteSendStream) -> None:
         self._stream = stream
 
-    def write_now(self, data: bytes | memoryview) -> int:
-        return 0
+    def write(self, data: bytes | memoryview, /) -> None:
+        """Nothing fits."""
 
     async def write_some(self, data: memoryview) -> int:
-        try:
-            await self._stream.send(bytes(data))
-        except (BrokenResourceError, ClosedResourceError) as exc:
-            raise BrokenPipeError("closed") from exc
+        await self._stream.send(bytes(data))
         return len(data)
 
     async def wait_until_read(self) -> None:
         await checkpoint()  # Windows cannot tell
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         await self._stream.aclose()
 
 
@@ -114,7 +111,7 @@ class WindowsOutput:
                 for _ in on_chunk(await self._stream.receive()) or ():
                     await checkpoint()
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         await self._stream.aclose()
 
 
@@ -128,7 +125,7 @@ class WindowsChild(Child):
         """Close the server's input and wait; then end the job."""
         grace = min(GRACE, limit / 3)
         with CancelScope(shield=True):
-            await self.stdin.close()
+            await self.stdin.aclose()
             await self.exits_within(grace)
             self.job.end()
             await self.exits_within(grace)
