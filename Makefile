@@ -11,7 +11,7 @@ SECONDS := 150
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types docs check interop conformance machines bench faults fuzz soak coverage lock clean
 
-help:  ## what there is
+help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup: $(READY)  ## the virtual environment, with the locked development tools
@@ -24,7 +24,7 @@ $(READY): requirements-dev.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-demo: setup  ## the main job: a server asks our model to answer with tools, over stdio and over HTTP
+demo: setup  ## sampling with tools, over stdio and over HTTP, with a built-in model
 	@$(BIN)/mcp-host demo
 
 test: setup  ## the tests
@@ -41,24 +41,24 @@ types: setup  ## strict types, for Linux and for Windows
 docs: setup  ## links, snippets and the reference
 	@$(BIN)/python docs/check.py
 
-check: lint types test docs  ## the gate, but for interop and conformance
+check: lint types test docs  ## lint, types, tests and docs
 
-interop: setup  ## against servers that others wrote (needs node and npm)
+interop: setup  ## tests with other projects' servers (needs node and npm)
 	@$(BIN)/python -m tests.interop.run
 
-conformance: setup  ## the official conformance suite, by a stricter rule (needs node and npm)
+conformance: setup  ## the official conformance suite, strict (needs node and npm)
 	@$(BIN)/python -m tests.conformance.run
 
-machines: setup  ## the first two commands in fresh Debian systems (needs root and debootstrap); MACHINES=trixie for one
+machines: setup  ## make demo and make test in fresh Debian systems (needs root and debootstrap); MACHINES=trixie for one
 	@$(BIN)/python -m tests.machines.run $(MACHINES)
 
-bench: setup  ## what a client costs, beside its peers (needs node and npm); QUICK=1 for a look
+bench: setup  ## CPU and memory, compared with other SDKs (needs node and npm); QUICK=1 for a short run
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
-faults: setup  ## every fault at every point: dead servers, cut networks, cancelled callers (some 20 minutes)
+faults: setup  ## dead servers, cut networks and cancelled callers at every point (about 20 minutes)
 	@THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults tests/robustness
 
-fuzz: $(FUZZ)/.ready  ## arbitrary bytes for whatever reads a server's, or as long as SECONDS=600 says
+fuzz: $(FUZZ)/.ready  ## arbitrary bytes for the code that reads a server's output; SECONDS=600 for ten minutes
 	@$(FUZZ)/bin/python -m fuzz.run --seconds $(SECONDS)
 
 $(FUZZ)/.ready: fuzz/requirements.txt pyproject.toml
@@ -67,7 +67,7 @@ $(FUZZ)/.ready: fuzz/requirements.txt pyproject.toml
 	@$(FUZZ)/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement fuzz/requirements.txt
 	@touch $@
 
-soak: setup  ## 100,000 calls, 10,000 sampling round trips, 1,000 connections: nothing may grow (some 10 minutes)
+soak: setup  ## thousands of calls and connections: memory must not grow (about 10 minutes)
 	@$(BIN)/python -m tests.robustness.soak
 
 coverage: setup  ## the tests, with branch coverage
@@ -76,9 +76,9 @@ coverage: setup  ## the tests, with branch coverage
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --fail-under=100
 
-lock: setup  ## requirements-dev.lock, anew from pyproject.toml
+lock: setup  ## update requirements-dev.lock from pyproject.toml
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --all-extras --no-emit-index-url --no-header --output-file requirements-dev.lock --upgrade pyproject.toml
 
-clean:  ## remove what was made
+clean:  ## remove all generated files
 	@rm -rf $(VENV) .interop .conformance .machines .bench build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
