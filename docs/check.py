@@ -89,7 +89,7 @@ def half_shown(section: str) -> list[str]:
 
 
 def unshown_threats() -> Iterator[str]:
-    """Threats that the page on security names without a test, or the other way round."""
+    """Threats on the page on security without a test, or tests without a threat."""
     for threat in unshown((reference.HERE / "security.md").read_text(encoding="utf-8")):
         yield f"docs/security.md: {threat!r} has no row, or no test"
 
@@ -97,7 +97,7 @@ def unshown_threats() -> Iterator[str]:
 def unshown(page: str) -> list[str]:
     """The threats that have a row in the tables and no test in the list beneath them, or a test and no row."""
     tables = page.partition("\n## Threats\n")[2].partition("\n## ")[0]
-    return sorted({*ROW.findall(tables)} ^ {*TESTED.findall(page.partition("\n## Shown by\n")[2])})
+    return sorted({*ROW.findall(tables)} ^ {*TESTED.findall(page.partition("\n## Tests\n")[2])})
 
 
 def inherited_names() -> Iterator[str]:

@@ -118,7 +118,7 @@ def test_a_difference_between_the_eras_without_a_test_in_each_is_found(listed: s
 def test_a_threat_without_a_test_is_found(listed: str, found: list[str]) -> None:
     table = "| threat | what is done | what is left |\n|---|---|---|\n| thieves | a lock | the key |\n"
 
-    assert check.unshown(f"# Here\n\n## Threats\n\n{table}\n## Shown by\n\n{listed}") == found
+    assert check.unshown(f"# Here\n\n## Threats\n\n{table}\n## Tests\n\n{listed}") == found
 
 
 @pytest.mark.parametrize(
