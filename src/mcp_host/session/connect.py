@@ -52,14 +52,18 @@ class Connector:
     def __init__(self, dispatcher: Dispatcher, state: ClientState, attempt: Attempt) -> None:
         self.timeouts = CallTimeouts.connecting(state.limits, dispatcher.now, attempt.limit)
         """They start now. As for a call, they stop while the client handles a request of the server."""
-        self._name = state.name
         self._dispatcher = dispatcher
         self._state = state
-        self._versions = state.allowed_versions
         self._attempt = attempt
-        self._awake = Event()
-        self._probe_failure: McpError | None = None
+        self._versions = state.allowed_versions
+        self._started = Event()
         self._initialize_timed_out = False
+        self._probed: EraChoice | McpError | None = None
+        """What the probe has brought so far."""
+        self._initialized: Session | McpError | None = None
+        """What the handshake beside the probe has brought so far."""
+        self._news = Event()
+        """Set when one of the two changes."""
 
     async def connect(self) -> Session:
         """Negotiate the first session.
@@ -69,27 +73,43 @@ class Connector:
             NoCommonVersion: The server speaks no version that the client may speak.
             ServerError, ConnectionClosed, ProtocolError: As the server's answer says.
         """
-        self._dispatcher.spawn(self._wait_until_awake)
-        if not self._versions.modern:
+        self._dispatcher.spawn(self._wait_until_started)
+        versions = self._versions
+        if not versions.modern:
             return await self._handshake()
-        if self._attempt.assumed == "legacy" and self._versions.legacy:
+        if self._attempt.assumed == "legacy" and versions.legacy:
             return await self._handshake_as_assumed()
-        for version in self._versions.modern:
+        for version in versions.modern:
             if (known := self._state.cache.find(DISCOVER, {"version": version})) is not None:
-                return self._modern_session(version, known)
-        return await self._probe_and_decide()
+                return self._modern_session(self._modern(version), known)
+        decision = await self._probe()
+        ended = decision.failure if isinstance(decision, UseLegacy) else decision
+        if isinstance(ended, ConnectionClosed) and versions.legacy and not self._dispatcher.stream_per_request:
+            raise WrongEra(ended, instead="legacy") from ended  # some servers exit over an unknown method
+        match decision:
+            case Session():
+                return decision
+            case UseModern(version, discovered):
+                return await self._discover(self._modern(version), discovered)
+            case UseLegacy(failure=failure) if versions.legacy:
+                return await self._handshake_after_probe(failure)
+            case UseLegacy(because):
+                name = self._state.name
+                raise NoCommonVersion(f"{name} does not speak {versions}: to server/discover it said: {because}")
+        raise decision
+
+    async def _wait_until_started(self) -> None:
+        await self._dispatcher.wait_until_started()
+        self._started.set()
 
     def timed_out(self, stderr: str) -> ConnectTimeout:
         """The error when time is up; *stderr* is the end of what the server wrote there."""
-        text = f"{self._name} was not ready within {self._state.limits.connect_timeout:g} s"
-        if self._initialize_timed_out and self._awake.is_set():
-            failed = "" if self._probe_failure is None else f"; {DISCOVER} failed: {self._probe_failure}"
+        text = f"{self._state.name} was not ready within {self._state.limits.connect_timeout:g} s"
+        if self._initialize_timed_out and self._started.is_set():
+            failure = self._probed.failure if isinstance(self._probed, UseLegacy) else None
+            failed = "" if failure is None else f"; {DISCOVER} failed: {failure}"
             return NoAnswer(f"{text}: it did not answer initialize{failed}{quoting(stderr)}")
         return ConnectTimeout(f"{text}{quoting(stderr)}")
-
-    async def _wait_until_awake(self) -> None:
-        await self._dispatcher.wait_until_started()
-        self._awake.set()
 
     # The handshake
 
@@ -134,15 +154,14 @@ class Connector:
         seconds = min(INITIALIZED_WAIT, self._state.limits.connect_timeout / 3)
         sending = SingleFlight(self._dispatcher.spawn)
         sending.begin(partial(self._dispatcher.notify, INITIALIZED, {}, session.era.headers(INITIALIZED, {})))
+        name, warn = self._state.name, self._state.warn
         with move_on_after(seconds) as scope:
             try:
                 await sending.wait()
             except McpError as exc:
-                self._state.warn(f"{self._name} did not take {INITIALIZED}: {exc}")
+                warn(f"{name} did not take {INITIALIZED}: {exc}")
         if scope.cancelled_caught:
-            self._state.warn(
-                f"{self._name} did not answer {INITIALIZED} within {seconds:g} s: calls do not wait for that"
-            )
+            warn(f"{name} did not answer {INITIALIZED} within {seconds:g} s: calls do not wait for that")
 
     async def _handshake(self) -> Session:
         try:
@@ -165,7 +184,6 @@ class Connector:
 
     async def _handshake_after_probe(self, failure: McpError | None) -> Session:
         """Initialize a server that gave no modern answer to the probe, or a *failure*."""
-        self._probe_failure = failure
         try:
             return await self._handshake()
         except McpError as exc:
@@ -178,94 +196,91 @@ class Connector:
 
     # The probe
 
-    async def _probe_and_decide(self) -> Session:
+    async def _probe(self) -> Session | EraChoice | McpError:
         """Probe. If the server is silent, send `initialize` as well: the first useful answer decides."""
-        race = _Race()
+        attempt = self._attempt
         async with create_task_group() as tasks:
-            tasks.start_soon(self._probe, race)
-            with move_on_after(min(START, self._attempt.limit / 3)):
-                await self._awake.wait()
-            with move_on_after(min(PROBE_SILENCE, self._attempt.limit / 3)):
-                await race.news.wait()
-            if race.choice is None and self._versions.legacy and self._attempt.assumed != "modern":
-                race.initializing = True
-                tasks.start_soon(self._handshake_beside_probe, race)
-            decision = await race.decision()
+            tasks.start_soon(self._choose_era)
+            with move_on_after(min(START, attempt.limit / 3)):
+                await self._started.wait()
+            with move_on_after(min(PROBE_SILENCE, attempt.limit / 3)):
+                await self._news.wait()
+            initializing = self._probed is None and bool(self._versions.legacy) and attempt.assumed != "modern"
+            if initializing:
+                tasks.start_soon(self._handshake_beside_probe)
+            decision = await self._decision(initializing=initializing)
             tasks.cancel_scope.cancel()
-        over_pipe = not self._dispatcher.stream_per_request
-        match decision:
-            case UseModern():
-                return await self._discover(decision)
-            case Session():
-                return decision
-            case UseLegacy(failure=ConnectionClosed() as ended) if over_pipe:
-                raise WrongEra(ended, instead="legacy") from ended  # some servers exit over an unknown method
-            case UseLegacy(failure=failure) if self._versions.legacy:
-                return await self._handshake_after_probe(failure)
-            case UseLegacy(because):
-                raise NoCommonVersion(
-                    f"{self._name} does not speak {self._versions}: to server/discover it said: {because}"
-                )
-            case ConnectionClosed() if self._versions.legacy and over_pipe:
-                raise WrongEra(decision, instead="legacy") from decision  # it ended before it had read the probe
-        raise decision
+        return decision
 
-    async def _probe(self, race: _Race) -> None:
+    async def _decision(self, *, initializing: bool) -> Session | EraChoice | McpError:
+        """Wait for the result that decides; with *initializing* the handshake is running, too."""
+        while True:
+            probed, initialized = self._probed, self._initialized
+            if isinstance(probed, UseModern) or (probed is not None and not initializing):
+                return probed  # even a late modern answer: the server was slow, not silent
+            failed = isinstance(initialized, McpError) and probed is None
+            if initialized is not None and not failed:
+                return initialized
+            # A refused handshake may be the first sign of a modern server, so the probe gets more time.
+            with move_on_after(PROBE_SILENCE if failed else math.inf) as waiting:
+                await self._news.wait()
+            if waiting.cancelled_caught and initialized is not None:
+                return initialized
+            self._news = Event()
+
+    async def _choose_era(self) -> None:
         reply: Success | McpError
         try:
-            reply = await self._ask_discover(self._versions.modern[0])
+            reply = await self._ask_discover(self._modern(self._versions.modern[0]))
         except McpError as exc:
             reply = exc
         try:
-            race.choice = choose_era(reply, self._versions)
+            self._probed = choose_era(reply, self._versions)
         except McpError as exc:
-            race.choice = exc
-        race.news.set()
+            self._probed = exc
+        self._news.set()
 
-    async def _handshake_beside_probe(self, race: _Race) -> None:
+    async def _handshake_beside_probe(self) -> None:
         try:
-            race.handshake = await self._handshake()
+            self._initialized = await self._handshake()
         except McpError as exc:
-            race.handshake = exc
-        race.news.set()
+            self._initialized = exc
+        self._news.set()
 
     # Discovery
 
-    async def _ask_discover(self, version: str) -> Success:
-        era = self._modern(version)
+    async def _ask_discover(self, era: Modern) -> Success:
         params, headers = era.prepare_params({}, None), era.headers(DISCOVER, {})
         return await self._dispatcher.request(DISCOVER, params, headers, self.timeouts, stateless=True)
 
-    async def _discover(self, choice: UseModern) -> Session:
-        """The session in *choice*'s version; asks again if the probe did not return a description of the server."""
-        version, result = choice.version, choice.discovered
+    async def _discover(self, era: Modern, result: Params | None) -> Session:
+        """The session of *era*; asks again if the probe had no description of the server as its *result*."""
         if result is None:
             try:
-                result = (await self._ask_discover(version)).result
+                result = (await self._ask_discover(era)).result
             except ServerError as exc:
                 if exc.code is None or isinstance(exc, Unauthorized):
                     raise
-                self._state.warn(f"{self._name} did not describe itself: {excerpt(exc.message)}")
+                self._state.warn(f"{self._state.name} did not describe itself: {excerpt(exc.message)}")
                 result = {}
-        outcome = self._modern(version).read(DISCOVER, result)
+        outcome = era.read(DISCOVER, result)
         if isinstance(outcome, Complete):
-            self._state.cache.keep(DISCOVER, {"version": version}, outcome)
+            self._state.cache.keep(DISCOVER, {"version": era.version}, outcome)
         self._state.remember_era("modern")
-        return self._modern_session(version, result)
+        return self._modern_session(era, result)
 
-    def _modern_session(self, version: str, discovered: Params) -> Session:
-        era = self._modern(version)
+    def _modern_session(self, era: Modern, discovered: Params) -> Session:
         capabilities, instructions = discovered.get("capabilities"), discovered.get("instructions")
         capabilities = capabilities if isinstance(capabilities, dict) else {}
         meta = discovered.get("_meta")
         try:
             info = Implementation.from_wire(meta[SERVER_INFO] if isinstance(meta, dict) else None)
         except (KeyError, ProtocolError):  # "Servers SHOULD include" it
-            info = Implementation(name=self._name, version="")
+            info = Implementation(name=self._state.name, version="")
         try:
             server_capabilities = ServerCapabilities.from_wire(capabilities)
         except ProtocolError as exc:  # nothing depends on them in this era
-            self._state.warn(f"the capabilities of {self._name} are malformed: {exc}")
+            self._state.warn(f"the capabilities of {self._state.name} are malformed: {exc}")
             server_capabilities = ServerCapabilities()
         return Session(
             epoch=1,
@@ -282,31 +297,6 @@ class Connector:
         return Modern.for_client(version, self._state.client_info.to_wire(), capabilities)
 
 
-class _Race:
-    """The probe and the handshake side by side, and their results so far."""
-
-    def __init__(self) -> None:
-        self.choice: EraChoice | McpError | None = None
-        self.initializing = False
-        self.handshake: Session | McpError | None = None
-        self.news = Event()
-
-    async def decision(self) -> Session | EraChoice | McpError:
-        """Wait for the result that decides."""
-        while True:
-            if isinstance(self.choice, UseModern) or (self.choice is not None and not self.initializing):
-                return self.choice  # even a late modern answer: the server was slow, not silent
-            failed = isinstance(self.handshake, McpError) and self.choice is None
-            if self.handshake is not None and not failed:
-                return self.handshake
-            # A refused handshake may be the first sign of a modern server, so the probe gets more time.
-            with move_on_after(PROBE_SILENCE if failed else math.inf) as waiting:
-                await self.news.wait()
-            if waiting.cancelled_caught and self.handshake is not None:
-                return self.handshake
-            self.news = Event()
-
-
 def _mentioning(error: McpError, method: str, other: McpError | None) -> McpError:
     """*error*, with how *method* failed added to its text, unless both texts are the same."""
     if other is not None and str(other) != str(error):
@@ -316,11 +306,6 @@ def _mentioning(error: McpError, method: str, other: McpError | None) -> McpErro
 
 def _is_independent_of_era(exc: McpError) -> bool:
     """Whether a handshake failed for a reason that says nothing about the server's era."""
-    match exc:
-        case Unauthorized():
-            return True
-        case HttpStatusError(status=status):
-            return status >= 500
-        case ConnectionClosed(may_have_run=may_have_run):
-            return not may_have_run
-    return False
+    if isinstance(exc, ConnectionClosed):
+        return not exc.may_have_run
+    return isinstance(exc, Unauthorized) or (isinstance(exc, HttpStatusError) and exc.status >= 500)

@@ -24,7 +24,7 @@ from mcp_host.errors import (
 from mcp_host.handlers import HandlerScope, current_handler
 from mcp_host.protocol.attempts import Attempt, as_connect_failure
 from mcp_host.protocol.backoff import RETRY_DELAYS
-from mcp_host.protocol.eras import CACHEABLE, Complete
+from mcp_host.protocol.eras import CACHEABLE, Complete, InputRequired, Outcome
 from mcp_host.protocol.jsonrpc import Notification, Params, Success
 from mcp_host.sampling.slots import Slot
 from mcp_host.session.call import Call, CallTimeouts, OnEvent
@@ -143,38 +143,37 @@ class Connection:
     async def _request(self, call: Call) -> Params:
         if self._renewal.running:
             await self._wait_for_renewal(call)
-        session = self.dispatcher.require()
+        session, cache = self.dispatcher.require(), self._state.cache
         if call.method in session.era.removed:
             raise CallerError(f"revision {session.era.version} has no {call.method}")
         if missing := session.era.missing(call.method, session.capabilities):
             raise NotAdvertised(f"{self._state.name} did not advertise {missing}, which {call.method} needs")
-        if call.method in CACHEABLE and (fresh := self._state.cache.find(call.method, call.params)) is not None:
+        if call.method in CACHEABLE and (fresh := cache.find(call.method, call.params)) is not None:
             return fresh
+        changes = cache.changes
         try:
-            result = await self._perform(session, call)
+            reply = await self._send(session, call, call.params)
         except SessionLost as lost:
             if session.epoch == self.dispatcher.require().epoch:
                 self._renewal.begin(partial(self._renew, session.epoch + 1))
             await self._wait_for_renewal(call)
             if lost.may_have_run:
                 raise
-            result = await self._perform(self.dispatcher.require(), call)
-        self.useful = True
-        return result
-
-    async def _perform(self, session: Session, call: Call) -> Params:
-        """Send the request, and again with the input that the server requires, until there is a result."""
-        cache = self._state.cache
-        changes = cache.changes
-        reply = await self._send(session, call, call.params)
+            session = self.dispatcher.require()
+            reply = await self._send(session, call, call.params)
         outcome = session.era.read(call.method, reply.result)
-        if isinstance(outcome, Complete):
-            if outcome.fresh_for:
-                cache.keep(call.method, call.params, outcome, since=changes)
-            return outcome.value
+        if isinstance(outcome, InputRequired):
+            outcome = await self._provide_input(session, call, outcome, reply)
+        elif outcome.fresh_for:
+            cache.keep(call.method, call.params, outcome, since=changes)
+        self.useful = True
+        return outcome.value
+
+    async def _provide_input(self, session: Session, call: Call, outcome: Outcome, reply: Success) -> Complete:
+        """Repeat the request of *reply* with the input that the server requires, until there is a result."""
         rounds = InputRequiredLoop(call, session.features, self._state.limits)
         try:
-            while not isinstance(outcome, Complete):
+            while isinstance(outcome, InputRequired):
                 with self.dispatcher.while_open():
                     answers = await rounds.answer(outcome, reply)
                 try:
@@ -185,7 +184,7 @@ class Connection:
         except (ConnectionClosed, HeaderMismatch, RequestTimeout) as exc:
             exc.may_have_run = True  # the first request has
             raise
-        return outcome.value  # not cached: it depends on our answers
+        return outcome  # not cached: it depends on our answers
 
     async def _send(self, session: Session, call: Call, params: Params) -> Success:
         """Send one request and return its response.
@@ -206,14 +205,11 @@ class Connection:
             except ServerError as exc:
                 self._state.invalidate(exc)
                 raise
-            except RequestTimeout as late:
-                late.may_have_run |= lost
-                raise
-            except ConnectionClosed as broken:
+            except (ConnectionClosed, RequestTimeout) as exc:
                 # If nothing was sent, the channel has tried again already.
-                only_stream = broken.may_have_run and dispatcher.closed is None and dispatcher.stream_per_request
-                repeat = only_stream and not era.resumes_streams and call.repeatable
-                broken.may_have_run |= lost
+                broken = isinstance(exc, ConnectionClosed) and exc.may_have_run and dispatcher.closed is None
+                repeat = broken and dispatcher.stream_per_request and not era.resumes_streams and call.repeatable
+                exc.may_have_run |= lost
                 if not repeat or (delay := next(delays, None)) is None:
                     raise
             lost = True
@@ -277,6 +273,7 @@ class Connection:
             requests.append(("logging/setLevel", {"level": self._state.log_level}))
         for method, params in requests:
             try:
-                await self._perform(self.dispatcher.require(), Call(method=method, params=params, timeouts=timeouts))
+                call = Call(method=method, params=params, timeouts=timeouts)
+                await self._send(self.dispatcher.require(), call, params)
             except McpError as exc:
                 self._state.warn_about_server(f"{method} could not be re-established: {exc}")
