@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
 
@@ -53,6 +54,17 @@ def test_every_message_round_trips_as_one_line(message: Message) -> None:
 
     assert list(decode(wire)) == [message]
     assert b"\n" not in wire
+
+
+@pytest.mark.parametrize("message", [Request(1, "ping", {}), Success(1, {"a": "é"})], ids=["request", "response"])
+def test_requests_and_responses_know_how_large_they_were(message: Request | Success) -> None:
+    """Small ones skip checks; the size of one that we send is unknown."""
+    wire = encode(message)
+
+    [read] = decode(wire)
+
+    assert isinstance(read, Request | Success)
+    assert (message.size, read.size) == (math.inf, len(wire))
 
 
 @given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from mcp_host.errors import ProtocolError
 from mcp_host.sampling import SamplingLimits
-from mcp_host.sampling.limits import check_counts, check_sizes
-from mcp_host.sampling.validation import read_params
+from mcp_host.sampling.validation import check_counts, check_sizes, read_params
 from mcp_host.types import CreateMessageRequestParams
 from tests.sampling.asking import ADD, Wire, assistant, result, text, use, user, wire
 

@@ -129,11 +129,8 @@ class Approvals:
         return any(asked <= tools for tools in granted)
 
     def _grant(self, scope: Scope, request: SamplingRequest) -> None:
-        if scope == "session":
-            owner: object = self
-        elif scope == "call" and request.outer is not None:
-            owner = request.outer.lifetime
-        else:
+        owners: dict[str, object] = {"session": self, "call": request.outer and request.outer.lifetime}
+        if (owner := owners.get(scope)) is None:
             return
         self._grants.setdefault(owner, deque(maxlen=MOST_GRANTS)).append(_tools(request))
         for asking, other in self._asking.items():

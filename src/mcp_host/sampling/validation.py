@@ -5,27 +5,40 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, assert_never
+
+from pydantic_core import to_json
 
 from mcp_host.errors import QUOTED, InputRefused, ProtocolError, SamplingError, excerpt, quoted
 from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
-from mcp_host.sampling.limits import SamplingLimits, check_counts, check_history, check_sizes
+from mcp_host.sampling.limits import SamplingLimits
 from mcp_host.sampling.request import SamplingMode, SamplingRequest
 from mcp_host.types import (
+    AudioContent,
+    BlobResourceContents,
     CreateMessageRequestParams,
     CreateMessageResult,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
     TextContent,
     ToolResultContent,
     ToolUseContent,
 )
-from mcp_host.types.sampling import END_TURN, MAX_TOKENS, TOOL_USE
+from mcp_host.types.content import ContentBlock
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, TOOL_USE, SamplingMessageContentBlock
 
 logger = logging.getLogger(__name__)
 
 TOOL_FIELDS = ("tools", "toolChoice", "tool_choice")  # the last is the spelling of drafts of SEP-1577
 NO_TOOLS = "this client did not declare sampling.tools"
+
+MOST_TOKENS = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC 8259, section 6)
+LONGER = 5  # written anew, JSON can be at most this many times longer: 1e15 becomes 1000000000000000.0
+SMALLEST_BLOCK = len('{"type":"text","text":""}')  # bytes
+NEXT = "a request with this answer in it would have"
 
 COMPLETED = frozenset({END_TURN, None})  # with any other stop reason, the model did not finish
 
@@ -68,6 +81,45 @@ def read_params(
     if messages is params.messages and max_tokens == params.max_tokens:
         return params
     return params.model_copy(update={"messages": messages, "max_tokens": max_tokens})
+
+
+def check_counts(wire: Mapping[str, object], limits: SamplingLimits, size: float = math.inf) -> None:
+    """Check the lists of a request before it is parsed: a million blocks would block the event loop.
+
+    *size* is an upper bound of the request in bytes; small requests skip what they cannot exceed. Wrong shapes are
+    left to the parser.
+
+    Raises:
+        ProtocolError: A limit is exceeded.
+    """
+    messages, tools = wire.get("messages"), wire.get("tools")
+    if isinstance(messages, list):
+        _check("messages", len(messages), limits)
+        if size > limits.blocks * SMALLEST_BLOCK:
+            _check("blocks", _count_blocks(messages), limits)
+    if isinstance(tools, list):
+        _check("tools", len(tools), limits)
+        # To measure all tools together is fast, and nearly always enough.
+        if size * LONGER > limits.tool_definition and _json_size(tools) > limits.tool_definition:
+            for index, tool in enumerate(tools):
+                _check("tool_definition", _json_size(tool), limits, where=f"tools[{index}]: ")
+
+
+def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size: float = math.inf) -> None:
+    """Check the size of what a model would read. *size* is as for `check_counts`.
+
+    Raises:
+        ProtocolError: A limit is exceeded, or maxTokens is out of range.
+    """
+    if not 1 <= params.max_tokens <= MOST_TOKENS:  # not quoted: Python refuses to write an int of 5,000 digits
+        raise ProtocolError(f"maxTokens: must be from 1 to {MOST_TOKENS}")
+    for index, tool in enumerate(params.tools or ()):
+        if len(tool.name) > limits.tool_name:
+            _check("tool_name", len(tool.name), limits, where=f"tools[{index}]: ")
+    if size * LONGER > min(limits.text, limits.binary):
+        _, text, binary = _measure_request(params)
+        _check("text", text, limits)
+        _check("binary", binary, limits)
 
 
 def check_answer(
@@ -154,3 +206,111 @@ def _check_calls(
 
 def _names(uses: Sequence[ToolUseContent]) -> str:
     return excerpt(", ".join([quoted(use.name) for use in uses]), QUOTED)
+
+
+def check_history(
+    params: CreateMessageRequestParams, answer: CreateMessageResult, limits: SamplingLimits, size: float
+) -> None:
+    """Check that the server can send *answer* back in its next request. *size* is as for `check_counts`.
+
+    An answer that calls tools comes back with the whole conversation and the results. Any other answer
+    may be the last, so it only has to fit alone.
+
+    Raises:
+        ProtocolError: The next request would exceed a limit.
+        SamplingError: The answer cannot be written as JSON.
+    """
+    match answer.content:
+        case [TextContent(text=words)] if len(words) * 4 <= limits.text:
+            return  # most answers; a character takes at most four bytes of UTF-8
+    try:
+        blocks, text, binary = _measure(answer.content)
+    except ProtocolError as exc:
+        raise SamplingError("it holds something that cannot be written as JSON") from exc
+    if uses := len(answer.tool_uses):
+        _check("messages", len(params.messages) + 2, limits, found_in=NEXT)
+        blocks += uses
+        if (
+            blocks + size / SMALLEST_BLOCK > limits.blocks
+            or text + size * LONGER > limits.text
+            or binary + size * LONGER > limits.binary
+        ):
+            history = _measure_request(params)
+            blocks, text, binary = blocks + history[0], text + history[1], binary + history[2]
+    _check("blocks", blocks, limits, found_in=NEXT)
+    _check("text", text, limits, found_in=NEXT)
+    _check("binary", binary, limits, found_in=NEXT)
+
+
+def _check(
+    name: str, found: int, limits: SamplingLimits, *, where: str = "", found_in: str = "the request has"
+) -> None:
+    limit = getattr(limits, name)
+    if found > limit:
+        raise ProtocolError(f"{where}this client's limit {name} is {limit}, and {found_in} {found}")
+
+
+def _count_blocks(messages: list[object]) -> int:
+    blocks = 0
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        contents = content if isinstance(content, list) else [content]
+        blocks += len(contents)
+        for block in contents:
+            if isinstance(block, dict) and isinstance(inner := block.get("content"), list):
+                blocks += len(inner)
+    return blocks
+
+
+def _measure_request(params: CreateMessageRequestParams) -> tuple[int, int, int]:
+    blocks, text, binary = _measure(block for message in params.messages for block in message.content)
+    for words in (params.system_prompt or "", *(params.stop_sequences or ())):
+        text += _utf8(words)
+    return blocks, text + _json_size(params.metadata), binary
+
+
+def _measure(contents: Iterable[SamplingMessageContentBlock | ContentBlock]) -> tuple[int, int, int]:
+    """The number of blocks, the bytes of text, and those of binary data."""
+    blocks = text = binary = 0
+    for block in contents:
+        blocks += 1
+        match block:
+            case TextContent():
+                text += _utf8(block.text)
+            case ImageContent() | AudioContent():
+                binary += _decoded(block.data)
+            case ToolUseContent():
+                text += _json_size(block.input)
+            case ToolResultContent():
+                inner = _measure(block.content)
+                blocks += inner[0]
+                text += inner[1] + _json_size(block.structured_content)
+                binary += inner[2]
+            case EmbeddedResource(resource=resource):
+                if isinstance(resource, BlobResourceContents):
+                    binary += _decoded(resource.blob)
+                else:
+                    text += _utf8(resource.text)
+            case ResourceLink():
+                text += _json_size(block.to_wire())
+            case _:
+                assert_never(block)
+    return blocks, text, binary
+
+
+def _utf8(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _decoded(base64: str) -> int:
+    """The size of base64 data, without decoding it."""
+    return len(base64) * 3 // 4 - base64.count("=", -2)
+
+
+def _json_size(value: object) -> int:
+    if value is None:
+        return 0
+    try:
+        return len(to_json(value))
+    except ValueError as exc:  # too deep, or a lone surrogate: no provider could be sent it
+        raise ProtocolError("the request holds something that cannot be written as JSON") from exc
