@@ -51,7 +51,7 @@ class Connection:
         self._state = state
         self._connector = Connector(dispatcher, state, attempt)
         self._renewal = SingleFlight(tasks.start_soon)
-        self._subscriptions = Subscriptions(dispatcher, state, notify, tasks)
+        self._subscriptions = Subscriptions(dispatcher, state, notify)
 
     @classmethod
     @asynccontextmanager
@@ -194,7 +194,7 @@ class Connection:
         """
         era, dispatcher = session.era, self.dispatcher
         headers = {**era.headers(call.method, params), **call.headers} if dispatcher.stream_per_request else {}
-        wire = era.prepare_params(params, self._state.request_log_level if era.log_level_per_request else None)
+        wire = era.prepare_params(params, self._state.log_level or self._state.default_log_level)
         delays = iter(RETRY_DELAYS)
         lost = False
         while True:

@@ -67,6 +67,8 @@ class ClientState:
     subscriptions: dict[str, None] = field(default_factory=dict)
     """URIs of resources; an ordered set."""
     log_level: str | None = None
+    default_log_level: str | None = field(init=False)
+    """What each request names instead, in revisions where it has to."""
     warnings: list[str] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
     offers: Sequence[Offers] = field(init=False)
@@ -74,17 +76,13 @@ class ClientState:
 
     def __post_init__(self) -> None:
         handshake = self.allowed_versions.legacy
+        self.default_log_level = None if self.on_log is None else DEFAULT_LOG_LEVEL
         self.offers = self.features.offers(Legacy(handshake[0]) if handshake else Modern)
 
     @property
     def name(self) -> str:
         """The name of the server in messages."""
         return self.transport.name
-
-    @property
-    def request_log_level(self) -> str | None:
-        """The log level that each request names, in revisions where it has to."""
-        return self.log_level or (DEFAULT_LOG_LEVEL if self.on_log is not None else None)
 
     def accepted(self, offers: Offers) -> None:
         """The server has accepted *offers*: later connections offer no more."""

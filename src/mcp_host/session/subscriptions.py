@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from anyio import CancelScope, Event, Lock, current_time, move_on_after, sleep
-from anyio.abc import TaskGroup
 
 from mcp_host.errors import HttpStatusError, McpError, ServerError, quoted
 from mcp_host.protocol.backoff import listen_backoff
 from mcp_host.protocol.eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_ID
-from mcp_host.protocol.jsonrpc import Notification, Params
+from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.session.call import CallTimeouts, OnEvent
 from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.state import ClientState
@@ -36,11 +35,10 @@ class Subscriptions:
     acknowledged, the old one is closed. If it is not, the old one stays.
     """
 
-    def __init__(self, dispatcher: Dispatcher, state: ClientState, notify: OnEvent, tasks: TaskGroup) -> None:
+    def __init__(self, dispatcher: Dispatcher, state: ClientState, notify: OnEvent) -> None:
         self._dispatcher = dispatcher
         self._state = state
         self._notify = notify
-        self._tasks = tasks
         self._lock = Lock()
         self._stream: _Stream | None = None
 
@@ -92,7 +90,7 @@ class Subscriptions:
             await stream.settled.wait()
         finally:
             if stream.acknowledged:
-                self._record([uri for uri in uris if uri in stream.granted_uris | self._state.subscriptions.keys()])
+                self._record(uri for uri in uris if uri in stream.granted_uris or uri in self._state.subscriptions)
             else:
                 stream.scope.cancel()
                 self._stream = last or self._start(self._state.subscriptions, None)
@@ -102,9 +100,7 @@ class Subscriptions:
 
     def _record(self, uris: Iterable[str]) -> None:
         if self._dispatcher.closed is None:  # closing the client has cleared the subscriptions
-            wanted = dict.fromkeys(uris)
-            self._state.subscriptions.clear()
-            self._state.subscriptions.update(wanted)
+            self._state.subscriptions = dict.fromkeys(uris)
 
     def _start(self, uris: Mapping[str, None], last: _Stream | None) -> _Stream | None:
         """Open a stream for the lists and *uris*, as far as the server announces them; None if nothing is left."""
@@ -116,15 +112,25 @@ class Subscriptions:
             wanted["resourceSubscriptions"] = list(uris)
         if not wanted:
             return None
-        stream = _Stream(self._dispatcher, self._state, self._notify, wanted)
-        self._tasks.start_soon(stream.run, last)
+        stream = _Stream(self._dispatcher, self._state, self._notify, wanted, last)
+        self._dispatcher.spawn(stream.run)
         return stream
 
 
 class _Stream:
-    """A subscription with one filter, reopened whenever its stream breaks, until it is cancelled."""
+    """A subscription to what is *wanted*, reopened whenever its stream breaks, until it is cancelled.
 
-    def __init__(self, dispatcher: Dispatcher, state: ClientState, notify: OnEvent, wanted: dict[str, Any]) -> None:
+    *last* is cancelled when the server has acknowledged this one.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        state: ClientState,
+        notify: OnEvent,
+        wanted: dict[str, Any],
+        last: _Stream | None,
+    ) -> None:
         self.scope = CancelScope()
         self.settled = Event()
         """Set when the server has acknowledged the filter, or failed with *error*."""
@@ -135,51 +141,46 @@ class _Stream:
         self._state = state
         self._notify = notify
         self._wanted = wanted
-        self._last: _Stream | None = None
-
-    async def run(self, last: _Stream | None) -> None:
-        """Listen until cancelled. *last* is cancelled when this stream is acknowledged."""
         self._last = last
+
+    async def run(self) -> None:
+        """Listen until cancelled, or until it is in vain."""
         with self.scope:
             try:
-                await self._listen_repeatedly()
+                await self._listen()
             except McpError as exc:
                 self.error, self.acknowledged = exc, False
                 if self._dispatcher.closed is None:
                     self._state.warn(f"{self._state.name} refuses the subscription to changes: {exc}")
         self.settled.set()
 
-    async def _listen_repeatedly(self) -> None:
-        backoff = listen_backoff()
-        while True:
-            opened = current_time()
-            await self._listen()
-            self._state.cache.drop()  # changes may have been missed
-            backoff.ended(current_time() - opened)
-            if backoff.failures == backoff.max_failures:
-                self._state.warn(f"{self._state.name}: the stream of changes keeps failing: changes are missed")
-            await sleep(backoff.delay(None))
-
     async def _listen(self) -> None:
-        """One stream from its opening to its end; returns if another one may succeed.
+        """Listen on one stream after another.
 
         Raises:
             McpError: The server does not offer this, or the connection has ended.
         """
-        era = self._dispatcher.require().era
-        params: Params = {"notifications": self._wanted}
+        dispatcher, state, backoff = self._dispatcher, self._state, listen_backoff()
+        era, params = dispatcher.require().era, {"notifications": self._wanted}
         wire, headers = era.prepare_params(params, None), era.headers(LISTEN, params)
         timeouts = CallTimeouts(timeout=math.inf, idle_timeout=math.inf)
-        try:
-            await self._dispatcher.request(LISTEN, wire, headers, timeouts, on_event=self._take, stateless=True)
-        except ServerError as exc:
-            self._state.invalidate(exc)
-            if not isinstance(exc, HttpStatusError) or not exc.transient:
-                raise
-        except McpError as exc:
-            if self._dispatcher.closed is not None:
-                raise
-            logger.debug("%s: the stream of changes broke: %s", self._state.name, exc)
+        while True:
+            opened = current_time()
+            try:
+                await dispatcher.request(LISTEN, wire, headers, timeouts, on_event=self._take, stateless=True)
+            except ServerError as exc:
+                state.invalidate(exc)
+                if not isinstance(exc, HttpStatusError) or not exc.transient:
+                    raise
+            except McpError as exc:
+                if dispatcher.closed is not None:
+                    raise
+                logger.debug("%s: the stream of changes broke: %s", state.name, exc)
+            state.cache.drop()  # changes may have been missed
+            backoff.ended(current_time() - opened)
+            if backoff.failures == backoff.max_failures:
+                state.warn_about_server("the stream of changes keeps failing: changes are missed")
+            await sleep(backoff.delay(None))
 
     def _take(self, notification: Notification) -> None:
         if self.scope.cancel_called:
@@ -191,15 +192,12 @@ class _Stream:
 
     def _acknowledge(self, granted: object) -> None:
         granted = granted if isinstance(granted, dict) else {}
-        uris = granted.get("resourceSubscriptions")
-        self.granted_uris = (
-            frozenset(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else frozenset()
-        )
+        if isinstance(uris := granted.get("resourceSubscriptions"), list):
+            self.granted_uris = frozenset(uri for uri in uris if isinstance(uri, str))
         withheld = [name for name in LISTS.values() if name in self._wanted and granted.get(name) is not True]
         if withheld and not self.acknowledged:
-            self._state.warn(
-                f"{self._state.name} does not agree to {', '.join(withheld)}: such changes are not reported"
-            )
+            names = ", ".join(withheld)
+            self._state.warn(f"{self._state.name} does not agree to {names}: such changes are not reported")
         self.acknowledged = True
         self.settled.set()
         if self._last is not None:
