@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt, quoted
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mcp_host.json_schema.schema import Schema
 
 logger = logging.getLogger(__name__)
-
-P = TypeVar("P", ElicitRequestFormParams, ElicitRequestURLParams)
 
 STEPS = 20_000  # to check a filled-in form: a tenth of a second, some hundred fields
 ANSWERS: dict[object, Any] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": []}
@@ -137,7 +135,7 @@ class UrlRequest(_ElicitationRequest):
     @property
     def host(self) -> str:
         """The host of *url*, in lower case, without user, password and port. International names are in Punycode."""
-        return _host(self.url)
+        return urlsplit(self.url).hostname or ""
 
     @property
     def elicitation_id(self) -> str | None:
@@ -225,12 +223,17 @@ class Elicitation:
             offered = " and ".join(self._handlers)
             raise InputRefused(INVALID_PARAMS, f"this client offers elicitation by {offered}, not {quoted(mode)}")
         request: FormRequest | UrlRequest
-        if mode == "form":
-            request = FormRequest(server, read_form(params), call, reporter)
-            check_answerable(request.requested_schema, revision)
-        else:
-            request = UrlRequest(server, read_url(params), call, reporter)
-            check_answerable({}, revision)
+        try:
+            if mode == "form":
+                request = FormRequest(server, read_form(params), call, reporter)
+                problem = _unanswerable(request.requested_schema, revision)
+            else:
+                request = UrlRequest(server, read_url(params), call, reporter)
+                problem = _unanswerable({}, revision)
+        except ProtocolError as exc:
+            raise InputRefused(INVALID_PARAMS, str(exc)) from exc
+        if problem is not None:
+            raise InputRefused(INVALID_PARAMS, f"this elicitation cannot be answered: {problem}")
 
         async def ask() -> ElicitResult:
             result = await handler(request)
@@ -247,52 +250,37 @@ def read_form(params: dict[str, Any]) -> ElicitRequestFormParams:
     """The parameters of a form.
 
     Raises:
-        InputRefused: They are malformed (-32602).
+        ProtocolError: They are malformed.
     """
-    form = _read(ElicitRequestFormParams, params)
+    form = ElicitRequestFormParams.from_wire(params)
     schema = form.requested_schema
     if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
-        raise InputRefused(INVALID_PARAMS, 'requestedSchema needs "type": "object" and an object of "properties"')
+        raise ProtocolError('requestedSchema needs "type": "object" and an object of "properties"')
     return form
 
 
-def read_url(params: dict[str, Any]) -> ElicitRequestURLParams:
+def read_url(params: object) -> ElicitRequestURLParams:
     """The parameters of a URL to visit.
 
     Raises:
-        InputRefused: They are malformed, or the URL is not one for a browser (-32602).
+        ProtocolError: They are malformed, or the URL is not one for a browser.
     """
-    visit = _read(ElicitRequestURLParams, params)
+    visit = ElicitRequestURLParams.from_wire(params)
     if not is_web_url(visit.url):
-        raise InputRefused(INVALID_PARAMS, f"this client opens only plain http and https URLs, not {quoted(visit.url)}")
+        raise ProtocolError(f"this client opens only plain http and https URLs, not {quoted(visit.url)}")
     return visit
 
 
-def _read(kind: type[P], params: dict[str, Any]) -> P:
-    try:
-        return kind.from_wire(params)
-    except ProtocolError as exc:
-        raise InputRefused(INVALID_PARAMS, str(exc)) from exc
-
-
-def check_answerable(schema: dict[str, object], revision: str) -> None:
-    """Check that an answer to a form can be sent, before the user fills it in.
-
-    Raises:
-        InputRefused: A field has a type that *revision*, or every revision, cannot express in an answer (-32602).
-    """
+def _unanswerable(schema: dict[str, object], revision: str) -> str | None:
+    """Why no answer to a form can be sent, if so: *revision*, or every revision, cannot express the type of a field."""
     content: dict[str, Any] = {}
     for name, part in _fields(schema).items():
         kinds = _kinds(part)
         kind = next((kind for kind in ANSWERS if kind in kinds), None)
         if kind is None or (kind == "array" and "string" not in _kinds(part.get("items"))):
-            problem: str | None = f"no answer can hold what {quoted(name)} asks for"
-            break
+            return f"no answer can hold what {quoted(name)} asks for"
         content[name] = ANSWERS[kind]
-    else:
-        problem = first_unknown(ElicitResult(action="accept", content=content), revision)
-    if problem is not None:
-        raise InputRefused(INVALID_PARAMS, f"this elicitation cannot be answered: {problem}")
+    return first_unknown(ElicitResult(action="accept", content=content), revision)
 
 
 def _kinds(schema: object) -> set[object]:
@@ -312,13 +300,9 @@ def is_web_url(url: str) -> bool:
     if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
         return False
     try:
-        return urlsplit(url).scheme in ("http", "https") and HOST.fullmatch(_host(url)) is not None
+        return urlsplit(url).scheme in ("http", "https") and HOST.fullmatch(urlsplit(url).hostname or "") is not None
     except ValueError:
         return False
-
-
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or ""
 
 
 def read_elicitations(data: object) -> list[ElicitRequestURLParams]:
@@ -330,7 +314,7 @@ def read_elicitations(data: object) -> list[ElicitRequestURLParams]:
     for item in listed:
         try:
             read.append(read_url(item))
-        except InputRefused as exc:
+        except ProtocolError as exc:
             logger.warning("a malformed URL elicitation: %s", exc)
     return read
 
