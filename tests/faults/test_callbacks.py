@@ -51,7 +51,7 @@ async def test_callbacks_that_fail_are_logged_and_called_again(caplog: pytest.Lo
 
 
 @fault("C11")
-async def test_what_a_progress_callback_raises_is_its_callers_alone() -> None:
+async def test_an_exception_of_a_progress_callback_reaches_only_its_caller() -> None:
     async def fail(progress: ProgressNotificationParams) -> None:
         raise Mine
 

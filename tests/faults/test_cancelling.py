@@ -50,7 +50,7 @@ async def call_until_progress(client: Client) -> None:
 
 
 @fault("C05")
-async def test_a_call_that_is_given_up_is_cancelled_over_stdio_and_the_session_goes_on() -> None:
+async def test_an_abandoned_call_is_cancelled_over_stdio_and_the_session_continues() -> None:
     body = """
     slow = read()
     tell("progress", progressToken=slow["id"], progress=1)
@@ -89,7 +89,7 @@ async def test_an_abandoned_call_is_cancelled_over_http_even_if_the_notification
 
 
 @fault("C06")
-async def test_giving_up_a_call_to_a_server_that_reads_nothing_takes_no_time() -> None:
+async def test_abandoning_a_call_to_a_server_that_reads_nothing_takes_no_time() -> None:
     async with Client(DEAF, era="legacy", limits=BRIEF) as client:
         for arguments in ({}, LARGE, {}, LARGE):
             with fail_after(PROMPT), CancelScope() as scope:
@@ -101,7 +101,7 @@ async def test_giving_up_a_call_to_a_server_that_reads_nothing_takes_no_time() -
 
 @pytest.mark.adjustable_clock
 @fault("C07", within=30 + 20)
-async def test_a_timeout_is_the_timeout_though_the_server_reads_not_even_that_it_is_cancelled() -> None:
+async def test_a_timeout_is_on_time_even_if_the_server_does_not_read_the_cancellation() -> None:
     """And not twice the timeout, for what is cancelled is told so without a wait."""
 
     async def call(arguments: dict[str, str]) -> None:
@@ -120,7 +120,7 @@ async def test_a_timeout_is_the_timeout_though_the_server_reads_not_even_that_it
 
 @fault("C08")
 @pytest.mark.parametrize("stubborn", [False, True], ids=["at-once", "in-the-end"])
-async def test_a_question_that_the_server_has_cancelled_gets_no_answer(stubborn: bool) -> None:
+async def test_a_request_that_the_server_has_cancelled_gets_no_answer(stubborn: bool) -> None:
     """Not even where the handler cannot be stopped, and answers in the end."""
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
@@ -153,7 +153,7 @@ async def test_a_question_that_the_server_has_cancelled_gets_no_answer(stubborn:
 
 
 @fault("C09")
-async def test_however_a_cancellation_meets_the_answer_there_is_one_answer_at_most() -> None:
+async def test_a_cancellation_that_races_with_the_answer_leaves_one_answer_at_most() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         for _ in range(next(pauses) % 12):
             await checkpoint()
@@ -186,7 +186,7 @@ async def test_however_a_cancellation_meets_the_answer_there_is_one_answer_at_mo
 
 
 @fault("C09")
-async def test_calls_that_are_given_up_in_the_moment_of_their_answer_are_cancelled_once_at_most() -> None:
+async def test_calls_abandoned_as_their_answer_arrives_are_cancelled_once_at_most() -> None:
     async def give_up(scope: CancelScope, pauses: int) -> None:
         for _ in range(pauses):
             await checkpoint()

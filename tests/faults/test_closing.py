@@ -77,7 +77,7 @@ async def test_closing_ends_the_calls_in_flight_and_the_running_handlers(kind: s
 @pytest.mark.parametrize(
     "ending", ["sys.exit(1)", "os.kill(os.getpid(), signal.SIGKILL)", "os.close(1); time.sleep(60)"]
 )
-async def test_closing_raises_nothing_of_a_process_that_has_failed(ending: str) -> None:
+async def test_closing_does_not_raise_the_failure_of_a_process(ending: str) -> None:
     client = Client(Stdio(server(f"read()\n{ending}")), era="legacy", limits=BRIEF)
     await client.connect()
     with pytest.raises(ConnectionClosed):
@@ -90,7 +90,7 @@ async def test_closing_raises_nothing_of_a_process_that_has_failed(ending: str) 
 
 @fault("C14")
 @pytest.mark.parametrize("delete", [reset, hang, says(b"no", 500)], ids=["reset", "unanswered", "500"])
-async def test_closing_raises_nothing_of_a_session_that_cannot_be_ended(delete: Answer) -> None:
+async def test_closing_does_not_raise_if_the_session_cannot_be_ended(delete: Answer) -> None:
     async with standing("http", delete=delete) as transport:
         client = Client(transport, era="legacy", limits=BRIEF)
         await client.connect()
@@ -103,7 +103,7 @@ async def test_closing_raises_nothing_of_a_session_that_cannot_be_ended(delete: 
 
 
 @fault("C14")
-async def test_closing_raises_nothing_of_a_server_that_is_gone() -> None:
+async def test_closing_does_not_raise_the_failure_of_a_server() -> None:
     async with serving(mcp()) as peer:
         client = Client(StreamableHttp(peer.url), era="legacy", limits=BRIEF)
         await client.connect()

@@ -37,7 +37,7 @@ async def die(client: Client) -> None:
 
 
 @fault("C22")
-async def test_a_process_that_asks_before_it_has_welcomed_us_again_is_answered_by_the_same_handler(
+async def test_a_request_of_a_restarted_process_before_its_initialize_result_is_answered_by_the_same_handler(
     tmp_path: Path,
 ) -> None:
     body = """
@@ -63,7 +63,7 @@ async def test_a_process_that_asks_before_it_has_welcomed_us_again_is_answered_b
 
 
 @fault("C22")
-async def test_a_session_that_is_new_asks_at_once_and_is_answered_by_the_same_handler() -> None:
+async def test_a_request_right_after_a_new_handshake_is_answered_by_the_same_handler() -> None:
     async def take(wire: Wire, heard: Heard) -> None:
         answers.append((heard.headers["mcp-session-id"], heard.rpc["result"]))
         await accept(wire, heard)
@@ -91,7 +91,7 @@ async def test_a_session_that_is_new_asks_at_once_and_is_answered_by_the_same_ha
 
 
 @fault("C23")
-async def test_what_was_asked_of_a_session_is_asked_of_the_next_and_its_announcements_are_heard() -> None:
+async def test_subscriptions_are_restored_in_a_new_session_and_its_notifications_arrive() -> None:
     async def on_change(change: Change) -> None:
         changed.set()
 
@@ -131,7 +131,7 @@ async def test_what_was_asked_of_a_session_is_asked_of_the_next_and_its_announce
 
 
 @fault("C23")
-async def test_what_was_asked_of_a_process_is_asked_of_the_next(tmp_path: Path) -> None:
+async def test_subscriptions_are_restored_in_a_restarted_process(tmp_path: Path) -> None:
     body = """
     welcome(tools={}, logging={}, resources={"subscribe": True})
     heard = []
@@ -156,7 +156,7 @@ async def test_what_was_asked_of_a_process_is_asked_of_the_next(tmp_path: Path) 
 
 
 @fault("C23")
-async def test_a_restarted_stateless_process_is_listened_to_without_a_call(tmp_path: Path) -> None:
+async def test_a_restarted_stateless_process_is_subscribed_to_without_a_call(tmp_path: Path) -> None:
     body = """
     discovered()
     listen = read()

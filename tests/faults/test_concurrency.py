@@ -190,7 +190,7 @@ async def test_servers_that_are_down_do_not_delay_the_others() -> None:
 
 
 @fault("C17")
-async def test_a_server_that_dies_takes_no_other_with_it() -> None:
+async def test_a_server_that_dies_does_not_affect_the_others() -> None:
     async with connected("serve(read())\nread()\nsys.exit(1)") as mortal, connected("serve_all()") as other:
         assert await works(mortal)
         async with create_task_group() as tasks:

@@ -52,7 +52,7 @@ async def test_a_reply_with_a_result_and_an_error_is_an_error(result: bytes) -> 
     ],
     ids=lambda value: value.decode("latin-1") if isinstance(value, bytes) else "",
 )
-async def test_a_reply_that_is_none_fails_its_call_at_once(members: bytes, words: str) -> None:
+async def test_a_malformed_reply_fails_its_call_at_once(members: bytes, words: str) -> None:
     error = await error_of(b"{%s}\n" % members)
 
     assert type(error) is ProtocolError
@@ -60,7 +60,7 @@ async def test_a_reply_that_is_none_fails_its_call_at_once(members: bytes, words
 
 
 @fault("J18")
-async def test_what_is_no_message_is_skipped_and_counted() -> None:
+async def test_an_invalid_message_is_skipped_and_counted() -> None:
     rubbish = [
         b"\0\0\0\n",
         bytes(range(14, 256)) * 50 + b"\n",
@@ -87,7 +87,7 @@ async def test_what_is_no_message_is_skipped_and_counted() -> None:
     ],
     ids=["tools/call", "resources/read", "prompts/get", "completion/complete", "tools/list", "prompts/list"],
 )
-async def test_a_result_of_the_wrong_shape_is_a_protocol_error_that_says_what_and_where(
+async def test_a_result_of_the_wrong_shape_is_a_protocol_error_with_the_field(
     request_: Callable[[Client], Awaitable[object]], problem: str
 ) -> None:
     body = """
@@ -179,7 +179,7 @@ async def test_malformed_notifications_are_ignored(params: bytes) -> None:
     ],
     ids=bytes.decode,
 )
-async def test_progress_that_is_none_reaches_no_callback_and_fails_no_call(wrong: bytes) -> None:
+async def test_malformed_progress_reaches_no_callback_and_fails_no_call(wrong: bytes) -> None:
     async def on_progress(progress: object) -> None:
         raise AssertionError
 
@@ -203,7 +203,7 @@ async def test_progress_that_is_none_reaches_no_callback_and_fails_no_call(wrong
         ('"id": -5, "method": "who/knows"', -5, -32601),
     ],
 )
-async def test_a_request_that_cannot_be_served_is_refused_with_the_code_that_says_why(
+async def test_a_request_that_cannot_be_served_is_refused_with_the_right_code(
     asked: str, id: object, code: int
 ) -> None:
     body = f"""
@@ -222,7 +222,7 @@ async def test_a_request_that_cannot_be_served_is_refused_with_the_code_that_say
 
 @fault("J23")
 @pytest.mark.parametrize("id", [b"null", b"true", b"[]", b"{}", b"1.5"], ids=bytes.decode)
-async def test_a_request_whose_id_is_none_is_counted_and_answered_by_nothing(id: bytes) -> None:
+async def test_a_request_with_an_invalid_id_is_counted_and_not_answered(id: bytes) -> None:
     async with connected() as client:
         assert (await hear(client, b'{"jsonrpc":"2.0","id":%s,"method":"ping"}\n' % id, GOOD)).text == "good"
         assert await unharmed(client), "which it is not if the parrot has heard anything but calls"

@@ -54,7 +54,7 @@ async def test_a_server_gets_only_the_documented_variables_and_those_of_the_call
     ids=["dies", "dies at once", "not there", "not startable"],
 )
 @fault("P24")
-async def test_the_environment_is_in_no_log_no_error_and_no_repr(
+async def test_no_log_error_or_repr_shows_the_environment(
     command: list[str], end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def use() -> None:

@@ -60,7 +60,7 @@ async def run(program: str) -> str:
 
 @fault("C19")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-async def test_a_client_says_so_when_it_is_used_in_another_event_loop_and_goes_on_in_its_own(backend: str) -> None:
+async def test_a_client_used_in_another_event_loop_raises_and_works_on_in_its_own(backend: str) -> None:
     async def misuse() -> None:
         for use in MISUSES.values():
             with fail_after(5), pytest.raises(CallerError, match=ELSEWHERE):
@@ -73,7 +73,7 @@ async def test_a_client_says_so_when_it_is_used_in_another_event_loop_and_goes_o
 
 @fault("C19")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-async def test_a_client_whose_event_loop_has_ended_is_not_connected_and_can_be_again(backend: str) -> None:
+async def test_a_client_whose_event_loop_has_ended_can_connect_again(backend: str) -> None:
     client = Client(Stdio(server("serve_all()")), era="legacy")
     await to_thread.run_sync(lambda: anyio.run(client.connect, backend=backend))
 
@@ -84,7 +84,7 @@ async def test_a_client_whose_event_loop_has_ended_is_not_connected_and_can_be_a
 
 
 @fault("C19")
-async def test_a_client_says_so_when_it_is_used_in_a_forked_process() -> None:
+async def test_a_client_used_in_a_forked_process_raises() -> None:
     program = f"""
     async def misuse():
         try:
@@ -160,13 +160,13 @@ async def left_open(transport: str, how: str) -> str:
 
 @fault("C21")
 @pytest.mark.parametrize("how", LEFT_OPEN.values(), ids=LEFT_OPEN)
-async def test_a_program_that_ends_with_an_open_process_complains_of_nothing_and_leaves_none(how: str) -> None:
+async def test_a_program_that_exits_with_an_open_client_warns_of_nothing_and_leaves_no_process(how: str) -> None:
     said = await left_open(f"Stdio({server(SLOW)!r})", how)
 
     assert not running(int(said))
 
 
 @fault("C21")
-async def test_a_program_that_ends_with_an_open_session_complains_of_nothing() -> None:
+async def test_a_program_that_exits_with_an_open_session_warns_of_nothing() -> None:
     async with serving(mcp()) as peer:
         assert await left_open(f"StreamableHttp({peer.url!r})", LEFT_OPEN["held"]) == "high\n"

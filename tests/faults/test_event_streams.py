@@ -110,7 +110,7 @@ async def test_a_reply_on_another_calls_stream_finds_its_call() -> None:
 @pytest.mark.parametrize("id", [b"@id", b"null"])
 @pytest.mark.parametrize("stay", [False, True], ids=["that ends", "that stays open"])
 @fault("E17")
-async def test_an_error_on_a_stream_is_the_calls(id: bytes, stay: bool) -> None:
+async def test_an_error_on_a_stream_fails_its_call(id: bytes, stay: bool) -> None:
     refusal = b'{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such tool","data":[1]}}' % id
 
     error = await error_of(streams(event(refusal), stay=stay))
@@ -170,7 +170,7 @@ WRITINGS = {
 @pytest.mark.parametrize("raw", WRITINGS.values(), ids=WRITINGS)
 @pytest.mark.parametrize("stay", [False, True], ids=["that ends", "that stays open"])
 @fault("E20")
-async def test_an_event_may_be_written_in_every_way_that_its_standard_knows(raw: bytes, stay: bool) -> None:
+async def test_an_event_may_have_every_form_of_its_standard(raw: bytes, stay: bool) -> None:
     async with connected(mcp(call=streams(raw, stay=stay))) as (client, _):
         await tides(client)
 
@@ -188,7 +188,7 @@ async def test_an_event_may_come_byte_by_byte(raw: bytes) -> None:
 
 @pytest.mark.parametrize("split", [False, True], ids=["at once", "byte by byte"])
 @fault("E21", "E22")
-async def test_line_separators_that_are_none_of_the_standards_stay_in_the_text(split: bool) -> None:
+async def test_other_line_separators_stay_in_the_text(split: bool) -> None:
     text = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\u00e9\U0001f30a"
 
     async def answer(wire: Wire, heard: Heard) -> None:
@@ -236,7 +236,7 @@ async def test_an_event_without_an_end_is_read_up_to_the_limit(first: bytes, pie
     "piece", [b": still here\n\n" * 100, b"\n" * 1000, event(LOG) * 10, b"event: ping\ndata: {}\n\n" * 50]
 )
 @fault("E23")
-async def test_an_endless_stream_without_the_response_ends_at_the_calls_deadline(piece: bytes) -> None:
+async def test_an_endless_stream_without_the_response_ends_at_the_calls_timeout(piece: bytes) -> None:
     async with connected(mcp(call=storm(endless(b"", piece)))) as (client, _):
         error: McpError = await failing(client, "storm", timeout=0.2)
         await tides(client)
@@ -246,7 +246,7 @@ async def test_an_endless_stream_without_the_response_ends_at_the_calls_deadline
 
 @pytest.mark.parametrize("size", [MiB, 4 * MiB, 16 * MiB])
 @fault("E24")
-async def test_a_large_reply_is_as_welcome_on_a_stream_as_in_a_body(size: int) -> None:
+async def test_a_large_reply_is_accepted_on_a_stream_as_in_a_body(size: int) -> None:
     large = DONE.replace(b"high", b"x" * size)
     async with connected(mcp(call=in_turn(streams(event(large)), says(large)))) as (client, _):
         with anyio.fail_after(SOON):
@@ -259,7 +259,7 @@ async def test_a_large_reply_is_as_welcome_on_a_stream_as_in_a_body(size: int) -
 @pytest.mark.parametrize("streamed", [False, True], ids=["in a body", "on a stream"])
 @pytest.mark.parametrize("excess", [0, 1])
 @fault("E24")
-async def test_one_limit_holds_for_a_message_however_it_comes(streamed: bool, excess: int) -> None:
+async def test_one_limit_applies_to_a_message_in_json_and_in_a_stream(streamed: bool, excess: int) -> None:
     reply = DONE.replace(b"@id", b"2").ljust(1000 + excess)
     answer = streams(event(reply)) if streamed else says(reply)
     async with connected(mcp(call=answer), limits=Limits(max_message=1000)) as (client, _):

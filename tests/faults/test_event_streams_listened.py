@@ -61,7 +61,7 @@ def gets(peer: Peer) -> list[str | None]:
     ids=["wanting no pause", "in order", "before it began", "by a reset", "by a 503"],
 )
 @fault("E08", "E12")
-async def test_a_stream_that_always_ends_is_opened_ever_more_slowly_then_given_up_aloud(
+async def test_a_stream_that_keeps_ending_is_reopened_more_slowly_and_then_given_up_with_a_warning(
     end: Answer, base: float, pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(mcp(get=end)) as (client, peer):
@@ -79,7 +79,7 @@ async def given_up(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @fault("E08", "E12")
-async def test_a_stream_that_always_ends_past_the_limit_is_no_good_one_for_what_came_before(
+async def test_a_stream_that_keeps_exceeding_the_limit_is_given_up_even_if_it_had_events(
     pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     """What came before will be replayed, with the same end."""
@@ -110,7 +110,7 @@ async def test_a_stream_that_ends_in_order_now_and_then_is_opened_again_from_whe
 
 @pytest.mark.parametrize("failures", [3, 9])
 @fault("E13")
-async def test_what_the_server_asks_after_some_failures_of_its_stream_is_answered(
+async def test_a_request_after_some_failures_of_the_servers_stream_is_answered(
     failures: int, pauses: list[float]
 ) -> None:
     answers = Log[Any]()
@@ -125,7 +125,7 @@ async def test_what_the_server_asks_after_some_failures_of_its_stream_is_answere
 
 
 @fault("E13")
-async def test_a_stream_that_was_given_up_is_taken_up_with_the_next_call(
+async def test_a_stream_that_was_given_up_is_opened_again_with_the_next_call(
     pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     down = True
@@ -168,7 +168,7 @@ NO_STREAM = {
 
 @pytest.mark.parametrize("get", NO_STREAM.values(), ids=NO_STREAM)
 @fault("E10", "E14", "E25")
-async def test_no_fault_of_the_servers_stream_fails_a_call_or_holds_it_up(get: Answer, pauses: list[float]) -> None:
+async def test_no_fault_of_the_servers_stream_fails_or_delays_a_call(get: Answer, pauses: list[float]) -> None:
     async with connected(mcp(get=get)) as (client, peer):
         for _ in range(3):
             await tides(client)
@@ -230,7 +230,7 @@ async def test_many_calls_on_streams_share_one_connection(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("talk", [b"", b": and another thing\n\n" * 1000], ids=["in silence", "talking"])
 @fault("E26")
-async def test_a_stream_that_stays_open_after_the_reply_is_hung_up_on(talk: bytes) -> None:
+async def test_a_stream_that_stays_open_after_the_reply_is_closed(talk: bytes) -> None:
     left = Log[int]()
 
     async def answer(wire: Wire, heard: Heard) -> None:
@@ -253,7 +253,7 @@ async def test_a_stream_that_stays_open_after_the_reply_is_hung_up_on(talk: byte
     "beginning", [b"", b": hello\n\n", event(LOG) + b"data: {"], ids=["at its head", "at once", "inside"]
 )
 @fault("E26")
-async def test_a_call_that_is_cancelled_on_its_stream_ends_and_hangs_up(beginning: bytes) -> None:
+async def test_a_call_cancelled_on_its_stream_closes_the_connection(beginning: bytes) -> None:
     asked, left = anyio.Event(), anyio.Event()
 
     async def answer(wire: Wire, heard: Heard) -> None:

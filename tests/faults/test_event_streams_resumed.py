@@ -112,7 +112,7 @@ async def test_a_reply_is_fetched_through_a_restart_of_the_server(pauses: list[f
 
 @pytest.mark.parametrize("status", [400, 401, 403, 405, 406, 501])
 @fault("E06")
-async def test_a_rest_that_is_refused_fails_its_call_alone(status: int, pauses: list[float]) -> None:
+async def test_a_refused_resumption_fails_only_its_call(status: int, pauses: list[float]) -> None:
     answer = says(b"", status)
     async with connected(mcp(call=in_turn(streams(PRIMED), says()), get=resumed(answer))) as (client, peer):
         error = await failing(client)
@@ -127,7 +127,7 @@ async def test_a_rest_that_is_refused_fails_its_call_alone(status: int, pauses: 
 
 @pytest.mark.parametrize("status", [404, 410])
 @fault("E06")
-async def test_a_rest_that_went_with_the_session_fails_its_call_and_the_next_has_a_new_session(
+async def test_a_resumption_that_loses_the_session_fails_its_call_and_the_next_call_has_a_new_session(
     status: int, pauses: list[float]
 ) -> None:
     async with connected(
@@ -149,7 +149,9 @@ async def test_a_rest_that_went_with_the_session_fails_its_call_and_the_next_has
     "answer", [says(b"", 500), drop, reset, sends(b"SSH-2.0\r\n\r\n")], ids=["500", "end", "reset", "noise"]
 )
 @fault("E06", "E08")
-async def test_a_rest_that_cannot_be_had_is_given_up_after_some_attempts(answer: Answer, pauses: list[float]) -> None:
+async def test_a_stream_that_cannot_be_resumed_is_given_up_after_some_attempts(
+    answer: Answer, pauses: list[float]
+) -> None:
     async with connected(mcp(call=in_turn(streams(PRIMED), says()), get=resumed(answer))) as (client, _):
         error = await failing(client)
         await tides(client)
@@ -163,7 +165,7 @@ async def test_a_rest_that_cannot_be_had_is_given_up_after_some_attempts(answer:
 
 
 @fault("E07")
-async def test_the_first_of_two_replies_counts(pauses: list[float]) -> None:
+async def test_the_first_of_two_replies_is_used(pauses: list[float]) -> None:
     low = FOUND.replace(b"high", b"low")
     get = resumed(streams(event(LOG, id="e-1"), event(FOUND, id="e-2"), event(low)))
     script = mcp(call=in_turn(streams(PRIMED, event(LOG, id="e-1")), streams(event(low) + event(DONE))), get=get)
@@ -175,7 +177,7 @@ async def test_the_first_of_two_replies_counts(pauses: list[float]) -> None:
 
 @pytest.mark.parametrize("answered", [True, False], ids=["after it was answered", "while it is being answered"])
 @fault("E07", "S20")
-async def test_a_request_of_the_servers_that_is_replayed_is_answered_once(answered: bool, pauses: list[float]) -> None:
+async def test_a_replayed_request_of_the_server_is_answered_once(answered: bool, pauses: list[float]) -> None:
     prompts, answers = Log[str](), Log[Heard]()
     replayed = anyio.Event()
 
@@ -234,7 +236,7 @@ async def test_a_message_resets_the_backoff(pauses: list[float]) -> None:
 
 
 @fault("E09")
-async def test_no_stack_grows_with_the_times_that_a_server_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_polls_do_not_grow_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     depths: list[int] = []
 
     async def sleep(seconds: float) -> None:
@@ -278,7 +280,7 @@ RETRIES = {
 
 @pytest.mark.parametrize(("retry", "pause"), RETRIES.values(), ids=RETRIES)
 @fault("E10", "E11")
-async def test_a_wish_for_a_pause_is_understood_only_as_its_standard_says(
+async def test_a_retry_value_is_read_only_as_its_standard_defines_it(
     retry: bytes, pause: float, pauses: list[float]
 ) -> None:
     script = mcp(call=streams(b"retry: " + retry + b"\n", PRIMED), get=resumed(streams(event(FOUND))))
@@ -290,7 +292,7 @@ async def test_a_wish_for_a_pause_is_understood_only_as_its_standard_says(
 
 @pytest.mark.parametrize("retry", [b"9" * 401, b"9" * 5000, b"999999999999999", b"60000"])
 @fault("E11")
-async def test_a_wish_for_a_pause_of_centuries_does_not_outlast_the_call(retry: bytes) -> None:
+async def test_a_retry_of_centuries_does_not_outlast_the_call(retry: bytes) -> None:
     script = mcp(call=storm(streams(b"retry: " + retry + b"\n", PRIMED)))
     async with connected(script) as (client, peer):
         error: McpError = await failing(client, "storm", timeout=0.1)
@@ -322,7 +324,7 @@ async def test_a_wish_for_a_pause_of_centuries_does_not_outlast_the_call(retry: 
     ids=ascii,
 )
 @fault("E25")
-async def test_an_id_that_is_no_header_is_passed_over_for_the_one_before(
+async def test_an_event_id_that_is_no_valid_header_is_skipped_for_the_previous_one(
     id: bytes, cursor: str, pauses: list[float]
 ) -> None:
     script = mcp(call=streams(PRIMED, b"id: " + id + b"\ndata:\n\n"), get=resumed(streams(event(FOUND))))
@@ -334,7 +336,7 @@ async def test_an_id_that_is_no_header_is_passed_over_for_the_one_before(
 
 
 @fault("E25")
-async def test_without_an_id_that_can_be_sent_nothing_is_resumed() -> None:
+async def test_a_stream_without_a_usable_event_id_is_not_resumed() -> None:
     script = mcp(call=in_turn(streams(event(b"", id="\x00")), says()))
     async with connected(script) as (client, peer):
         error = await failing(client)

@@ -51,7 +51,7 @@ async def test_calls_to_a_server_that_reads_nothing_time_out_and_unsent_ones_are
 
 
 @fault("F16")
-async def test_a_call_stuck_in_the_pipe_delays_no_other_deadline_and_no_closing() -> None:
+async def test_a_call_stuck_in_the_pipe_delays_no_other_timeout_and_no_closing() -> None:
     async def stuck() -> None:
         with pytest.raises(ConnectionClosed) as failure:
             await client.call_tool("stuck", {"t": LARGE})

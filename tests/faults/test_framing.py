@@ -37,9 +37,7 @@ from tests.faults.stdio_server import GOOD, connected, error_of, hear, unharmed
     ids=["text", "colours", "number", "string", "null", "no batch", "object", "log line", "binary", "not UTF-8"],
 )
 @fault("F01", "F08")
-async def test_a_line_that_is_no_message_is_skipped_counted_and_logged(
-    noise: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_invalid_line_is_skipped_counted_and_logged(noise: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with connected() as client:
         assert (await hear(client, noise, GOOD, noise)).text == "good"
         assert await unharmed(client)
@@ -299,7 +297,7 @@ async def test_the_limit_applies_to_the_line_and_not_to_its_chunks(read_at_once:
 
 @pytest.mark.parametrize("members", ['"id": %d, "result": %s', '"result": %s, "id": %d'], ids=["id-first", "id-last"])
 @fault("F06")
-async def test_a_line_past_the_limit_fails_only_its_own_call(members: str) -> None:
+async def test_a_line_over_the_limit_fails_only_its_own_call(members: str) -> None:
     body = """
     one, two = calls(2)
     result = json.dumps(text("x" * 200_000))

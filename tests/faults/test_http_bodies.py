@@ -58,13 +58,13 @@ def under(id: bytes) -> bytes:
     ids=["nothing", "blanks", "a brace", "cut", "no UTF-8", "null", "a number", "text", "NULs", "nesting"],
 )  # fmt: skip
 @fault("H15")
-async def test_a_body_that_is_no_reply_fails_its_call_at_once(body: bytes) -> None:
+async def test_a_body_without_a_reply_fails_its_call_at_once(body: bytes) -> None:
     assert type(await error_of(says(body))) is ProtocolError
 
 
 @pytest.mark.parametrize("body", [b"\r\n\t" + DONE + b"\n\n", b"\xef\xbb\xbf" + DONE], ids=["blanks", "a BOM"])
 @fault("H15")
-async def test_a_body_of_unusual_looks_may_still_be_the_reply(body: bytes) -> None:
+async def test_a_body_in_an_unusual_form_may_be_the_reply(body: bytes) -> None:
     async with connected(mcp(call=says(body))) as (client, _):
         await tides(client)
 
@@ -92,7 +92,7 @@ async def test_an_array_without_the_reply_fails_its_call_at_once(body: bytes) ->
 
 @pytest.mark.parametrize("id", [b"4711", b'"other"', b"-1", b"1.5", b"null", b"{}", b"true"])
 @fault("H17")
-async def test_a_reply_under_another_id_fails_its_call_at_once(id: bytes) -> None:
+async def test_a_reply_with_another_id_fails_its_call_at_once(id: bytes) -> None:
     assert type(await error_of(says(under(id)))) is ProtocolError
 
 
@@ -114,7 +114,7 @@ async def test_an_error_without_an_id_is_about_the_one_request_it_answers() -> N
 
 
 @fault("H18")
-async def test_a_notification_in_place_of_the_reply_is_heard_and_its_call_fails_at_once() -> None:
+async def test_a_notification_in_place_of_the_reply_is_delivered_and_the_call_fails_at_once() -> None:
     logs = Log[object]()
 
     async def on_log(message: object) -> None:
@@ -146,7 +146,7 @@ async def test_a_request_in_place_of_the_reply_is_answered_and_the_call_fails_at
 @pytest.mark.parametrize("reset", [False, True], ids=["end", "reset"])
 @pytest.mark.parametrize("said", [b"", b"It all", b"It all" * 1000], ids=["nothing", "little", "more"])
 @fault("H20")
-async def test_an_error_whose_body_breaks_off_is_that_error_all_the_same(said: bytes, reset: bool) -> None:
+async def test_an_error_with_a_broken_body_is_still_that_error(said: bytes, reset: bool) -> None:
     error = await error_of(
         sends(head(500, {"content-type": "text/plain", "content-length": "9999"}) + said, reset=reset)
     )
@@ -157,7 +157,7 @@ async def test_an_error_whose_body_breaks_off_is_that_error_all_the_same(said: b
 
 
 @fault("H20")
-async def test_an_error_whose_compressed_body_is_corrupt_is_that_error_all_the_same() -> None:
+async def test_an_error_with_a_corrupt_compressed_body_is_still_that_error() -> None:
     error = await error_of(says(b"no gzip", 503, content_encoding="gzip"))
 
     assert isinstance(error, HttpStatusError)
@@ -215,7 +215,7 @@ def memory_below(most: int) -> Iterator[None]:
 
 @KINDS
 @fault("H31")
-async def test_a_bomb_of_compressed_nothing_does_not_go_off(kind: str) -> None:
+async def test_a_compression_bomb_fails_its_call_at_the_limit(kind: str) -> None:
     with memory_below(8 * MiB):
         error = await error_of(says(BOMB, content_encoding="gzip", content_type=kind), limits=SMALL)
 
@@ -223,7 +223,7 @@ async def test_a_bomb_of_compressed_nothing_does_not_go_off(kind: str) -> None:
 
 
 @fault("H31")
-async def test_a_bomb_in_an_error_does_not_go_off() -> None:
+async def test_a_compression_bomb_in_an_error_is_not_inflated() -> None:
     with memory_below(8 * MiB):
         error = await error_of(says(BOMB, 500, content_encoding="gzip", content_type="text/plain"), limits=SMALL)
 
@@ -232,7 +232,7 @@ async def test_a_bomb_in_an_error_does_not_go_off() -> None:
 
 
 @fault("H31")
-async def test_a_bomb_behind_the_reply_on_a_stream_is_not_even_lit() -> None:
+async def test_a_compression_bomb_after_the_reply_is_not_read() -> None:
     """Comments without end, compressed: the reply is there, and the rest is left."""
     packer = zlib.compressobj(wbits=31)
     first = packer.compress(b"data: " + under(b"2") + b"\n\n") + packer.flush(zlib.Z_SYNC_FLUSH)
@@ -262,7 +262,7 @@ async def test_a_body_without_an_end_is_read_up_to_the_limit() -> None:
 
 
 @fault("H32")
-async def test_an_error_without_an_end_is_read_no_further_than_it_is_worth() -> None:
+async def test_an_endless_error_body_is_read_up_to_its_limit() -> None:
     with memory_below(8 * MiB):
         error = await error_of(endless(500, "text/plain", b"sorry " * 1000))
 
@@ -295,7 +295,7 @@ async def drip(wire: Wire, heard: Heard) -> None:
 
 @pytest.mark.parametrize("options", [{"idle_timeout": 0.2}, {"timeout": 0.2}], ids=["idle timeout", "timeout"])
 @fault("H28")
-async def test_a_body_that_drips_ends_at_the_calls_deadline(options: dict[str, float]) -> None:
+async def test_a_slow_body_ends_at_the_calls_timeout(options: dict[str, float]) -> None:
     async with connected(mcp(call=storm(drip))) as (client, peer):
         error: McpError = await failing(client, "storm", **options)
         await tides(client)

@@ -48,7 +48,7 @@ async def closed_port() -> int:
 
 @pytest.mark.parametrize("era", ["auto", "legacy", "modern"])
 @fault("H01")
-async def test_a_server_that_is_not_there_fails_the_connect_and_is_named_without_secrets(era: str) -> None:
+async def test_an_unreachable_server_fails_the_connect_with_an_error_without_secrets(era: str) -> None:
     port = await closed_port()
 
     with anyio.fail_after(SOON), pytest.raises(ConnectFailed) as caught:
@@ -63,7 +63,7 @@ async def test_a_server_that_is_not_there_fails_the_connect_and_is_named_without
     "url", ["http://nowhere.invalid/mcp", "https://127.0.0.1:{port}/mcp"], ids=["no host", "no TLS"]
 )
 @fault("H01")
-async def test_a_host_without_an_address_or_without_tls_is_a_server_that_is_not_there(url: str) -> None:
+async def test_an_unknown_host_or_one_without_tls_fails_the_connect(url: str) -> None:
     async def script(wire: Wire) -> None:
         await wire.say(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
@@ -114,7 +114,7 @@ async def test_a_connection_that_breaks_fails_its_call_alone(raw: bytes, reset: 
 
 @pytest.mark.parametrize("raw", VIOLATIONS.values(), ids=VIOLATIONS)
 @fault("H21")
-async def test_what_is_no_http_fails_its_call_alone(raw: bytes) -> None:
+async def test_a_response_that_is_not_http_fails_only_its_call(raw: bytes) -> None:
     error = await error_of(sends(raw))
 
     assert type(error) is ConnectionClosed
@@ -123,7 +123,7 @@ async def test_what_is_no_http_fails_its_call_alone(raw: bytes) -> None:
 
 @pytest.mark.parametrize("raw", [b"", *VIOLATIONS.values()], ids=["nothing at all", *VIOLATIONS])
 @fault("H19", "H21")
-async def test_what_is_no_http_fails_the_connect(raw: bytes) -> None:
+async def test_a_server_that_does_not_speak_http_fails_the_connect(raw: bytes) -> None:
     assert type(await refused(mcp(initialize=sends(raw)))) is ConnectFailed
 
 
@@ -255,7 +255,7 @@ async def test_a_server_that_never_answers_the_handshake_ends_at_the_limit(era: 
 @pytest.mark.parametrize("beginning", [b"", b"HTTP/1.1 200 OK\r\nx: ", head(200, JSON), head(200, EVENTS)],
                          ids=["silence", "half a head", "a head", "a stream's head"])  # fmt: skip
 @fault("H28", "H29")
-async def test_a_call_that_runs_out_of_time_is_no_failure_of_the_session(beginning: bytes) -> None:
+async def test_a_call_that_times_out_does_not_fail_the_session(beginning: bytes) -> None:
     async def stall(wire: Wire, heard: Heard) -> None:
         await wire.say(beginning)
         await wire.hung_up()
@@ -270,7 +270,7 @@ async def test_a_call_that_runs_out_of_time_is_no_failure_of_the_session(beginni
 
 
 @fault("H28")
-async def test_a_head_that_drips_ends_at_the_calls_deadline() -> None:
+async def test_a_slow_response_head_ends_at_the_calls_timeout() -> None:
     async def drip(wire: Wire, heard: Heard) -> None:
         await wire.say(b"HTTP/1.1 200 OK\r\nx: ")
         while True:
@@ -323,7 +323,7 @@ async def test_no_timeout_of_the_callers_http_client_cuts_a_call_that_may_take_l
     ids=["HTTP/1.0", "without a length", "100", "103", "no phrase", "HTTP/1.0 events", "extensions and trailers"],
 )
 @fault("H26")
-async def test_unusual_http_is_no_fault(raw: bytes) -> None:
+async def test_unusual_http_is_accepted(raw: bytes) -> None:
     async with connected(mcp(call=sends(raw))) as (client, _):
         for _ in range(2):
             await tides(client)
@@ -381,7 +381,7 @@ async def test_a_proxy_of_the_environment_is_used(proxy_at: Callable[[Peer], Non
 
 
 @fault("H40")
-async def test_a_proxy_of_the_environment_is_not_used_where_the_caller_has_decided(
+async def test_a_proxy_of_the_environment_is_not_used_with_the_callers_own_client(
     proxy_at: Callable[[Peer], None],
 ) -> None:
     async with serving(mcp()) as proxy, httpx.AsyncClient(trust_env=False) as http:

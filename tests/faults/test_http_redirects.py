@@ -23,7 +23,7 @@ def to(location: str, status: int = 307) -> Answer:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("follow", [True, False], ids=["a client that follows", "a client that does not"])
 @fault("H33")
-async def test_nothing_of_a_call_goes_to_another_origin(status: int, follow: bool) -> None:
+async def test_a_call_does_not_follow_a_redirect_to_another_origin(status: int, follow: bool) -> None:
     async with serving(mcp()) as other, httpx.AsyncClient(follow_redirects=follow, headers=SECRETS) as http:
         script = mcp(call=in_turn(to(other.url, status), says()))
         async with connected(script, client=http, headers=SECRETS) as (client, _):
@@ -37,7 +37,7 @@ async def test_nothing_of_a_call_goes_to_another_origin(status: int, follow: boo
 
 @pytest.mark.parametrize("era", ["auto", "legacy", "modern"])
 @fault("H33")
-async def test_nothing_of_a_handshake_goes_to_another_origin(era: str) -> None:
+async def test_a_handshake_does_not_follow_a_redirect_to_another_origin(era: str) -> None:
     async with serving(mcp()) as other:
         redirect = to(other.url)
         async with serving(mcp(discover=redirect, initialize=redirect)) as peer:
@@ -48,7 +48,7 @@ async def test_nothing_of_a_handshake_goes_to_another_origin(era: str) -> None:
 
 
 @fault("H33")
-async def test_neither_the_servers_stream_nor_the_end_of_a_session_goes_to_another_origin() -> None:
+async def test_the_servers_stream_and_the_delete_do_not_follow_a_redirect_to_another_origin() -> None:
     async with serving(mcp()) as other:
         script = mcp(get=to(other.url), delete=to(other.url), initialized=to(other.url))
         async with connected(script, headers=SECRETS) as (client, peer):
@@ -77,7 +77,7 @@ async def test_neither_the_servers_stream_nor_the_end_of_a_session_goes_to_anoth
     ],
 )
 @fault("H33", "H34")
-async def test_what_only_looks_like_the_same_origin_is_another(location: str) -> None:
+async def test_a_url_that_only_resembles_the_origin_is_another_origin(location: str) -> None:
     async def answer(wire: Wire, heard: Heard) -> None:
         port = heard.headers["host"].rpartition(":")[2]
         await to(location.replace("@port", port))(wire, heard)
@@ -113,7 +113,7 @@ async def test_a_redirect_that_would_turn_a_call_into_a_get_is_an_error(status: 
 
 
 @fault("H34")
-async def test_a_circle_of_redirects_is_left() -> None:
+async def test_a_redirect_loop_ends() -> None:
     async with connected(mcp(call=to("/mcp"))) as (client, peer):
         error: McpError = await failing(client)
 
@@ -126,5 +126,5 @@ async def test_a_circle_of_redirects_is_left() -> None:
     "location", ["", "http://:x/", "http://[", "x" * 70_000], ids=["none", "no port", "no host", "too long"]
 )
 @fault("H34")
-async def test_a_redirect_that_makes_no_sense_is_an_error_of_its_call(location: str) -> None:
+async def test_an_invalid_redirect_fails_its_call(location: str) -> None:
     assert isinstance(await error_of(to(location)), HttpStatusError | ConnectionClosed)

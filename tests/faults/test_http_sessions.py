@@ -70,7 +70,7 @@ FORGOTTEN = {
 
 @pytest.mark.parametrize("forgets", FORGOTTEN.values(), ids=FORGOTTEN)
 @fault("H05", "H07", "H08")
-async def test_a_call_that_a_server_without_our_session_refused_is_made_again_in_a_new_one(forgets: Answer) -> None:
+async def test_a_call_refused_because_the_session_is_lost_is_repeated_in_a_new_session(forgets: Answer) -> None:
     async with connected(forgetful(forgets)) as (client, peer):
         await tides(client)
         await tides(client)
@@ -96,7 +96,7 @@ async def test_calls_that_lose_the_session_together_share_one_new_handshake() ->
 
 
 @fault("H05")
-async def test_what_the_application_asked_for_and_offers_holds_in_the_new_session_too() -> None:
+async def test_subscriptions_and_handlers_apply_in_the_new_session_too() -> None:
     answers = Log[Any]()
 
     async def answer(wire: Wire, heard: Heard) -> None:
@@ -127,7 +127,7 @@ async def test_what_the_application_asked_for_and_offers_holds_in_the_new_sessio
 
 
 @fault("H05")
-async def test_what_the_server_asks_first_thing_in_the_new_session_is_answered() -> None:
+async def test_the_first_request_in_a_new_session_is_answered() -> None:
     """Under an id that it had used before, and while we are still telling it that we are ready."""
     answers = Log[str]()
 
@@ -173,7 +173,7 @@ async def test_a_new_handshake_that_fails_is_the_calls_error_and_the_next_call_t
     ids=["other words", "a session of another kind", "nothing"],
 )
 @fault("H07")
-async def test_another_400_is_no_lost_session(body: bytes) -> None:
+async def test_another_400_is_not_a_lost_session(body: bytes) -> None:
     async with connected(forgetful(says(body, 400, content_type="text/plain"))) as (client, peer):
         error = await failing(client)
         await tides(client)
@@ -211,7 +211,7 @@ async def test_every_request_after_the_handshake_names_the_revision_also_in_a_ne
 @pytest.mark.parametrize("era", ["auto", "legacy"])
 @pytest.mark.parametrize("id", ["s 1", "s\t1", "s\x7f", "\xe9", "s-1, s-2 ", ""], ids=ascii)
 @fault("H39")
-async def test_an_id_that_is_no_visible_ascii_fails_the_connect(id: str, era: str) -> None:
+async def test_a_session_id_that_is_not_visible_ascii_fails_the_connect(id: str, era: str) -> None:
     async def initialize(wire: Wire, heard: Heard) -> None:
         await says(WELCOME, mcp_session_id=id or " ")(wire, heard)
 
@@ -230,7 +230,7 @@ WELCOME = (
 
 @pytest.mark.parametrize("end", ["\r\n", "\n"], ids=ascii)
 @fault("H39")
-async def test_what_looks_like_the_rest_of_an_id_is_a_header_of_the_servers_and_none_of_ours(end: str) -> None:
+async def test_a_line_break_in_a_session_id_adds_no_header_to_our_requests(end: str) -> None:
     async with connected(mcp(initialize=sends(welcome_with(f"s-1{end}X-Evil: 1")))) as (client, peer):
         await tides(client)
 
@@ -243,7 +243,7 @@ async def test_what_looks_like_the_rest_of_an_id_is_a_header_of_the_servers_and_
 
 @pytest.mark.parametrize("id", ["s-1\rX-Evil: 1", "s-1\x00"], ids=ascii)
 @fault("H39")
-async def test_an_id_that_no_header_may_hold_fails_the_connect(id: str) -> None:
+async def test_a_session_id_that_is_no_valid_header_fails_the_connect(id: str) -> None:
     error = await refused(mcp(initialize=sends(welcome_with(id))), era="legacy")
 
     assert type(error) is ConnectFailed
@@ -273,7 +273,7 @@ TAKEN_BADLY = {
 
 @pytest.mark.parametrize("badly", TAKEN_BADLY.values(), ids=TAKEN_BADLY)
 @fault("H35")
-async def test_a_server_that_fumbles_the_end_of_the_handshake_may_still_answer_calls(badly: Answer) -> None:
+async def test_a_server_that_fails_the_initialized_notification_may_still_answer_calls(badly: Answer) -> None:
     async with connected(mcp(initialized=badly)) as (client, _):
         await tides(client)
         warnings = client.warnings
@@ -284,7 +284,7 @@ async def test_a_server_that_fumbles_the_end_of_the_handshake_may_still_answer_c
 
 @pytest.mark.parametrize("badly", TAKEN_BADLY.values(), ids=TAKEN_BADLY)
 @fault("H35")
-async def test_an_answer_of_ours_that_cannot_be_delivered_ends_nothing_and_is_counted(badly: Answer) -> None:
+async def test_an_answer_that_cannot_be_delivered_is_counted_and_ends_nothing(badly: Answer) -> None:
     pinged = streams(event(b'{"jsonrpc":"2.0","id":"p","method":"ping"}'), event(DONE))
     async with connected(mcp(call=in_turn(pinged, says()), answer=badly)) as (client, _):
         await tides(client)
@@ -297,7 +297,7 @@ async def test_an_answer_of_ours_that_cannot_be_delivered_ends_nothing_and_is_co
 
 
 @fault("H36")
-async def test_a_handshake_whose_end_is_never_taken_is_ended_without_it() -> None:
+async def test_connecting_completes_if_the_server_never_accepts_the_initialized_notification() -> None:
     async with connected(mcp(initialized=hang), limits=Limits(connect_timeout=1.5)) as (client, _):
         await tides(client)
 
@@ -305,7 +305,7 @@ async def test_a_handshake_whose_end_is_never_taken_is_ended_without_it() -> Non
 
 
 @fault("H36")
-async def test_messages_that_are_never_taken_hold_up_no_call() -> None:
+async def test_messages_that_are_never_accepted_delay_no_call() -> None:
     """Answers to pings and to sampling, cancellations: each is sent by itself."""
     pings = b"".join(event(b'{"jsonrpc":"2.0","id":"p-%d","method":"ping"}' % id) for id in range(20))
     asked = streams(event(ASK), pings, event(DONE))
@@ -334,7 +334,7 @@ class Timed(httpx.AsyncHTTPTransport):
 
 @pytest.mark.parametrize("what", ["nothing", "half a head", "a stream"])
 @fault("H37")
-async def test_an_end_that_the_server_does_not_answer_is_not_waited_for(what: str) -> None:
+async def test_a_delete_without_a_response_does_not_delay_closing(what: str) -> None:
     async def delete(wire: Wire, heard: Heard) -> None:
         await wire.say({"nothing": b"", "half a head": b"HTTP/1.1 2", "a stream": head(200, {})}[what])
         await wire.hung_up()
@@ -374,7 +374,7 @@ async def test_closing_while_everything_hangs_keeps_to_its_limit() -> None:
     "refusal", [*TAKEN_BADLY.values(), says(b"", 405), says(b"", 204)], ids=[*TAKEN_BADLY, "405", "204"]
 )
 @fault("H38")
-async def test_an_end_that_the_server_refuses_or_breaks_off_is_the_end(refusal: Answer) -> None:
+async def test_a_delete_that_is_refused_or_broken_off_ends_the_session(refusal: Answer) -> None:
     with anyio.fail_after(SOON):
         async with connected(mcp(delete=refusal)) as (client, peer):
             await tides(client)

@@ -32,7 +32,7 @@ async def test_every_status_that_is_no_success_fails_its_call_at_once(status: in
 @pytest.mark.parametrize("status", [401, 403, 500, 502])
 @pytest.mark.parametrize("era", ["auto", "legacy", "modern"])
 @fault("H02", "H03")
-async def test_a_server_that_refuses_by_status_fails_the_connect_with_it(status: int, era: str) -> None:
+async def test_a_server_that_refuses_the_handshake_by_status_fails_the_connect_with_it(status: int, era: str) -> None:
     answer = says(b"Not you", status, content_type="text/plain")
 
     error = await refused(mcp(discover=answer, initialize=answer), era=era)
@@ -54,7 +54,7 @@ async def test_a_server_that_refuses_by_status_fails_the_connect_with_it(status:
     ids=["401", "403", "429", "a page of HTML", "a terminal's control characters"],
 )  # fmt: skip
 @fault("H03")
-async def test_an_error_tells_its_status_and_what_the_server_said(
+async def test_an_error_has_the_status_and_the_servers_text(
     answer: Answer, kind: type[HttpStatusError], status: int, text: str, body: str
 ) -> None:
     error = await error_of(answer)
@@ -66,7 +66,7 @@ async def test_an_error_tells_its_status_and_what_the_server_said(
 
 
 @fault("H03")
-async def test_a_json_rpc_error_under_a_status_is_told_beside_it() -> None:
+async def test_a_json_rpc_error_in_an_error_response_is_in_the_error() -> None:
     refusal = b'{"jsonrpc":"2.0","id":@id,"error":{"code":-32602,"message":"no such tool","data":{"name":"tides"}}}'
 
     error = await error_of(says(refusal, 400))
@@ -82,7 +82,7 @@ async def test_a_json_rpc_error_under_a_status_is_told_beside_it() -> None:
     ids=["seconds", "at once", "centuries", "negative", "other digits", "words", "nothing"],
 )
 @fault("H04")
-async def test_when_to_come_back_is_on_the_error(status: int, header: str, seconds: float | None) -> None:
+async def test_the_error_has_the_time_to_retry_after(status: int, header: str, seconds: float | None) -> None:
     if not header.isascii():
         header = header.encode().decode("latin-1")  # as a server would put it on the wire
 
@@ -93,7 +93,7 @@ async def test_when_to_come_back_is_on_the_error(status: int, header: str, secon
 
 
 @fault("H04")
-async def test_when_to_come_back_may_be_a_date() -> None:
+async def test_retry_after_may_be_a_date() -> None:
     error = await error_of(says(b"", 503, retry_after=format_datetime(datetime.now(UTC) + timedelta(hours=1), True)))
 
     assert isinstance(error, HttpStatusError)
@@ -149,7 +149,7 @@ async def test_a_401_to_the_servers_own_stream_fails_no_call_and_is_not_asked_ag
 
 
 @fault("H11")
-async def test_the_servers_own_stream_is_authorized_as_the_calls_are() -> None:
+async def test_the_servers_own_stream_is_authorized_like_calls() -> None:
     async def get(wire: Wire, heard: Heard) -> None:
         authorized = heard.headers.get("authorization") == "Bearer token"
         await (streams(note, stay=True) if authorized else says(b"", 401))(wire, heard)
@@ -169,7 +169,7 @@ async def test_the_servers_own_stream_is_authorized_as_the_calls_are() -> None:
 
 @pytest.mark.parametrize("era", ["auto", "legacy", "modern"])
 @fault("H13")
-async def test_a_login_page_in_place_of_a_server_fails_the_connect_and_is_called_what_it_is(era: str) -> None:
+async def test_a_login_page_in_place_of_a_server_fails_the_connect_with_an_error_that_names_it(era: str) -> None:
     page = says(LOGIN, content_type=HTML)
 
     error = await refused(mcp(discover=page, initialize=page), era=era)
@@ -189,7 +189,9 @@ async def test_a_login_page_in_place_of_a_server_fails_the_connect_and_is_called
     ids=["a login page", "plain text", "no type", "control characters"],
 )
 @fault("H13")
-async def test_a_success_of_another_type_fails_its_call_and_names_the_type(answer: Answer, complaint: str) -> None:
+async def test_a_response_of_another_content_type_fails_its_call_with_an_error_that_names_it(
+    answer: Answer, complaint: str
+) -> None:
     error = await error_of(answer)
 
     assert type(error) is ProtocolError
@@ -199,7 +201,7 @@ async def test_a_success_of_another_type_fails_its_call_and_names_the_type(answe
 @pytest.mark.parametrize("status", [202, 204])
 @pytest.mark.parametrize("kind", ["", "application/json"])
 @fault("H14")
-async def test_a_request_that_is_only_accepted_fails_at_once_for_no_reply_can_follow(status: int, kind: str) -> None:
+async def test_a_request_answered_by_202_fails_at_once(status: int, kind: str) -> None:
     error = await error_of(says(b"", status, content_type=kind))
 
     assert type(error) is ProtocolError
@@ -209,6 +211,6 @@ async def test_a_request_that_is_only_accepted_fails_at_once_for_no_reply_can_fo
 
 @pytest.mark.parametrize("status", [201, 202, 203])
 @fault("H14")
-async def test_a_reply_under_another_success_counts(status: int) -> None:
+async def test_a_reply_with_another_2xx_status_is_accepted(status: int) -> None:
     async with connected(mcp(call=in_turn(says(status=status), says()))) as (client, _):
         await tides(client)

@@ -62,7 +62,7 @@ async def test_an_id_in_another_spelling_answers_the_request_it_means_and_no_oth
     ],
     ids=["letters", "space", "float-in-text", "negative", "fraction", "bool", "list"],
 )
-async def test_an_id_that_means_no_request_answers_none_and_is_counted(id: bytes, counter: str) -> None:
+async def test_a_reply_with_an_unknown_id_answers_no_call_and_is_counted(id: bytes, counter: str) -> None:
     async with connected() as client:
         assert (await hear(client, BAD % id, GOOD)).text == "good"
         assert client.counters == {counter: 1}
@@ -102,7 +102,7 @@ async def test_an_error_without_an_id_fails_no_call_when_two_are_in_flight() -> 
 
 
 @fault("J04")
-async def test_the_id_zero_is_an_id_like_any_other() -> None:
+async def test_zero_is_a_valid_id() -> None:
     """The server's requests under it are answered, and can be cancelled."""
     body = """
     first = read()
@@ -130,7 +130,7 @@ async def test_the_id_zero_is_an_id_like_any_other() -> None:
 
 
 @fault("J05", "J06")
-async def test_the_first_reply_counts_and_all_others_are_only_counted() -> None:
+async def test_the_first_reply_is_used_and_all_others_are_counted() -> None:
     async with connected() as client:
         assert (await hear(client, BAD % b"999", BAD % b'"x"', GOOD, BAD % b"@id", BAD % b"@id")).text == "good"
         assert await unharmed(client)
@@ -138,7 +138,7 @@ async def test_the_first_reply_counts_and_all_others_are_only_counted() -> None:
 
 
 @fault("J07")
-async def test_a_reply_that_comes_too_late_is_not_the_next_calls() -> None:
+async def test_a_late_reply_does_not_answer_the_next_call() -> None:
     body = """
     late = read()
     call = until("tools/call")

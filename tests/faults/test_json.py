@@ -60,7 +60,7 @@ async def test_a_reply_that_nests_too_deeply_fails_its_call_at_once(levels: int)
     ],
     ids=["block", "content", "error", "change", "cancelled", "progress", "id", "request", "bare"],
 )
-async def test_what_nests_breaks_nothing_wherever_it_stands(message: bytes, levels: int) -> None:
+async def test_deep_nesting_breaks_nothing_wherever_it_is(message: bytes, levels: int) -> None:
     async def on_change(change: object) -> None:
         changes.append(change)
 
@@ -76,7 +76,7 @@ async def test_what_nests_breaks_nothing_wherever_it_stands(message: bytes, leve
     "number", [b"NaN", b"Infinity", b"-Infinity", b"nan", b"0x10", b"01", b".5", b"+1"], ids=bytes.decode
 )
 @pytest.mark.parametrize("levels", [0, 300], ids=["flat", "deep"])
-async def test_what_is_no_number_in_json_fails_its_call(number: bytes, levels: int) -> None:
+async def test_nan_and_infinity_fail_their_call(number: bytes, levels: int) -> None:
     error = await error_of(STRUCTURED % nested(levels, number))
 
     assert type(error) is ProtocolError
@@ -85,7 +85,9 @@ async def test_what_is_no_number_in_json_fails_its_call(number: bytes, levels: i
 
 @fault("J14")
 @pytest.mark.parametrize(("number", "value"), [(b"1e999", math.inf), (b"-1e999", -math.inf), (b"1e-999", 0.0)])
-async def test_a_number_beyond_all_floats_is_read_as_infinite_and_never_written(number: bytes, value: float) -> None:
+async def test_a_number_too_large_for_a_float_is_read_as_infinite_and_never_written(
+    number: bytes, value: float
+) -> None:
     async with connected() as client:
         result = await hear(client, STRUCTURED % number)
         assert result.structured_content == {"x": value}
@@ -120,7 +122,7 @@ async def test_keys_are_exact_and_the_last_of_two_counts(smuggled: bytes) -> Non
 
 
 @fault("J15")
-async def test_members_in_another_case_are_no_result_and_no_error() -> None:
+async def test_members_in_another_case_are_ignored() -> None:
     error = await error_of(b'{"jsonrpc":"2.0","id":@id,"Result":{"content":[]},"ERROR":{"code":1,"message":"m"}}\n')
 
     assert "neither result nor error" in str(error)
@@ -137,7 +139,7 @@ async def test_an_integer_of_any_size_that_python_prints_is_kept_exactly(digits:
 
 @fault("J16")
 @pytest.mark.parametrize("levels", [0, 300], ids=["flat", "deep"])
-async def test_an_integer_beyond_that_fails_its_call_at_once(levels: int) -> None:
+async def test_a_larger_integer_fails_its_call_at_once(levels: int) -> None:
     with busy() as seconds:
         error = await error_of(STRUCTURED % nested(levels, b"9" * 1_000_000))
 
@@ -147,7 +149,7 @@ async def test_an_integer_beyond_that_fails_its_call_at_once(levels: int) -> Non
 
 @fault("J16")
 @pytest.mark.parametrize("id", [2**31, 2**53 + 1, 2**63, 2**64, 10**30], ids=str)
-async def test_a_request_under_a_huge_id_is_answered_under_the_very_same(id: int) -> None:
+async def test_a_request_with_a_huge_id_is_answered_with_the_same_id(id: int) -> None:
     body = f"""
     call = read()
     say({{"id": {id}, "method": "ping"}})
@@ -162,7 +164,7 @@ async def test_a_request_under_a_huge_id_is_answered_under_the_very_same(id: int
 
 @fault("J16")
 @pytest.mark.parametrize("id", [b"4294967298", b"18446744073709551618", b"1e300", b"9" * 4000, b"9" * 5000])
-async def test_a_reply_under_a_huge_id_answers_no_call(id: bytes) -> None:
+async def test_a_reply_with_a_huge_id_answers_no_call(id: bytes) -> None:
     """Least of all the request 2, whose id is left over where a number is cut to 32 or 64 bits."""
     async with connected() as client:
         assert (await hear(client, b'{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}\n' % id, GOOD)).text == "good"
@@ -172,13 +174,13 @@ async def test_a_reply_under_a_huge_id_answers_no_call(id: bytes) -> None:
 
 @fault("J17")
 @pytest.mark.parametrize("half", [b"\\ud800", b"\\udc00", b"a\\ud83dz", b"\\ude00\\ud83d"], ids=bytes.decode)
-async def test_half_a_character_fails_its_call(half: bytes) -> None:
+async def test_a_lone_surrogate_fails_its_call(half: bytes) -> None:
     assert type(await error_of(TEXT % half)) is ProtocolError
     assert type(await error_of(STRUCTURED % nested(300, b'"%s"' % half))) is ProtocolError
 
 
 @fault("J17")
-async def test_a_whole_character_in_two_halves_is_that_character() -> None:
+async def test_an_escaped_surrogate_pair_is_one_character() -> None:
     async with connected() as client:
         assert (await hear(client, TEXT % b"\\ud83d\\ude00 and \\u0000")).text.encode() == "😀 and \0".encode()
 
@@ -202,7 +204,7 @@ async def test_a_request_that_cannot_be_read_is_refused_and_not_taken_for_an_ans
 
 @fault("J12")
 @pytest.mark.parametrize("place", [0, 3], ids=["id-first", "id-last"])
-async def test_what_is_too_large_and_no_answer_costs_no_call_its_answer(place: int) -> None:
+async def test_a_message_over_the_limit_that_is_no_answer_fails_no_call(place: int) -> None:
     body = f"""
     call = read()
     tell("message", level="info", data="x" * 300_000)

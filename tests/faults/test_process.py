@@ -156,7 +156,7 @@ async def test_a_connect_that_is_cancelled_at_any_stage_leaves_no_process(stage:
 
 
 @fault("P16")
-async def test_a_connect_that_is_cancelled_before_it_has_begun_starts_nothing(tmp_path: Path) -> None:
+async def test_a_connect_cancelled_before_it_begins_starts_nothing(tmp_path: Path) -> None:
     with CancelScope() as scope:
         scope.cancel()
         await client_of(f"open({str(tmp_path / 'note')!r}, 'w'); read()", hands=False).connect()

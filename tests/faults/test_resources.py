@@ -38,7 +38,7 @@ while True:
 
 
 @fault("R01")
-async def test_what_a_slow_callback_has_not_yet_heard_is_bounded_and_the_newest_is_kept() -> None:
+async def test_the_queue_of_a_slow_callback_is_bounded_and_keeps_the_newest() -> None:
     heard: list[object] = []
     go_on, last = Event(), Event()
 
@@ -77,7 +77,7 @@ async def drop_cancelled_timers() -> None:
 
 @pytest.mark.parametrize("lost", [True, False], ids=["sessions that are lost", "clients that come and go"])
 @fault("R03", "R04")
-async def test_connecting_again_and_again_leaves_no_more_than_connecting_once(lost: bool) -> None:
+async def test_repeated_connecting_leaks_nothing(lost: bool) -> None:
     """Neither objects of ours nor tasks nor descriptors."""
     script = mcp(call=in_turn(*[says(b"", 404), says()] * 200) if lost else says())
     async with serving(script) as peer:
@@ -118,7 +118,7 @@ def babbles() -> Client:
 
 @pytest.mark.parametrize(("made", "times"), [(dies, 3), (babbles, 3), (not_there, 50), (refused, 25)])
 @fault("R04", "R05")
-async def test_a_connect_that_fails_leaves_nothing_however_often(made: Callable[[], Client], times: int) -> None:
+async def test_repeated_failed_connects_leak_nothing(made: Callable[[], Client], times: int) -> None:
     before = Held.now()
     for _ in range(times):
         with fail_after(5), pytest.raises(McpError):
@@ -128,7 +128,7 @@ async def test_a_connect_that_fails_leaves_nothing_however_often(made: Callable[
 
 
 @fault("R04", "R05")
-async def test_a_server_that_refuses_every_connect_is_left_with_nothing() -> None:
+async def test_a_refused_connect_leaves_no_connection_open() -> None:
     async with serving(mcp(discover=says(b"", 500), initialize=says(b"", 500))) as peer:
         for _ in range(25):
             with fail_after(5), pytest.raises(HttpStatusError):
@@ -148,7 +148,7 @@ CROWD = b'{"jsonrpc":"2.0","id":@id,"result":{"content":[' + b"[]," * (3 * 2**20
 
 @pytest.mark.parametrize("spoiled", [says(CROWD), streams(event(CROWD))], ids=["a body", "an event"])
 @fault("R06")
-async def test_a_message_of_too_many_values_is_not_parsed_and_the_loop_goes_on(spoiled: Any) -> None:
+async def test_a_message_of_too_many_values_is_refused_without_blocking_the_loop(spoiled: Any) -> None:
     async with connected(mcp(call=in_turn(spoiled, says()))) as (client, _), pulse() as loop:
         error = await failing(client)
         await tides(client)
@@ -159,7 +159,7 @@ async def test_a_message_of_too_many_values_is_not_parsed_and_the_loop_goes_on(s
 
 
 @fault("R06")
-async def test_a_line_of_too_many_values_is_not_parsed_and_the_loop_goes_on() -> None:
+async def test_a_line_of_too_many_values_is_refused_without_blocking_the_loop() -> None:
     body = """
 call = read()
 raw('{"jsonrpc":"2.0","id":%d,"result":{"content":[' % call["id"] + "{}," * 3 * 2**20 + "{}]}}\\n")
@@ -174,7 +174,7 @@ reply(read(), text("good"))
 
 
 @fault("R06")
-async def test_a_large_text_is_read_and_the_loop_goes_on() -> None:
+async def test_a_large_text_is_read_without_blocking_the_loop() -> None:
     """Eight megabytes, with more commas than there may be values."""
     words = b"[,{:" * (2 * 2**20)
     large = says(b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"' + words + b'"}]}}')
@@ -186,7 +186,7 @@ async def test_a_large_text_is_read_and_the_loop_goes_on() -> None:
 
 
 @fault("R06")
-async def test_a_bomb_is_inflated_in_portions_and_given_up_and_the_loop_goes_on() -> None:
+async def test_a_compression_bomb_is_inflated_in_pieces_up_to_the_limit_without_blocking_the_loop() -> None:
     bomb = gzip.compress(b'{"jsonrpc":"2.0","id":2,"result":{"content":[],"a":"' + b"x" * (32 * 2**20))
 
     async def call(wire: Wire, heard: Heard) -> None:
@@ -202,7 +202,7 @@ async def test_a_bomb_is_inflated_in_portions_and_given_up_and_the_loop_goes_on(
 
 
 @fault("R06", "R08")
-async def test_a_list_of_very_many_malformed_items_costs_neither_the_loop_nor_the_log(
+async def test_a_list_with_many_malformed_items_does_not_block_the_loop_or_fill_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     body = """
@@ -235,7 +235,7 @@ async def test_a_server_that_keeps_ending_its_stream_causes_no_busy_loop() -> No
 
 
 @fault("R07")
-async def test_who_waits_after_a_call_was_cancelled_and_a_connect_has_failed_is_idle() -> None:
+async def test_an_idle_client_uses_no_cpu_after_a_cancelled_call_and_a_failed_connect() -> None:
     body = """
 while True:
     request = read()
@@ -254,7 +254,7 @@ while True:
 
 
 @fault("R08")
-async def test_a_server_that_writes_noise_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_output_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="mcp_host")
     body = r"""
 call = read()

@@ -71,7 +71,7 @@ async def answer_of(turn: Turn, **params: Any) -> dict[str, Any]:
     ids=["not on offer", "none on offer", "forbidden", "one id twice", "too many", "a result", "a dict", "nothing"],
 )
 @fault("S08")
-async def test_what_a_model_may_not_say_does_not_leave_the_host(
+async def test_an_illegal_answer_is_not_sent(
     turn: object, params: dict[str, Any], why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await answer_of(lambda request: turn, **params) == ILLEGAL
@@ -79,7 +79,7 @@ async def test_what_a_model_may_not_say_does_not_leave_the_host(
 
 
 @fault("S08")
-async def test_arguments_that_a_model_wrote_badly_end_that_one_answer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_tool_arguments_of_a_model_fail_only_its_answer(caplog: pytest.LogCaptureFixture) -> None:
     def badly(request: SamplingRequest) -> CreateMessageResult:
         return request.call("add", json.loads('{"a":'))
 
@@ -99,7 +99,7 @@ async def test_arguments_that_a_model_wrote_badly_end_that_one_answer(caplog: py
     ids=["not said", "said", "an end with tools", "an end", "cut"],
 )
 @fault("S09")
-async def test_an_answer_says_that_it_stopped_for_tools_exactly_when_it_calls_some(
+async def test_the_stop_reason_is_tool_use_exactly_if_the_answer_calls_tools(
     given: CreateMessageResult, written: str
 ) -> None:
     assert (await answer_of(lambda request: given, tools=[tool()]))["result"]["stopReason"] == written
@@ -115,7 +115,7 @@ async def test_an_answer_says_that_it_stopped_for_tools_exactly_when_it_calls_so
     ids=["a provider's word", "tools without any", "none where one must be"],
 )
 @fault("S09")
-async def test_a_stop_reason_that_contradicts_the_answer_does_not_leave_the_host(
+async def test_a_stop_reason_that_contradicts_the_answer_is_not_sent(
     given: CreateMessageResult, params: dict[str, Any], why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await answer_of(lambda request: given, tools=[tool()], **params) == ILLEGAL
@@ -151,7 +151,7 @@ async def test_several_tools_are_called_in_one_answer_and_their_results_come_bac
     ids=["an error", "a timeout", "an exit", "a group"],
 )
 @fault("S16", "S17", "S18")
-async def test_what_a_handler_raises_stays_in_the_hosts_log(
+async def test_a_handlers_exception_is_only_in_the_hosts_log(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(request: SamplingRequest) -> CreateMessageResult:
@@ -162,7 +162,7 @@ async def test_what_a_handler_raises_stays_in_the_hosts_log(
 
 
 @fault("S17", "S18")
-async def test_a_handler_has_one_way_to_tell_the_server_why_and_its_code_is_an_integer() -> None:
+async def test_a_refusal_of_a_handler_is_sent_with_its_reason_and_an_integer_code() -> None:
     def refuses(request: SamplingRequest) -> CreateMessageResult:
         request.refuse("not at this hour")
 
@@ -194,7 +194,7 @@ class Waiting:
 
 
 @fault("S19")
-async def test_a_handler_is_cancelled_when_its_server_gives_up_and_says_nothing_more() -> None:
+async def test_a_handler_is_cancelled_with_its_request_and_no_answer_is_sent() -> None:
     model = Waiting()
     async with asker(GIVES_UP, sampling=sampling(model)) as model.client:
         heard = json.loads((await model.client.call_tool("ask", ask())).text)

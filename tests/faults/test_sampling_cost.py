@@ -89,7 +89,7 @@ class Gate:
     ids=["thousands", "a megabyte", "a long name", "no name", "an escape sequence", "a bidi override", "twice"],
 )
 @fault("S10")
-async def test_tools_past_the_limits_are_refused_before_the_model_is_asked(wire: Wire, problem: str) -> None:
+async def test_tools_over_the_limits_are_refused_before_the_model_is_asked(wire: Wire, problem: str) -> None:
     await refused(wire, problem)
 
 
@@ -122,7 +122,7 @@ async def refused(wire: Wire, problem: str, **limits: Any) -> None:
 
 
 @fault("S12", "R02")
-async def test_of_a_storm_of_requests_few_reach_the_model_at_once_and_what_cannot_wait_is_refused() -> None:
+async def test_of_many_requests_few_reach_the_model_at_once_and_those_beyond_the_queue_are_refused() -> None:
     """Three are with the model and twenty wait, until the server has heard that it asked for too much."""
     gate = Gate()
 
@@ -192,7 +192,7 @@ async def heard(client: Client) -> Wire:
 
 @pytest.mark.fake_clock
 @fault("S27")
-async def test_the_clock_of_a_call_stands_still_while_a_person_decides() -> None:
+async def test_the_timeouts_of_a_call_stop_while_a_person_decides() -> None:
     async def slowly(request: SamplingRequest) -> CreateMessageResult:
         await sleep(0.3)  # a person
         return request.reply("Paris")
@@ -203,7 +203,7 @@ async def test_the_clock_of_a_call_stands_still_while_a_person_decides() -> None
 
 @pytest.mark.fake_clock
 @fault("S27")
-async def test_a_person_who_never_decides_keeps_a_server_waiting_only_so_long() -> None:
+async def test_an_approval_that_never_comes_times_out() -> None:
     async def never(request: SamplingRequest) -> CreateMessageResult:
         await sleep(60)
         return request.reply("too late")
@@ -216,7 +216,7 @@ async def test_a_person_who_never_decides_keeps_a_server_waiting_only_so_long() 
 
 @pytest.mark.fake_clock
 @fault("S27")
-async def test_a_call_is_over_after_its_timeout_and_the_time_for_input_though_a_handler_goes_on() -> None:
+async def test_a_call_ends_after_its_timeout_and_the_input_timeout_even_if_a_handler_continues() -> None:
     gate = Gate()
     async with asked_in_memory(sampling=sampling(gate), limits=Limits(input_timeout=0.2, timeout=0.3)) as client:
         with pytest.raises(RequestTimeout, match=r"longer than 0.3 s \(timeout\), .* 0.2 s \(input_timeout\)$"):

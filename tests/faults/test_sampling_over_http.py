@@ -58,7 +58,7 @@ async def finish(wire: Wire, heard: Heard) -> None:
 
 
 @fault("S21")
-async def test_what_a_server_asks_on_a_calls_own_stream_is_answered_by_a_post() -> None:
+async def test_a_request_on_a_calls_own_stream_is_answered_by_a_post() -> None:
     answers, model = Answers(), Model()
     script = mcp(call=asking(answers, event(ASK), event(PING), count=2), answer=answers)
     async with connected(script, sampling=sampling(model)) as (client, peer):
@@ -72,7 +72,7 @@ async def test_what_a_server_asks_on_a_calls_own_stream_is_answered_by_a_post() 
 
 
 @fault("S21")
-async def test_what_a_server_asks_on_its_own_stream_is_answered_by_a_post() -> None:
+async def test_a_request_on_the_servers_own_stream_is_answered_by_a_post() -> None:
     answers, model, called = Answers(), Model(), Event()
 
     async def get(wire: Wire, heard: Heard) -> None:
@@ -96,7 +96,7 @@ async def test_what_a_server_asks_on_its_own_stream_is_answered_by_a_post() -> N
 
 @pytest.mark.parametrize("cut", [drop, reset], ids=["in order", "by a reset"])
 @fault("S22")
-async def test_an_answer_gets_through_though_the_stream_that_asked_is_cut(cut: Answer) -> None:
+async def test_an_answer_is_delivered_after_the_stream_of_its_request_is_cut(cut: Answer) -> None:
     answers, model = Answers(), Model()
 
     async def call(wire: Wire, heard: Heard) -> None:
@@ -118,7 +118,7 @@ async def test_an_answer_gets_through_though_the_stream_that_asked_is_cut(cut: A
 
 
 @fault("S22")
-async def test_a_model_goes_on_though_the_stream_that_asked_is_cut_meanwhile() -> None:
+async def test_a_handler_continues_after_the_stream_of_its_request_is_cut() -> None:
     resumed = Event()
 
     async def slowly(request: SamplingRequest) -> CreateMessageResult:
@@ -142,7 +142,7 @@ async def test_a_model_goes_on_though_the_stream_that_asked_is_cut_meanwhile() -
 
 
 @fault("S23")
-async def test_an_answer_that_is_lost_on_its_way_is_sent_again_and_the_model_asked_but_once(
+async def test_an_answer_lost_on_its_way_is_sent_again_without_asking_the_model_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(inbound, "RETRY_DELAYS", (0.0, 0.0, 0.0))
@@ -158,7 +158,7 @@ async def test_an_answer_that_is_lost_on_its_way_is_sent_again_and_the_model_ask
 
 
 @fault("S23")
-async def test_what_a_server_is_told_when_time_is_up_is_sent_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_timeout_error_lost_on_its_way_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbound, "RETRY_DELAYS", (0.0,))
 
     async def never(request: SamplingRequest) -> CreateMessageResult:
@@ -178,7 +178,7 @@ async def test_what_a_server_is_told_when_time_is_up_is_sent_again_too(monkeypat
     ("taking", "tries"), [(says(b"", 400), 1), (says(b"", 500), 3), (drop, 3)], ids=["a refusal", "errors", "drops"]
 )
 @fault("S23")
-async def test_an_answer_that_the_server_never_reads_is_dropped_and_the_session_goes_on(
+async def test_an_answer_that_the_server_never_reads_is_dropped_and_the_session_continues(
     taking: Answer, tries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inbound, "RETRY_DELAYS", (0.0, 0.0))
@@ -194,7 +194,7 @@ async def test_an_answer_that_the_server_never_reads_is_dropped_and_the_session_
 
 
 @fault("S23")
-async def test_an_answer_whose_post_hangs_holds_up_no_other_traffic() -> None:
+async def test_an_answer_whose_post_hangs_delays_no_other_traffic() -> None:
     answers = Answers(hang)
     script = mcp(call=in_turn(asking(answers, event(ASK)), says()), answer=answers)
     async with connected(script, sampling=sampling(Model())) as (client, _):

@@ -64,7 +64,7 @@ while True:
 
 
 @fault("S28")
-async def test_a_request_that_no_server_may_send_is_neither_run_nor_answered() -> None:
+async def test_a_request_that_servers_may_not_send_is_ignored() -> None:
     body = f"""
 def trouble(call):
     say({{"id": "q", "method": "sampling/createMessage", "params": {ask()!r}}})
@@ -109,7 +109,7 @@ async def test_a_server_that_never_has_enough_input_ends_its_call(
 
 
 @fault("S29")
-async def test_a_server_that_only_wants_to_be_called_again_is_called_at_a_pace_that_slows_down(
+async def test_rounds_without_requests_are_repeated_with_growing_pauses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: list[float] = []
@@ -165,7 +165,7 @@ class Counting:
     ids=["undeclared", "undeclared, too", "unheard of", "malformed", "illegal", "with an illegal tool"],
 )
 @fault("S14", "S15", "S29")
-async def test_input_that_may_not_be_asked_for_ends_its_call_with_the_reason(wanted: str, why: str) -> None:
+async def test_an_input_request_that_is_not_allowed_ends_its_call_with_the_reason(wanted: str, why: str) -> None:
     model = Model()
     async with modern(f"trouble = lambda call: wants(call, {wanted})\n{SERVE}", model) as client:
         with pytest.raises(InputNotGiven, match=why):
@@ -181,7 +181,7 @@ async def test_input_that_may_not_be_asked_for_ends_its_call_with_the_reason(wan
     ids=["empty", "a space", "NUL", "a line", "an emoji", "JSON", "marks", "long"],
 )
 @fault("S30")
-async def test_a_state_comes_back_to_the_letter(state: str) -> None:
+async def test_the_request_state_is_sent_back_unchanged(state: str) -> None:
     body = "trouble = lambda call: wants(call, state=STATE) if calls == 1 else done(call, json.dumps(call['params']))"
     async with modern(body.replace("STATE", repr(state)) + SERVE) as client:
         params = json.loads((await client.call_tool("trouble")).text)
@@ -228,7 +228,7 @@ while True:
     ids=["silence", "a banner", "garbage", "nothing", "a number", "unknown", "too early", "no id"],
 )
 @fault("S32")
-async def test_a_server_that_does_not_understand_the_probe_is_shaken_hands_with_within_the_connect_timeout(
+async def test_a_server_that_ignores_the_probe_is_initialized_within_the_connect_timeout(
     answer: str,
 ) -> None:
     """Of which silence takes two seconds, and they are over as soon as the server has fallen silent."""
@@ -240,7 +240,7 @@ async def test_a_server_that_does_not_understand_the_probe_is_shaken_hands_with_
 
 
 @fault("S32")
-async def test_a_server_with_none_of_our_versions_fails_the_connect_with_those_it_has() -> None:
+async def test_a_server_without_a_common_version_fails_the_connect_with_its_versions() -> None:
     versions = ["2031-01-01", "2030-01-01"]
     body = f"""
 request = read()

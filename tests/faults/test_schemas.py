@@ -74,7 +74,7 @@ async def test_a_catastrophic_pattern_is_matched_in_linear_time(source: str) -> 
 
 
 @fault("T02")
-async def test_a_pattern_that_no_engine_searches_for_in_time_is_not_searched_for_and_that_is_said() -> None:
+async def test_a_pattern_that_cannot_be_matched_in_linear_time_is_reported_and_not_checked() -> None:
     async with listed({"pattern": r"^(?=(a+))\1*b$"}) as client:
         await client.call_tool("trap", {"value": "a" * 4000})
 
@@ -83,7 +83,7 @@ async def test_a_pattern_that_no_engine_searches_for_in_time_is_not_searched_for
 
 
 @fault("T02")
-async def test_a_large_pattern_and_a_large_text_leave_the_loop_alone() -> None:
+async def test_a_large_pattern_and_a_large_text_do_not_block_the_loop() -> None:
     async with listed({"items": {"not": {"pattern": "(?:a|b)*a(?:a|b){40}c"}}}) as client, pulse() as loop:
         await client.call_tool("trap", {"value": ["ab" * 5_000] * 20})
 
@@ -92,7 +92,7 @@ async def test_a_large_pattern_and_a_large_text_leave_the_loop_alone() -> None:
 
 @pytest.mark.parametrize("keyword", ["anyOf", "allOf", "oneOf"])
 @fault("T03")
-async def test_a_composition_that_fans_out_is_given_up_and_the_loop_goes_on_meanwhile(
+async def test_a_composition_that_fans_out_is_stopped_without_blocking_the_loop(
     keyword: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "MAX_STEPS", 50_000)  # a tenth, of what takes seconds
@@ -105,7 +105,7 @@ async def test_a_composition_that_fans_out_is_given_up_and_the_loop_goes_on_mean
 
 
 @fault("T03", "R06")
-async def test_a_value_that_is_large_and_right_is_checked_and_the_loop_goes_on_meanwhile() -> None:
+async def test_a_large_valid_value_is_checked_without_blocking_the_loop() -> None:
     record = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}, "required": ["id"]}
     rows = [{"id": n, "name": "x"} for n in range(5_000)]
     async with listed({"items": {"allOf": [record] * 4}}) as client:  # checking takes longer than reading
@@ -118,7 +118,7 @@ async def test_a_value_that_is_large_and_right_is_checked_and_the_loop_goes_on_m
 
 
 @fault("T03")
-async def test_who_does_not_want_to_wait_for_a_long_check_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_check_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "MAX_STEPS", 100_000)
     async with listed(fan_out("anyOf")) as client:
         with move_on_after(0.1) as scope:
@@ -146,13 +146,13 @@ async def test_a_check_ends_with_the_timeout_of_its_call_and_hands_over_the_resu
     ids=["itself", "each other", "by way of all"],
 )
 @fault("T04")
-async def test_references_in_a_circle_are_no_recursion_error(schema: dict[str, Any]) -> None:
+async def test_circular_references_are_no_recursion_error(schema: dict[str, Any]) -> None:
     async with listed(schema) as client:
         assert await refused(client, 1) == "its schema cannot be checked: it nests too deeply"
 
 
 @fault("T04")
-async def test_a_value_that_nests_as_deep_as_its_schema_allows_is_no_recursion_error() -> None:
+async def test_a_value_as_deep_as_its_schema_allows_is_no_recursion_error() -> None:
     deep: object = []
     for _ in range(250):
         deep = [deep]
@@ -168,7 +168,7 @@ async def test_a_deep_schema_affects_only_its_tool(levels: int) -> None:
 
 
 @fault("T05")
-async def test_a_schema_too_deep_to_be_read_costs_its_listing_only() -> None:
+async def test_a_schema_too_deep_to_be_read_fails_only_its_list() -> None:
     body = f"""SCHEMA = '{{"not":' * 20_000 + "{{}}" + "}}" * 20_000\n{LISTING}"""
     async with Client(Stdio(python(body)), era="legacy") as client:
         with pytest.raises(ProtocolError, match="it nests too deeply"):
@@ -178,7 +178,7 @@ async def test_a_schema_too_deep_to_be_read_costs_its_listing_only() -> None:
 
 
 @fault("T06")
-async def test_what_a_schema_refers_to_elsewhere_is_neither_fetched_nor_read(tmp_path: Path) -> None:
+async def test_references_out_of_a_schema_are_not_fetched_or_read(tmp_path: Path) -> None:
     secret = tmp_path / "schema.json"
     secret.write_text('{"type": "object"}', encoding="ascii")
 
@@ -211,7 +211,7 @@ async def test_what_a_schema_refers_to_elsewhere_is_neither_fetched_nor_read(tmp
     ids=["type", "required", "dialect", "reference", "missing", "of another type"],
 )
 @fault("T07")
-async def test_a_result_that_is_not_as_promised_is_a_typed_error_that_carries_it(
+async def test_a_result_that_does_not_match_its_schema_is_a_typed_error_with_the_result(
     schema: dict[str, Any], value: object, problem: str
 ) -> None:
     async with listed(schema) as client:
@@ -219,7 +219,7 @@ async def test_a_result_that_is_not_as_promised_is_a_typed_error_that_carries_it
 
 
 @fault("T07")
-async def test_a_result_without_the_structure_that_was_promised_is_refused_and_a_failure_is_not() -> None:
+async def test_a_result_without_structured_content_is_refused_unless_the_tool_failed() -> None:
     body = LISTING.replace("reply(request, {", "reply(request, call(request) or {")
     answers = """
 def call(request):
@@ -245,7 +245,7 @@ ODD: list[Any] = [
 
 @pytest.mark.parametrize("schema", ODD, ids=["names", "a circle", "values", "nonsense", "many"])
 @fault("T08")
-async def test_a_schema_is_handed_on_as_it_was_written_however_odd_it_is(schema: dict[str, Any]) -> None:
+async def test_an_odd_schema_is_passed_on_unchanged(schema: dict[str, Any]) -> None:
     """No types are made of it, which is where others break."""
     async with listed(schema) as client:
         (trap, _) = await client.list_tools()

@@ -69,7 +69,7 @@ async def good(client: Client) -> bool:
     ids=["the same cursor", "cursors in turn", "fresh cursors", "no cursor"],
 )
 @fault("T01")
-async def test_a_list_without_end_comes_to_one(cursor: str, listed: int, warning: str) -> None:
+async def test_an_endless_list_ends(cursor: str, listed: int, warning: str) -> None:
     body = f"""
 import itertools
 pages, page = itertools.count(), itertools.count()
@@ -85,7 +85,7 @@ def listing(cursor):
 
 
 @fault("T09")
-async def test_of_tools_with_one_name_the_first_counts_and_the_other_is_left_out() -> None:
+async def test_of_tools_with_one_name_the_first_is_used_and_the_others_left_out() -> None:
     first, second = tool(description="mine"), tool(description="mine, too", outputSchema={"type": "string"})
     async with offering(first, tool("other"), second) as client:
         tools = await client.list_tools()
@@ -120,7 +120,7 @@ async def test_a_deceptive_name_matches_no_other_and_is_escaped_where_it_is_show
 
 
 @fault("T10")
-async def test_a_tool_that_is_not_what_was_approved_has_another_fingerprint() -> None:
+async def test_a_changed_tool_has_another_fingerprint() -> None:
     body = """
 import itertools
 listings = itertools.count()
@@ -139,7 +139,7 @@ def listing(cursor):
 
 
 @fault("T11")
-async def test_what_a_tool_says_of_itself_spares_no_approval() -> None:
+async def test_annotations_of_a_tool_do_not_replace_an_approval() -> None:
     body = """
 def run(request):
     say({"id": "q", "method": "sampling/createMessage", "params": ASK})
@@ -195,7 +195,7 @@ def run(request):
 
 
 @fault("T12", "T13")
-async def test_nothing_that_a_result_links_to_or_tells_to_do_is_done(reached: list[str]) -> None:
+async def test_links_and_instructions_in_a_result_are_not_followed(reached: list[str]) -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
 
@@ -213,7 +213,7 @@ async def test_nothing_that_a_result_links_to_or_tells_to_do_is_done(reached: li
 
 
 @fault("T13")
-async def test_a_url_that_a_user_is_to_visit_is_left_to_the_host_and_a_script_is_refused(reached: list[str]) -> None:
+async def test_a_url_for_the_user_is_passed_to_the_host_and_a_script_url_is_refused(reached: list[str]) -> None:
     body = """
 def run(request):
     heard = []
@@ -248,7 +248,7 @@ SECRET = "sk-very-secret"
 
 
 @fault("T14")
-async def test_what_a_tool_says_of_its_failure_is_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_text_of_a_failed_tool_is_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.NOTSET)
     body = f"""
 def run(request):
@@ -289,7 +289,7 @@ BAD = {
 
 
 @fault("T15")
-async def test_a_tool_whose_header_names_are_no_names_is_left_out_with_a_warning() -> None:
+async def test_a_tool_with_invalid_header_names_is_left_out_with_a_warning() -> None:
     listed = [tool(name, inputSchema={"type": "object", "properties": bad}) for name, bad in BAD.items()]
     good = tool(inputSchema={"type": "object", "properties": mirrored("Region")})
     listing = {"jsonrpc": "2.0", "id": "@id", "result": {"tools": [*listed, good], "ttlMs": 0}}

@@ -165,7 +165,7 @@ HEADS = [
 
 @given(said=st.lists(st.one_of(st.sampled_from(HEADS), st.sampled_from(MESSAGES), st.binary(max_size=40)), max_size=10))
 @few
-async def test_a_socket_may_say_anything(said: list[bytes]) -> None:
+async def test_a_socket_may_send_anything(said: list[bytes]) -> None:
     """Whether or not it is HTTP."""
 
     async def script(wire: Wire) -> None:

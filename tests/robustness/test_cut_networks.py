@@ -49,7 +49,7 @@ async def failure_of(dialogue: Dialogue) -> McpError | None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"] if THOROUGH else ["legacy"])
 @pytest.mark.parametrize(("manner", "direction", "at"), places())
-async def test_wherever_the_network_fails_it_is_said_in_time_and_the_client_works_again_when_it_does(
+async def test_a_network_that_fails_at_any_point_is_an_error_in_time_and_the_client_recovers(
     era: str, manner: Manner, direction: Direction, at: int
 ) -> None:
     async with leaving_nothing(), lean_http(era) as server, running(Proxy(server, manner, direction, at)) as proxy:
@@ -72,7 +72,7 @@ async def test_wherever_the_network_fails_it_is_said_in_time_and_the_client_work
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_that_is_every_place_that_there_is(era: str) -> None:
+async def test_these_are_all_the_points(era: str) -> None:
     async with (
         leaving_nothing(),
         lean_http(era) as server,

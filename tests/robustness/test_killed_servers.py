@@ -40,7 +40,7 @@ def moments(counts: dict[str, dict[str, int]], ends: Sequence[str], few: int) ->
 
 
 @pytest.mark.parametrize(("era", "at", "nth", "end"), moments(LINES, list(EXITS), 5))
-async def test_whenever_a_child_dies_the_client_says_so_and_can_begin_anew(
+async def test_a_child_that_dies_at_any_point_is_an_error_and_the_client_can_connect_again(
     era: str, at: str, nth: int, end: str, mortal: Path
 ) -> None:
     """The error is the connection's, with the exit code, whatever was under way."""
@@ -61,7 +61,7 @@ async def test_whenever_a_child_dies_the_client_says_so_and_can_begin_anew(
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_these_are_all_the_moments_that_a_dialogue_has(over: str, era: str, mortal: Path) -> None:
+async def test_these_are_all_the_points_of_a_dialogue(over: str, era: str, mortal: Path) -> None:
     """A server that would die one line later than the last outlives the dialogue: so nothing above is left out."""
     async with leaving_nothing():
         for at, count in (LINES if over == "stdio" else PIECES)[era].items():
@@ -75,7 +75,7 @@ async def test_these_are_all_the_moments_that_a_dialogue_has(over: str, era: str
 
 
 @pytest.mark.parametrize(("era", "at", "nth", "end"), moments(PIECES, ["kill"], 5))
-async def test_whenever_a_server_over_http_dies_the_client_says_so_and_can_go_on_with_the_next(
+async def test_an_http_server_that_dies_at_any_point_is_an_error_and_the_client_works_with_the_next(
     era: str, at: str, nth: int, end: str, mortal: Path
 ) -> None:
     async with leaving_nothing():
@@ -94,7 +94,7 @@ async def test_whenever_a_server_over_http_dies_the_client_says_so_and_can_go_on
 
 
 @pytest.mark.parametrize(("era", "at", "nth", "end"), moments(PIECES, ["close", "reset"], 5))
-async def test_whenever_a_connection_ends_it_takes_one_request_with_it_at_most(
+async def test_a_connection_that_ends_at_any_point_fails_one_request_at_most(
     era: str, at: str, nth: int, end: str, mortal: Path
 ) -> None:
     """The server lives. What may be repeated is; what may not, fails; the next request has another connection."""

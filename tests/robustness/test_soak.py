@@ -17,7 +17,7 @@ async def test_after_many_calls_nothing_has_grown(over: str, era: str) -> None:
     assert (await soak(over, era, SHORT, said.append)).excess() == {}
 
 
-def test_one_object_a_call_would_be_too_much() -> None:
+def test_one_leaked_object_for_each_call_fails_the_check() -> None:
     grown = Footprint(resident=0, traced=0, objects=50_000, tasks=0, children=0, descriptors=1)
 
     assert grown.excess() == {"objects": 50_000, "descriptors": 1}

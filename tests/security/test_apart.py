@@ -54,7 +54,7 @@ async def test_a_server_that_answers_every_id_answers_no_call_to_another() -> No
     assert (said, progress) == (["theirs"], [])
 
 
-async def test_a_server_can_neither_cancel_nor_answer_what_another_asks_of_the_same_model() -> None:
+async def test_a_server_cannot_cancel_or_answer_the_requests_of_another() -> None:
     asked, meddled = Event(), Event()
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
@@ -82,7 +82,7 @@ async def test_a_server_can_neither_cancel_nor_answer_what_another_asks_of_the_s
     assert answers == [{"jsonrpc": "2.0", "id": "q-1", **PARIS}]
 
 
-async def test_clients_of_one_url_have_a_session_each_and_servers_hear_of_no_other() -> None:
+async def test_clients_of_one_url_have_separate_sessions() -> None:
     ids = {"a": ["a-1", "a-2"], "b": ["b-1"]}
     scripts = {name: mcp(initialize=in_turn(*map(welcome, each))) for name, each in ids.items()}
     async with serving(scripts["a"]) as a, serving(scripts["b"]) as b:

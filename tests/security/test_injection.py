@@ -36,7 +36,7 @@ VERBS: dict[str, Verb] = {
 
 
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS.keys())
-async def test_a_name_begins_no_header_and_no_request(verb: Verb) -> None:
+async def test_a_name_cannot_inject_a_header_or_a_request(verb: Verb) -> None:
     script = mcp(discover=says(DISCOVERED), call=says(), get=says(PROMPT), read=says(RESOURCE))
     async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
         with fail_after(SOON):
@@ -62,7 +62,7 @@ async def test_a_name_begins_no_header_and_no_request(verb: Verb) -> None:
         ("\\x", "/\\x"),
     ],
 )
-async def test_a_redirect_begins_no_header_and_no_request(location: str, path: str) -> None:
+async def test_a_redirect_cannot_inject_a_header_or_a_request(location: str, path: str) -> None:
     """Where it leads is written into the next request's first line."""
     async with connected(mcp(call=in_turn(says(), says(b"", 307, location=location), says()))) as (client, peer):
         await tides(client)
@@ -75,7 +75,7 @@ async def test_a_redirect_begins_no_header_and_no_request(location: str, path: s
     assert subjects(peer).count("call") == 3
 
 
-async def test_a_redirect_that_cannot_be_written_fails_its_call_alone() -> None:
+async def test_a_redirect_to_an_invalid_url_fails_only_its_call() -> None:
     async with connected(mcp(call=in_turn(says(b"", 307, location="/\tx"), says()))) as (client, peer):
         with fail_after(SOON), pytest.raises(ConnectionClosed, match="non-printable ASCII character in URL"):
             await client.call_tool("tides")

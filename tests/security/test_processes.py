@@ -25,7 +25,7 @@ from tests.transports.children import python
         (["-c;hunter2"], None, "No such file"),
     ],
 )
-async def test_what_no_program_can_be_given_starts_none(
+async def test_an_argument_with_a_nul_starts_no_program(
     command: list[str], env: dict[str, str] | None, reason: str
 ) -> None:
     with fail_after(SOON), pytest.raises(ConnectFailed, match=reason) as caught:
@@ -35,7 +35,7 @@ async def test_what_no_program_can_be_given_starts_none(
     assert ("hunter2" in str(caught.value)) == ("hunter2" in command[0])
 
 
-async def test_what_begins_with_a_dash_is_as_good_an_argument_as_any() -> None:
+async def test_an_argument_may_begin_with_a_dash() -> None:
     odd = ["--", "-c", "--help", "-", "--key=a b"]
 
     async with Client(Stdio([*python("reply(read(), text(json.dumps(sys.argv[1:])))"), *odd]), limits=BRIEF) as client:
@@ -49,7 +49,7 @@ sys.exit(3)
 """
 
 
-async def test_what_a_server_wrote_to_stderr_passes_for_no_line_of_our_log() -> None:
+async def test_text_of_stderr_cannot_look_like_a_line_of_the_log() -> None:
     with fail_after(SOON), pytest.raises(ConnectionClosed) as caught:
         await Client(Stdio(python(STDERR, hands=False)), limits=BRIEF).connect()
 

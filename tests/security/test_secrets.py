@@ -85,7 +85,7 @@ for behave in (answer, noise, no, wrong, lambda request: None, last):
 """
 
 
-async def test_no_secret_is_told_over_stdio(caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_secret_is_shown_over_stdio(caplog: pytest.LogCaptureFixture) -> None:
     told, era_cache = Told(caplog), EraCache()
     server = Stdio([*python(FAILING), CANARY], env={"TOKEN": CANARY}, restart=False)
     client = Client(server, limits=BRIEF, era_cache=era_cache)
@@ -125,7 +125,7 @@ GOOD = says(set_cookie=f"key={CANARY}; Path=/")
 
 
 @pytest.mark.parametrize("whose", ["our client", "the caller's client"])
-async def test_no_secret_is_told_over_http(whose: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_secret_is_shown_over_http(whose: str, caplog: pytest.LogCaptureFixture) -> None:
     """Of a client that is the caller's own, httpx writes a log of its own, in which URLs keep their query."""
     ours = whose == "our client"
     told, era_cache = Told(caplog, "" if ours else "mcp_host"), EraCache()
@@ -177,7 +177,7 @@ FORM = {
 
 
 @pytest.mark.parametrize(("field", "schema"), FORM.items(), ids=FORM.keys())
-async def test_what_a_user_says_in_a_form_is_not_repeated(
+async def test_the_users_input_in_a_form_is_not_repeated(
     field: str, schema: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.NOTSET)
@@ -195,7 +195,7 @@ async def test_what_a_user_says_in_a_form_is_not_repeated(
     assert CANARY not in shown
 
 
-def test_a_check_that_may_reveal_the_value_says_more() -> None:
+def test_a_check_that_may_reveal_the_value_has_a_longer_message() -> None:
     assert compile_schema({"maxLength": 3}).mismatch(CANARY) == f"'{CANARY}' is too long"
 
 

@@ -52,7 +52,7 @@ while True:
 """
 
 
-async def test_nothing_that_a_process_says_commands_who_reads_our_errors_and_logs(
+async def test_the_output_of_a_process_is_escaped_in_errors_and_logs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.NOTSET)
@@ -102,7 +102,7 @@ LOUDMOUTH: dict[str, Any] = {
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["page", "document"])
 @pytest.mark.parametrize("verb", [["tools"], ["inspect"], ["call", "x"]], ids=lambda verb: verb[0])
-def test_nothing_that_a_server_says_commands_the_terminal_of_the_command(
+def test_the_text_of_a_server_is_escaped_by_the_command(
     verb: list[str], form: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     main([*verb, *form, *scripted(OFFERS, **LOUDMOUTH)])

@@ -36,7 +36,7 @@ HTTP: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("answer", HTTP.values(), ids=HTTP.keys())
-async def test_nothing_that_a_server_says_commands_who_reads_our_errors_and_logs(
+async def test_the_text_of_a_server_is_escaped_in_errors_and_logs(
     answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.NOTSET, logger="mcp_host")

@@ -81,7 +81,7 @@ def test_certificates_and_names_are_checked() -> None:
     ],
     ids=["any", "1.2", "1.3"],
 )
-def test_the_lowest_version_is_1_2_or_what_the_machine_asks_for_beyond(
+def test_the_lowest_tls_version_is_1_2_or_the_machines_minimum(
     machine: ssl.TLSVersion, lowest: ssl.TLSVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = ssl.create_default_context()

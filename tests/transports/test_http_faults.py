@@ -89,7 +89,7 @@ async def test_a_complete_reply_counts_although_the_connection_breaks_after_it()
         pytest.param(head(103, {"link": "</a>"}) + head(200, {**JSON, "connection": "close"}) + DONE_JSON, id="103"),
     ],
 )
-async def test_unusual_http_is_no_fault(raw: bytes) -> None:
+async def test_unusual_http_is_accepted(raw: bytes) -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.say(raw)
