@@ -141,7 +141,7 @@ class Connection:
         return handler.slot.lend(partial(self._request, call), within=call.timeouts.scope)
 
     async def _request(self, call: Call) -> Params:
-        if self._renewal.running:
+        if self._renewal.flight is not None:
             await self._wait_for_renewal(call)
         session, cache = self.dispatcher.require(), self._state.cache
         if call.method in session.era.removed:
@@ -171,11 +171,10 @@ class Connection:
 
     async def _provide_input(self, session: Session, call: Call, outcome: Outcome, reply: Success) -> Complete:
         """Repeat the request of *reply* with the input that the server requires, until there is a result."""
-        rounds = InputRequiredLoop(call, session.features, self._state.limits)
+        rounds = InputRequiredLoop(call, self.dispatcher, session.features, self._state.limits)
         try:
             while isinstance(outcome, InputRequired):
-                with self.dispatcher.while_open():
-                    answers = await rounds.answer(outcome, reply)
+                answers = await rounds.answer(outcome, reply)
                 try:
                     reply = await self._send(session, call, call.params | answers)
                 except CallerError as exc:
@@ -213,7 +212,7 @@ class Connection:
                 if not repeat or (delay := next(delays, None)) is None:
                     raise
             lost = True
-            with dispatcher.while_open(), call.timeouts.bound(call.method):
+            with dispatcher.waiting(call):
                 await sleep(delay)
 
     async def notify(self, method: str, params: Params) -> None:

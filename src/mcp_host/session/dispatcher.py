@@ -13,7 +13,7 @@ from anyio import CancelScope, Event
 from anyio.abc import TaskGroup
 
 from mcp_host._backends import Loop
-from mcp_host.concurrency import Alarm, HandlerTasks
+from mcp_host.concurrency import Alarm, HandlerTasks, TimeoutScope
 from mcp_host.errors import ConnectionClosed, McpError, NotConnected, RequestTimeout, ServerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.cache import CHANGES
@@ -92,7 +92,7 @@ class Dispatcher:
         self._idle_timeout = limits.idle_timeout
         self._early: list[Request | Notification] = []
         self._handshake_expected = False
-        self._open_scopes: set[CancelScope] = set()
+        self._waiting: set[CancelScope] = set()
         self._opened = self.now()
         self._idle = Event()
 
@@ -332,7 +332,7 @@ class Dispatcher:
         self._inbound.drop_before(math.inf)
         for pending in list(self._pending.values()):
             pending.settle(reason.again())
-        for scope in self._open_scopes:
+        for scope in self._waiting:
             scope.cancel()
         self._check_idle()
 
@@ -352,16 +352,22 @@ class Dispatcher:
             raise closed
 
     @contextmanager
-    def while_open(self) -> Iterator[None]:
-        """Cancel the block when the connection ends, and raise `ConnectionClosed`."""
+    def waiting(self, call: Call, *, idle: bool = False) -> Iterator[CancelScope]:
+        """Cancel the block when the connection ends or *call* times out, and raise why. Yields its cancel scope.
+
+        With *idle*, also after the call's *idle_timeout*.
+        """
         self._raise_closed()
-        with CancelScope() as scope:
-            self._open_scopes.add(scope)
+        timeouts = call.timeouts
+        with TimeoutScope(self._alarm, timeouts.idle_end(self.now()) if idle else timeouts.end) as timeout:
+            self._waiting.add(timeout.scope)
             try:
-                yield
+                yield timeout.scope
             finally:
-                self._open_scopes.discard(scope)
-        if scope.cancelled_caught and self.closed is not None:
+                self._waiting.discard(timeout.scope)
+        if timeout.scope.cancelled_caught:
+            if timeout.expired or self.closed is None:
+                raise RequestTimeout(f"{call.method}: {timeouts.overdue()}")
             raise self.closed.again()
 
     def require(self) -> Session:

@@ -6,11 +6,12 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from anyio import create_task_group, sleep
+from anyio import CancelScope, create_task_group, sleep
 
-from mcp_host.concurrency import first
+from mcp_host.concurrency import first, in_context
 from mcp_host.errors import (
     CallerError,
     InputNotGiven,
@@ -24,7 +25,11 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.eras import InputRequest, InputRequired
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params, Success, encode
 from mcp_host.session.call import Call
+from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.features import FAILED, SessionFeatures
+
+if TYPE_CHECKING:
+    from mcp_host.sampling import OuterCall
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +40,9 @@ LONGEST_PAUSE = 10.0  # seconds
 class InputRequiredLoop:
     """Answers what the server requires within *call* with the handlers of the session, within *limits*."""
 
-    def __init__(self, call: Call, features: SessionFeatures, limits: Limits) -> None:
+    def __init__(self, call: Call, dispatcher: Dispatcher, features: SessionFeatures, limits: Limits) -> None:
         self._call = call
+        self._dispatcher = dispatcher
         self._features = features
         self._limits = limits
         self._idle_rounds = 0
@@ -49,20 +55,21 @@ class InputRequiredLoop:
             RoundsExceeded: The server asks too much.
             InputNotGiven: A handler failed, or a person or a rule refused.
             RequestTimeout: The call timed out meanwhile.
+            ConnectionClosed: The connection ended meanwhile.
         """
         self._count(len(required.requests))
         answers: Params = {} if required.state is None else {"requestState": required.state}
-        timeouts = self._call.timeouts
+        call = self._call
         if not required.requests:
-            with timeouts.bound(self._call.method):
+            with self._dispatcher.waiting(call):
                 await sleep(min(IDLE_PAUSE * 2.0 ** (self._idle_rounds - 1), LONGEST_PAUSE))
             return answers
-        timeouts.pause()
+        call.timeouts.pause()
         try:
-            with timeouts.bound(self._call.method, idle=True):
-                answers["inputResponses"] = await self._answer_all(required, response)
+            with self._dispatcher.waiting(call, idle=True) as scope:
+                answers["inputResponses"] = await self._answer_all(required.requests, response, scope)
         finally:
-            timeouts.resume()
+            call.timeouts.resume()
         return answers
 
     def _count(self, inputs: int) -> None:
@@ -81,37 +88,43 @@ class InputRequiredLoop:
             return
         raise RoundsExceeded(f"{self._call.method}: the server {what}", limit)
 
-    async def _answer_all(self, required: InputRequired, response: Success) -> dict[str, Any]:
-        """All answers, in the order of the requests. The first failure cancels the others."""
-        call = self._call.outer(response.id, inferred=False)
-        answers: dict[str, Any] = dict.fromkeys(required.requests)
-        failures: list[InputNotGiven] = []
+    async def _answer_all(
+        self, requests: Mapping[str, InputRequest], response: Success, scope: CancelScope
+    ) -> dict[str, Any]:
+        """All answers, in the order of the *requests*. The first failure cancels the others."""
+        outer = self._call.outer(response.id, inferred=False)
+        if len(requests) == 1:  # needs no task, and its timeout no other cancel scope
+            [(key, request)] = requests.items()
+            answer = self._answer(key, request, outer, response.size, within=scope)
+            return {key: await in_context(self._call.context.copy(), answer)}
+        answers: dict[str, Any] = dict.fromkeys(requests)
+        failure: BaseException | None = None
 
-        async def answer(key: str, request: InputRequest) -> None:
-            try:
-                with HandlerScope(nesting=self._call.nesting + 1):
-                    answers[key] = await self._features.answer(request.method, request.params, call, size=response.size)
-                return
-            except InputRefused as exc:
-                cause = exc.__cause__ if exc.code == INTERNAL_ERROR else None
-                failure = self._not_given(key, request, str(exc), cause)
-                failure.__cause__ = cause or exc
-            except Exception as exc:  # a bug in the client or in a handler
-                logger.exception("answering %s failed", request.method)
-                failure = self._not_given(key, request, FAILED, exc)
-                failure.__cause__ = exc
-            failures.append(failure)
-            tasks.cancel_scope.cancel()
+        async def answer_one(key: str, request: InputRequest) -> None:
+            answers[key] = await self._answer(key, request, outer, response.size)
 
         try:
             async with create_task_group() as tasks:
-                for key, request in required.requests.items():
-                    tasks.start_soon(answer, key, request)
-        except BaseExceptionGroup as group:  # only what a handler must let through, like KeyboardInterrupt
-            raise first(group) from None
-        if failures:
-            raise failures[0]
+                for key, request in requests.items():
+                    tasks.start_soon(answer_one, key, request)
+        except BaseExceptionGroup as group:
+            failure = first(group)
+        if failure is not None:
+            raise failure
         return answers
+
+    async def _answer(
+        self, key: str, request: InputRequest, outer: OuterCall, size: float, within: CancelScope | None = None
+    ) -> dict[str, Any]:
+        try:
+            with HandlerScope(nesting=self._call.nesting + 1):
+                return await self._features.answer(request.method, request.params, outer, size=size, within=within)
+        except InputRefused as exc:
+            cause = exc.__cause__ if exc.code == INTERNAL_ERROR else None
+            raise self._not_given(key, request, str(exc), cause) from (cause or exc)
+        except Exception as exc:  # a bug in the client or in a handler
+            logger.exception("answering %s failed", request.method)
+            raise self._not_given(key, request, FAILED, exc) from exc
 
     def unwritable(self, required: InputRequired, answers: Params, error: CallerError) -> InputNotGiven:
         """The error for an answer that is not JSON; *error* is what writing *answers* raised."""
