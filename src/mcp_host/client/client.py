@@ -32,7 +32,7 @@ from mcp_host.version import __version__
 
 if TYPE_CHECKING:
     from mcp_host.elicitation import Elicitation
-    from mcp_host.roots import RootLike, Roots, RootsHandler
+    from mcp_host.roots import RootLike, RootsHandler
     from mcp_host.sampling import Sampling, SamplingMode
 
 OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None] | None]
@@ -110,25 +110,33 @@ class Client:
         cache: bool = True,
     ) -> None:
         if sampling is not None:
-            from mcp_host.sampling import Sampling  # here, because not every client has a model
+            from mcp_host.sampling import Sampling  # here, because few clients offer all three
 
             if not isinstance(sampling, Sampling):
                 raise TypeError(NO_SAMPLING)
+        on_complete = None
+        if elicitation is not None:
+            from mcp_host.elicitation import Elicitation
+
+            if not isinstance(elicitation, Elicitation):
+                raise TypeError("elicitation is Elicitation(form=handler), or url=handler, or both")
+            on_complete = elicitation.on_complete
         if limits is not None and not isinstance(limits, Limits):
             raise TypeError(f"limits is Limits(timeout=..., ...), not {type(limits).__name__}")
-        self._era = era
-        transport = infer_transport(server)
-        self._roots = None if roots is None else _offered(roots)
         limits = limits or Limits()
-        features = ClientFeatures(sampling, None if elicitation is None else _registered(elicitation), self._roots)
-        allowed_versions = AllowedVersions.of(era)
-        on_complete = None if elicitation is None else elicitation.on_complete
+        self._era = era
+        self._roots: Roots | None = None
+        transport = infer_transport(server)
+        if roots is not None:
+            from mcp_host.roots import Roots
+
+            self._roots = Roots(roots)
         self._state = ClientState(
             transport=transport,
             client_info=client_info or Implementation(name="mcp-host", version=__version__),
-            features=features,
+            features=ClientFeatures(sampling, elicitation, self._roots),
             limits=limits,
-            allowed_versions=allowed_versions,
+            allowed_versions=AllowedVersions.of(era),
             era_cache=EraCache() if era_cache is None else era_cache,
             cache=Cache(limits.max_cache if cache else 0, time.monotonic),
             on_log=None if on_log is None else as_async(on_log, argument="on_log", shape=ON_LOG),
@@ -512,20 +520,6 @@ class Client:
     def counters(self) -> Mapping[str, int]:
         """How many messages of the server were ignored, by reason."""
         return Counter(self._state.counters)
-
-
-def _registered(elicitation: Elicitation) -> Elicitation:
-    from mcp_host.elicitation import Elicitation  # which few clients offer
-
-    if not isinstance(elicitation, Elicitation):
-        raise TypeError("elicitation is Elicitation(form=handler), or url=handler, or both")
-    return elicitation
-
-
-def _offered(roots: Sequence[RootLike] | RootsHandler) -> Roots:
-    from mcp_host.roots import Roots  # which few clients offer
-
-    return Roots(roots)
 
 
 def _text(value: object, name: str) -> str:

@@ -140,35 +140,26 @@ class Lifetime:
         state = self._state
         attempts = Attempts(state.offers, state.era_cache.get(state.transport.identity), state.limits.connect_timeout)
         attempt: Attempt | None = attempts.current
-        while attempt is not None:
+        while True:
+            self._check_wanted(closings)  # closing may be why an attempt failed
+            if attempt is None:
+                assert attempts.failure is not None, "an attempt has failed"
+                raise attempts.failure
             begun = current_time()
-            self._check_wanted(closings)
+            # The connection must not keep alive the client that is to close it.
+            self._owned = OwnedContext(Connection.open(state, attempt, WeakMethod(self._lost)))
             try:
-                connection = await self._open(attempt)
+                connection = await self._owned.enter()
+                break
             except McpError as failure:
-                self._check_wanted(closings)  # closing may be why this attempt failed
                 attempt = attempts.next(failure, current_time() - begun)
-            else:
-                self._check_wanted(closings)
-                state.accepted(attempt.offers)
-                self.connection = connection
-                mirrored = connection.dispatcher.stream_per_request and connection.session.era.mirrors_parameters
-                self.tools = ToolCache(state.warn_about_server, mirrored=mirrored)
-                if not self.connected:
-                    self._lost()  # it was lost before `connection` was set
-                return
-        assert attempts.failure is not None, "it is set when no attempt follows"
-        raise attempts.failure
-
-    async def _open(self, attempt: Attempt) -> Connection:
-        lost = WeakMethod(self._lost)  # a connection must not keep alive the client that is to close it
-
-        def on_lost() -> None:
-            if (call := lost()) is not None:
-                call()
-
-        self._owned = OwnedContext(Connection.open(self._state, attempt, on_lost))
-        return await self._owned.enter()
+        self._check_wanted(closings)
+        state.accepted(attempt.offers)
+        self.connection = connection
+        mirrored = connection.dispatcher.stream_per_request and connection.session.era.mirrors_parameters
+        self.tools = ToolCache(state.warn_about_server, mirrored=mirrored)
+        if not self.connected:
+            self._lost()  # it was lost before `connection` was set
 
     def _check_wanted(self, closings: int) -> None:
         if self._closings != closings:

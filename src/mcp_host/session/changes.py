@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 from mcp_host.types import (
     PromptListChangedNotification,
@@ -22,12 +22,4 @@ Change: TypeAlias = (
 TYPES: dict[str, type[Change]] = {
     method: kind for kind in get_args(Change) for method in get_args(kind.model_fields["method"].annotation)
 }
-
-
-def read_change(wire: dict[str, Any]) -> Change:
-    """Parse *wire*.
-
-    Raises:
-        ProtocolError: It is malformed.
-    """
-    return TYPES[wire["method"]].from_wire(wire)
+"""The classes by method."""

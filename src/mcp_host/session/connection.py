@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from weakref import ReferenceType
 
 from anyio import create_task_group, move_on_after, sleep
 from anyio.abc import TaskGroup
@@ -55,21 +56,16 @@ class Connection:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, state: ClientState, attempt: Attempt, on_lost: Callable[[], None]) -> AsyncIterator[Connection]:
+    async def open(
+        cls, state: ClientState, attempt: Attempt, on_lost: ReferenceType[Callable[[], None]]
+    ) -> AsyncIterator[Connection]:
         """Connect as *attempt* says; end everything on leaving.
 
-        *on_lost* is called when the connection has ended, on either side.
+        What *on_lost* refers to is called when the connection has ended, on either side.
         The application's code runs outside of the transport, so that a handler that does
         not end cannot keep the server alive.
         """
-        limits, counters = state.limits, state.counters
-        notifications = NotificationQueue(
-            limits.max_notifications,
-            counters,
-            on_log=state.on_log,
-            on_change=state.on_change,
-            on_elicitation_complete=state.on_elicitation_complete,
-        )
+        limits, notifications = state.limits, NotificationQueue(state)
 
         def notify(notification: Notification) -> None:
             state.cache.invalidate(notification)
@@ -77,8 +73,8 @@ class Connection:
 
         async def listen() -> None:
             await dispatcher.listen()
-            if dispatcher.closed is not None:
-                on_lost()
+            if dispatcher.closed is not None and (lost := on_lost()) is not None:
+                lost()
 
         async with (
             HandlerTasks.gathered() as application,
@@ -87,7 +83,7 @@ class Connection:
         ):
             if not channel.continuous:
                 state.cache.drop()
-            dispatcher = Dispatcher(channel, application, tasks, notify, limits, counters)
+            dispatcher = Dispatcher(channel, application, tasks, notify, limits, state.counters)
             tasks.start_soon(listen)
             if notifications.wanted:
                 application.start(notifications.run)

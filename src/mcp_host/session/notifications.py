@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,6 +18,7 @@ from mcp_host.protocol.jsonrpc import Notification
 
 if TYPE_CHECKING:  # imported on demand
     from mcp_host.session.changes import Change
+    from mcp_host.session.state import ClientState
 
 logger = logging.getLogger(__name__)
 
@@ -41,30 +42,22 @@ class NotificationQueue:
     dropped and counted.
     """
 
-    def __init__(
-        self,
-        limit: int,
-        counters: Counter[str],
-        *,
-        on_log: AsyncOnLog | None,
-        on_change: AsyncOnChange | None,
-        on_elicitation_complete: AsyncOnComplete | None,
-    ) -> None:
-        self._limit = limit
-        self._counters = counters
+    def __init__(self, state: ClientState) -> None:
+        self._limit = state.limits.max_notifications
+        self._counters = state.counters
         self._queue: deque[Notification] = deque()
         self._wake = Event()
         self._prepare: dict[str, Prepare] = {}
-        if on_log is not None:
+        if (on_log := state.on_log) is not None:
             self._prepare[LOG] = lambda wire: partial(on_log, types.LoggingMessageNotification.from_wire(wire).params)
-        if on_change is not None:
-            from mcp_host.session.changes import read_change
+        if (on_change := state.on_change) is not None:
+            from mcp_host.session.changes import TYPES
 
-            for method in CHANGES:
-                self._prepare[method] = lambda wire: partial(on_change, read_change(wire))
-        if on_elicitation_complete is not None:
+            for method in TYPES:
+                self._prepare[method] = lambda wire: partial(on_change, TYPES[wire["method"]].from_wire(wire))
+        if (on_complete := state.on_elicitation_complete) is not None:
             self._prepare[ELICITATION_COMPLETE] = lambda wire: partial(
-                on_elicitation_complete, types.ElicitationCompleteNotification.from_wire(wire).params.elicitation_id
+                on_complete, types.ElicitationCompleteNotification.from_wire(wire).params.elicitation_id
             )
 
     @property
