@@ -13,7 +13,6 @@ from pydantic import Field
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Context, Server
-from mcp_host.testing._http import app
 from tests.testing.raw_http import Modern, Stream, Wire, call, dressed, modern, request, served
 
 SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1.0.0"}}
@@ -383,23 +382,6 @@ async def test_a_subscription_that_is_cut_has_no_result() -> None:
             await bench.server.drop_streams()
 
             assert await stream.rest() == []
-
-
-async def test_a_subscription_says_now_and_then_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "KEEP_ALIVE", 0.01)
-    with fail_after(20):
-        async with listening(Bench()) as stream:
-            blocks = [await stream.block() for _ in range(2)]
-
-    assert blocks == [b":", b":"]
-
-
-async def test_a_function_that_says_nothing_for_long_keeps_its_response_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "KEEP_ALIVE", 0.01)
-    bench = Bench()
-    with fail_after(20):
-        async with modern(bench.server) as peer, peer.stream(dressed(call(1, "wait"))) as stream:
-            assert await stream.block() == b":"
 
 
 async def test_a_client_that_hangs_up_listens_no_more() -> None:

@@ -3,53 +3,51 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from anyio import fail_after
 
-from mcp_host.protocol.jsonrpc import Params, Request
-from mcp_host.testing import RequestError
-from mcp_host.testing._server.revision import RevisionWriter
-from mcp_host.testing._server.stateless import SuspendedCall, SuspendedCalls
-from mcp_host.testing.context import Call, RemoteClient
-from mcp_host.types import ClientCapabilities, Implementation
+from mcp_host.testing import Context, Server
+from tests.testing.raw import Wire, modern
 
-ASKED: Params = {"name": "ask", "arguments": {"a": 1, "b": 2}}
-REQUEST = Request(1, "tools/call", ASKED)
+pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
-
-def no_tasks(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    raise AssertionError("nothing runs here")
+ASKED: Wire = {"name": "ask", "arguments": {"a": 1, "b": 2}}
+ANSWERED: Wire = {"sampling-1": {"role": "assistant", "content": {"type": "text", "text": "So."}, "model": "m"}}
+SO: Wire = {"content": [{"type": "text", "text": "So."}]}
+UNKNOWN: Wire = {"code": -32602, "message": "requestState is unknown, or has been used already"}
 
 
-def calls(timeout: float = 60.0) -> SuspendedCalls:
-    return SuspendedCalls(no_tasks, 10, timeout)
+def asking(**options: Any) -> Server:
+    server = Server("s", **options)
 
+    @server.tool
+    @server.tool(name="other")
+    @server.prompt
+    async def ask(ctx: Context, a: int = 0, b: int = 0) -> str:
+        return (await ctx.sample("Why?")).text
 
-def suspended() -> SuspendedCall:
-    client = RemoteClient(Implementation(name="c", version="1"), ClientCapabilities(), RevisionWriter("2026-07-28"))
-    return SuspendedCall(Call(REQUEST, client, lambda method, params: None))
-
-
-def retry(state: str, method: str = "tools/call", params: Params = ASKED) -> Request:
-    return Request(2, method, {**params, "requestState": state})
+    return server
 
 
 @pytest.mark.parametrize(
-    "params",
+    ("first", "retry"),
     [
-        ASKED,
-        {"arguments": {"b": 2, "a": 1}, "name": "ask"},
-        {**ASKED, "inputResponses": {"a": {}}, "_meta": {"progressToken": 1}},
+        (ASKED, ASKED),
+        (ASKED, {"arguments": {"b": 2, "a": 1}, "name": "ask"}),
+        (ASKED, {**ASKED, "_meta": {"progressToken": 1}}),
+        ({"name": "ask"}, {"name": "ask", "arguments": {}}),
     ],
-    ids=["the same", "in another order", "with the answers"],
+    ids=["the same", "in another order", "with another token", "no arguments and empty ones"],
 )
-async def test_a_retry_of_the_same_request_resumes_the_call(params: Params) -> None:
-    all_calls, call = calls(), suspended()
-    state = all_calls.suspend(call, REQUEST)
+async def test_a_retry_of_the_same_request_resumes_the_call(first: Wire, retry: Wire) -> None:
+    with fail_after(5):
+        async with modern(asking()) as raw:
+            state = (await raw.result("tools/call", first))["requestState"]
+            answered = {**retry, "requestState": state, "inputResponses": ANSWERED}
 
-    assert all_calls.resume(retry(state, params=params)) is call
+            assert await raw.complete("tools/call", answered) == SO
 
 
 @pytest.mark.parametrize(
@@ -63,47 +61,55 @@ async def test_a_retry_of_the_same_request_resumes_the_call(params: Params) -> N
     ],
     ids=["another method", "another name", "another argument", "no arguments", "another resource"],
 )
-async def test_another_request_does_not_resume_the_call(method: str, params: Params) -> None:
-    all_calls, call = calls(), suspended()
-    state = all_calls.suspend(call, REQUEST)
+async def test_another_request_does_not_resume_the_call(method: str, params: Wire) -> None:
+    with fail_after(5):
+        async with modern(asking()) as raw:
+            state = (await raw.result("tools/call", ASKED))["requestState"]
+            answers = {"requestState": state, "inputResponses": ANSWERED}
+            error = await raw.error(method, {**params, **answers})
 
-    with pytest.raises(RequestError, match=r"^requestState belongs to another request \(-32602\)$"):
-        all_calls.resume(retry(state, method, params))
-    assert all_calls.resume(retry(state)) is call
-
-
-async def test_no_arguments_are_the_same_as_none_given() -> None:
-    all_calls, call = calls(), suspended()
-    state = all_calls.suspend(call, Request(1, "tools/call", {"name": "ask"}))
-
-    assert all_calls.resume(retry(state, params={"name": "ask", "arguments": {}})) is call
+            assert await raw.complete("tools/call", {**ASKED, **answers}) == SO
+    assert error == {"code": -32602, "message": "requestState belongs to another request"}
 
 
-async def test_a_state_expires() -> None:
-    all_calls = calls(timeout=0)
-    state = all_calls.suspend(suspended(), REQUEST)
+async def test_a_state_is_valid_once() -> None:
+    with fail_after(5):
+        async with modern(asking()) as raw:
+            state = (await raw.result("tools/call", ASKED))["requestState"]
+            answered = {**ASKED, "requestState": state, "inputResponses": ANSWERED}
+            await raw.complete("tools/call", answered)
 
-    with pytest.raises(RequestError, match=r"^requestState has expired \(-32602\)$"):
-        all_calls.resume(retry(state))
+            assert await raw.error("tools/call", answered) == UNKNOWN
+
+
+@pytest.mark.parametrize("state", [None, 7, "", "made up"], ids=["null", "number", "empty", "made up"])
+async def test_an_unknown_state_is_refused(state: object) -> None:
+    with fail_after(5):
+        async with modern(asking()) as raw:
+            assert await raw.error("tools/call", {**ASKED, "requestState": state}) == UNKNOWN
 
 
 async def test_a_state_may_never_expire() -> None:
-    all_calls, call = calls(timeout=math.inf), suspended()
+    with fail_after(5):
+        async with modern(asking(resume_timeout=math.inf)) as raw:
+            state = (await raw.result("tools/call", ASKED))["requestState"]
+            answered = {**ASKED, "requestState": state, "inputResponses": ANSWERED}
 
-    assert all_calls.resume(retry(all_calls.suspend(call, REQUEST))) is call
+            assert await raw.complete("tools/call", answered) == SO
 
 
 async def test_a_state_is_long_and_no_two_are_alike() -> None:
-    all_calls = calls()
-    states = {all_calls.suspend(suspended(), REQUEST) for _ in range(10)}
+    with fail_after(5):
+        async with modern(asking()) as raw:
+            states = {(await raw.result("tools/call", ASKED))["requestState"] for _ in range(10)}
 
     assert (len(states), {len(state) for state in states}) == (10, {43})  # 32 random bytes in base64
 
 
-async def test_what_was_changed_on_its_way_or_made_by_another_server_is_refused() -> None:
-    all_calls = calls()
-    state = all_calls.suspend(suspended(), REQUEST)
-
-    for made_up in (state[:-1], state + "x", calls().suspend(suspended(), REQUEST)):
-        with pytest.raises(RequestError, match=r"^requestState is unknown, or has been used already \(-32602\)$"):
-            all_calls.resume(retry(made_up))
+async def test_a_changed_state_and_one_of_another_server_are_unknown() -> None:
+    with fail_after(5):
+        async with modern(asking()) as raw, modern(asking()) as other:
+            state = (await raw.result("tools/call", ASKED))["requestState"]
+            foreign = (await other.result("tools/call", ASKED))["requestState"]
+            for made_up in (state[:-1], state + "x", foreign):
+                assert await raw.error("tools/call", {**ASKED, "requestState": made_up}) == UNKNOWN

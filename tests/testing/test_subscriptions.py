@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from anyio import fail_after
 
-from mcp_host.protocol.jsonrpc import Params
 from mcp_host.testing import Server
-from mcp_host.testing._server.subscriptions import granted, matches
-from mcp_host.types import SubscriptionFilter
 from tests.testing.raw import Raw, Wire, connect, meta, modern
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
@@ -43,37 +38,64 @@ async def say_everything(server: Server) -> None:
     await server.notify_resource_updated("r://b")
 
 
-@pytest.mark.parametrize(
-    ("wanted", "capabilities", "chosen"),
-    [
-        ({}, ["tools", "prompts", "resources"], {}),
-        (EVERYTHING, ["tools", "prompts", "resources"], EVERYTHING),
-        (EVERYTHING, ["tools"], {"toolsListChanged": True}),
-        (EVERYTHING, ["prompts", "logging"], {"promptsListChanged": True}),
-        (EVERYTHING, ["resources"], {"resourcesListChanged": True, "resourceSubscriptions": ["r://a"]}),
-        ({"toolsListChanged": False, "promptsListChanged": None}, ["tools", "prompts"], {}),
-        ({"resourceSubscriptions": []}, ["resources"], {"resourceSubscriptions": []}),
-    ],
-)
-def test_what_there_is_to_tell_of_is_granted(wanted: Wire, capabilities: list[str], chosen: Wire) -> None:
-    declared: dict[str, Any] = {capability: {} for capability in capabilities}
+def offering(*kinds: str) -> Server:
+    """A server with one of each of these kinds."""
+    server = Server("s")
 
-    assert granted(SubscriptionFilter.from_wire(wanted), declared).to_wire() == chosen
+    def a() -> str:
+        return "a"
+
+    for kind in kinds:
+        {"tools": server.tool, "prompts": server.prompt, "resources": server.resource("r://a")}[kind](a)
+    return server
 
 
 @pytest.mark.parametrize(
-    ("chosen", "method", "params", "heard"),
+    ("kinds", "wanted", "chosen"),
     [
-        ({"toolsListChanged": True}, "notifications/tools/list_changed", {}, True),
-        ({"toolsListChanged": True}, "notifications/prompts/list_changed", {}, False),
-        ({"toolsListChanged": True}, "notifications/resources/updated", {"uri": "r://a"}, False),
-        ({"resourceSubscriptions": ["r://a"]}, "notifications/resources/updated", {"uri": "r://a"}, True),
-        ({"resourceSubscriptions": ["r://a"]}, "notifications/resources/updated", {"uri": "r://b"}, False),
-        ({"resourceSubscriptions": ["r://a"]}, "notifications/resources/list_changed", {}, False),
+        (["tools", "prompts", "resources"], {}, {}),
+        (["tools", "prompts", "resources"], EVERYTHING, EVERYTHING),
+        (["tools"], EVERYTHING, {"toolsListChanged": True}),
+        (["prompts"], EVERYTHING, {"promptsListChanged": True}),
+        (["resources"], EVERYTHING, {"resourcesListChanged": True, "resourceSubscriptions": ["r://a"]}),
+        (["tools", "prompts"], {"toolsListChanged": False, "promptsListChanged": None}, {}),
+        (["resources"], {"resourceSubscriptions": []}, {"resourceSubscriptions": []}),
     ],
 )
-def test_only_what_was_chosen_is_heard(chosen: Wire, method: str, params: Params, heard: bool) -> None:
-    assert matches(SubscriptionFilter.from_wire(chosen), method, params) is heard
+async def test_a_server_grants_the_notifications_that_it_sends(kinds: list[str], wanted: Wire, chosen: Wire) -> None:
+    with fail_after(5):
+        async with modern(offering(*kinds), lenient=True) as raw:
+            await raw.request("subscriptions/listen", {"notifications": wanted})
+
+            assert (await raw.receive())["params"]["notifications"] == chosen
+
+
+@pytest.mark.parametrize(
+    ("chosen", "heard"),
+    [
+        ({}, []),
+        ({"toolsListChanged": True}, [("tools/list_changed", None)]),
+        ({"promptsListChanged": True}, [("prompts/list_changed", None)]),
+        ({"resourcesListChanged": True}, [("resources/list_changed", None)]),
+        ({"resourceSubscriptions": ["r://b"]}, [("resources/updated", "r://b")]),
+    ],
+    ids=str,
+)
+async def test_a_listener_gets_only_the_notifications_that_it_chose(
+    chosen: Wire, heard: list[tuple[str, str | None]]
+) -> None:
+    server = full()
+    with fail_after(5):
+        async with modern(server) as raw:
+            await listen(raw, **chosen)
+            await say_everything(server)
+            told = [await raw.receive() for _ in heard]
+
+            assert await raw.nothing_more()
+
+    assert [(message["method"], message["params"].get("uri")) for message in told] == [
+        (f"notifications/{method}", uri) for method, uri in heard
+    ]
 
 
 async def listen(raw: Raw, **wanted: object) -> int:

@@ -6,12 +6,7 @@ import pytest
 from anyio import Event, create_task_group, fail_after, move_on_after, sleep_forever, to_thread
 from anyio.lowlevel import checkpoint
 
-from mcp_host.protocol.jsonrpc import Params, Request
-from mcp_host.testing import Context, RequestError, Server, ToolError
-from mcp_host.testing._server.revision import RevisionWriter
-from mcp_host.testing._server.stateless import SuspendedCall
-from mcp_host.testing.context import Call, RemoteClient
-from mcp_host.types import ClientCapabilities, Implementation
+from mcp_host.testing import Context, Server, ToolError
 from tests.testing.raw import Raw, Wire, modern
 
 
@@ -242,39 +237,6 @@ async def refusal(raw: Raw, state: object, name: str = "ask", **arguments: objec
     return await raw.error("tools/call", params)
 
 
-async def test_a_state_is_good_once() -> None:
-    with fail_after(5):
-        async with modern(interviewer()) as raw:
-            asked = await raw.round("ask")
-            await raw.last_round("ask", {"sampling-1": answer("x")}, asked.state)
-
-            assert await refusal(raw, asked.state) == {
-                "code": -32602,
-                "message": "requestState is unknown, or has been used already",
-            }
-
-
-async def test_a_state_is_good_for_one_request() -> None:
-    foreign = {"code": -32602, "message": "requestState belongs to another request"}
-    with fail_after(5):
-        async with modern(interviewer()) as raw:
-            asked = await raw.round("ask", prompt="a")
-
-            assert await refusal(raw, asked.state, "twice", prompt="a") == foreign
-            assert await refusal(raw, asked.state, "ask", prompt="b") == foreign
-            assert await raw.last_round("ask", {"sampling-1": answer("x")}, asked.state, prompt="a") == text("x")
-
-
-@pytest.mark.parametrize("state", [None, 7, "", "made up"], ids=["null", "number", "empty", "made up"])
-async def test_a_state_that_was_never_given_out_is_refused(state: object) -> None:
-    with fail_after(5):
-        async with modern(interviewer()) as raw:
-            assert await refusal(raw, state) == {
-                "code": -32602,
-                "message": "requestState is unknown, or has been used already",
-            }
-
-
 async def test_a_function_without_a_retry_is_cancelled() -> None:
     server, ended = Server("s", resume_timeout=0), Event()
 
@@ -501,27 +463,6 @@ async def test_a_question_that_is_withdrawn_is_not_asked() -> None:
             answered = await raw.receive()
 
     assert (answered["id"], answered["result"]["content"]) == (id, text("done")["content"])
-
-
-async def test_a_retry_of_a_function_that_was_cancelled_is_an_error() -> None:
-    client = RemoteClient(Implementation(name="c", version="1"), ClientCapabilities(), RevisionWriter("2026-07-28"))
-    call = Call(Request(1, "tools/call", {}), client, lambda method, params: None)
-    suspended = SuspendedCall(call)
-
-    async def work(context: Context) -> Params:
-        tasks.start_soon(end)
-        await sleep_forever()
-        return {}
-
-    async def end() -> None:
-        suspended.cancel()
-
-    with fail_after(5):
-        async with create_task_group() as tasks:
-            tasks.start_soon(suspended.run, work)
-            assert await suspended.resume(call, {}) == {}
-            with pytest.raises(RequestError, match="the server has given up this request"):
-                suspended.result()
 
 
 async def test_the_user_and_the_roots_are_asked_for_in_the_same_way() -> None:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel, ValidationError
 
 from mcp_host.errors import ProtocolError
-from mcp_host.protocol.jsonrpc import Id, Params, Request
-from mcp_host.testing._server.dispatcher import meta_of
+from mcp_host.protocol.jsonrpc import Id, Params
 from mcp_host.testing._server.functions import (
     AnyFunction,
+    FunctionTool,
     Injected,
     PlainSchema,
     Tools,
-    function_tool,
     run_tools,
     tools_by_name,
 )
-from mcp_host.testing._server.revision import RevisionWriter, given
+from mcp_host.testing._server.remote_client import SEVERITY, Call, given, meta_of
 from mcp_host.testing.errors import NotDeclared, ToolError
 from mcp_host.types import (
     ClientCapabilities,
@@ -48,32 +46,8 @@ from mcp_host.types import (
 MAX_TOKENS = 1024
 MAX_TURNS = 64  # as many as a host allows by default
 
-SEVERITY: Mapping[str, int] = {level: rank for rank, level in enumerate(get_args(LoggingLevel))}
-
 Prompt: TypeAlias = str | SamplingMessage | Sequence[SamplingMessage]
 """The question for the model: a text, one message, or the conversation so far."""
-
-Notify: TypeAlias = Callable[[str, Params], None]
-
-
-@dataclass(slots=True)
-class RemoteClient:
-    """The client, as its handshake or its request describes it."""
-
-    info: Implementation
-    capabilities: ClientCapabilities
-    writer: RevisionWriter
-    min_severity: int = 0
-    """The rank of the least severe log level to send. "The server MAY decide" where the client has not: all."""
-
-
-@dataclass(slots=True)
-class Call:
-    """One request of the client. In 2026-07-28 a retry replaces *request* and *client*."""
-
-    request: Request
-    client: RemoteClient
-    notify: Notify
 
 
 class Context(Injected):
@@ -112,7 +86,7 @@ class Context(Injected):
     @property
     def protocol_version(self) -> str:
         """The negotiated revision."""
-        return self._writer.version
+        return self._call.client.version
 
     # Sampling
 
@@ -141,7 +115,7 @@ class Context(Injected):
             raise NotDeclared("sampling")
         if sampling.tools is None and not (tools is None and tool_choice is None):
             raise NotDeclared("sampling", "tools")
-        if sampling.context is None and include_context not in (None, "none") and self._writer.declares_context:
+        if sampling.context is None and include_context not in (None, "none") and self._call.client.declares_context:
             raise NotDeclared("sampling", "context")
         optional = given(
             system_prompt=system_prompt,
@@ -154,7 +128,9 @@ class Context(Injected):
             metadata=metadata,
         )
         params = CreateMessageRequestParams(messages=_messages(prompt), max_tokens=max_tokens, **optional)
-        return CreateMessageResult.from_wire(await self.request("sampling/createMessage", self._writer.write(params)))
+        return CreateMessageResult.from_wire(
+            await self.request("sampling/createMessage", self._call.client.write(params))
+        )
 
     async def sample_loop(
         self,
@@ -222,12 +198,12 @@ class Context(Injected):
         elicitation = self.client_capabilities.elicitation
         if elicitation is None or elicitation.url is None:
             raise NotDeclared("elicitation", "url")
-        id = given(elicitation_id=elicitation_id if self._writer.has_elicitation_ids else None)
+        id = given(elicitation_id=None if self._call.client.stateless else elicitation_id)
         return await self._elicit(ElicitRequestURLParams(message=message, url=url, **id))
 
     async def elicit_complete(self, elicitation_id: str) -> None:
         """Tell the client that the user is done at the URL. Does nothing since 2026-07-28."""
-        if self._writer.has_elicitation_ids:
+        if not self._call.client.stateless:
             await self.notify("notifications/elicitation/complete", {"elicitationId": elicitation_id})
 
     async def list_roots(self) -> list[Root]:
@@ -248,7 +224,7 @@ class Context(Injected):
             return
         optional = given(total=total, message=message)
         params = ProgressNotificationParams(progress_token=token, progress=done, **optional)
-        await self.notify("notifications/progress", self._writer.write(params))
+        await self.notify("notifications/progress", self._call.client.write(params))
 
     async def log(self, level: LoggingLevel, data: object, *, logger: str | None = None) -> None:
         """Send a log message, unless it is less severe than the level that the client has set."""
@@ -278,12 +254,8 @@ class Context(Injected):
         self._call.notify(method, params)
         await checkpoint()  # a function that only reports lets other tasks run, too
 
-    @property
-    def _writer(self) -> RevisionWriter:
-        return self._call.client.writer
-
     async def _elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
-        return ElicitResult.from_wire(await self.request("elicitation/create", self._writer.write(params)))
+        return ElicitResult.from_wire(await self.request("elicitation/create", self._call.client.write(params)))
 
 
 def _messages(prompt: Prompt) -> list[SamplingMessage]:
@@ -296,7 +268,7 @@ def _messages(prompt: Prompt) -> list[SamplingMessage]:
 
 
 def _definition(tool: Tool | AnyFunction) -> Tool:
-    return tool if isinstance(tool, Tool) else function_tool(tool).definition
+    return tool if isinstance(tool, Tool) else FunctionTool(tool).definition
 
 
 def _form(model: type[BaseModel]) -> JSONObject:

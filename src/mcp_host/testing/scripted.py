@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import ACKNOWLEDGED, DISCOVER
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
-from mcp_host.testing._server.revision import given
+from mcp_host.testing._server.remote_client import given
 from mcp_host.transports.base import Channel
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 

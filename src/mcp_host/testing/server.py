@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 from weakref import WeakSet
 
 from anyio import create_task_group
@@ -13,8 +13,8 @@ from anyio import create_task_group
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.testing._server.catalog import Catalog, CompletionFunction, Offer, template_pattern
-from mcp_host.testing._server.functions import AnyFunction, Function, function_tool
-from mcp_host.testing._server.revision import given
+from mcp_host.testing._server.functions import AnyFunction, Function, FunctionTool
+from mcp_host.testing._server.remote_client import given
 from mcp_host.testing._server.session import Session
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from mcp_host.types import (
@@ -127,7 +127,7 @@ class Server:
         """
 
         def register(function: FunctionT) -> FunctionT:
-            tool = function_tool(
+            tool = FunctionTool(
                 function,
                 name=name,
                 title=title,
@@ -135,7 +135,7 @@ class Server:
                 annotations=annotations,
                 output_schema=output_schema,
             )
-            self._catalog.tools[tool.definition.name] = tool
+            self._catalog.tools[tool.name] = tool
             return function
 
         return register if function is None else register(function)
@@ -240,26 +240,24 @@ class Server:
 
     async def notify_tools_changed(self) -> None:
         """Tell every client that the list of tools has changed (since 2026-07-28: every client that subscribed)."""
-        await self._announce("notifications/tools/list_changed", {})
+        await self._catalog.announce("notifications/tools/list_changed", {})
 
     async def notify_prompts_changed(self) -> None:
         """Tell every client that the list of prompts has changed (since 2026-07-28: every client that subscribed)."""
-        await self._announce("notifications/prompts/list_changed", {})
+        await self._catalog.announce("notifications/prompts/list_changed", {})
 
     async def notify_resources_changed(self) -> None:
         """Tell every client that the list of resources has changed (since 2026-07-28: every client that subscribed)."""
-        await self._announce("notifications/resources/list_changed", {})
+        await self._catalog.announce("notifications/resources/list_changed", {})
 
     async def notify_resource_updated(self, uri: str) -> None:
         """Tell every client that has subscribed to *uri* that it has changed."""
-        await self._announce("notifications/resources/updated", {"uri": uri})
+        await self._catalog.announce("notifications/resources/updated", {"uri": uri})
 
     async def end_subscriptions(self) -> None:
         """End every subscription of revision 2026-07-28 with its result, as a server does that shuts down."""
-        await self._catalog.broadcaster.end_subscriptions()
-
-    async def _announce(self, method: str, params: dict[str, Any]) -> None:
-        await self._catalog.broadcaster.announce(method, params)
+        for subscription in list(self._catalog.subscriptions):
+            await subscription.event_loop.run(subscription.end)
 
     # Serving
 
@@ -273,7 +271,7 @@ class Server:
 
         async with create_task_group() as tasks:
             session = Session(self._catalog, tasks, send)
-            with self._catalog.broadcaster.reaching(session):
+            with self._catalog.subscribed(session.subscription):
                 async for raw in inbox:
                     for message in decode(raw):
                         session.receive(message)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from secrets import token_urlsafe
 
 from anyio import CancelScope, Event, create_task_group, move_on_after
@@ -24,7 +24,6 @@ from mcp_host.protocol.jsonrpc import (
     Malformed,
     Message,
     Notification,
-    Params,
     Request,
     Response,
     Success,
@@ -45,18 +44,31 @@ from mcp_host.testing._http.asgi import (
 from mcp_host.testing._http.rules import METHODS, check_headers, check_request, check_version
 from mcp_host.testing._server.catalog import Catalog
 from mcp_host.testing._server.dispatcher import Dispatcher
+from mcp_host.testing._server.remote_client import Call, RemoteClient
 from mcp_host.testing._server.session import Session
 from mcp_host.testing._server.stateless import Stateless, version_of
 from mcp_host.testing._server.subscriptions import EventLoop
-from mcp_host.testing.context import Call, RemoteClient
 from mcp_host.testing.errors import RequestError
+
+RETAINED = 64  # streams that have ended and can still be resumed
+KEEP_ALIVE = 15.0  # seconds; common proxies end a connection after 30 or 60 seconds of silence
+
+STATUS = {
+    METHOD_NOT_FOUND: 404,
+    HEADER_MISMATCH: 400,
+    MISSING_REQUIRED_CLIENT_CAPABILITY: 400,
+    UNSUPPORTED_PROTOCOL_VERSION: 400,
+}
+"""The errors of stateless requests for which the specification names a status."""
+
+STATELESS_HEADERS = {"x-accel-buffering": "no"}  # "Servers SHOULD include" it, so that proxies do not buffer
 
 
 class HttpApp:
     """The ASGI application: one MCP endpoint at *path*, with sessions and stateless requests.
 
     With *json_response* a POST is answered in JSON. In a session, progress and the server's
-    requests then use the GET stream; stateless requests have none.
+    requests then use the GET stream; stateless requests have none. The body of a POST is one message.
     """
 
     def __init__(self, catalog: Catalog, *, json_response: bool, path: str) -> None:
@@ -64,7 +76,8 @@ class HttpApp:
         self._json_response = json_response
         self._path = path
         self._sessions: dict[str, HttpSession] = {}
-        self._stateless: StatelessHttp | None = None
+        self._stateless = Stateless(catalog, spawn)
+        self._stateless_posts: set[Post] = set()
         self._event_loop: EventLoop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,6 +87,7 @@ class HttpApp:
             await self.aclose()
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http" and (http := await HttpExchange.read(scope, receive, send)) is not None:
+            self._event_loop = EventLoop()
             try:
                 response = await self._serve(http)
             except HttpError as exc:
@@ -87,78 +101,74 @@ class HttpApp:
             await self._event_loop.run(self._end_all)
 
     async def drop_streams(self, farewell: bytes) -> None:
-        """Send *farewell* on every open event stream and end the connection."""
+        """Send *farewell* on every open event stream of a session, and end all connections."""
         if self._event_loop is not None:
             await self._event_loop.run(self._drop_all, farewell)
 
-    async def _drop_all(self, farewell: bytes) -> None:
-        for session in self._sessions.values():
-            session.drop(farewell)
-        if self._stateless is not None:
-            self._stateless.drop()
-
     async def _end_all(self) -> None:
-        stateless, self._stateless = self._stateless, None
-        if stateless is not None:
-            await stateless.aclose()
+        self._stateless.end()
+        for post in self._stateless_posts:
+            if post.request.method != LISTEN:
+                post.scope.cancel()
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             await session.aclose()
 
+    async def _drop_all(self, farewell: bytes) -> None:
+        for session in self._sessions.values():
+            for stream in session.streams():
+                stream.drop(farewell)
+        for post in self._stateless_posts:
+            post.scope.cancel()
+
     async def _serve(self, http: HttpExchange) -> HttpResponse | None:
         """Return the response, or None if an event stream has been sent."""
-        if self._stateless is None:  # the first request, or the first after `aclose`
-            self._event_loop = EventLoop()
-            self._stateless = StatelessHttp(self._catalog, json_response=self._json_response)
         check_request(http, self._path, METHODS if self._catalog.handshake_versions else ("POST",))
         match http.method:
             case "POST":
-                return await self._post(http, self._stateless)
+                return await self._post(http)
             case "GET":
                 session, last_event_id = self._find(http), http.headers.get("last-event-id")
-                found = session.find(last_event_id) if last_event_id else (session.get_stream, session.get_stream.sent)
-                await _send_events(http, *found, {})
+                stream, position = session.get_stream, session.get_stream.sent
+                if last_event_id:
+                    stream, position = session.find(last_event_id)
+                await _send_events(http, stream, position, {})
                 return None
         session = self._find(http)
         del self._sessions[session.id]
         await session.aclose()
         return HttpResponse(204)
 
-    async def _post(self, http: HttpExchange, stateless: StatelessHttp) -> HttpResponse | None:
+    async def _post(self, http: HttpExchange) -> HttpResponse | None:
         messages = decode(http.body)
-        initializes = _check_messages(messages)
-        if stateless.takes(http, messages):
-            return await stateless.post(http, messages)
-        if initializes and "mcp-session-id" not in http.headers:
-            return await self._initialize(http, messages)
-        session, is_batch = self._find(http), isinstance(messages, list)
-        if is_batch and not (session.client and session.client.writer.has_batches):
-            raise HttpError(400, "this revision has no batches")
-        pending = session.post(messages)
-        return await self._answer(http, pending, {}, is_batch=is_batch) if pending.requests else HttpResponse(202)
-
-    async def _initialize(self, http: HttpExchange, messages: Sequence[Incoming]) -> HttpResponse | None:
-        session = HttpSession(self._catalog, json_response=self._json_response)
-        await session.open()
-        pending, headers = session.post(messages), {"mcp-session-id": session.id}
-        if session.client is None:  # `initialize` is answered at once, here with an error
-            await session.aclose()
-            headers = {}
+        if isinstance(messages, list):
+            raise HttpError(400, "the body has to be one message, not a batch")
+        [message] = messages
+        if isinstance(message, Malformed) and (message.id is None or message.method is not None):
+            raise HttpError(400, message.reason, PARSE_ERROR)
+        if self._is_stateless(http, message):
+            return await self._post_stateless(http, message)
+        headers: Mapping[str, str] = {}
+        if isinstance(message, Request) and message.method == "initialize" and "mcp-session-id" not in http.headers:
+            session = HttpSession(self._catalog, json_response=self._json_response)
+            await session.open()
+            post = session.post(message)
+            if session.client is None:  # `initialize` is answered at once, here with an error
+                await session.aclose()
+            else:
+                self._sessions[session.id] = session
+                headers = {"mcp-session-id": session.id}
         else:
-            self._sessions[session.id] = session
-        return await self._answer(http, pending, headers, is_batch=isinstance(messages, list))
-
-    async def _answer(
-        self, http: HttpExchange, pending: PendingPost, headers: Mapping[str, str], *, is_batch: bool
-    ) -> HttpResponse | None:
+            session = self._find(http)
+            if not isinstance(message, Request):
+                session.receive(message)
+                return HttpResponse(202)
+            post = session.post(message)
         if not self._json_response:
-            await _send_events(http, pending.stream, 0, headers)
+            await _send_events(http, post.stream, 0, headers)
             return None
-        await pending.done.wait()
-        if not pending.responses:
-            return HttpResponse(202)  # every request was cancelled
-        body = b"[%s]" % b",".join(pending.responses) if is_batch else pending.responses[0]
-        return HttpResponse(200, body, {"content-type": JSON, **headers})
+        await post.begun.wait()
+        return post.response(headers) or HttpResponse(202)  # without a response, it was cancelled
 
     def _find(self, http: HttpExchange) -> HttpSession:
         id = http.headers.get("mcp-session-id")
@@ -168,54 +178,98 @@ class HttpApp:
             raise HttpError(404, "there is no such session")
         session = self._sessions[id]
         client, version = session.client, http.headers.get("mcp-protocol-version")
-        if client is not None and version not in (None, client.writer.version):
-            raise HttpError(400, f"this session uses {client.writer.version}, not {version}")
+        if client is not None and version not in (None, client.version):
+            raise HttpError(400, f"this session uses {client.version}, not {version}")
         return session
 
+    def _is_stateless(self, http: HttpExchange, message: Incoming) -> bool:
+        version, header = version_of(message), http.headers.get(PROTOCOL_VERSION.lower())
+        if version is None and header in self._catalog.modern_versions:
+            version = header
+        return self._stateless.serves(version)
 
-def _check_messages(messages: Sequence[Incoming]) -> bool:
-    """Whether they begin a session. Raises `HttpError` for what is wrong in any session."""
-    for message in messages:
-        if isinstance(message, Malformed) and (message.id is None or message.method is not None):
-            raise HttpError(400, message.reason, PARSE_ERROR)
-    initializes = any(isinstance(message, Request) and message.method == "initialize" for message in messages)
-    if initializes and len(messages) > 1:
-        raise HttpError(400, "initialize cannot be part of a batch")
-    return initializes
+    async def _post_stateless(self, http: HttpExchange, message: Incoming) -> HttpResponse | None:
+        """Answer a POST that is no part of a session. Its response carries all its messages, and hanging up cancels it."""
+        if isinstance(message, Notification):  # "Closing the SSE response stream is itself the cancellation signal"
+            return HttpResponse(202)
+        if not isinstance(message, Request):
+            raise HttpError(400, "the body has to be a request or notification")
+        post = Post(message, json_response=self._json_response and message.method != LISTEN)
+        try:
+            call = self._accept(http, post)
+        except RequestError as exc:
+            return _json(Failure(message.id, exc.code, exc.message, exc.data), 400, {})
+        response, started = None, False
+        self._stateless_posts.add(post)
+        try:
+            async with http.while_connected() as tasks:
+                post.scope = tasks.cancel_scope
+                Dispatcher(tasks, post.send, lambda _: self._stateless.answer(call)).receive(message)
+                with move_on_after(None if post.json_response else KEEP_ALIVE):
+                    await post.begun.wait()  # the first message may decide the status
+                response = post.response({})
+                if response is None:
+                    started = True
+                    await http.start_events(STATELESS_HEADERS)
+                    await post.stream.send_to(http.write, 0, keep_alive=KEEP_ALIVE)
+        finally:
+            self._stateless_posts.discard(post)
+        if response is None:
+            if not started:  # cut before it began
+                await http.start_events(STATELESS_HEADERS)
+            await http.end_events()
+        return response
+
+    def _accept(self, http: HttpExchange, post: Post) -> Call:
+        request, version = post.request, version_of(post.request)
+        # An older client sends no such header; `Stateless.accept` tells it the supported revisions.
+        if request.method != "initialize" or version is not None:
+            check_version(http.headers, version)
+        call = self._stateless.accept(request, lambda method, params: post.send(Notification(method, params)))
+        name = request.params.get("name") if request.method == "tools/call" else None
+        tool = self._catalog.tools.get(name) if isinstance(name, str) else None
+        check_headers(http.headers, request, tool.definition.input_schema if tool else None)
+        return call
 
 
-async def _send_events(http: HttpExchange, stream: EventStream, position: int, headers: Mapping[str, str]) -> None:
-    """Send events until the stream ends, the client disconnects, or another connection takes over."""
-    await http.start_events(headers)
-    async with http.while_connected():
-        await stream.send_to(http.write, position)
-    await http.end_events(stream.farewell)
+class Post:
+    """One request, the stream of the messages that belong to it, and its response.
 
+    With a *key* it is part of a session, and its stream can be resumed.
+    """
 
-RETAINED = 64  # streams that have ended and can still be resumed
+    def __init__(self, request: Request, key: str = "", *, json_response: bool) -> None:
+        self.request = request
+        self.json_response = json_response
+        self.stream = EventStream(key)
+        self.begun = Event()
+        """There is a message to send, or none will come."""
+        self.scope = CancelScope()
+        self._answer: Response | None = None
 
+    def send(self, message: Message, related: Id | None = None) -> None:
+        raw = encode(message)
+        if isinstance(message, Success | Failure):
+            self._answer = message
+        elif self.json_response:
+            return
+        self.stream.append(raw)
+        self.begun.set()
+        if self._answer is not None:
+            self.end()
 
-class PendingPost:
-    """The unanswered requests of one POST, and the stream for all messages that belong to them."""
-
-    def __init__(self, key: int, requests: Sequence[Request]) -> None:
-        self.requests = requests
-        self.stream = EventStream(str(key))
-        self.responses: list[bytes] = []
-        self.done = Event()
-        self._pending = {request.id for request in requests}
-
-    def settle(self, id: Id, response: bytes | None) -> None:
-        """Take the response to one of the requests; None if it was cancelled."""
-        if response is not None:
-            self.responses.append(response)
-        self._pending.discard(id)
-        if not self._pending:
-            self.close()
-
-    def close(self) -> None:
+    def end(self) -> None:
         self.stream.end()
-        self.done.set()
+        self.begun.set()
+
+    def response(self, headers: Mapping[str, str]) -> HttpResponse | None:
+        """The response if it is no event stream: JSON, or an error before any other message that has a status."""
+        if self._answer is None:
+            return None
+        status = 200
+        if isinstance(self._answer, Failure) and not self.stream.key and len(self.stream) == 1:
+            status = STATUS.get(self._answer.code, 200)
+        return _json(self._answer, status, headers) if self.json_response or status != 200 else None
 
 
 class HttpSession:
@@ -228,7 +282,7 @@ class HttpSession:
         self._json_response = json_response
         self._owner = OwnedContext(self._running())
         self._session: Session
-        self._posts: dict[Id, PendingPost] = {}
+        self._posts: dict[Id, Post] = {}
         self._ended: deque[EventStream] = deque(maxlen=RETAINED)
         self._post_count = 0
 
@@ -244,22 +298,24 @@ class HttpSession:
         self._owner.cancel()
         await self._owner.leave()
 
-    def post(self, messages: Sequence[Incoming]) -> PendingPost:
-        """Take the messages of one POST.
+    def receive(self, message: Incoming) -> None:
+        """Take a message that has no response."""
+        self._session.receive(message)
+
+    def post(self, request: Request) -> Post:
+        """Take a request.
 
         Raises:
-            HttpError: The id of a request is in use.
+            HttpError: Its id is in use.
         """
-        requests = [message for message in messages if isinstance(message, Request)]
-        if in_use := [request.id for request in requests if request.id in self._posts]:
-            raise HttpError(400, f"the request id {in_use[0]} is in use")
+        if request.id in self._posts:
+            raise HttpError(400, f"the request id {request.id} is in use")
         self._post_count += 1
-        post = PendingPost(self._post_count, requests)
-        if self.client is not None and self.client.writer.primes_streams and not self._json_response:
+        post = Post(request, str(self._post_count), json_response=self._json_response)
+        if self.client is not None and self.client.primes_streams and not self._json_response:
             post.stream.append(b"")
-        self._posts |= dict.fromkeys((request.id for request in requests), post)
-        for message in messages:
-            self._session.receive(message)
+        self._posts[request.id] = post
+        self._session.receive(request)
         return post
 
     def find(self, event_id: str) -> tuple[EventStream, int]:
@@ -269,176 +325,51 @@ class HttpSession:
             HttpError: The event is unknown, or no longer kept.
         """
         key, position = split_event_id(event_id) or ("", 0)
-        for stream in self._streams():
+        for stream in self.streams():
             if stream.key == key and position <= len(stream):
                 return stream, position
         raise HttpError(400, "there is no such event")
 
-    def drop(self, farewell: bytes) -> None:
-        """End every connection, and none of the streams."""
-        for stream in self._streams():
-            stream.drop(farewell)
+    def streams(self) -> list[EventStream]:
+        return [self.get_stream, *[post.stream for post in self._posts.values()], *self._ended]
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[Session]:
         async with create_task_group() as tasks:
-            session = Session(self._catalog, tasks, self._send, lambda id: self._settle(id, None))
-            with self._catalog.broadcaster.reaching(session):
+            session = Session(self._catalog, tasks, self._send, self._settle)
+            with self._catalog.subscribed(session.subscription):
                 try:
                     yield session
                 finally:
                     tasks.cancel_scope.cancel()
-                    for post in self._posts.values():
-                        post.close()
                     self.get_stream.end()
-
-    def _streams(self) -> list[EventStream]:
-        return [self.get_stream, *{post.stream for post in self._posts.values()}, *self._ended]
+                    for post in self._posts.values():
+                        post.end()
 
     def _send(self, message: Message, related: Id | None) -> None:
-        raw = encode(message)
+        post = None if related is None else self._posts.get(related)
         is_response = isinstance(message, Success | Failure)
-        if related is None or related not in self._posts or (self._json_response and not is_response):
-            self.get_stream.append(raw)
+        if post is None or (self._json_response and not is_response):
+            self.get_stream.append(encode(message))
             return
-        self._posts[related].stream.append(raw)
+        post.send(message)
         if is_response:
-            self._settle(related, raw)
+            self._settle(post.request.id)
 
-    def _settle(self, id: Id, response: bytes | None) -> None:
+    def _settle(self, id: Id) -> None:
+        """A request has been answered or cancelled."""
         post = self._posts.pop(id)
-        post.settle(id, response)
-        if post.done.is_set():
-            self._ended.append(post.stream)
+        post.end()
+        self._ended.append(post.stream)
 
 
-STATUS = {
-    METHOD_NOT_FOUND: 404,
-    HEADER_MISMATCH: 400,
-    MISSING_REQUIRED_CLIENT_CAPABILITY: 400,
-    UNSUPPORTED_PROTOCOL_VERSION: 400,
-}
-"""The errors for which the specification names a status."""
-
-HEADERS = {"x-accel-buffering": "no"}  # "Servers SHOULD include" it, so that proxies do not buffer
-KEEP_ALIVE = 15.0  # seconds; common proxies end a connection after 30 or 60 seconds of silence
+async def _send_events(http: HttpExchange, stream: EventStream, position: int, headers: Mapping[str, str]) -> None:
+    """Send events until the stream ends, the client disconnects, or another connection takes over."""
+    await http.start_events(headers)
+    async with http.while_connected():
+        await stream.send_to(http.write, position)
+    await http.end_events(stream.farewell)
 
 
-class StatelessHttp:
-    """The stateless requests of one endpoint. With *json_response* only the responses are sent."""
-
-    def __init__(self, catalog: Catalog, *, json_response: bool) -> None:
-        self._catalog = catalog
-        self._stateless = Stateless(catalog, spawn)
-        self._json_response = json_response
-        self._pending: set[PendingRequest] = set()
-        self._on_close = ExitStack()
-        self._on_close.enter_context(catalog.broadcaster.reaching(self._stateless))
-
-    def takes(self, http: HttpExchange, messages: Sequence[Incoming]) -> bool:
-        """Whether a POST is stateless, and not part of a session."""
-        header = http.headers.get(PROTOCOL_VERSION.lower())
-        named = [version_of(message) for message in messages if isinstance(message, Request | Notification)]
-        if header in self._catalog.modern_versions:
-            named.append(header)
-        return any(map(self._stateless.serves, [None, *named]))
-
-    async def post(self, http: HttpExchange, messages: Sequence[Incoming]) -> HttpResponse | None:
-        """Answer a POST: return the response, or None if an event stream has been sent."""
-        match messages:
-            case [Request() as request]:
-                return await self._request(http, request)
-            case [Notification()]:  # "Closing the SSE response stream is itself the cancellation signal"
-                return HttpResponse(202)
-        raise HttpError(400, "the body has to be a single request or notification")
-
-    def drop(self) -> None:
-        """Cut every open response, which cancels its request."""
-        for pending in self._pending:
-            pending.scope.cancel()
-
-    async def aclose(self) -> None:
-        """End all: the subscriptions with their results, the other requests without."""
-        await self._stateless.end_subscriptions()
-        for pending in self._pending:
-            if not pending.is_subscription:
-                pending.scope.cancel()
-        await self._stateless.aclose()
-        self._on_close.close()
-
-    async def _request(self, http: HttpExchange, request: Request) -> HttpResponse | None:
-        pending = PendingRequest(request, json_response=self._json_response and request.method != LISTEN)
-        try:
-            call = self._accept(http, request, pending)
-        except RequestError as exc:
-            return _json(Failure(request.id, exc.code, exc.message, exc.data), 400)
-        self._pending.add(pending)
-        try:
-            async with http.while_connected() as tasks:
-                pending.scope = tasks.cancel_scope
-                Dispatcher(tasks, pending.send, lambda _: self._stateless.answer(call)).receive(request)
-                with move_on_after(None if pending.json_response else KEEP_ALIVE):
-                    await pending.begun.wait()  # the first message may decide the status
-                if pending.response() is None:
-                    pending.started = True
-                    await http.start_events(HEADERS)
-                    await pending.stream.send_to(http.write, 0, keep_alive=KEEP_ALIVE)
-        finally:
-            self._pending.discard(pending)
-        if (response := pending.response()) is not None:
-            return response
-        if not pending.started:  # cut before it began
-            await http.start_events(HEADERS)
-        await http.end_events()
-        return None
-
-    def _accept(self, http: HttpExchange, request: Request, pending: PendingRequest) -> Call:
-        version = version_of(request)
-        # An older client sends no such header; `Stateless.accept` tells it the supported revisions.
-        if request.method != "initialize" or version is not None:
-            check_version(http.headers, version)
-        call = self._stateless.accept(request, pending.notify)
-        name = request.params.get("name") if request.method == "tools/call" else None
-        tool = self._catalog.tools.get(name) if isinstance(name, str) else None
-        check_headers(http.headers, request, tool.definition.input_schema if tool else None)
-        return call
-
-
-class PendingRequest:
-    """One request, and the messages to send in its response."""
-
-    def __init__(self, request: Request, *, json_response: bool) -> None:
-        self.stream = EventStream()
-        self.begun = Event()
-        """There is a message to send."""
-        self.is_subscription = request.method == LISTEN
-        self.scope = CancelScope()
-        self.json_response = json_response
-        self.started = False
-        """Whether an event stream has begun, so that there is no other response."""
-        self._answer: Response | None = None
-
-    def notify(self, method: str, params: Params) -> None:
-        self.send(Notification(method, params), None)
-
-    def send(self, message: Message, related: Id | None) -> None:
-        raw = encode(message)
-        if isinstance(message, Success | Failure):
-            self._answer = message
-        elif self.json_response:
-            return
-        self.stream.append(raw)
-        if self._answer is not None:
-            self.stream.end()
-        self.begun.set()
-
-    def response(self) -> HttpResponse | None:
-        """The response if it is no event stream: JSON, or an error before any other message that has a status."""
-        if self.started or self._answer is None or len(self.stream) > 1:
-            return None
-        status = STATUS.get(self._answer.code, 200) if isinstance(self._answer, Failure) else 200
-        return _json(self._answer, status) if self.json_response or status != 200 else None
-
-
-def _json(response: Response, status: int) -> HttpResponse:
-    return HttpResponse(status, encode(response), {"content-type": JSON})
+def _json(response: Response, status: int, headers: Mapping[str, str]) -> HttpResponse:
+    return HttpResponse(status, encode(response), {"content-type": JSON, **headers})

@@ -1,11 +1,13 @@
-"""What a test server offers: tools, resources, prompts and completions, by name."""
+"""What a test server offers, and how it answers requests for it: tools, resources, prompts and completions."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -13,11 +15,12 @@ from urllib.parse import unquote
 from pydantic_core import to_json
 
 from mcp_host.errors import CallerError, ProtocolError
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Params
+from mcp_host.protocol.eras import REQUIRED_CAPABILITY
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import LEGACY_VERSIONS, MODERN_VERSIONS
 from mcp_host.testing._server.functions import BadArguments, Function, FunctionTool, text_result
-from mcp_host.testing._server.revision import RevisionWriter, given
-from mcp_host.testing._server.subscriptions import Broadcaster
+from mcp_host.testing._server.remote_client import RemoteClient, given
+from mcp_host.testing._server.subscriptions import Subscription
 from mcp_host.testing.context import Context
 from mcp_host.testing.errors import NotDeclared, RequestError
 from mcp_host.types import (
@@ -48,18 +51,47 @@ from mcp_host.types import (
 )
 from mcp_host.types.base import Model
 
-D = TypeVar("D")
+MAX_SUGGESTIONS = 100  # "An array of completion values. Must not exceed 100 items."
+
+DefinitionT = TypeVar("DefinitionT")
+ModelT = TypeVar("ModelT", bound=Model)
 
 CompletionFunction: TypeAlias = Callable[[str, Mapping[str, str]], Sequence[str] | Awaitable[Sequence[str]]]
 """Takes the text typed so far and the arguments that are filled in; returns suggestions, best first."""
 
+LISTS: Mapping[str, tuple[type[Model], str]] = {
+    "tools/list": (ListToolsResult, "tools"),
+    "resources/list": (ListResourcesResult, "resources"),
+    "resources/templates/list": (ListResourceTemplatesResult, "resource_templates"),
+    "prompts/list": (ListPromptsResult, "prompts"),
+}
+"""The result of each list, and the name of its field, which is also the catalog's."""
+
+
+def read(model: type[ModelT], params: Params) -> ModelT:
+    """Parse the client's params.
+
+    Raises:
+        RequestError: They are malformed.
+    """
+    try:
+        return model.from_wire(params)
+    except ProtocolError as exc:
+        raise RequestError(INVALID_PARAMS, str(exc)) from None
+
 
 @dataclass(frozen=True, slots=True)
-class Offer(Generic[D]):
+class Offer(Generic[DefinitionT]):
     """A resource, a template or a prompt: its definition and its function."""
 
-    definition: D
+    definition: DefinitionT
     function: Function
+
+    async def call(self, arguments: JSONObject, context: Context) -> object:
+        try:
+            return await self.function.call(arguments, context)
+        except BadArguments as exc:
+            raise RequestError(INVALID_PARAMS, str(exc)) from None
 
 
 @dataclass(slots=True)
@@ -79,7 +111,7 @@ class Catalog:
     prompts: dict[str, Offer[Prompt]] = field(default_factory=dict)
     completions: dict[tuple[str, str], CompletionFunction] = field(default_factory=dict)
     """By the prompt's name or the template's URI, and the argument."""
-    broadcaster: Broadcaster = field(default_factory=Broadcaster)
+    subscriptions: list[Subscription] = field(default_factory=list)
 
     @property
     def handshake_versions(self) -> tuple[str, ...]:
@@ -104,7 +136,85 @@ class Catalog:
             capabilities["completions"] = {}
         return capabilities
 
-    def find(self, uri: str) -> tuple[Offer[Resource] | Offer[ResourceTemplate], JSONObject] | None:
+    # Notifications
+
+    @contextmanager
+    def subscribed(self, subscription: Subscription) -> Iterator[None]:
+        """Announce changes to *subscription* as long as this is entered."""
+        self.subscriptions.append(subscription)
+        try:
+            yield
+        finally:
+            self.subscriptions.remove(subscription)
+
+    async def announce(self, method: str, params: Params) -> None:
+        for subscription in list(self.subscriptions):
+            await subscription.event_loop.run(subscription.announce, method, params)
+
+    # Requests
+
+    def find(
+        self, method: str, params: Params, client: RemoteClient
+    ) -> Params | Callable[[Context], Awaitable[Params]]:
+        """The page of a list, or the function that answers the request.
+
+        Raises:
+            RequestError: There is no such method, or no such page.
+        """
+        self.check(method)
+        if method in LISTS:
+            return client.write(self._page(method, read(PaginatedRequestParams, params).cursor))
+        if method in METHODS:
+            return partial(METHODS[method], self, params, client)
+        raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
+
+    def check(self, method: str) -> None:
+        """Raise `RequestError` if *method* needs a capability that the server does not declare."""
+        capability, *_ = REQUIRED_CAPABILITY.get(method, (None,))
+        if capability is not None and capability not in self.capabilities():
+            raise RequestError(METHOD_NOT_FOUND, f"{method} needs {capability}, which was not declared")
+
+    def _page(self, method: str, cursor: str | None) -> Model:
+        result, name = LISTS[method]
+        items = [offer.definition for offer in getattr(self, name).values()]
+        start, end = 0, len(items)
+        if cursor is not None:
+            if self.page_size is None or not cursor.isdecimal() or not 0 < int(cursor) < len(items):
+                raise RequestError(INVALID_PARAMS, f"Invalid cursor: {cursor}")
+            start = int(cursor)
+        if self.page_size is not None:
+            end = start + self.page_size
+        page: dict[str, Any] = {name: items[start:end], **given(next_cursor=str(end) if end < len(items) else None)}
+        return result(**page)
+
+    async def _call_tool(self, params: Params, client: RemoteClient, context: Context) -> Params:
+        call = read(CallToolRequestParams, params)
+        if call.name not in self.tools:  # "Protocol Errors: [...] for issues like unknown tools" (server/tools)
+            raise RequestError(INVALID_PARAMS, f"Unknown tool: {call.name}")
+        try:
+            return client.write(await self.tools[call.name].run(call.arguments or {}, context))
+        except BadArguments as exc:
+            if not client.bad_arguments_are_results:
+                raise RequestError(INVALID_PARAMS, str(exc)) from None
+            problem = str(exc)
+        except NotDeclared as exc:
+            if client.stateless:
+                raise
+            problem = str(exc)
+        except CallerError as exc:  # the result holds something that this revision does not have
+            problem = str(exc)
+        return client.write(text_result(problem, is_error=True))
+
+    async def _read_resource(self, params: Params, client: RemoteClient, context: Context) -> Params:
+        uri = read(ReadResourceRequestParams, params).uri
+        if (found := self._find_resource(uri)) is None:
+            # "-32002 — resource not found (2025-11-25 and earlier; replaced by -32602)" (2026-07-28, basic).
+            code = INVALID_PARAMS if client.stateless else RESOURCE_NOT_FOUND
+            raise RequestError(code, "Resource not found", {"uri": uri})
+        offer, arguments = found
+        return client.write(_contents(uri, await offer.call(arguments, context), offer.definition.mime_type))
+
+    def _find_resource(self, uri: str) -> tuple[Offer[Resource] | Offer[ResourceTemplate], JSONObject] | None:
         """The resource or the template that *uri* belongs to, and the arguments for its function."""
         if resource := self.resources.get(uri):
             return resource, {}
@@ -113,108 +223,32 @@ class Catalog:
                 return template, {name: unquote(text) for name, text in match.groupdict().items()}
         return None
 
+    async def _get_prompt(self, params: Params, client: RemoteClient, context: Context) -> Params:
+        request = read(GetPromptRequestParams, params)
+        if (prompt := self.prompts.get(request.name)) is None:
+            raise RequestError(INVALID_PARAMS, f"Unknown prompt: {request.name}")
+        value = await prompt.call(dict(request.arguments or {}), context)
+        return client.write(_messages(value, prompt.definition.description))
 
-def template_pattern(template: str) -> re.Pattern[str]:
-    """The URIs of *template*. ``{name}`` matches one segment, ``{+name}`` any number (RFC 6570).
-
-    Raises:
-        ValueError: It has another kind of expression, or the same name twice.
-    """
-
-    def pattern(part: str) -> str:
-        if not part.startswith("{"):
-            return re.escape(part)
-        if not (found := re.fullmatch(r"\{(\+?)([A-Za-z_]\w*)\}", part)):
-            raise ValueError(f"{part}: only {{name}} and {{+name}} are supported")
-        return f"(?P<{found[2]}>{'.+' if found[1] else '[^/]+'})"
-
-    try:
-        return re.compile("".join(map(pattern, re.split(r"(\{[^}]*\})", template))))
-    except re.error as exc:
-        raise ValueError(f"{template}: {exc}") from exc
+    async def _complete(self, params: Params, client: RemoteClient, context: Context) -> Params:
+        request = read(CompleteRequestParams, params)
+        name = request.ref.name if isinstance(request.ref, PromptReference) else request.ref.uri
+        filled_in = (request.context.arguments if request.context else None) or {}
+        values: list[str] = []
+        if complete := self.completions.get((name, request.argument.name)):
+            found = complete(request.argument.value, filled_in)
+            values = list(await found if isawaitable(found) else found)
+        more = len(values) > MAX_SUGGESTIONS
+        completion = Completion(values=values[:MAX_SUGGESTIONS], total=len(values), has_more=more)
+        return client.write(CompleteResult(completion=completion))
 
 
-MAX_SUGGESTIONS = 100  # "An array of completion values. Must not exceed 100 items."
-
-ModelT = TypeVar("ModelT", bound=Model)
-
-Method: TypeAlias = Callable[[Catalog, Params, Context, RevisionWriter], Awaitable[Params]]
-"""Answers one method by calling a function of the server's author."""
-
-LISTS: Mapping[str, tuple[type[Model], str]] = {
-    "tools/list": (ListToolsResult, "tools"),
-    "resources/list": (ListResourcesResult, "resources"),
-    "resources/templates/list": (ListResourceTemplatesResult, "resource_templates"),
-    "prompts/list": (ListPromptsResult, "prompts"),
+METHODS = {
+    "tools/call": Catalog._call_tool,
+    "resources/read": Catalog._read_resource,
+    "prompts/get": Catalog._get_prompt,
+    "completion/complete": Catalog._complete,
 }
-"""The result of each list, and the name of its field, which is also the catalog's."""
-
-
-def read(model: type[ModelT], params: Params) -> ModelT:
-    """Parse the client's params.
-
-    Raises:
-        RequestError: They are malformed.
-    """
-    try:
-        return model.from_wire(params)
-    except ProtocolError as exc:
-        raise RequestError(INVALID_PARAMS, str(exc)) from None
-
-
-def find(catalog: Catalog, method: str, params: Params, writer: RevisionWriter) -> Params | Method:
-    """The page of a list, or the `Method` that answers.
-
-    Raises:
-        RequestError: There is no such method, or no such page.
-    """
-    if method in LISTS:
-        return writer.write(_list(catalog, method, params))
-    if method in METHODS:
-        return METHODS[method]
-    raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
-
-
-def _list(catalog: Catalog, method: str, params: Params) -> Model:
-    result, field = LISTS[method]
-    items = [offer.definition for offer in getattr(catalog, field).values()]
-    cursor, size, start = read(PaginatedRequestParams, params).cursor, catalog.page_size, 0
-    if cursor is not None:
-        if size is None or not cursor.isdecimal() or not 0 < int(cursor) < len(items):
-            raise RequestError(INVALID_PARAMS, f"Invalid cursor: {cursor}")
-        start = int(cursor)
-    end = len(items) if size is None else start + size
-    page: dict[str, Any] = {field: items[start:end], **given(next_cursor=str(end) if end < len(items) else None)}
-    return result(**page)
-
-
-async def _call_tool(catalog: Catalog, params: Params, context: Context, writer: RevisionWriter) -> Params:
-    call = read(CallToolRequestParams, params)
-    if call.name not in catalog.tools:  # "Protocol Errors: [...] for issues like unknown tools" (server/tools)
-        raise RequestError(INVALID_PARAMS, f"Unknown tool: {call.name}")
-    try:
-        result = await catalog.tools[call.name].run(call.arguments or {}, context)
-    except BadArguments as exc:
-        if not writer.bad_arguments_are_results:
-            raise RequestError(INVALID_PARAMS, str(exc)) from None
-        result = text_result(str(exc), is_error=True)
-    except NotDeclared as exc:
-        if writer.asks_in_results:
-            raise
-        result = text_result(str(exc), is_error=True)
-    try:
-        return writer.write(result)
-    except CallerError as exc:  # the result holds something that this revision does not have
-        return writer.write(text_result(str(exc), is_error=True))
-
-
-async def _read_resource(catalog: Catalog, params: Params, context: Context, writer: RevisionWriter) -> Params:
-    uri = read(ReadResourceRequestParams, params).uri
-    found = catalog.find(uri)
-    if found is None:
-        raise RequestError(writer.resource_not_found, "Resource not found", {"uri": uri})
-    offer, arguments = found
-    return writer.write(_contents(uri, await _call(offer.function, arguments, context), offer.definition.mime_type))
 
 
 def _contents(uri: str, value: object, mime_type: str | None) -> ReadResourceResult:
@@ -236,15 +270,6 @@ def _contents(uri: str, value: object, mime_type: str | None) -> ReadResourceRes
     return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, **given(mime_type=mime_type))])
 
 
-async def _get_prompt(catalog: Catalog, params: Params, context: Context, writer: RevisionWriter) -> Params:
-    request = read(GetPromptRequestParams, params)
-    prompt = catalog.prompts.get(request.name)
-    if prompt is None:
-        raise RequestError(INVALID_PARAMS, f"Unknown prompt: {request.name}")
-    value = await _call(prompt.function, dict(request.arguments or {}), context)
-    return writer.write(_messages(value, prompt.definition.description))
-
-
 def _messages(value: object, description: str | None) -> GetPromptResult:
     """Messages as they are, or a text as the user's message."""
     match value:
@@ -261,28 +286,21 @@ def _messages(value: object, description: str | None) -> GetPromptResult:
     return GetPromptResult(messages=messages, **given(description=description))
 
 
-async def _complete(catalog: Catalog, params: Params, context: Context, writer: RevisionWriter) -> Params:
-    request = read(CompleteRequestParams, params)
-    name = request.ref.name if isinstance(request.ref, PromptReference) else request.ref.uri
-    filled_in = (request.context.arguments if request.context else None) or {}
-    values: list[str] = []
-    if complete := catalog.completions.get((name, request.argument.name)):
-        found = complete(request.argument.value, filled_in)
-        values = list(await found if isawaitable(found) else found)
-    completion = Completion(values=values[:MAX_SUGGESTIONS], total=len(values), has_more=len(values) > MAX_SUGGESTIONS)
-    return writer.write(CompleteResult(completion=completion))
+def template_pattern(template: str) -> re.Pattern[str]:
+    """The URIs of *template*. ``{name}`` matches one segment, ``{+name}`` any number (RFC 6570).
 
+    Raises:
+        ValueError: It has another kind of expression, or the same name twice.
+    """
 
-async def _call(function: Function, arguments: JSONObject, context: Context) -> object:
+    def pattern(part: str) -> str:
+        if not part.startswith("{"):
+            return re.escape(part)
+        if not (found := re.fullmatch(r"\{(\+?)([A-Za-z_]\w*)\}", part)):
+            raise ValueError(f"{part}: only {{name}} and {{+name}} are supported")
+        return f"(?P<{found[2]}>{'.+' if found[1] else '[^/]+'})"
+
     try:
-        return await function.call(arguments, context)
-    except BadArguments as exc:
-        raise RequestError(INVALID_PARAMS, str(exc)) from None
-
-
-METHODS: Mapping[str, Method] = {
-    "tools/call": _call_tool,
-    "resources/read": _read_resource,
-    "prompts/get": _get_prompt,
-    "completion/complete": _complete,
-}
+        return re.compile("".join(map(pattern, re.split(r"(\{[^}]*\})", template))))
+    except re.error as exc:
+        raise ValueError(f"{template}: {exc}") from exc

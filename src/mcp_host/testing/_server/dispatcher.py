@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from anyio import CancelScope, Event
 from anyio.abc import TaskGroup
@@ -66,24 +66,15 @@ class Dispatcher:
     """The requests of one connection, in both directions. Answers run in *tasks*."""
 
     def __init__(
-        self,
-        tasks: TaskGroup,
-        send: Send,
-        answer: Answer,
-        *,
-        on_notification: Callable[[Notification], None] = lambda notification: None,
-        on_cancelled: OnCancelled = lambda id: None,
+        self, tasks: TaskGroup, send: Send, answer: Answer, on_cancelled: OnCancelled = lambda id: None
     ) -> None:
         self._tasks = tasks
         self._send = send
         self._answer = answer
-        self._on_notification = on_notification
         self._on_cancelled = on_cancelled
         self._running: dict[Id, CancelScope] = {}
         self._pending: dict[Id, Future[Response]] = {}
         self._last_id = 0
-        self._idle = Event()
-        self._idle.set()
 
     def receive(self, message: Incoming) -> None:
         """Take a message from the client. Returns at once."""
@@ -94,12 +85,11 @@ class Dispatcher:
                 # "Receivers MAY ignore a cancellation of an unknown request", or of one that is answered already.
                 if isinstance(id := params.get("requestId"), int | str) and id in self._running:
                     self._running[id].cancel()
-            case Notification():
-                self._on_notification(message)
-            case Success() | Failure():
-                self._settle(message)
+            case Success(id=id) | Failure(id=int() | str() as id):
+                if id in self._pending:
+                    self._pending[id].set(message)
             case Malformed(id=id, method=None, reason=reason) if id is not None:
-                self._settle(Failure(id, INVALID_REQUEST, reason))
+                self.receive(Failure(id, INVALID_REQUEST, reason))
             case Malformed(id=id, reason=reason):
                 self._send(Failure(id, PARSE_ERROR if id is None else INVALID_REQUEST, reason), None)
 
@@ -127,10 +117,6 @@ class Dispatcher:
             raise ClientError(method, answer.code, answer.message, answer.data)
         return answer.result
 
-    async def idle(self) -> None:
-        """Wait until every request of the client is answered."""
-        await self._idle.wait()
-
     def _start(self, request: Request) -> None:
         if request.id in self._running:
             self._send(Failure(request.id, INVALID_REQUEST, "this request id is in use"), request.id)
@@ -143,8 +129,6 @@ class Dispatcher:
         if isinstance(answer, dict):
             self._reply(Success(request.id, answer))
             return
-        if not self._running:
-            self._idle = Event()
         self._running[request.id] = CancelScope()
         self._tasks.start_soon(self._run, request, answer)
 
@@ -155,8 +139,6 @@ class Dispatcher:
                 reply = await self._response(request, answer)
         finally:
             del self._running[request.id]
-            if not self._running:
-                self._idle.set()
         if scope.cancel_called or reply is None:  # "Receivers of cancellation SHOULD [...] not send a response"
             self._on_cancelled(request.id)
         else:
@@ -178,13 +160,3 @@ class Dispatcher:
             self._send(reply, reply.id)
         except McpError as exc:  # the result is not JSON
             self._send(Failure(reply.id, INTERNAL_ERROR, str(exc)), reply.id)
-
-    def _settle(self, response: Response) -> None:
-        if response.id is not None and response.id in self._pending:
-            self._pending[response.id].set(response)
-
-
-def meta_of(params: Params) -> dict[str, Any]:
-    """The ``_meta`` of a request or result; empty if it has none."""
-    meta = params.get("_meta")
-    return meta if isinstance(meta, dict) else {}

@@ -1,10 +1,15 @@
-"""Stateless requests, since revision 2026-07-28: each names its client, and what that client can do."""
+"""Stateless requests, since revision 2026-07-28: each names its client, and what that client can do.
+
+A function asks for input in a result, and a retry answers. A running coroutine cannot be
+repeated for the retry: it has side effects and local variables. So it stays suspended where
+it asked, in a task that outlives the request, and the `requestState` of the result refers to it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from secrets import token_urlsafe
 from typing import Any, TypeAlias
@@ -12,22 +17,22 @@ from typing import Any, TypeAlias
 from anyio import CancelScope, Event, current_time, get_cancelled_exc_class
 from anyio.lowlevel import checkpoint
 
-from mcp_host.protocol.eras import CACHEABLE, DISCOVER, LISTEN, META, REQUIRED_CAPABILITY
+from mcp_host.protocol.eras import ACKNOWLEDGED, CACHEABLE, DISCOVER, LISTEN, META
 from mcp_host.protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     UNSUPPORTED_PROTOCOL_VERSION,
+    Incoming,
     Notification,
     Params,
     Request,
 )
-from mcp_host.testing._server.catalog import Catalog, Method, find, read
-from mcp_host.testing._server.dispatcher import AsyncAnswer, Future, meta_of
-from mcp_host.testing._server.revision import RevisionWriter, given
-from mcp_host.testing._server.subscriptions import Subscriptions, granted
-from mcp_host.testing.context import SEVERITY, Call, Context, Notify, RemoteClient
+from mcp_host.testing._server.catalog import Catalog, read
+from mcp_host.testing._server.dispatcher import AsyncAnswer, Future
+from mcp_host.testing._server.remote_client import SEVERITY, Call, Notify, RemoteClient, given, meta_of
+from mcp_host.testing._server.subscriptions import CHANGED, Subscription, granted
+from mcp_host.testing.context import Context
 from mcp_host.testing.errors import NotDeclared, RequestError
 from mcp_host.types import (
     DiscoverResult,
@@ -36,7 +41,7 @@ from mcp_host.types import (
     SubscriptionFilter,
     SubscriptionsListenRequestParams,
 )
-from mcp_host.types.requests import RequestMetaObject, ResultMetaObject
+from mcp_host.types.requests import NotificationMetaObject, RequestMetaObject, ResultMetaObject
 
 VERSION = f"{META}protocolVersion"
 UNNAMED = Implementation(name="", version="")  # "Clients SHOULD include" their name, and need not
@@ -44,27 +49,36 @@ UNNAMED = Implementation(name="", version="")  # "Clients SHOULD include" their 
 CACHE_SCOPE = dict.fromkeys(CACHEABLE, "public") | {"resources/read": "private"}
 """ "Servers MUST include caching hints on" these results. A function may read something else for each client."""
 
+QUIET_PASSES = 16  # passes of the event loop without a new question, after which a round is complete
 
-def version_of(message: Request | Notification) -> object:
+Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+"""Starts a task that may outlive the current request."""
+
+
+def version_of(message: Incoming) -> object:
     """The revision that a message names; None in the handshake revisions."""
-    return meta_of(message.params).get(VERSION)
+    return meta_of(message.params).get(VERSION) if isinstance(message, Request | Notification) else None
 
 
 class Stateless:
     """The stateless requests of one connection or HTTP endpoint. *spawn* runs the functions.
 
     "A server processes each request independently; no state should be inferred from
-    previous requests": the only state is that of suspended calls.
+    previous requests": the only state is that of suspended calls. Up to `max_suspended`
+    of them wait at a time, each for `resume_timeout` seconds. A request state is a random
+    key, valid once and for a retry of the same request: "an identifier for the originating
+    request" and "a short expiry" (basic/patterns/mrtr).
     """
 
     def __init__(self, catalog: Catalog, spawn: Spawn) -> None:
-        self.catalog = catalog
-        self._calls = SuspendedCalls(spawn, catalog.max_suspended, catalog.resume_timeout)
-        self._subscriptions = Subscriptions()
+        self._catalog = catalog
+        self._spawn = spawn
+        self._subscriptions: set[Subscription] = set()
+        self._suspended: dict[str, SuspendedCall] = {}
 
     def serves(self, version: object) -> bool:
         """Whether a message that names this *version* is stateless. Without a handshake, all are."""
-        return bool(self.catalog.modern_versions) and (version is not None or not self.catalog.handshake_versions)
+        return bool(self._catalog.modern_versions) and (version is not None or not self._catalog.handshake_versions)
 
     def accept(self, request: Request, notify: Notify) -> Call:
         """Read who is calling.
@@ -77,17 +91,13 @@ class Stateless:
             # "A server that supports only modern versions SHOULD name the protocol versions
             # it supports in any error it returns to an `initialize` request".
             raise self._unsupported(request.params.get("protocolVersion", ""))
-        if isinstance(version := meta.get(VERSION), str) and version not in self.catalog.modern_versions:
+        if isinstance(version := meta.get(VERSION), str) and version not in self._catalog.modern_versions:
             raise self._unsupported(version)
         described = read(RequestMetaObject, meta)
         # "The server MUST NOT emit `notifications/message` for a request that does not include this field."
         min_severity = len(SEVERITY) if described.log_level is None else SEVERITY[described.log_level]
-        writer = RevisionWriter(described.protocol_version)
-        return Call(
-            request,
-            RemoteClient(described.client_info or UNNAMED, described.client_capabilities, writer, min_severity),
-            notify,
-        )
+        info, capabilities = described.client_info or UNNAMED, described.client_capabilities
+        return Call(request, RemoteClient(info, capabilities, described.protocol_version, min_severity), notify)
 
     def answer(self, call: Call) -> Params | AsyncAnswer:
         """Answer a request, or return the function that does so. Raises `RequestError` to refuse."""
@@ -96,52 +106,53 @@ class Stateless:
             return self._complete(method, self._discover().to_wire())
         if method == LISTEN:
             return partial(self._listen, call, read(SubscriptionsListenRequestParams, params).notifications)
-        capability, *_ = REQUIRED_CAPABILITY.get(method, (None,))
-        if capability is not None and capability not in self.catalog.capabilities():
-            raise RequestError(METHOD_NOT_FOUND, f"{method} needs {capability}, which was not declared")
-        found = find(self.catalog, method, params, call.client.writer)
-        if isinstance(found, dict):
-            return self._complete(method, found)
-        return partial(self._call, found, call)
+        # Without a state there are no questions: "the server SHOULD ignore any information it does not [...] need".
+        own = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
+        found = self._catalog.find(method, own, call.client)
+        return self._complete(method, found) if isinstance(found, dict) else partial(self._call, found, call)
 
-    async def announce(self, method: str, params: Params) -> None:
-        self._subscriptions.announce(method, params)
-
-    async def end_subscriptions(self) -> None:
-        self._subscriptions.end()
-
-    async def aclose(self) -> None:
-        """Cancel every function and wait until it has ended."""
-        await self._calls.aclose()
+    def end(self) -> None:
+        """End every subscription with its result, and cancel every suspended function."""
+        for subscription in self._subscriptions:
+            subscription.ended.set()
+        for suspended in self._suspended.values():
+            suspended.scope.cancel()
+        self._suspended.clear()
 
     def _discover(self) -> DiscoverResult:
         return DiscoverResult(
-            supported_versions=list(self.catalog.versions),
-            capabilities=ServerCapabilities.from_wire(self.catalog.capabilities()),
-            **given(instructions=self.catalog.instructions),
+            supported_versions=list(self._catalog.versions),
+            capabilities=ServerCapabilities.from_wire(self._catalog.capabilities()),
+            **given(instructions=self._catalog.instructions),
         )
 
     async def _listen(self, call: Call, wanted: SubscriptionFilter) -> Params:
-        chosen = granted(wanted, self.catalog.capabilities())
-        return self._complete(LISTEN, {"_meta": await self._subscriptions.listen(call.request.id, chosen, call.notify)})
+        """Acknowledge, and keep the subscription open until the server ends it."""
+        chosen = granted(wanted, self._catalog.capabilities())
+        changed = {method for method, name in CHANGED.items() if getattr(chosen, name)}
+        meta = {"_meta": NotificationMetaObject(subscription_id=call.request.id).to_wire()}
+        subscription = Subscription(call.notify, changed, set(chosen.resource_subscriptions or ()), meta)
+        call.notify(ACKNOWLEDGED, {"notifications": chosen.to_wire(), **meta})
+        self._subscriptions.add(subscription)
+        try:
+            with self._catalog.subscribed(subscription):
+                await subscription.ended.wait()
+        finally:
+            self._subscriptions.discard(subscription)
+        return self._complete(LISTEN, meta)
 
-    async def _call(self, method: Method, call: Call) -> Params:
+    async def _call(self, function: Callable[[Context], Awaitable[Params]], call: Call) -> Params:
         request, answers = call.request, call.request.params.get("inputResponses", {})
         # "Servers SHOULD validate that the data provided by the client is a valid `InputResponses` object".
         if not isinstance(answers, dict) or not all(isinstance(answer, dict) for answer in answers.values()):
             raise RequestError(INVALID_PARAMS, "inputResponses has to be an object of objects")
         if "requestState" in request.params:
-            suspended = self._calls.resume(request)
+            suspended = self._resume(request)
         else:
-            # Without a state there are no questions: "the server SHOULD ignore any information it does not [...] need".
-            params = {key: value for key, value in request.params.items() if key != "inputResponses"}
-
-            async def run(context: Context) -> Params:
-                return await method(self.catalog, params, context, call.client.writer)
-
-            suspended = self._calls.start(call, run)
+            suspended = SuspendedCall(call)
+            self._spawn(partial(suspended.run, function))
         if questions := await suspended.resume(call, answers):
-            state = self._calls.suspend(suspended, request)
+            state = self._suspend(suspended)
             return self._with_server_info(
                 {"resultType": "input_required", "inputRequests": questions, "requestState": state}
             )
@@ -153,28 +164,53 @@ class Stateless:
             data = {"requiredCapabilities": exc.required}
             raise RequestError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(exc), data) from None
 
+    def _suspend(self, suspended: SuspendedCall) -> str:
+        """Keep a call for its retry, and return the request state that resumes it. If there is no room, cancel it."""
+        now, limit = current_time(), self._catalog.max_suspended
+        self._suspended = {key: kept for key, kept in self._suspended.items() if now < kept.expires}
+        if len(self._suspended) >= limit:
+            suspended.scope.cancel()
+            raise RequestError(INTERNAL_ERROR, f"{limit:,} calls wait for input already (max_suspended)")
+        state = token_urlsafe(32)
+        self._suspended[state] = suspended
+        suspended.expires = suspended.scope.deadline = now + self._catalog.resume_timeout
+        return state
+
+    def _resume(self, request: Request) -> SuspendedCall:
+        """Look up the call of a retry. Its request state is used up."""
+        state = request.params["requestState"]
+        suspended = self._suspended.get(state) if isinstance(state, str) else None
+        if suspended is None:
+            raise RequestError(INVALID_PARAMS, "requestState is unknown, or has been used already")
+        if suspended.identity != identity(request):
+            raise RequestError(INVALID_PARAMS, "requestState belongs to another request")
+        del self._suspended[state]
+        if current_time() >= suspended.expires:
+            raise RequestError(INVALID_PARAMS, "requestState has expired")
+        return suspended
+
     def _complete(self, method: str, result: Params) -> Params:
         hints: Params = {}
         if scope := CACHE_SCOPE.get(method):
-            hints = {"ttlMs": round(self.catalog.ttl * 1000), "cacheScope": scope}
+            hints = {"ttlMs": round(self._catalog.ttl * 1000), "cacheScope": scope}
         return self._with_server_info({"resultType": "complete", **hints, **result})
 
     def _with_server_info(self, result: Params) -> Params:
         """ "Servers SHOULD include [serverInfo] in every result's `_meta`"."""
-        return {**result, "_meta": {**ResultMetaObject(server_info=self.catalog.info).to_wire(), **meta_of(result)}}
+        return {**result, "_meta": {**ResultMetaObject(server_info=self._catalog.info).to_wire(), **meta_of(result)}}
 
     def _unsupported(self, requested: object) -> RequestError:
-        supported = list(self.catalog.versions)
+        supported = list(self._catalog.versions)
         message = f"Unsupported protocol version: this server supports {', '.join(supported)}"
         return RequestError(
             UNSUPPORTED_PROTOCOL_VERSION, message, {"supported": supported, "requested": str(requested)}
         )
 
 
-QUIET_PASSES = 16  # passes of the event loop without a new question, after which a round is complete
-
-Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
-"""Starts a task that may outlive the current request."""
+def identity(request: Request) -> tuple[object, ...]:
+    """What a retry has in common with the request that it repeats."""
+    params = request.params
+    return request.method, params.get("name"), params.get("uri"), params.get("arguments") or {}
 
 
 class SuspendedCall:
@@ -188,26 +224,28 @@ class SuspendedCall:
     """
 
     def __init__(self, call: Call) -> None:
-        self.ended = Event()
+        self.identity = identity(call.request)
+        self.expires = math.inf
+        self.scope = CancelScope()
         self._call = replace(call, notify=self._notify)
         self._current: Call | None = None
         """The request that waits for this function, if there is one."""
         self._questions: dict[str, tuple[Params, Future[Params]]] = {}
         self._count = 0
         self._outcome: Params | Exception = RequestError(INTERNAL_ERROR, "the server has given up this request")
+        self._ended = False
         self._changed = Event()
-        self._scope = CancelScope()
 
     async def run(self, function: Callable[[Context], Awaitable[Params]]) -> None:
         """Run *function* until it has ended."""
         try:
-            with self._scope:
+            with self.scope:
                 try:
                     self._outcome = await function(Context(self._call, self._request))
                 except Exception as exc:
                     self._outcome = exc  # raised by `result`
         finally:
-            self.ended.set()
+            self._ended = True
             self._changed.set()
 
     async def resume(self, call: Call, answers: Mapping[str, Params]) -> dict[str, Params]:
@@ -215,7 +253,7 @@ class SuspendedCall:
 
         Unknown answers are ignored. If the caller is cancelled, so is the function.
         """
-        self._current, self._scope.deadline = call, math.inf
+        self._current, self.scope.deadline = call, math.inf
         self._call.request, self._call.client = call.request, call.client
         for key, (_, answer) in self._questions.items():
             if key in answers:
@@ -223,7 +261,7 @@ class SuspendedCall:
         try:
             return await self._next_round()
         except get_cancelled_exc_class():
-            self.cancel()
+            self.scope.cancel()
             raise
         finally:
             self._current = None
@@ -234,15 +272,9 @@ class SuspendedCall:
             raise self._outcome
         return self._outcome
 
-    def cancel_at(self, deadline: float) -> None:
-        self._scope.deadline = deadline
-
-    def cancel(self) -> None:
-        self._scope.cancel()
-
     async def _next_round(self) -> dict[str, Params]:
         quiet = 0
-        while not self.ended.is_set():
+        while not self._ended:
             count = self._count
             questions = {key: question for key, (question, answer) in self._questions.items() if not answer.done}
             if not questions:
@@ -268,88 +300,3 @@ class SuspendedCall:
     def _notify(self, method: str, params: Params) -> None:
         if self._current is not None:
             self._current.notify(method, params)
-
-
-@dataclass(frozen=True, slots=True)
-class SuspendedState:
-    """What a `requestState` refers to."""
-
-    call: SuspendedCall
-    request: tuple[object, ...]
-    expires: float
-
-    @staticmethod
-    def identity(request: Request) -> tuple[object, ...]:
-        """What a retry has in common with the request that it repeats."""
-        params = request.params
-        return request.method, params.get("name"), params.get("uri"), params.get("arguments") or {}
-
-
-class SuspendedCalls:
-    """All calls of one connection or HTTP endpoint that may ask for input.
-
-    Up to *limit* of them are suspended at a time, each for *timeout* seconds. A request
-    state is a random key, valid once and for a retry of the same request: "an identifier
-    for the originating request" and "a short expiry" (basic/patterns/mrtr).
-    """
-
-    def __init__(self, spawn: Spawn, limit: int, timeout: float) -> None:
-        self._spawn = spawn
-        self._limit = limit
-        self._timeout = timeout
-        self._running: set[SuspendedCall] = set()
-        self._states: dict[str, SuspendedState] = {}
-
-    def start(self, call: Call, function: Callable[[Context], Awaitable[Params]]) -> SuspendedCall:
-        """Run *function* in a task."""
-        suspended = SuspendedCall(call)
-
-        async def run() -> None:
-            self._running.add(suspended)
-            try:
-                await suspended.run(function)
-            finally:
-                self._running.discard(suspended)
-
-        self._spawn(run)
-        return suspended
-
-    def suspend(self, suspended: SuspendedCall, request: Request) -> str:
-        """Keep a call for its retry, and return the request state that resumes it.
-
-        Raises:
-            RequestError: Too many calls are suspended. This one has been cancelled.
-        """
-        now = current_time()
-        self._states = {key: state for key, state in self._states.items() if now < state.expires}
-        if len(self._states) >= self._limit:
-            suspended.cancel()
-            raise RequestError(INTERNAL_ERROR, f"{self._limit:,} calls wait for input already (max_suspended)")
-        key, expires = token_urlsafe(32), now + self._timeout
-        self._states[key] = SuspendedState(suspended, SuspendedState.identity(request), expires)
-        suspended.cancel_at(expires)
-        return key
-
-    def resume(self, request: Request) -> SuspendedCall:
-        """Look up the call of a retry. Its request state is used up.
-
-        Raises:
-            RequestError: The state is unknown, expired, used, or of another request.
-        """
-        key = request.params["requestState"]
-        state = self._states.get(key) if isinstance(key, str) else None
-        if state is None:
-            raise RequestError(INVALID_PARAMS, "requestState is unknown, or has been used already")
-        if state.request != SuspendedState.identity(request):
-            raise RequestError(INVALID_PARAMS, "requestState belongs to another request")
-        del self._states[key]
-        if current_time() >= state.expires:
-            raise RequestError(INVALID_PARAMS, "requestState has expired")
-        return state.call
-
-    async def aclose(self) -> None:
-        """Cancel every call and wait until it has ended."""
-        for suspended in list(self._running):
-            suspended.cancel()
-        for suspended in list(self._running):
-            await suspended.ended.wait()

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Literal
 
 import anyio
-from anyio import Event, RunFinishedError, create_task_group, from_thread, move_on_after
+from anyio import Event, RunFinishedError, create_task_group, current_time, from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
 from mcp_host.limits import Limits
@@ -49,12 +49,10 @@ async def _serve(catalog: Catalog, stdin: int, writer: Writer) -> None:
 
     async with create_task_group() as tasks:
         session = Session(catalog, tasks, send)
-        with catalog.broadcaster.reaching(session):
+        with catalog.subscribed(session.subscription):
             await _read(stdin, session)
-            await session.end_subscriptions()
-            with move_on_after(ANSWER_TIMEOUT):
-                await session.idle()
-        tasks.cancel_scope.cancel()
+            session.stateless.end()
+        tasks.cancel_scope.deadline = current_time() + ANSWER_TIMEOUT
     await anyio.to_thread.run_sync(writer.close)
 
 

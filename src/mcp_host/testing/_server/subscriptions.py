@@ -1,85 +1,24 @@
-"""`subscriptions/listen` of revision 2026-07-28: each client gets the notifications that it chose."""
+"""Which clients get which notifications, in whichever event loop each of them runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVarTuple, Unpack
+from typing import Any, TypeVarTuple, Unpack
 
 from anyio import Event, RunFinishedError, from_thread, to_thread
 from anyio.lowlevel import current_token
 
-from mcp_host.protocol.eras import ACKNOWLEDGED
-from mcp_host.protocol.jsonrpc import Id, Params
-from mcp_host.testing._server.revision import given
-from mcp_host.testing.context import Notify
+from mcp_host.protocol.jsonrpc import Params
+from mcp_host.testing._server.remote_client import Notify, given
 from mcp_host.types import SubscriptionFilter
-from mcp_host.types.requests import NotificationMetaObject
+
+Args = TypeVarTuple("Args")
 
 UPDATED = "notifications/resources/updated"
 CHANGED = {f"notifications/{kind}/list_changed": f"{kind}_list_changed" for kind in ("tools", "prompts", "resources")}
 """The field of the filter that chooses each notification of a changed list."""
-
-
-def granted(wanted: SubscriptionFilter, capabilities: Mapping[str, object]) -> SubscriptionFilter:
-    """The part of *wanted* that a server with these capabilities sends.
-
-    "Only includes notification types the server actually supports" (schema).
-    """
-    lists = {
-        chosen: (getattr(wanted, chosen) and chosen.partition("_")[0] in capabilities) or None
-        for chosen in CHANGED.values()
-    }
-    resources = wanted.resource_subscriptions if "resources" in capabilities else None
-    return SubscriptionFilter(**given(**lists, resource_subscriptions=resources))
-
-
-def matches(chosen: SubscriptionFilter, method: str, params: Params) -> bool:
-    """Whether a notification is among the chosen ones."""
-    if method == UPDATED:
-        return params["uri"] in (chosen.resource_subscriptions or ())
-    return getattr(chosen, CHANGED[method]) is True
-
-
-@dataclass(eq=False, slots=True)
-class Subscription:
-    chosen: SubscriptionFilter
-    meta: Params
-    notify: Notify
-    ended: Event = field(default_factory=Event)
-
-
-class Subscriptions:
-    """The open subscriptions of one connection or HTTP endpoint."""
-
-    def __init__(self) -> None:
-        self._open: list[Subscription] = []
-
-    async def listen(self, id: Id, chosen: SubscriptionFilter, notify: Notify) -> Params:
-        """Acknowledge, and keep the subscription open until the server ends it; return the result's ``_meta``."""
-        meta = NotificationMetaObject(subscription_id=id).to_wire()
-        subscription = Subscription(chosen, meta, notify)
-        notify(ACKNOWLEDGED, {"notifications": chosen.to_wire(), "_meta": meta})
-        self._open.append(subscription)
-        try:
-            await subscription.ended.wait()
-        finally:
-            self._open.remove(subscription)
-        return meta
-
-    def announce(self, method: str, params: Params) -> None:
-        for subscription in self._open:
-            if matches(subscription.chosen, method, params):
-                subscription.notify(method, {**params, "_meta": subscription.meta})
-
-    def end(self) -> None:
-        """Have every `listen` return."""
-        for subscription in self._open:
-            subscription.ended.set()
-
-
-Args = TypeVarTuple("Args")
 
 
 class EventLoop:
@@ -104,35 +43,41 @@ class EventLoop:
         await to_thread.run_sync(call)
 
 
-class Receiver(Protocol):
-    """One session, or all stateless requests of one endpoint."""
+@dataclass(eq=False, slots=True)
+class Subscription:
+    """The notifications that one client gets.
+
+    Since 2026-07-28 it chooses them with `subscriptions/listen`. Before, it gets those of
+    lists after the handshake, and those of resources after `resources/subscribe`.
+    """
+
+    notify: Notify
+    changed: set[str] = field(default_factory=set)
+    """The notifications of changed lists."""
+    uris: set[str] = field(default_factory=set)
+    extra: Params = field(default_factory=dict)
+    """Added to the params of every notification."""
+    ended: Event = field(default_factory=Event)
+    event_loop: EventLoop = field(default_factory=EventLoop)
 
     async def announce(self, method: str, params: Params) -> None:
-        """Send a notification to each client that has subscribed to it."""
+        """Send a notification if the client has chosen it."""
+        if params["uri"] in self.uris if method == UPDATED else method in self.changed:
+            self.notify(method, params | self.extra)
 
-    async def end_subscriptions(self) -> None:
-        """End every `subscriptions/listen` with its result."""
+    async def end(self) -> None:
+        """End a `subscriptions/listen` with its result."""
+        self.ended.set()
 
 
-class Broadcaster:
-    """The receivers of one server's announcements."""
+def granted(wanted: SubscriptionFilter, capabilities: Mapping[str, object]) -> SubscriptionFilter:
+    """The part of *wanted* that a server with these capabilities sends.
 
-    def __init__(self) -> None:
-        self._receivers: dict[Receiver, EventLoop] = {}
-
-    @contextmanager
-    def reaching(self, receiver: Receiver) -> Iterator[None]:
-        """Send announcements to *receiver* as long as this is entered."""
-        self._receivers[receiver] = EventLoop()
-        try:
-            yield
-        finally:
-            del self._receivers[receiver]
-
-    async def announce(self, method: str, params: Params) -> None:
-        for receiver, event_loop in list(self._receivers.items()):
-            await event_loop.run(receiver.announce, method, params)
-
-    async def end_subscriptions(self) -> None:
-        for receiver, event_loop in list(self._receivers.items()):
-            await event_loop.run(receiver.end_subscriptions)
+    "Only includes notification types the server actually supports" (schema).
+    """
+    lists = {
+        chosen: (getattr(wanted, chosen) and chosen.partition("_")[0] in capabilities) or None
+        for chosen in CHANGED.values()
+    }
+    resources = wanted.resource_subscriptions if "resources" in capabilities else None
+    return SubscriptionFilter(**given(**lists, resource_subscriptions=resources))

@@ -1,15 +1,21 @@
-"""Writing messages for the negotiated revision: newer fields are left out, newer content is refused."""
+"""The client of a test server: what it declared, and how messages are written for its revision."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, get_args
 
 from mcp_host.errors import CallerError
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND
+from mcp_host.protocol.jsonrpc import Params, Request
 from mcp_host.protocol.negotiation import VERSIONS
+from mcp_host.types import ClientCapabilities, Implementation, LoggingLevel
 from mcp_host.types.base import Model
 from mcp_host.types.revisions import ShapeSince, Since, first_unknown, marks
+
+SEVERITY: Mapping[str, int] = {level: rank for rank, level in enumerate(get_args(LoggingLevel))}
+
+Notify: TypeAlias = Callable[[str, Params], None]
 
 
 def given(**fields: object) -> dict[str, Any]:
@@ -17,11 +23,21 @@ def given(**fields: object) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionWriter:
-    """What a server does differently in one revision, and how it writes messages there."""
+def meta_of(params: Params) -> dict[str, Any]:
+    """The ``_meta`` of a request or result; empty if it has none."""
+    meta = params.get("_meta")
+    return meta if isinstance(meta, dict) else {}
 
+
+@dataclass(slots=True)
+class RemoteClient:
+    """The client, as its handshake or its request describes it, and what differs in its revision."""
+
+    info: Implementation
+    capabilities: ClientCapabilities
     version: str
+    min_severity: int = 0
+    """The rank of the least severe log level to send. "The server MAY decide" where the client has not: all."""
 
     @property
     def bad_arguments_are_results(self) -> bool:
@@ -34,29 +50,14 @@ class RevisionWriter:
         return self.version >= "2025-11-25"
 
     @property
-    def has_batches(self) -> bool:
-        """Only one revision has batches."""
-        return self.version == "2025-03-26"
-
-    @property
     def declares_context(self) -> bool:
         """Whether `includeContext` needs the capability `sampling.context`."""
         return self.version >= "2025-11-25"
 
     @property
-    def asks_in_results(self) -> bool:
-        """Whether input is requested in results, and a missing client capability is an error."""
+    def stateless(self) -> bool:
+        """Whether each request stands for itself, and input is requested in results."""
         return self.version >= "2026-07-28"
-
-    @property
-    def has_elicitation_ids(self) -> bool:
-        """Whether an elicitation by URL has an id, and a notification when it is complete."""
-        return self.version < "2026-07-28"
-
-    @property
-    def resource_not_found(self) -> int:
-        """ "-32002 — resource not found (2025-11-25 and earlier; replaced by -32602)" (2026-07-28, basic)."""
-        return INVALID_PARAMS if self.asks_in_results else RESOURCE_NOT_FOUND
 
     def write(self, message: Model) -> dict[str, Any]:
         """Write *message* without the fields that this revision does not have.
@@ -67,6 +68,15 @@ class RevisionWriter:
         if problem := first_unknown(message, self.version):
             raise CallerError(f"{problem}; this conversation is in {self.version}")
         return (message if self.version == VERSIONS[0] else _as_of(message, self.version)).to_wire()
+
+
+@dataclass(slots=True)
+class Call:
+    """One request of the client. In 2026-07-28 a retry replaces *request* and *client*."""
+
+    request: Request
+    client: RemoteClient
+    notify: Notify
 
 
 def _as_of(model: Model, revision: str) -> Model:
