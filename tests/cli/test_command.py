@@ -306,7 +306,7 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
         (["tools", "--timeout", "soon", *SERVER], 2, "argument --timeout: 'soon' is not a number of seconds"),
         (["tools", "--timeout", "nan", *SERVER], 2, "argument --timeout: 'nan' is not a number of seconds"),
         (["tools", "--era", "1999", *SERVER], 2, "argument --era: invalid choice: '1999'"),
-        (["tools", "--era", "modern", *scripted({"tools": {}})], 6, f"{PYTHON} does not speak 2026-07-28"),
+        (["tools", "--era", "modern", *scripted({"tools": {}})], 6, f"{PYTHON} does not support 2026-07-28"),
         (["call", *SERVER], 2, "there is no tool to call"),
         (["call", "add", '{"a": 1,}', *SERVER], 2, "the arguments are not JSON: trailing comma at line 1 column 9"),
         (["call", "add", '{"a": NaN}', *SERVER], 2, "the arguments are not JSON: expected value at line 1 column 7"),

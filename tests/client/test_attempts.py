@@ -14,7 +14,7 @@ from mcp_host.errors import (
     ServerError,
     Unauthorized,
 )
-from mcp_host.protocol.attempts import Attempt, Attempts, NoAnswer, Offers, WrongEra
+from mcp_host.protocol.negotiation import Attempt, Attempts, NoAnswer, Offers, WrongEra
 
 MOST: Offers = frozenset({"sampling.tools", "elicitation.url", "elicitation.form"})
 LESS: Offers = frozenset({"elicitation.url", "elicitation.form"})

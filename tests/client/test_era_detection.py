@@ -250,7 +250,7 @@ async def test_a_client_that_is_pinned_to_one_revision_takes_no_other() -> None:
 async def test_a_client_that_is_pinned_to_modern_shakes_no_hands(era: str) -> None:
     peer = ScriptedPeer(legacy, name="old")
 
-    with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="old does not speak 2026-07-28"):
+    with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="old does not support 2026-07-28"):
         await Client(peer, era=era).connect()
 
     assert methods(peer) == ["server/discover"]

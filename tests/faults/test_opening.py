@@ -81,7 +81,7 @@ async def test_a_version_error_names_the_versions_of_both_sides() -> None:
     error = await refused(f"reply(read(), {FINE | {'protocolVersion': '1999-01-01'}!r})\nread()")
 
     assert type(error) is NoCommonVersion
-    assert str(error).startswith("the server insists on protocol version '1999-01-01'; we speak 2025-11-25, ")
+    assert str(error).startswith("the server chose protocol version '1999-01-01'; this client supports 2025-11-25, ")
 
 
 @fault("J28")

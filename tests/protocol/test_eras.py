@@ -13,6 +13,7 @@ from mcp_host.protocol.eras import (
     InputRequired,
     Legacy,
     Modern,
+    write_answer,
 )
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
 
@@ -203,8 +204,8 @@ def test_an_answer_is_written_in_the_spelling_of_its_revision() -> None:
     use = ToolUseContent(id="1", name="add", input={})
     answer = CreateMessageResult(role="assistant", content=[use, use.model_copy(update={"id": "2"})], model="m")
 
-    assert len(MODERN.write(answer)["content"]) == 2
+    assert len(write_answer(answer, MODERN.version)["content"]) == 2
     with pytest.raises(InputRefused):
-        Legacy("2025-06-18").write(answer)
+        write_answer(answer, "2025-06-18")
     two = CreateMessageResult(role="assistant", content=[TextContent(text="a"), TextContent(text="b")], model="m")
-    assert Legacy("2024-11-05").write(two)["content"] == {"type": "text", "text": "a\n\nb"}
+    assert write_answer(two, "2024-11-05")["content"] == {"type": "text", "text": "a\n\nb"}

@@ -150,7 +150,7 @@ def test_the_failure_of_the_probe_is_raised_where_no_legacy_version_is_allowed(f
     ids=lambda value: str(value)[:60],
 )
 def test_a_modern_server_without_a_common_version_raises(reply: Success | McpError, era: str) -> None:
-    with pytest.raises(NoCommonVersion, match="we speak"):
+    with pytest.raises(NoCommonVersion, match="this client supports"):
         choose_era(reply, AllowedVersions.of(era))
 
 

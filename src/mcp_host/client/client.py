@@ -16,10 +16,9 @@ from mcp_host.client.lifetime import Lifetime
 from mcp_host.errors import CallerError, HeaderMismatch, McpError, ProtocolError, ServerError, quoted
 from mcp_host.handlers import as_async
 from mcp_host.limits import Limits
-from mcp_host.protocol.attempts import EraCache
 from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
-from mcp_host.protocol.negotiation import AllowedVersions
+from mcp_host.protocol.negotiation import AllowedVersions, EraCache
 from mcp_host.session.call import Call, CallTimeouts, OnReport
 from mcp_host.session.connection import Connection
 from mcp_host.session.features import ClientFeatures

@@ -13,8 +13,8 @@ from mcp_host.client.tools import ToolCache
 from mcp_host.concurrency import OwnedContext, SingleFlight, spawn
 from mcp_host.errors import CallerError, ConnectionClosed, McpError, NotConnected
 from mcp_host.limits import check_seconds
-from mcp_host.protocol.attempts import Attempt, Attempts
 from mcp_host.protocol.backoff import Backoff, restart_backoff
+from mcp_host.protocol.negotiation import Attempt, Attempts
 from mcp_host.session.call import CallTimeouts
 from mcp_host.session.connection import Connection
 from mcp_host.session.state import ClientState, Session

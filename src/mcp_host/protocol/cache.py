@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from contextlib import suppress
+from typing import NamedTuple, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -28,8 +28,7 @@ Key: TypeAlias = tuple[str, ...]
 """A method, then the names and values of its parameters in turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     body: bytes  # as JSON, so that no caller can change it for the next
     until: float
     size: int
@@ -52,13 +51,14 @@ class Cache:
     def find(self, method: str, params: Params) -> Params | None:
         """The result of this request, if there is a fresh one."""
         key = _key(method, params) if self._entries else None
-        if key is None or key not in self._entries:
+        if key is None or (entry := self._entries.get(key)) is None:
             return None
-        entry = self._entries[key]
-        result = _parsed(entry.body) if self._clock() < entry.until else None
-        if result is None:
-            self._remove(key)
-        return result
+        if self._clock() < entry.until:
+            with suppress(ValueError):  # it nests too deeply: the parser allows less than the writer
+                result: Params = from_json(entry.body)
+                return result
+        self._remove(key)
+        return None
 
     def keep(self, method: str, params: Params, result: Complete, *, since: int | None = None) -> None:
         """Keep *result* while it is fresh, if it fits.
@@ -67,13 +67,15 @@ class Cache:
         """
         if result.fresh_for <= 0 or not self._limit or since not in (None, self.changes):
             return
-        key = _key(method, params)
-        if key is None:
+        if (key := _key(method, params)) is None:
             return
         self._remove(key)
-        body = _written(result.value)
-        size = ENTRY_COST + sum(len(part.encode(errors="surrogatepass")) for part in key) + len(body or b"")
-        if body is None or size > self._limit:
+        try:
+            body = to_json(result.value)
+        except PydanticSerializationError:  # it nests too deeply, or cannot be encoded in UTF-8
+            return
+        size = ENTRY_COST + sum(len(part.encode(errors="surrogatepass")) for part in key) + len(body)
+        if size > self._limit:
             return
         while self._size + size > self._limit:
             self._remove(next(iter(self._entries)))
@@ -83,8 +85,7 @@ class Cache:
     def invalidate(self, notification: Notification) -> None:
         """Drop what the server says has changed."""
         if notification.method == "notifications/resources/updated":
-            uri = notification.params.get("uri")
-            if isinstance(uri, str):
+            if isinstance(uri := notification.params.get("uri"), str):
                 self.changes += 1
                 self._remove(("resources/read", "uri", uri))
         elif notification.method in CHANGES:
@@ -97,8 +98,7 @@ class Cache:
             self._remove(key)
 
     def _remove(self, key: Key) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
+        if (entry := self._entries.pop(key, None)) is not None:
             self._size -= entry.size
 
 
@@ -108,20 +108,3 @@ def _key(method: str, params: Params) -> Key | None:
     if not all(isinstance(value, str) for value in named.values()):
         return None
     return (method, *(part for item in sorted(named.items()) for part in item))
-
-
-def _written(result: Params) -> bytes | None:
-    """*result* as JSON; None if it nests too deeply or cannot be encoded in UTF-8."""
-    try:
-        return to_json(result)
-    except PydanticSerializationError:
-        return None
-
-
-def _parsed(body: bytes) -> Params | None:
-    """The result; None if it nests too deeply: the parser allows less than the writer."""
-    try:
-        result: Params = from_json(body)
-    except ValueError:
-        return None
-    return result

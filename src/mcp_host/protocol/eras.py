@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, quoted
 from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, encode_value
@@ -18,7 +18,7 @@ from mcp_host.types import TextContent
 from mcp_host.types.revisions import first_unknown
 
 if TYPE_CHECKING:
-    from mcp_host.types import CreateMessageResult, ElicitResult, ListRootsResult
+    from mcp_host.types import InputResponse
 
 INITIALIZE = "initialize"
 INITIALIZED = "notifications/initialized"
@@ -69,25 +69,26 @@ LOG_LEVEL = f"{META}logLevel"
 SUBSCRIPTION_ID = f"{META}subscriptionId"
 SERVER_INFO = f"{META}serverInfo"
 
-SAMPLING_TOOLS_SINCE = "2025-11-25"  # SEP-1577: sampling with tools
+SAMPLING_TOOLS = "sampling.tools"
+SAMPLING_CONTEXT = "sampling.context"
+ELICITATION_URL = "elicitation.url"
+ELICITATION_FORM = "elicitation.form"
+OPTIONAL = (SAMPLING_TOOLS, SAMPLING_CONTEXT, ELICITATION_URL, ELICITATION_FORM)
+"""Client capabilities that some servers reject: those that 2025-11-25 added, and `elicitation` itself."""
+
+SAMPLING_TOOLS_SINCE = "2025-11-25"  # SEP-1577; it also added `sampling.context`, and SEP-1036 `elicitation.url`
 
 MAX_FRESH = 86_400.0  # seconds: a longer `ttlMs` counts as one day
 
 
-Answer: TypeAlias = "CreateMessageResult | ElicitResult | ListRootsResult"
-"""The client's answer to a request for input."""
-
-
-@dataclass(frozen=True, slots=True)
-class Complete:
+class Complete(NamedTuple):
     """The final result of a request, which may be cached for *fresh_for* seconds."""
 
     value: dict[str, Any]
     fresh_for: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class InputRequest:
+class InputRequest(NamedTuple):
     """One request for input that a server needs to finish a request."""
 
     method: str
@@ -121,21 +122,6 @@ class Legacy:
     server_requests = CLIENT_INPUT | {"ping"}
     removed = frozenset[str]()
 
-    @property
-    def samples_with_tools(self) -> bool:
-        """Whether a sampling request may offer tools (SEP-1577)."""
-        return self.version >= SAMPLING_TOOLS_SINCE
-
-    @property
-    def declares_context_support(self) -> bool:
-        """Whether a client has to declare that it supports `includeContext` (SEP-1577)."""
-        return self.version >= SAMPLING_TOOLS_SINCE
-
-    @property
-    def declares_elicitation_modes(self) -> bool:
-        """Whether a client declares its modes of elicitation (SEP-1036); before, forms were the only one."""
-        return self.version >= "2025-11-25"
-
     def prepare_params(self, params: Params, log_level: str | None) -> Params:
         """The params as this era sends them, with its ``_meta``."""
         return params
@@ -160,19 +146,6 @@ class Legacy:
                 return ".".join(path)
         return None
 
-    def write(self, answer: Answer, *, with_tools: bool = False) -> dict[str, Any]:
-        """Write an answer in the spelling of this revision.
-
-        *with_tools* means that the request offered tools. Then the server implements a draft of
-        SEP-1577 and understands tool use, even in an older revision.
-
-        Raises:
-            InputRefused: The answer contains something that this revision does not allow.
-        """
-        if not self.samples_with_tools:
-            answer = _one_block(answer)
-        return _written(answer, SAMPLING_TOOLS_SINCE if with_tools else self.version)
-
 
 @dataclass(frozen=True, slots=True)
 class Modern:
@@ -191,9 +164,6 @@ class Modern:
     restarts = True  # "If the server process exits unexpectedly, the client SHOULD restart it"
     server_requests = frozenset[str]()  # "The client MUST NOT send JSON-RPC responses"
     removed = REMOVED_METHODS
-    samples_with_tools = True
-    declares_context_support = True
-    declares_elicitation_modes = True
 
     @classmethod
     def for_client(cls, version: str, client_info: Params, capabilities: Mapping[str, Any]) -> Self:
@@ -237,22 +207,34 @@ class Modern:
     def missing(self, method: str, capabilities: Mapping[str, Any]) -> str | None:
         return None  # the server itself rejects what it does not support
 
-    def write(self, answer: Answer, *, with_tools: bool = False) -> dict[str, Any]:
-        return _written(answer, self.version)
-
 
 Era: TypeAlias = Legacy | Modern
 
 
-def _written(answer: Answer, version: str) -> dict[str, Any]:
+def optional_capabilities(version: str) -> frozenset[str]:
+    """Those of `OPTIONAL` that a client may declare in *version*."""
+    return frozenset(OPTIONAL if version >= SAMPLING_TOOLS_SINCE else (ELICITATION_FORM,))
+
+
+def write_answer(answer: InputResponse, version: str, *, with_tools: bool = False) -> dict[str, Any]:
+    """Write an answer to the server in the spelling of *version*.
+
+    *with_tools* means that the request offered tools. Then the server implements a draft of
+    SEP-1577 and understands tool use, even in an older revision.
+
+    Raises:
+        InputRefused: The answer contains something that this revision does not allow.
+    """
+    if version < SAMPLING_TOOLS_SINCE:
+        answer = _one_block(answer)
+        version = SAMPLING_TOOLS_SINCE if with_tools else version
     if problem := first_unknown(answer, version):
-        raise InputRefused(INTERNAL_ERROR, "this client's answer does not fit this protocol revision") from ValueError(
-            problem
-        )
+        reason = "this client's answer does not fit this protocol revision"
+        raise InputRefused(INTERNAL_ERROR, reason) from ValueError(problem)
     return answer.to_wire()
 
 
-def _one_block(answer: Answer) -> Answer:
+def _one_block(answer: InputResponse) -> InputResponse:
     """Join several texts into one block: before 2025-11-25 a sampling result could hold only one."""
     from mcp_host.types import CreateMessageResult  # here, because few clients answer so
 
@@ -265,23 +247,21 @@ def _one_block(answer: Answer) -> Answer:
 
 
 def _input_required(method: str, result: dict[str, Any]) -> InputRequired:
-    requests, state = result.get("inputRequests"), result.get("requestState")
-    if requests is None and state is None:
-        raise ProtocolError(f"the result of {method} requires input, but has neither inputRequests nor requestState")
-    if not isinstance(requests, dict | None) or not isinstance(state, str | None):
-        raise ProtocolError(
-            f"the result of {method} requires input, but its inputRequests or requestState is malformed"
-        )
-    return InputRequired({key: _input_request(method, key, value) for key, value in (requests or {}).items()}, state)
-
-
-def _input_request(method: str, key: str, value: object) -> InputRequest:
-    match value:
-        case {"method": str(wanted), "params": dict(params)}:
-            return InputRequest(wanted, params)
-        case {"method": str(wanted), **rest} if "params" not in rest:
-            return InputRequest(wanted, {})
-    raise ProtocolError(f"the result of {method} requires input, but its input request {quoted(key)} is malformed")
+    asks, raw, state = f"the result of {method} requires input", result.get("inputRequests"), result.get("requestState")
+    if raw is None and state is None:
+        raise ProtocolError(f"{asks}, but has neither inputRequests nor requestState")
+    if not isinstance(raw, dict | None) or not isinstance(state, str | None):
+        raise ProtocolError(f"{asks}, but its inputRequests or requestState is malformed")
+    requests = {}
+    for key, value in (raw or {}).items():
+        match value:
+            case {"method": str(wanted), "params": dict(params)}:
+                requests[key] = InputRequest(wanted, params)
+            case {"method": str(wanted), **rest} if "params" not in rest:
+                requests[key] = InputRequest(wanted, {})
+            case _:
+                raise ProtocolError(f"{asks}, but its input request {quoted(key)} is malformed")
+    return InputRequired(requests, state)
 
 
 def _seconds(ttl_ms: object) -> float:

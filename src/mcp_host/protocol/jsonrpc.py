@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -47,8 +47,10 @@ Id: TypeAlias = int | str
 Params: TypeAlias = dict[str, Any]  # decoded JSON, not validated
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
+    """Not a tuple as the others, because *size* is not compared."""
+
     id: Id
     method: str
     params: Params
@@ -56,22 +58,19 @@ class Request:
     """Upper bound of its bytes on the wire; infinite for requests that we send."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(NamedTuple):
     method: str
     params: Params
 
 
-@dataclass(frozen=True, slots=True)
-class Success:
+class Success(NamedTuple):
     id: Id
     result: dict[str, Any]
     size: float = field(default=math.inf, compare=False, repr=False)
     """As that of `Request`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """An error response. Its id is None if the peer could not read the request."""
 
     id: Id | None
@@ -80,8 +79,7 @@ class Failure:
     data: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(NamedTuple):
     """Input that is not a valid message. With an *id*, the request of that id ends.
 
     *method* is set if it was a request. The peer is then sent an error.
@@ -111,7 +109,12 @@ def decode(raw: Raw) -> Sequence[Incoming]:
         reason = f"a message of {len(raw):,} bytes with more than {MAX_MARKS:,} brackets, colons and commas"
         return (unreadable(reason, raw, raw, oversize=True),)
     try:
-        body = _parse(raw)
+        try:
+            body = from_json(raw, allow_inf_nan=False)
+        except ValueError as exc:
+            if "recursion limit" not in str(exc):
+                raise
+            body = _parse_nested(raw)
     except ValueError as exc:
         return (unreadable(f"not JSON ({exc}): {excerpt(raw[:100].decode(errors='replace'), 80)}", raw, raw),)
     if isinstance(body, list):
@@ -155,8 +158,7 @@ def oversize(head: bytes, tail: bytes, limit: int) -> Malformed:
 def unreadable(reason: str, head: Raw, tail: Raw, *, oversize: bool = False) -> Malformed:
     """A message that cannot be decoded, with the id and the method if its two ends show them."""
     call = re.match(_METHOD_FIRST, head[:ID_WINDOW])
-    method = call[1].decode(errors="replace") if call else None
-    return Malformed(reason, recover_id(head, tail), method, oversize)
+    return Malformed(reason, recover_id(head, tail), call and str(call[1], errors="replace"), oversize)
 
 
 # Patterns are compiled on first use: most hosts never receive a message that cannot be decoded.
@@ -217,14 +219,11 @@ def _outside_of_few_strings(raw: Raw) -> list[Raw] | None:
 _SURROGATE = rb"\\u[dD][89a-fA-F]"
 
 
-def _parse(raw: Raw) -> Any:
-    try:
-        return from_json(raw, allow_inf_nan=False)
-    except ValueError as exc:
-        if "recursion limit" not in str(exc):
-            raise
-    # pydantic's parser stops at 200 levels, which one schema in a long list may reach. Python's parser goes further.
-    # How far depends on the interpreter and the stack, so the depth is measured.
+def _parse_nested(raw: Raw) -> Any:
+    """Parse more than the 200 levels at which pydantic's parser stops: one schema in a long list may reach that.
+
+    How far Python's parser goes depends on the interpreter and the stack, so the depth is measured.
+    """
     too_deep = f"it nests too deeply ({MAX_DEPTH} levels at most)"
     try:
         body = json.loads(raw, parse_constant=_refuse)
@@ -255,7 +254,11 @@ def _refuse(constant: str) -> NoReturn:
 def _read(body: Any, size: int) -> Incoming:
     if not isinstance(body, dict):
         return Malformed(f"not an object: {quoted(body)}")
-    id, method = _read_id(body.get("id")), body.get("method")
+    id, method = body.get("id"), body.get("method")
+    if type(id) is float and id == id // 1:
+        id = int(id)  # some servers turn our 3 into 3.0, which is the same id
+    elif type(id) is not int and type(id) is not str:
+        id = None
     if not isinstance(method, str):
         return _read_response(body, id, size)
     params = body.get("params")
@@ -267,9 +270,7 @@ def _read(body: Any, size: int) -> Incoming:
         return Malformed("params is not an object", id, method)
     if "id" not in body:
         return Notification(method, params)
-    if id is None:
-        return Malformed("an unusable request id", None, method)
-    return Request(id, method, params, size)
+    return Malformed("an unusable request id", None, method) if id is None else Request(id, method, params, size)
 
 
 def _read_response(body: dict[str, Any], id: Id | None, size: int) -> Incoming:
@@ -287,14 +288,6 @@ def _read_response(body: dict[str, Any], id: Id | None, size: int) -> Incoming:
     if not isinstance(result := body.get("result"), dict):
         return Malformed("result is not an object" if "result" in body else "neither result nor error", id)
     return Success(id, result, size)
-
-
-def _read_id(id: Any) -> Id | None:
-    """A usable id, or None. Some servers turn our 3 into 3.0, which is the same id."""
-    kind = type(id)
-    if kind is int or kind is str:
-        return id  # type: ignore[no-any-return]  # its type has just been checked
-    return int(id) if kind is float and id == id // 1 else None
 
 
 def malformed_error(message: Malformed) -> ProtocolError:

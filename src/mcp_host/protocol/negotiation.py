@@ -1,13 +1,14 @@
-"""Choosing the protocol revision from the server's first answer."""
+"""Which attempts a client makes to connect, and which revision the server's answers mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from mcp_host.errors import (
+    ConnectFailed,
     ConnectionClosed,
+    ConnectTimeout,
     HttpStatusError,
     McpError,
     NoCommonVersion,
@@ -15,7 +16,7 @@ from mcp_host.errors import (
     Unauthorized,
     quoted,
 )
-from mcp_host.protocol.eras import Legacy
+from mcp_host.protocol.eras import ELICITATION_FORM, Legacy
 from mcp_host.protocol.jsonrpc import (
     HEADER_MISMATCH,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
@@ -23,6 +24,10 @@ from mcp_host.protocol.jsonrpc import (
     Params,
     Success,
 )
+
+EraName: TypeAlias = Literal["modern", "legacy"]
+
+ERAS: tuple[EraName, ...] = get_args(EraName)
 
 LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The revisions that start with `initialize`, the preferred one first."""
@@ -36,9 +41,54 @@ MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, 
 GATEWAY_STATUSES = frozenset({502, 503, 504})
 """HTTP statuses of a gateway that cannot reach the server."""
 
+CAPABILITY_REJECTED_STATUSES = frozenset({400, 422, 500})  # how strict servers answer an unknown field over HTTP
+RETRY_SHARE = 1 / 3  # of `connect_timeout`, added after silence: a server that is only slow has used all of it by then
 
-@dataclass(frozen=True, slots=True)
-class AllowedVersions:
+Offers: TypeAlias = frozenset[str]
+"""Which of the `OPTIONAL` capabilities to advertise."""
+
+
+class EraCache:
+    """Remembers the era of each server, so that a client waits for a silent server only once.
+
+    Pass one to several clients to share what they learn. `export` returns a plain dict that
+    you can save as JSON and pass to the next `EraCache`. Servers are identified by URL (without
+    user, password and query) or by a digest of the command line; no secret is kept. A wrong
+    entry is replaced: while connecting, or after a timeout by the next connection
+    (2026-07-28, basic/versioning).
+
+    Raises:
+        ValueError: *known* is not what `export` returns.
+    """
+
+    def __init__(self, known: Mapping[str, str] | None = None) -> None:
+        self._known: dict[str, EraName] = {}
+        if not isinstance(known, Mapping | None):
+            raise ValueError(f"known is a mapping of servers to eras, as export() returns it, not {quoted(known)}")
+        for server, name in (known or {}).items():
+            era = next((era for era in ERAS if era == name), None)
+            if era is None:
+                raise ValueError(f"the era of a server is one of {', '.join(ERAS)}, not {quoted(name)}")
+            self._known[server] = era
+
+    def export(self) -> dict[str, str]:
+        """All entries: the era by server."""
+        return dict(self._known)
+
+    def get(self, server: str) -> EraName | None:
+        """The era of *server*, if known."""
+        return self._known.get(server)
+
+    def set(self, server: str, era: EraName) -> None:
+        """Remember the era of *server*."""
+        self._known[server] = era
+
+    def forget(self, server: str) -> None:
+        """Drop the entry of *server*."""
+        self._known.pop(server, None)
+
+
+class AllowedVersions(NamedTuple):
     """The revisions that a client may use, the preferred ones first. An empty tuple excludes that era."""
 
     modern: tuple[str, ...]
@@ -51,16 +101,16 @@ class AllowedVersions:
         Raises:
             ValueError: It is none of these.
         """
-        match era:
-            case "auto":
-                return cls(MODERN_VERSIONS, LEGACY_VERSIONS)
-            case "modern":
-                return cls(MODERN_VERSIONS, ())
-            case "legacy":
-                return cls((), LEGACY_VERSIONS)
-        if era not in VERSIONS:
+        choices = {
+            "auto": cls(MODERN_VERSIONS, LEGACY_VERSIONS),
+            "modern": cls(MODERN_VERSIONS, ()),
+            "legacy": cls((), LEGACY_VERSIONS),
+            **{version: cls((version,), ()) for version in MODERN_VERSIONS},
+            **{version: cls((), (version,)) for version in LEGACY_VERSIONS},
+        }
+        if era not in choices:
             raise ValueError(f'era is "auto", "modern", "legacy" or one of {", ".join(VERSIONS)}, not {era!r}')
-        return cls((era,), ()) if era in MODERN_VERSIONS else cls((), (era,))
+        return choices[era]
 
     @property
     def both_eras(self) -> bool:
@@ -71,16 +121,14 @@ class AllowedVersions:
         return ", ".join(self.modern + self.legacy)
 
 
-@dataclass(frozen=True, slots=True)
-class UseModern:
+class UseModern(NamedTuple):
     """Send requests in *version*, without a handshake. *discovered* is the server's `server/discover` result, if any."""
 
     version: str
     discovered: Params | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UseLegacy:
+class UseLegacy(NamedTuple):
     """Start with `initialize`. *reason* is what the server sent instead of a modern answer."""
 
     reason: str
@@ -134,8 +182,7 @@ def accept_version(version: object, allowed_versions: AllowedVersions) -> Legacy
     """
     if version in allowed_versions.legacy:
         return Legacy(str(version))
-    ours = ", ".join(allowed_versions.legacy)
-    raise NoCommonVersion(f"the server insists on protocol version {quoted(version)}; we speak {ours}")
+    raise _no_common_version(f"chose protocol version {quoted(version)}", allowed_versions.legacy)
 
 
 def common_version(error: ServerError, allowed_versions: AllowedVersions) -> str | None:
@@ -150,7 +197,7 @@ def common_version(error: ServerError, allowed_versions: AllowedVersions) -> str
     supported = _supported(error)
     version = _first(allowed_versions.legacy, supported)
     if version is None and error.code == UNSUPPORTED_PROTOCOL_VERSION:
-        raise NoCommonVersion(f"the server speaks {quoted(supported)}; we speak {', '.join(allowed_versions.legacy)}")
+        raise _no_common_version(f"supports protocol versions {quoted(supported)}", allowed_versions.legacy)
     return version
 
 
@@ -158,10 +205,16 @@ def _choose_version(offered: object, allowed_versions: AllowedVersions, discover
     if (version := _first(allowed_versions.modern, offered)) is not None:
         return UseModern(version, discovered)
     if _first(allowed_versions.legacy, offered) is not None:
-        return UseLegacy("it offers no modern revision that we speak")
+        return UseLegacy("it supports none of the client's modern versions")
     if isinstance(offered, list | tuple) and offered and all(isinstance(each, str) for each in offered):
-        raise NoCommonVersion(f"the server speaks {quoted(offered)}; we speak {allowed_versions}")
+        raise _no_common_version(
+            f"supports protocol versions {quoted(offered)}", allowed_versions.modern + allowed_versions.legacy
+        )
     return UseLegacy(f"a malformed list of versions, {quoted(offered)}")
+
+
+def _no_common_version(server: str, ours: Iterable[str]) -> NoCommonVersion:
+    return NoCommonVersion(f"the server {server}; this client supports {', '.join(ours)}")
 
 
 def _supported(error: ServerError) -> object:
@@ -178,3 +231,86 @@ def _is_discovery(result: Params) -> bool:
     """Whether this can be a result of server/discover: it is complete, or lists versions."""
     kind: object = result.get("resultType", "complete")
     return kind == "complete" and ("resultType" in result or "supportedVersions" in result)
+
+
+class Attempt(NamedTuple):
+    """One way to open a connection."""
+
+    assumed: EraName | None
+    """The era that the server is assumed to speak; None to probe."""
+    offers: Offers
+    limit: float
+    """Seconds until the attempt fails."""
+    corrected: bool = False
+    """Whether an earlier attempt assumed the wrong era."""
+
+
+class WrongEra(ConnectFailed):
+    """The assumed era was wrong. The next attempt assumes *instead*."""
+
+    def __init__(self, failure: McpError, instead: EraName | None) -> None:
+        super().__init__(str(failure))
+        self.failure = as_connect_failure(failure)
+        self.instead = instead
+
+
+class NoAnswer(ConnectTimeout):
+    """The server runs but did not answer `initialize`: perhaps because of a capability that it does not know."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.failure = ConnectTimeout(message)
+        """The error for the application."""
+
+
+class Attempts:
+    """The attempts at one connection, within *limit* seconds in all (the attempt after silence gets a third more).
+
+    *offers* are tried in order, the largest first. *assumed* is the era that the server is assumed to speak.
+    """
+
+    def __init__(self, offers: Sequence[Offers], assumed: EraName | None, limit: float) -> None:
+        self.failure: McpError | None = None
+        """Why the first offer failed. This is the error to raise if all fail: then the offers were not the reason."""
+        self._offers = list(offers)
+        self._left = self._limit = limit
+        self.current = Attempt(assumed, self._offers[0], limit)
+
+    def next(self, failure: McpError, spent: float = 0.0) -> Attempt | None:
+        """The attempt to make after the current one failed with *failure* in *spent* seconds; None to give up."""
+        self._left -= spent
+        assumed = self.current.assumed
+        if isinstance(failure, WrongEra):
+            if not self.current.corrected and self._left > 0:
+                self.current = self.current._replace(assumed=failure.instead, limit=self._left, corrected=True)
+                return self.current
+            failure = failure.failure
+        self.failure = self.failure or (failure.failure if isinstance(failure, NoAnswer) else failure)
+        self._offers = self._offers[1:] if _may_reject_capabilities(failure) else []
+        if isinstance(failure, NoAnswer):  # one more attempt, with the least; hardly any server is silent about forms
+            forms = ELICITATION_FORM in self.current.offers
+            self._offers = [offers for offers in self._offers if (ELICITATION_FORM in offers) == forms][-1:]
+            self._left = self._limit * RETRY_SHARE
+        if not self._offers or self._left <= 0:
+            return None
+        self.current = Attempt(assumed, self._offers[0], self._left)
+        return self.current
+
+
+def as_connect_failure(error: McpError) -> McpError:
+    """*error* as `ConnectFailed`, if the connection closed before it was established."""
+    if not isinstance(error, ConnectionClosed) or isinstance(error, ConnectFailed):
+        return error
+    failed = ConnectFailed(str(error), may_have_run=error.may_have_run, exit_code=error.exit_code, stderr=error.stderr)
+    failed.__cause__ = error
+    return failed
+
+
+def _may_reject_capabilities(failure: McpError) -> bool:
+    """Whether the server may have failed because of a capability: strict servers reject it, crash or stay silent."""
+    match failure:
+        case HttpStatusError(status=status):
+            return status in CAPABILITY_REJECTED_STATUSES
+        case ConnectFailed(may_have_run=may_have_run):
+            return may_have_run  # the process or connection ended after the server had read a message
+    return isinstance(failure, ServerError | NoAnswer)

@@ -23,20 +23,29 @@ from mcp_host.errors import (
     Unauthorized,
     excerpt,
 )
-from mcp_host.protocol.attempts import Attempt, NoAnswer, WrongEra
-from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, SERVER_INFO, Complete, Legacy, Modern
+from mcp_host.protocol.eras import (
+    DISCOVER,
+    INITIALIZE,
+    INITIALIZED,
+    SERVER_INFO,
+    Complete,
+    Modern,
+    optional_capabilities,
+)
 from mcp_host.protocol.jsonrpc import Params, Success
 from mcp_host.protocol.negotiation import (
+    Attempt,
     EraChoice,
+    NoAnswer,
     UseLegacy,
     UseModern,
+    WrongEra,
     accept_version,
     choose_era,
     common_version,
 )
 from mcp_host.session.call import CallTimeouts
 from mcp_host.session.dispatcher import Dispatcher
-from mcp_host.session.features import supported
 from mcp_host.session.state import ClientState, Session
 from mcp_host.transports.base import quoting
 from mcp_host.types import Implementation, InitializeResult, ServerCapabilities
@@ -95,7 +104,7 @@ class Connector:
                 return await self._handshake_after_probe(failure)
             case UseLegacy(because):
                 name = self._state.name
-                raise NoCommonVersion(f"{name} does not speak {versions}: to server/discover it said: {because}")
+                raise NoCommonVersion(f"{name} does not support {versions}; its answer to server/discover: {because}")
         raise decision
 
     async def _wait_until_started(self) -> None:
@@ -121,7 +130,7 @@ class Connector:
             ProtocolError: Its answer is invalid (`NoCommonVersion`: no revision in common).
         """
         version = version or self._versions.legacy[0]
-        offers = supported(self._attempt.offers, Legacy(version))
+        offers = self._attempt.offers & optional_capabilities(version)
         params = {
             "protocolVersion": version,
             "capabilities": self._state.features.capabilities(offers),
@@ -143,7 +152,7 @@ class Connector:
             server_capabilities=result.capabilities,
             capabilities=reply.result["capabilities"],
             instructions=result.instructions,
-            features=self._state.features.session(era, result.server_info.name, offers),
+            features=self._state.features.session(era.version, result.server_info.name, offers),
         )
 
     async def notify_initialized(self, session: Session) -> None:
@@ -289,7 +298,7 @@ class Connector:
             server_capabilities=server_capabilities,
             capabilities=capabilities,
             instructions=instructions if isinstance(instructions, str) else None,
-            features=self._state.features.session(era, info.name, self._attempt.offers),
+            features=self._state.features.session(era.version, info.name, self._attempt.offers),
         )
 
     def _modern(self, version: str) -> Modern:

@@ -23,10 +23,10 @@ from mcp_host.errors import (
     SessionLost,
 )
 from mcp_host.handlers import HandlerScope, current_handler
-from mcp_host.protocol.attempts import Attempt, as_connect_failure
 from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import CACHEABLE, Complete, InputRequired, Outcome
 from mcp_host.protocol.jsonrpc import Notification, Params, Success
+from mcp_host.protocol.negotiation import Attempt, as_connect_failure
 from mcp_host.sampling.slots import Slot
 from mcp_host.session.call import Call, CallTimeouts, OnEvent
 from mcp_host.session.connect import Connector

@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING, Any
 from anyio import CancelScope
 
 from mcp_host.errors import InputRefused, excerpt
-from mcp_host.protocol.attempts import ELICITATION_FORM, ELICITATION_URL, SAMPLING_CONTEXT, SAMPLING_TOOLS, Offers
-from mcp_host.protocol.eras import Answer, Era, Legacy, Modern
+from mcp_host.protocol.eras import (
+    ELICITATION_FORM,
+    ELICITATION_URL,
+    SAMPLING_CONTEXT,
+    SAMPLING_TOOLS,
+    optional_capabilities,
+    write_answer,
+)
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
+from mcp_host.protocol.negotiation import Offers
 
 if TYPE_CHECKING:  # few clients use them, and importing them takes time
     from mcp_host.elicitation import Elicitation
     from mcp_host.roots import Roots
     from mcp_host.sampling import OuterCall, Sampling, SamplingMode, SamplingSession
     from mcp_host.sampling.progress import ProgressReporter
+    from mcp_host.types import InputResponse
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +40,8 @@ class ClientFeatures:
         self.elicitation = elicitation
         self.roots = roots
 
-    def offers(self, era: Legacy | type[Modern]) -> list[Offers]:
-        """The offers to try, the largest first; *era* is the newest that the client may speak."""
+    def offers(self, version: str) -> list[Offers]:
+        """The offers to try, the largest first; *version* is the newest that may begin with a handshake."""
         sampling = {} if self.sampling is None else self.sampling.capability()
         elicitation = self.elicitation
         registered = {
@@ -42,7 +50,7 @@ class ClientFeatures:
             ELICITATION_URL: elicitation is not None and bool(elicitation.capability()),
             ELICITATION_FORM: elicitation is not None and elicitation.form is not None,
         }
-        most = supported(frozenset(name for name, is_registered in registered.items() if is_registered), era)
+        most = optional_capabilities(version).intersection(name for name in registered if registered[name])
         plain = most - {SAMPLING_TOOLS, SAMPLING_CONTEXT}
         return list(dict.fromkeys([most, plain, plain - {ELICITATION_URL}, frozenset()]))
 
@@ -58,36 +66,26 @@ class ClientFeatures:
             capabilities["roots"] = self.roots.capability()
         return capabilities
 
-    def session(self, era: Era, server: str, offers: Offers) -> SessionFeatures:
+    def session(self, version: str, server: str, offers: Offers) -> SessionFeatures:
         """Choose the handlers of a session.
 
         If tools were offered, they are accepted in any revision: servers of SEP-1577's drafts speak older ones.
         """
         sampling = None
         if self.sampling is not None:
-            refuses_context = era.declares_context_support and SAMPLING_CONTEXT not in offers
+            refuses_context = SAMPLING_CONTEXT in optional_capabilities(version) - offers
             sampling = self.sampling.session(
                 server=server, knows_tools=SAMPLING_TOOLS in offers, refuses_context=refuses_context
             )
-        return SessionFeatures(self, era, server, sampling)
-
-
-def supported(offers: Offers, era: Legacy | type[Modern]) -> Offers:
-    """The *offers* that exist in *era*."""
-    later = {
-        SAMPLING_TOOLS: era.samples_with_tools,
-        SAMPLING_CONTEXT: era.declares_context_support,
-        ELICITATION_URL: era.declares_elicitation_modes,
-    }
-    return frozenset(name for name in offers if later.get(name, True))
+        return SessionFeatures(self, version, server, sampling)
 
 
 class SessionFeatures:
     """The handlers of one session."""
 
-    def __init__(self, features: ClientFeatures, era: Era, server: str, sampling: SamplingSession | None) -> None:
+    def __init__(self, features: ClientFeatures, version: str, server: str, sampling: SamplingSession | None) -> None:
         self._features = features
-        self._era = era
+        self._version = version
         self._server = server
         self._sampling = sampling
 
@@ -114,19 +112,20 @@ class SessionFeatures:
             InputRefused: There is no handler, or a person or a rule refused.
         """
         elicitation, roots = self._features.elicitation, self._features.roots
-        answer: Answer
+        answer: InputResponse
         if method == "sampling/createMessage" and self._sampling is not None:
             answer = await self._sampling.answer(params, call, size=size, within=within, reporter=reporter)
         elif method == "elicitation/create" and elicitation is not None:
             answer = await elicitation.answer(
-                params, call, server=self._server, revision=self._era.version, reporter=reporter
+                params, call, server=self._server, revision=self._version, reporter=reporter
             )
         elif method == "roots/list" and roots is not None:
             answer = await roots.answer(call, server=self._server)
         else:
             raise InputRefused(METHOD_NOT_FOUND, f"this client does not offer {method}")
         try:
-            return self._era.write(answer, with_tools=method == "sampling/createMessage" and "tools" in params)
+            with_tools = method == "sampling/createMessage" and "tools" in params
+            return write_answer(answer, self._version, with_tools=with_tools)
         except InputRefused as exc:
             logger.error("an answer was withheld from %s: %s", excerpt(self._server), exc.__cause__)
             raise

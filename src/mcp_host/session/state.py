@@ -17,10 +17,9 @@ from mcp_host.errors import (
     UnsupportedProtocolVersion,
 )
 from mcp_host.limits import Limits
-from mcp_host.protocol.attempts import OPTIONAL, EraCache, EraName, Offers
 from mcp_host.protocol.cache import Cache
-from mcp_host.protocol.eras import DISCOVER, Era, Legacy, Modern
-from mcp_host.protocol.negotiation import AllowedVersions
+from mcp_host.protocol.eras import DISCOVER, OPTIONAL, Era
+from mcp_host.protocol.negotiation import AllowedVersions, EraCache, EraName, Offers
 from mcp_host.session.features import ClientFeatures, SessionFeatures
 from mcp_host.session.notifications import AsyncOnChange, AsyncOnComplete, AsyncOnLog
 from mcp_host.transports.base import Transport
@@ -77,7 +76,7 @@ class ClientState:
     def __post_init__(self) -> None:
         handshake = self.allowed_versions.legacy
         self.default_log_level = None if self.on_log is None else DEFAULT_LOG_LEVEL
-        self.offers = self.features.offers(Legacy(handshake[0]) if handshake else Modern)
+        self.offers = self.features.offers((handshake or self.allowed_versions.modern)[0])
 
     @property
     def name(self) -> str:
