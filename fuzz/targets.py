@@ -202,11 +202,11 @@ def connections(data: bytes) -> None:
 
 
 async def _read_response(said: Said) -> None:
-    connection, body = Connection(said, "the server"), list[bytes | bytearray]()
+    connection = Connection(said, "the server")
     try:
         await connection.request(h11.Request(method="POST", target="/", headers=[("host", "server.test")]), b"", None)
-        while not (ended := connection.parse_body(body)):
-            if ended is False:
+        while (event := connection.next_event()) is h11.NEED_DATA or type(event) is h11.Data:
+            if event is h11.NEED_DATA:
                 await connection.read()
     except ConnectionClosed:
         pass

@@ -45,7 +45,8 @@ def encode_value(text: str) -> str:
     Raises:
         ValueError: It has a lone surrogate, which no encoding can represent.
     """
-    if text.isascii() and text.isprintable() and text == text.strip() and not _looks_encoded(text):
+    looks_encoded = text.startswith(PREFIX) and text.endswith(SUFFIX)
+    if text.isascii() and text.isprintable() and text == text.strip() and not looks_encoded:
         return text
     try:
         data = text.encode()
@@ -62,7 +63,7 @@ def decode_value(header: str) -> str | None:
     """
     if not VISIBLE.fullmatch(header):
         return None
-    if not _looks_encoded(header):
+    if not (header.startswith(PREFIX) and header.endswith(SUFFIX)):
         return header
     if len(header) < len(PREFIX) + len(SUFFIX):
         return None
@@ -70,10 +71,6 @@ def decode_value(header: str) -> str | None:
         return b64decode(header[len(PREFIX) : -len(SUFFIX)], validate=True).decode()
     except ValueError:  # both of Base64 and of UTF-8
         return None
-
-
-def _looks_encoded(text: str) -> bool:
-    return text.startswith(PREFIX) and text.endswith(SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)

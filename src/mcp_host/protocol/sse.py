@@ -70,9 +70,16 @@ class EventDecoder:
             chunk = chunk[1:]  # the LF of a CRLF that two chunks share
         self._after_cr = chunk.endswith(b"\r")
         for line in chunk.splitlines(keepends=True):  # bytes are split at CR, LF and CRLF only
-            if not line.endswith((b"\r", b"\n")):
-                self._begin(line)
-            elif (event := self._read(self._complete(line.rstrip(b"\r\n")))) is not None:
+            part: Raw = line.rstrip(b"\r\n")
+            if len(self._line) + len(part) > self._limit + FIELD_ROOM:
+                raise self._too_large()
+            complete = len(part) < len(line)
+            if self._line or not complete:  # usually, one chunk has the whole line
+                self._line += part
+                if not complete:
+                    continue
+                part, self._line = self._line, bytearray()
+            if (event := self._read(part)) is not None:
                 yield event
 
     def end(self) -> Iterator[Event]:
@@ -82,54 +89,46 @@ class EventDecoder:
         incomplete, so its id is not kept.
         """
         if self._line:
-            self._read(self._complete(b""))
+            self._read(self._line)
         self._id = None
-        if (event := self._dispatch()) is not None:
+        if (event := self._read(b"")) is not None:
             yield event
 
-    def _begin(self, part: bytes) -> None:
-        if len(self._line) + len(part) > self._limit + FIELD_ROOM:
-            raise self._too_large()
-        self._line += part
-
-    def _complete(self, part: bytes) -> Raw:
-        if not self._line and len(part) <= self._limit + FIELD_ROOM:
-            return part  # the usual case: one chunk has the whole line
-        self._begin(part)
-        line, self._line = self._line, bytearray()
-        return line
-
     def _read(self, line: Raw) -> Event | None:
+        """Take one line; return the event that an empty line ends."""
         if self._at_start:
             self._at_start = False
             line = line[len(BOM) :] if line.startswith(BOM) else line
         if not line:
             return self._dispatch()
-        name, value = _field(line)
+        colon = line.find(b":")
+        name = bytes(line[:colon]) if colon >= 0 else bytes(line)
+        start = len(name) + (2 if line[len(name) + 1 : len(name) + 2] == b" " else 1)
+        if isinstance(line, bytes):
+            value: Raw = line[start:]
+        else:
+            del line[:start]  # in place: a line from several chunks may be large
+            value = line
         match name:
             case b"data":
-                self._add(value)
+                if self._data is None:
+                    self._data = value  # the usual case, one line, without a copy
+                else:
+                    self._data = self._data if isinstance(self._data, bytearray) else bytearray(self._data)
+                    self._data += b"\n"
+                    self._data += value
+                if len(self._data) > self._limit:
+                    raise self._too_large()
             case b"event":
                 self._type = value
             case b"id":
-                self._note_id(value)
+                self._read_id(value.decode(errors="replace"))
             case b"retry" if _DIGITS.fullmatch(value):
                 self._last_event.retry = float(value) / 1000  # too many digits become infinity
         return None
 
-    def _add(self, value: Raw) -> None:
-        if self._data is None:
-            self._data = value  # the usual case, one line, without a copy
-        else:
-            self._data = self._data if isinstance(self._data, bytearray) else bytearray(self._data)
-            self._data += b"\n"
-            self._data += value
-        if len(self._data) > self._limit:
-            raise self._too_large()
-
-    def _note_id(self, value: Raw) -> None:
-        id = value.decode(errors="replace")  # U+FFFD is no valid header value, so such an id is dropped below
-        if not id or (len(id) <= MAX_ID and _HEADER_VALUE.fullmatch(id)):
+    def _read_id(self, id: str) -> None:
+        if not id or (len(id) <= MAX_ID and _HEADER_VALUE.fullmatch(id)):  # which U+FFFD is not
             self._id = id
 
     def _dispatch(self) -> Event | None:
@@ -141,17 +140,3 @@ class EventDecoder:
 
     def _too_large(self) -> MessageTooLarge:
         return MessageTooLarge(f"an event is larger than {self._limit} bytes")
-
-
-def _field(line: Raw) -> tuple[bytes, Raw]:
-    """The name and the value of a line. A line from several chunks may be large, so its name is removed in place."""
-    colon = line.find(b":")
-    if colon < 0:
-        return bytes(line), b""
-    name, start = bytes(line[:colon]), colon + 1
-    if line[start : start + 1] == b" ":
-        start += 1
-    if isinstance(line, bytes):
-        return name, line[start:]
-    del line[:start]
-    return name, line

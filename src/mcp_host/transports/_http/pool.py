@@ -233,15 +233,23 @@ class PoolResponse(HttpResponse):
             await self._pool.discard(connection)
 
     async def parse(self, connection: Connection) -> None:
-        """Take what has arrived already."""
-        try:
-            ended = connection.parse_body(self._pieces)
-        except ConnectionClosed as exc:
-            self._failure, ended = exc, False  # what came before it is good
-        self._more_to_parse = ended is None
-        if ended:
-            self._connection = None
-            await self._pool.release(connection)
+        """Take what has arrived already, up to `EVENTS_PER_TICK` chunks."""
+        self._more_to_parse = True
+        for _ in range(EVENTS_PER_TICK):
+            try:
+                event = connection.next_event()
+            except ConnectionClosed as exc:
+                self._failure = exc  # what came before it is good
+                return
+            if type(event) is h11.Data:
+                self._pieces.append(event.data)
+            elif event is h11.NEED_DATA:
+                self._more_to_parse = False
+                return
+            else:
+                self._connection = None
+                await self._pool.release(connection)
+                return
 
 
 class Connection:
@@ -323,18 +331,6 @@ class Connection:
             early = await self._upload(data, body, write_timeout)
         return early or await self._read_head()
 
-    def parse_body(self, pieces: list[bytes | bytearray]) -> bool | None:
-        """Append what has arrived of a body to *pieces*.
-
-        True at the body's end, False if more has to be read first, None if there may be more to parse.
-        """
-        for _ in range(EVENTS_PER_TICK):
-            event = self._next_event()
-            if type(event) is not h11.Data:
-                return event is not h11.NEED_DATA
-            pieces.append(event.data)
-        return None
-
     async def read(self) -> None:
         """Wait for bytes, or the end of the connection, and pass them to h11."""
         try:
@@ -353,13 +349,13 @@ class Connection:
     async def _read_head(self) -> h11.Response:
         while True:
             await self.read()
-            while (event := self._next_event()) is not h11.NEED_DATA:
+            while (event := self.next_event()) is not h11.NEED_DATA:
                 if type(event) is h11.Response:
                     return event
                 if type(event) is not h11.InformationalResponse:
                     raise ConnectionClosed(f"{self._name}: the server switched to another protocol")
 
-    def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         try:
             return self._h11.next_event()
         except h11.RemoteProtocolError as exc:

@@ -238,10 +238,11 @@ class MessageStream:
                 if event.type != "message":
                     continue
                 messages = decode(event.data)
-                if any(type(message) is Malformed for message in messages):
-                    self.skipped = bytes(event.data[:EXCERPT_SIZE])
-                    if self._ended:  # inside of the event: without its blank line, only complete JSON is a message
-                        return None
+                for message in messages:
+                    if type(message) is Malformed:
+                        self.skipped = bytes(event.data[:EXCERPT_SIZE])
+                        # Where the stream ended inside the event, only complete JSON is a message.
+                        return None if self._ended else messages
                 return messages
             if self._ended:
                 return None
