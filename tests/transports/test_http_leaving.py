@@ -274,6 +274,26 @@ async def test_a_stand_in_for_a_network_that_never_waits_is_left_all_the_same() 
         assert await ask(channel) == [DONE]
 
 
+class Breaking(httpx.AsyncBaseTransport):
+    """A connection that breaks while the body of the request is written."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        assert isinstance(request.stream, httpx.AsyncByteStream)
+        async for _ in request.stream:
+            raise httpx.WriteError("broken", request=request)
+        raise AssertionError("a request without a body")
+
+
+async def test_a_request_that_breaks_off_in_its_body_leaves_no_generator_behind() -> None:
+    """trio would warn of one."""
+    async with (
+        httpx.AsyncClient(transport=Breaking()) as client,
+        opened("http://server.test/", client=client) as channel,
+    ):
+        with pytest.raises(ConnectionClosed, match="broken"):
+            await ask(channel)
+
+
 async def test_an_error_of_the_callers_own_hook_comes_out_as_it_is() -> None:
     async def fail(response: httpx.Response) -> None:
         raise ZeroDivisionError

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from http.client import HTTPResponse
 from http.cookiejar import Cookie, CookieJar
-from typing import TypeAlias
+from typing import Self, TypeAlias
 from urllib.request import Request, getproxies
 
 import h11
@@ -144,6 +144,8 @@ class HttpxBackend(HttpBackend):
             url = url.copy_with(userinfo=b"")
         try:
             request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
+            if content is not None:
+                request.stream = RequestBody(content)
             return HttpxResponse(await self._send_twice(request, auth, repeatable), self.name)
         except HTTPX_ERRORS as exc:
             raise connection_error(exc, self.name) from _shown(exc)
@@ -168,6 +170,24 @@ class HttpxBackend(HttpBackend):
 
     async def aclose(self) -> None:
         await self._client.aclose()
+
+
+class RequestBody(httpx.AsyncByteStream):
+    """One piece. httpx's own body is a generator, which a cancelled request leaves to the garbage collector."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._begun = False
+
+    def __aiter__(self) -> Self:
+        self._begun = False
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._begun:
+            raise StopAsyncIteration
+        self._begun = True
+        return self._content
 
 
 class HttpxResponse(HttpResponse):
