@@ -89,44 +89,44 @@ async def _call(client: Client, options: Options) -> Report:
     return Report(result.to_wire(), lambda printer: printer.text(text), error)
 
 
+LISTS: Mapping[str, tuple[str, str, Callable[[Client], Awaitable[Sequence[Item]]]]] = {
+    "tools": ("Tools", "tools", Client.list_tools),
+    "resources": ("Resources", "resources", Client.list_resources),
+    "resourceTemplates": ("Resource templates", "resources", Client.list_resource_templates),
+    "prompts": ("Prompts", "prompts", Client.list_prompts),
+}
+"""What `inspect` lists: a heading, the capability of the server, and the client's method."""
+
+
 async def _inspect(client: Client, options: Options) -> Report:
     info, version, instructions = client.server_info, client.protocol_version, client.instructions
-    offers = client.server_capabilities
-    listings: Sequence[tuple[str, str, object, Callable[[], Awaitable[Sequence[Item]]]]] = (
-        ("tools", "Tools", offers.tools, client.list_tools),
-        ("resources", "Resources", offers.resources, client.list_resources),
-        ("resourceTemplates", "Resource templates", offers.resources, client.list_resource_templates),
-        ("prompts", "Prompts", offers.prompts, client.list_prompts),
-    )
+    capabilities = client.server_capabilities
+    lists: dict[str, Sequence[Item]] = {}
+    for name, (_, capability, list_items) in LISTS.items():
+        if getattr(capabilities, capability) is not None:
+            try:
+                lists[name] = await list_items(client)
+            except ServerError as exc:
+                if exc.code != METHOD_NOT_FOUND:  # many servers with resources have no templates
+                    raise
     document: dict[str, object] = {
         "protocolVersion": version,
         "serverInfo": info.to_wire(),
-        "capabilities": offers.to_wire(),
+        "capabilities": capabilities.to_wire(),
         **({} if instructions is None else {"instructions": instructions}),
+        **{name: [item.to_wire() for item in items] for name, items in lists.items()},
     }
-    sections: dict[str, Sequence[Item]] = {}
-    for key, heading, capability, list_items in listings:
-        if capability is None:
-            continue
-        try:
-            items = await list_items()
-        except ServerError as exc:
-            if exc.code == METHOD_NOT_FOUND:  # many servers with resources have no templates
-                continue
-            raise
-        document[key] = [item.to_wire() for item in items]
-        sections[heading] = items
 
     def show(printer: Printer) -> None:
         printer.line("Server", "bold")
         printer.field("name", _with_title(info))
         printer.field("version", info.version)
         printer.field("revision", version)
-        printer.field("capabilities", compact(offers.to_wire()))
+        printer.field("capabilities", compact(capabilities.to_wire()))
         if instructions is not None:
             printer.field("instructions", instructions)
-        for heading, items in sections.items():
-            printer.heading(f"{heading} ({len(items)})")
+        for name, items in lists.items():
+            printer.heading(f"{LISTS[name][0]} ({len(items)})")
             for item in items:
                 _show_item(printer, item, indent=4)
 

@@ -120,10 +120,11 @@ def check_tools(tools: Sequence[Tool], choice: ToolChoice | None) -> None:
     """
     first: dict[str, int] = {}
     for index, tool in enumerate(tools):
-        if not tool.name or not tool.name.isprintable():
-            raise ProtocolError(f"tools[{index}]: {quoted(tool.name)} is no name: it is empty or cannot be printed")
-        if first.setdefault(tool.name, index) != index:
-            raise ProtocolError(f"tools[{index}]: tools[{first[tool.name]}] has the name {quoted(tool.name)} already")
+        name = tool.name
+        if not name or not name.isprintable():
+            raise ProtocolError(f"tools[{index}]: {quoted(name)} is no name: it is empty or cannot be printed")
+        if first.setdefault(name, index) != index:
+            raise ProtocolError(f"tools[{index}]: tools[{first[name]}] has the name {quoted(name)} already")
     if not tools and choice is not None and choice.mode == "required":
         raise ProtocolError("toolChoice: a tool is required, and the request offers none")
     if choice is not None and choice.tool is not None and choice.tool not in first:
