@@ -162,7 +162,10 @@ class TimeoutScope:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        self._alarm.waits.discard(self)
+        alarm = self._alarm
+        alarm.waits.discard(self)
+        if alarm.loop.timers_are_tasks and not alarm.waits:
+            alarm.stop()
         if self._is_own:
             return self.scope.__exit__(exc_type, exc, tb)
         return self.expired and is_cancellation(exc)
