@@ -20,7 +20,6 @@ from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache
 from mcp_host.session.call import Call, CallTimeouts, OnReport
-from mcp_host.session.connection import Connection
 from mcp_host.session.features import ClientFeatures
 from mcp_host.session.notifications import OnChange, OnLog
 from mcp_host.session.state import ClientState
@@ -198,8 +197,8 @@ class Client:
         Later calls are checked against the listing. Names, descriptions and annotations come from the
         server: do not trust them. They may change after you have approved them, which `Tool.fingerprint` shows.
         """
-        connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
-        return await self._list_tools(connection, timeouts)
+        _, timeouts = await self._lifetime.live(timeout, idle_timeout)
+        return await self._list_tools(timeouts)
 
     async def call_tool(
         self,
@@ -239,7 +238,7 @@ class Client:
         try:
             wire = await connection.request(call if tool is None else tool.prepare(call))
         except HeaderMismatch as mismatch:
-            await self._list_missing_headers(connection, timeouts, mismatch)
+            await self._list_missing_headers(timeouts, mismatch)
             tool = self._lifetime.tools.listed.get(name)
             wire = await connection.request(call if tool is None else tool.prepare(call))
         result = types.CallToolResult.from_wire(wire)
@@ -377,94 +376,6 @@ class Client:
         connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
         await connection.set_log_level(level, timeouts)
 
-    # How a request is made
-
-    async def _request(
-        self,
-        method: str,
-        params: Params,
-        timeout: float | None,
-        idle_timeout: float | None,
-        on_progress: OnProgress | None = None,
-        caller: object = None,
-    ) -> Params:
-        connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
-        on_report = None if on_progress is None else _report(on_progress)
-        return await connection.request(
-            Call(method=method, params=params, timeouts=timeouts, on_report=on_report, caller=caller)
-        )
-
-    async def _list_tools(self, connection: Connection, timeouts: CallTimeouts) -> list[types.Tool]:
-        tools = await self._pages(connection, "tools/list", "tools", types.Tool, timeouts)
-        return self._lifetime.tools.replace(tools)
-
-    async def _list_missing_headers(
-        self, connection: Connection, timeouts: CallTimeouts, mismatch: HeaderMismatch
-    ) -> None:
-        """List the tools, because the server requires headers that the client does not know of.
-
-        "If the server rejects a request with a `HeaderMismatch` error [...] the client SHOULD
-        call `tools/list`" (2026-07-28, basic/transports/streamable-http).
-
-        Raises:
-            HeaderMismatch: *mismatch*: listing fails, or calling again would not help or do harm.
-        """
-        if not self._lifetime.tools.mirrored or mismatch.may_have_run:
-            raise mismatch
-        self._state.cache.drop("tools/list")
-        try:
-            await self._list_tools(connection, timeouts)
-        except McpError as exc:
-            raise mismatch from exc
-
-    async def _list(
-        self, method: str, key: str, model: type[ModelT], timeout: float | None, idle_timeout: float | None
-    ) -> list[ModelT]:
-        connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
-        return await self._pages(connection, method, key, model, timeouts)
-
-    async def _pages(
-        self,
-        connection: Connection,
-        method: str,
-        key: str,
-        model: type[ModelT],
-        timeouts: CallTimeouts,
-        *,
-        again: bool = True,
-    ) -> list[ModelT]:
-        """All pages of a list. A warning says if items are malformed or the list does not end.
-
-        "If a cursor becomes invalid [...] the client SHOULD discard all cached pages and re-fetch
-        from the beginning" (2026-07-28, server/utilities/caching): with *again*, once.
-        """
-        items: list[ModelT] = []
-        cursors: set[str] = set()
-        params: Params = {}
-        kept = False
-        warn, max_pages = self._state.warn_about_server, self._state.limits.max_pages
-        while len(cursors) < max_pages:
-            connection = await self._lifetime.restarted(connection, timeouts)
-            try:
-                page = await connection.request(Call(method=method, params=params, timeouts=timeouts))
-            except ServerError as exc:
-                if not (again and kept) or exc.code is None:  # an HTTP status alone is not about the cursor
-                    raise
-                self._state.cache.drop(method)
-                return await self._pages(connection, method, key, model, timeouts, again=False)
-            items += await _read_items(method, key, model, page, warn)
-            kept = kept or bool(page.get("ttlMs"))  # this page may come from the cache
-            cursor = page.get("nextCursor")
-            if cursor is None:
-                return items
-            if not isinstance(cursor, str) or cursor in cursors:
-                warn(f"{method} ends early: the cursor {quoted(cursor)} leads nowhere new")
-                return items
-            cursors.add(cursor)
-            params = {"cursor": cursor}
-        warn(f"{method} ends early: more than {max_pages} pages (Limits.max_pages)")
-        return items
-
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
         """Offer other roots from now on, and notify a connected server if its revision allows that.
 
@@ -519,6 +430,85 @@ class Client:
     def counters(self) -> Mapping[str, int]:
         """How many messages of the server were ignored, by reason."""
         return Counter(self._state.counters)
+
+    # How a request is made
+
+    async def _request(
+        self,
+        method: str,
+        params: Params,
+        timeout: float | None,
+        idle_timeout: float | None,
+        on_progress: OnProgress | None = None,
+        caller: object = None,
+    ) -> Params:
+        connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
+        on_report = None if on_progress is None else _report(on_progress)
+        return await connection.request(
+            Call(method=method, params=params, timeouts=timeouts, on_report=on_report, caller=caller)
+        )
+
+    async def _list_tools(self, timeouts: CallTimeouts) -> list[types.Tool]:
+        tools = await self._pages("tools/list", "tools", types.Tool, timeouts)
+        return self._lifetime.tools.replace(tools)
+
+    async def _list_missing_headers(self, timeouts: CallTimeouts, mismatch: HeaderMismatch) -> None:
+        """List the tools, because the server requires headers that the client does not know of.
+
+        "If the server rejects a request with a `HeaderMismatch` error [...] the client SHOULD
+        call `tools/list`" (2026-07-28, basic/transports/streamable-http).
+
+        Raises:
+            HeaderMismatch: *mismatch*: listing fails, or calling again would not help or do harm.
+        """
+        if not self._lifetime.tools.mirrored or mismatch.may_have_run:
+            raise mismatch
+        self._state.cache.drop("tools/list")
+        try:
+            await self._list_tools(timeouts)
+        except McpError as exc:
+            raise mismatch from exc
+
+    async def _list(
+        self, method: str, key: str, model: type[ModelT], timeout: float | None, idle_timeout: float | None
+    ) -> list[ModelT]:
+        _, timeouts = await self._lifetime.live(timeout, idle_timeout)
+        return await self._pages(method, key, model, timeouts)
+
+    async def _pages(
+        self, method: str, key: str, model: type[ModelT], timeouts: CallTimeouts, *, again: bool = True
+    ) -> list[ModelT]:
+        """All pages of a list. A warning says if items are malformed or the list does not end.
+
+        "If a cursor becomes invalid [...] the client SHOULD discard all cached pages and re-fetch
+        from the beginning" (2026-07-28, server/utilities/caching): with *again*, once.
+        """
+        items: list[ModelT] = []
+        cursors: set[str] = set()
+        params: Params = {}
+        kept = False
+        warn, max_pages = self._state.warn_about_server, self._state.limits.max_pages
+        while len(cursors) < max_pages:
+            connection = await self._lifetime.restarted(self._lifetime.require(), timeouts)
+            try:
+                page = await connection.request(Call(method=method, params=params, timeouts=timeouts))
+            except ServerError as exc:
+                if not (again and kept) or exc.code is None:  # an HTTP status alone is not about the cursor
+                    raise
+                self._state.cache.drop(method)
+                return await self._pages(method, key, model, timeouts, again=False)
+            items += await _read_items(method, key, model, page, warn)
+            kept = kept or bool(page.get("ttlMs"))  # this page may come from the cache
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                return items
+            if not isinstance(cursor, str) or cursor in cursors:
+                warn(f"{method} ends early: the cursor {quoted(cursor)} leads nowhere new")
+                return items
+            cursors.add(cursor)
+            params = {"cursor": cursor}
+        warn(f"{method} ends early: more than {max_pages} pages (Limits.max_pages)")
+        return items
 
 
 def _text(value: object, name: str) -> str:
