@@ -15,9 +15,7 @@ from tests.client.support import EMPTY
 class Mortal(ScriptedPeer):
     """A server that can be started again: its script is one life of it."""
 
-    @property
-    def restart(self) -> bool:
-        return True
+    restart = True
 
 
 pytestmark = pytest.mark.fake_clock  # on which a call takes as long as the pause before its server is started again

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel, ValidationError
 
+from mcp_host import types
 from mcp_host.errors import ProtocolError
 from mcp_host.protocol.jsonrpc import Id, Params
 from mcp_host.testing._server.functions import (
@@ -21,32 +22,11 @@ from mcp_host.testing._server.functions import (
 )
 from mcp_host.testing._server.remote_client import SEVERITY, Call, given, meta_of
 from mcp_host.testing.errors import NotDeclared, ToolError
-from mcp_host.types import (
-    ClientCapabilities,
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    ElicitationForm,
-    ElicitRequestFormParams,
-    ElicitRequestURLParams,
-    ElicitResult,
-    Implementation,
-    JSONObject,
-    ListRootsResult,
-    LoggingLevel,
-    LoggingMessageNotificationParams,
-    ModelPreferences,
-    ProgressNotificationParams,
-    Root,
-    SamplingMessage,
-    TextContent,
-    Tool,
-    ToolChoice,
-)
 
 MAX_TOKENS = 1024
 MAX_TURNS = 64  # as many as a host allows by default
 
-Prompt: TypeAlias = str | SamplingMessage | Sequence[SamplingMessage]
+Prompt: TypeAlias = str | types.SamplingMessage | Sequence[types.SamplingMessage]
 """The question for the model: a text, one message, or the conversation so far."""
 
 
@@ -74,12 +54,12 @@ class Context(Injected):
         return meta_of(self._call.request.params)
 
     @property
-    def client_info(self) -> Implementation:
+    def client_info(self) -> types.Implementation:
         """The client's name and version; both are empty if it does not send them (since 2026-07-28)."""
         return self._call.client.info
 
     @property
-    def client_capabilities(self) -> ClientCapabilities:
+    def client_capabilities(self) -> types.ClientCapabilities:
         """The capabilities that the client declared."""
         return self._call.client.capabilities
 
@@ -96,39 +76,37 @@ class Context(Injected):
         *,
         max_tokens: int = MAX_TOKENS,
         system_prompt: str | None = None,
-        tools: Sequence[Tool | AnyFunction] | None = None,
-        tool_choice: ToolChoice | Literal["auto", "required", "none"] | None = None,
-        model_preferences: ModelPreferences | None = None,
+        tools: Sequence[types.Tool | AnyFunction] | None = None,
+        tool_choice: types.ToolChoice | Literal["auto", "required", "none"] | None = None,
+        model_preferences: types.ModelPreferences | None = None,
         temperature: float | None = None,
         stop_sequences: Sequence[str] | None = None,
         include_context: Literal["none", "thisServer", "allServers"] | None = None,
-        metadata: JSONObject | None = None,
-    ) -> CreateMessageResult:
+        metadata: types.JSONObject | None = None,
+    ) -> types.CreateMessageResult:
         """Ask the host's model for one answer. With *tools*, the answer may be a request to run some.
 
         Raises:
             NotDeclared: The client has no model, takes no tools, or takes no ``includeContext``.
             ClientError: It refused, or its model failed.
         """
-        sampling = self.client_capabilities.sampling
-        if sampling is None:
-            raise NotDeclared("sampling")
-        if sampling.tools is None and not (tools is None and tool_choice is None):
-            raise NotDeclared("sampling", "tools")
-        if sampling.context is None and include_context not in (None, "none") and self._call.client.declares_context:
-            raise NotDeclared("sampling", "context")
+        self._require("sampling")
+        if tools is not None or tool_choice is not None:
+            self._require("sampling", "tools")
+        if include_context not in (None, "none") and self._call.client.declares_context:
+            self._require("sampling", "context")
         optional = given(
             system_prompt=system_prompt,
             tools=None if tools is None else [_definition(tool) for tool in tools],
-            tool_choice=ToolChoice(mode=tool_choice) if isinstance(tool_choice, str) else tool_choice,
+            tool_choice=types.ToolChoice(mode=tool_choice) if isinstance(tool_choice, str) else tool_choice,
             model_preferences=model_preferences,
             temperature=temperature,
             stop_sequences=None if stop_sequences is None else list(stop_sequences),
             include_context=include_context,
             metadata=metadata,
         )
-        params = CreateMessageRequestParams(messages=_messages(prompt), max_tokens=max_tokens, **optional)
-        return CreateMessageResult.from_wire(
+        params = types.CreateMessageRequestParams(messages=_messages(prompt), max_tokens=max_tokens, **optional)
+        return types.CreateMessageResult.from_wire(
             await self.request("sampling/createMessage", self._call.client.write(params))
         )
 
@@ -140,7 +118,7 @@ class Context(Injected):
         max_tokens: int = MAX_TOKENS,
         max_turns: int = MAX_TURNS,
         system_prompt: str | None = None,
-    ) -> CreateMessageResult:
+    ) -> types.CreateMessageResult:
         """Ask the host's model, run the *tools* it asks for, send it the results, and so on until it answers.
 
         *tools* are typed functions. The calls in one answer run at the same time. If one
@@ -161,13 +139,13 @@ class Context(Injected):
             )
             if not (uses := answer.tool_uses):
                 return answer
-            messages.append(SamplingMessage(role=answer.role, content=answer.content))
+            messages.append(types.SamplingMessage(role=answer.role, content=answer.content))
             messages.append(await run_tools(uses, offered, self))
         raise ToolError(f"the model still asks for tools after {max_turns} answers")
 
     # Elicitation and roots
 
-    async def elicit(self, message: str, schema: JSONObject | type[BaseModel]) -> ElicitResult:
+    async def elicit(self, message: str, schema: types.JSONObject | type[BaseModel]) -> types.ElicitResult:
         """Ask the user to fill in a form, given as a JSON Schema or as a pydantic model of flat, simple fields.
 
         Raises:
@@ -179,7 +157,7 @@ class Context(Injected):
         if elicitation is None or (elicitation.form is None and elicitation.url is not None):
             raise NotDeclared("elicitation", "form")
         form = schema if isinstance(schema, dict) else _form(schema)
-        result = await self._elicit(ElicitRequestFormParams(mode="form", message=message, requested_schema=form))
+        result = await self._elicit(types.ElicitRequestFormParams(mode="form", message=message, requested_schema=form))
         if not isinstance(schema, dict) and result.action == "accept":
             try:
                 schema.model_validate(result.content or {})
@@ -187,7 +165,7 @@ class Context(Injected):
                 raise ToolError(f"the user's input does not fit {schema.__name__}") from exc
         return result
 
-    async def elicit_url(self, message: str, url: str, elicitation_id: str) -> ElicitResult:
+    async def elicit_url(self, message: str, url: str, elicitation_id: str) -> types.ElicitResult:
         """Ask the user to visit *url*. Call `elicit_complete` when they are done there.
 
         Since revision 2026-07-28 elicitations have no id, and *elicitation_id* is not sent.
@@ -195,26 +173,23 @@ class Context(Injected):
         Raises:
             NotDeclared: The client opens no URLs.
         """
-        elicitation = self.client_capabilities.elicitation
-        if elicitation is None or elicitation.url is None:
-            raise NotDeclared("elicitation", "url")
+        self._require("elicitation", "url")
         id = given(elicitation_id=None if self._call.client.stateless else elicitation_id)
-        return await self._elicit(ElicitRequestURLParams(message=message, url=url, **id))
+        return await self._elicit(types.ElicitRequestURLParams(message=message, url=url, **id))
 
     async def elicit_complete(self, elicitation_id: str) -> None:
         """Tell the client that the user is done at the URL. Does nothing since 2026-07-28."""
         if not self._call.client.stateless:
             await self.notify("notifications/elicitation/complete", {"elicitationId": elicitation_id})
 
-    async def list_roots(self) -> list[Root]:
+    async def list_roots(self) -> list[types.Root]:
         """The folders that the server may work in.
 
         Raises:
             NotDeclared: The client has no roots.
         """
-        if self.client_capabilities.roots is None:
-            raise NotDeclared("roots")
-        return ListRootsResult.from_wire(await self.request("roots/list", {})).roots
+        self._require("roots")
+        return types.ListRootsResult.from_wire(await self.request("roots/list", {})).roots
 
     # Notifications
 
@@ -223,14 +198,14 @@ class Context(Injected):
         if (token := self.meta.get("progressToken")) is None:
             return
         optional = given(total=total, message=message)
-        params = ProgressNotificationParams(progress_token=token, progress=done, **optional)
+        params = types.ProgressNotificationParams(progress_token=token, progress=done, **optional)
         await self.notify("notifications/progress", self._call.client.write(params))
 
-    async def log(self, level: LoggingLevel, data: object, *, logger: str | None = None) -> None:
+    async def log(self, level: types.LoggingLevel, data: object, *, logger: str | None = None) -> None:
         """Send a log message, unless it is less severe than the level that the client has set."""
         if SEVERITY[level] < self._call.client.min_severity:
             return
-        params = LoggingMessageNotificationParams(level=level, data=data, **given(logger=logger))
+        params = types.LoggingMessageNotificationParams(level=level, data=data, **given(logger=logger))
         await self.notify("notifications/message", params.to_wire())
 
     # Anything else
@@ -254,28 +229,36 @@ class Context(Injected):
         self._call.notify(method, params)
         await checkpoint()  # a function that only reports lets other tasks run, too
 
-    async def _elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
-        return ElicitResult.from_wire(await self.request("elicitation/create", self._call.client.write(params)))
+    def _require(self, *capability: str) -> None:
+        """Raise `NotDeclared` unless the client has declared this."""
+        declared: object = self.client_capabilities
+        for name in capability:
+            declared = getattr(declared, name, None)
+        if declared is None:
+            raise NotDeclared(*capability)
+
+    async def _elicit(self, params: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
+        return types.ElicitResult.from_wire(await self.request("elicitation/create", self._call.client.write(params)))
 
 
-def _messages(prompt: Prompt) -> list[SamplingMessage]:
+def _messages(prompt: Prompt) -> list[types.SamplingMessage]:
     match prompt:
         case str():
-            return [SamplingMessage(role="user", content=TextContent(text=prompt))]
-        case SamplingMessage():
+            return [types.SamplingMessage(role="user", content=types.TextContent(text=prompt))]
+        case types.SamplingMessage():
             return [prompt]
     return list(prompt)
 
 
-def _definition(tool: Tool | AnyFunction) -> Tool:
-    return tool if isinstance(tool, Tool) else FunctionTool(tool).definition
+def _definition(tool: types.Tool | AnyFunction) -> types.Tool:
+    return tool if isinstance(tool, types.Tool) else FunctionTool(tool).definition
 
 
-def _form(model: type[BaseModel]) -> JSONObject:
+def _form(model: type[BaseModel]) -> types.JSONObject:
     schema = model.model_json_schema(schema_generator=PlainSchema)
     schema.pop("description", None)  # "requestedSchema" has none
     try:
-        ElicitationForm.from_wire(schema)
+        types.ElicitationForm.from_wire(schema)
     except ProtocolError as exc:
         raise ValueError(f"{model.__name__} is no form: {exc}") from None
     return schema

@@ -39,33 +39,24 @@ class ScriptedPeer:
     connection, too, and is named in the client's `ConnectionClosed`.
     """
 
+    restart: bool = False
+    """Never: the script runs once for every connection that the test makes."""
+
     def __init__(self, script: Script, *, name: str = "the scripted peer") -> None:
         self.received: list[Wire] = []
         """Every message from the client so far, in order, over all connections."""
+        self.name: str = name
+        """The server's name, in the handshake and in errors."""
+        self.identity: str = name
+        """As of an in-process transport."""
         self._script = script
-        self._transport = InProcess(self._serve, name=name)
         self._last_id = 0
         self._inbox: Inbox
         self._outbox: Outbox
 
-    @property
-    def name(self) -> str:
-        """The server's name, in the handshake and in errors."""
-        return self._transport.name
-
-    @property
-    def identity(self) -> str:
-        """As of an in-process transport."""
-        return self._transport.identity
-
-    @property
-    def restart(self) -> bool:
-        """Never: the script runs once for every connection that the test makes."""
-        return False
-
     def open(self, limits: Limits) -> AbstractAsyncContextManager[Channel]:
         """Open a connection, and start the script."""
-        return self._transport.open(limits)
+        return InProcess(self._serve, name=self.name).open(limits)
 
     # Receiving
 

@@ -76,12 +76,13 @@ class Server:
         if not 0 <= ttl < math.inf:
             raise ValueError(f"ttl is a number of seconds, 0 or more, not {ttl}")
         self.name = name
+        info = Implementation(name=name, version=version)
         self._catalog = Catalog(
-            info=Implementation(name=name, version=version),
-            instructions=instructions,
-            versions=tuple(versions),
-            page_size=page_size,
-            ttl=ttl,
+            info,
+            instructions,
+            tuple(versions),
+            page_size,
+            ttl,
             resume_timeout=resume_timeout,
             max_suspended=max_suspended,
         )

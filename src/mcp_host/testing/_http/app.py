@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from secrets import token_urlsafe
 
-from anyio import CancelScope, Event, create_task_group, move_on_after
+from anyio import CancelScope, create_task_group, move_on_after
 
 from mcp_host.concurrency import OwnedContext, spawn
 from mcp_host.protocol.eras import LISTEN
@@ -39,7 +39,6 @@ from mcp_host.testing._http.asgi import (
     Receive,
     Scope,
     Send,
-    split_event_id,
 )
 from mcp_host.testing._http.rules import METHODS, check_headers, check_request, check_version
 from mcp_host.testing._server.catalog import Catalog
@@ -148,26 +147,23 @@ class HttpApp:
             raise HttpError(400, message.reason, PARSE_ERROR)
         if self._is_stateless(http, message):
             return await self._post_stateless(http, message)
-        headers: Mapping[str, str] = {}
         if isinstance(message, Request) and message.method == "initialize" and "mcp-session-id" not in http.headers:
             session = HttpSession(self._catalog, json_response=self._json_response)
             await session.open()
-            post = session.post(message)
-            if session.client is None:  # `initialize` is answered at once, here with an error
-                await session.aclose()
-            else:
-                self._sessions[session.id] = session
-                headers = {"mcp-session-id": session.id}
         else:
             session = self._find(http)
-            if not isinstance(message, Request):
-                session.receive(message)
-                return HttpResponse(202)
-            post = session.post(message)
+        if (post := session.receive(message)) is None:
+            return HttpResponse(202)
+        headers: Mapping[str, str] = {}
+        if session.client is None:  # `initialize` is answered at once, here with an error
+            await session.aclose()
+        elif session.id not in self._sessions:
+            self._sessions[session.id] = session
+            headers = {"mcp-session-id": session.id}
         if not self._json_response:
             await _send_events(http, post.stream, 0, headers)
             return None
-        await post.begun.wait()
+        await post.stream.begun()
         return post.response(headers) or HttpResponse(202)  # without a response, it was cancelled
 
     def _find(self, http: HttpExchange) -> HttpSession:
@@ -206,7 +202,7 @@ class HttpApp:
                 post.scope = tasks.cancel_scope
                 Dispatcher(tasks, post.send, lambda _: self._stateless.answer(call)).receive(message)
                 with move_on_after(None if post.json_response else KEEP_ALIVE):
-                    await post.begun.wait()  # the first message may decide the status
+                    await post.stream.begun()  # the first message may decide the status
                 response = post.response({})
                 if response is None:
                     started = True
@@ -242,8 +238,6 @@ class Post:
         self.request = request
         self.json_response = json_response
         self.stream = EventStream(key)
-        self.begun = Event()
-        """There is a message to send, or none will come."""
         self.scope = CancelScope()
         self._answer: Response | None = None
 
@@ -254,13 +248,8 @@ class Post:
         elif self.json_response:
             return
         self.stream.append(raw)
-        self.begun.set()
         if self._answer is not None:
-            self.end()
-
-    def end(self) -> None:
-        self.stream.end()
-        self.begun.set()
+            self.stream.end()
 
     def response(self, headers: Mapping[str, str]) -> HttpResponse | None:
         """The response if it is no event stream: JSON, or an error before any other message that has a status."""
@@ -284,7 +273,7 @@ class HttpSession:
         self._session: Session
         self._posts: dict[Id, Post] = {}
         self._ended: deque[EventStream] = deque(maxlen=RETAINED)
-        self._post_count = 0
+        self._count = 0  # of requests
 
     @property
     def client(self) -> RemoteClient | None:
@@ -298,24 +287,21 @@ class HttpSession:
         self._owner.cancel()
         await self._owner.leave()
 
-    def receive(self, message: Incoming) -> None:
-        """Take a message that has no response."""
-        self._session.receive(message)
-
-    def post(self, request: Request) -> Post:
-        """Take a request.
+    def receive(self, message: Incoming) -> Post | None:
+        """Take a message; return the `Post` for the response to a request.
 
         Raises:
-            HttpError: Its id is in use.
+            HttpError: The id of the request is in use.
         """
-        if request.id in self._posts:
-            raise HttpError(400, f"the request id {request.id} is in use")
-        self._post_count += 1
-        post = Post(request, str(self._post_count), json_response=self._json_response)
-        if self.client is not None and self.client.primes_streams and not self._json_response:
-            post.stream.append(b"")
-        self._posts[request.id] = post
-        self._session.receive(request)
+        post = None
+        if isinstance(message, Request):
+            if message.id in self._posts:
+                raise HttpError(400, f"the request id {message.id} is in use")
+            self._count += 1
+            post = self._posts[message.id] = Post(message, str(self._count), json_response=self._json_response)
+            if self.client is not None and self.client.primes_streams and not self._json_response:
+                post.stream.append(b"")
+        self._session.receive(message)
         return post
 
     def find(self, event_id: str) -> tuple[EventStream, int]:
@@ -324,10 +310,10 @@ class HttpSession:
         Raises:
             HttpError: The event is unknown, or no longer kept.
         """
-        key, position = split_event_id(event_id) or ("", 0)
+        key, _, position = event_id.rpartition("/")
         for stream in self.streams():
-            if stream.key == key and position <= len(stream):
-                return stream, position
+            if stream.key == key and position in map(str, range(len(stream))):
+                return stream, int(position) + 1
         raise HttpError(400, "there is no such event")
 
     def streams(self) -> list[EventStream]:
@@ -344,7 +330,7 @@ class HttpSession:
                     tasks.cancel_scope.cancel()
                     self.get_stream.end()
                     for post in self._posts.values():
-                        post.end()
+                        post.stream.end()
 
     def _send(self, message: Message, related: Id | None) -> None:
         post = None if related is None else self._posts.get(related)
@@ -359,7 +345,7 @@ class HttpSession:
     def _settle(self, id: Id) -> None:
         """A request has been answered or cancelled."""
         post = self._posts.pop(id)
-        post.end()
+        post.stream.end()
         self._ended.append(post.stream)
 
 

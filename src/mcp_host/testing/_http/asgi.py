@@ -129,6 +129,11 @@ class EventStream:
         self._events.append(b"%sdata: %s\n\n" % (id, data))
         self._wake()
 
+    async def begun(self) -> None:
+        """Wait for the first event, or the end."""
+        while not (self._events or self._ended):
+            await self._changed.wait()
+
     def end(self) -> None:
         """No event will be added."""
         self._ended = True
@@ -168,9 +173,3 @@ class EventStream:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = Event()
-
-
-def split_event_id(event_id: str) -> tuple[str, int] | None:
-    """The stream's key, and the position after that event; None if it is not one of our ids."""
-    key, _, position = event_id.rpartition("/")
-    return (key, int(position) + 1) if key and position.isdecimal() and position.isascii() else None

@@ -12,11 +12,10 @@ from mcp_host.protocol.headers import (
     MCP_METHOD,
     MCP_NAME,
     PROTOCOL_VERSION,
-    ParameterHeader,
     decode_value,
     parameter_headers,
 )
-from mcp_host.protocol.jsonrpc import HEADER_MISMATCH, Params, Request
+from mcp_host.protocol.jsonrpc import HEADER_MISMATCH, Request
 from mcp_host.testing._http.asgi import EVENTS, JSON, HttpError, HttpExchange
 from mcp_host.testing.errors import RequestError
 from mcp_host.types import JSONObject
@@ -77,32 +76,20 @@ def check_headers(headers: Headers, request: Request, input_schema: JSONObject |
     _compare(headers, MCP_METHOD, request.method)
     if key := NAME_PARAMETER.get(request.method):
         _compare(headers, MCP_NAME, request.params.get(key))
-    arguments = request.params.get("arguments")
     try:
         annotated = parameter_headers(input_schema or {})
     except ValueError:
         annotated = ()  # clients over HTTP exclude such a tool, so nothing is repeated
+    arguments = request.params.get("arguments")
     for parameter in annotated:
-        _compare_parameter(headers, parameter, arguments if isinstance(arguments, dict) else {})
-
-
-def _compare_parameter(headers: Headers, parameter: ParameterHeader, arguments: Params) -> None:
-    try:
-        expected = parameter.value(arguments)
-    except ValueError as exc:
-        raise _mismatch(str(exc)) from None
-    header = headers.get(parameter.header.lower())
-    if expected is None:
-        if header is not None:
+        try:
+            expected = parameter.value(arguments if isinstance(arguments, dict) else {})
+        except ValueError as exc:
+            raise _mismatch(str(exc)) from None
+        if expected is not None:
+            _compare(headers, parameter.header, decode_value(expected))
+        elif parameter.header.lower() in headers:
             raise _mismatch(f"{parameter.header} repeats what the body does not have")
-        return
-    found: object = arguments
-    for name in parameter.path:
-        found = found[name] if isinstance(found, dict) else None
-    # "Servers SHOULD compare the header value and the body value numerically [...] (e.g., `42.0` and `42`)"
-    number = INTEGER.fullmatch(decode_value(header or "") or "")
-    if not (number and isinstance(found, int | float) and int(number[1]) == found):
-        _compare(headers, parameter.header, decode_value(expected))
 
 
 def _compare(headers: Headers, name: str, value: object) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from pydantic_core import to_json
 
+from mcp_host import types
 from mcp_host.errors import CallerError, ProtocolError
 from mcp_host.protocol.eras import REQUIRED_CAPABILITY
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Params
@@ -23,32 +24,6 @@ from mcp_host.testing._server.remote_client import RemoteClient, given
 from mcp_host.testing._server.subscriptions import Subscription
 from mcp_host.testing.context import Context
 from mcp_host.testing.errors import NotDeclared, RequestError
-from mcp_host.types import (
-    BlobResourceContents,
-    CallToolRequestParams,
-    CompleteRequestParams,
-    CompleteResult,
-    Completion,
-    GetPromptRequestParams,
-    GetPromptResult,
-    Implementation,
-    JSONObject,
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    Prompt,
-    PromptMessage,
-    PromptReference,
-    ReadResourceRequestParams,
-    ReadResourceResult,
-    Resource,
-    ResourceContents,
-    ResourceTemplate,
-    TextContent,
-    TextResourceContents,
-)
 from mcp_host.types.base import Model
 
 MAX_SUGGESTIONS = 100  # "An array of completion values. Must not exceed 100 items."
@@ -60,10 +35,10 @@ CompletionFunction: TypeAlias = Callable[[str, Mapping[str, str]], Sequence[str]
 """Takes the text typed so far and the arguments that are filled in; returns suggestions, best first."""
 
 LISTS: Mapping[str, tuple[type[Model], str]] = {
-    "tools/list": (ListToolsResult, "tools"),
-    "resources/list": (ListResourcesResult, "resources"),
-    "resources/templates/list": (ListResourceTemplatesResult, "resource_templates"),
-    "prompts/list": (ListPromptsResult, "prompts"),
+    "tools/list": (types.ListToolsResult, "tools"),
+    "resources/list": (types.ListResourcesResult, "resources"),
+    "resources/templates/list": (types.ListResourceTemplatesResult, "resource_templates"),
+    "prompts/list": (types.ListPromptsResult, "prompts"),
 }
 """The result of each list, and the name of its field, which is also the catalog's."""
 
@@ -87,7 +62,7 @@ class Offer(Generic[DefinitionT]):
     definition: DefinitionT
     function: Function
 
-    async def call(self, arguments: JSONObject, context: Context) -> object:
+    async def call(self, arguments: types.JSONObject, context: Context) -> object:
         try:
             return await self.function.call(arguments, context)
         except BadArguments as exc:
@@ -98,7 +73,7 @@ class Offer(Generic[DefinitionT]):
 class Catalog:
     """The settings and the offers of one server. All its connections share it."""
 
-    info: Implementation
+    info: types.Implementation
     instructions: str | None
     versions: tuple[str, ...]
     page_size: int | None
@@ -106,9 +81,9 @@ class Catalog:
     resume_timeout: float
     max_suspended: int
     tools: dict[str, FunctionTool] = field(default_factory=dict)
-    resources: dict[str, Offer[Resource]] = field(default_factory=dict)
-    resource_templates: dict[str, Offer[ResourceTemplate]] = field(default_factory=dict)
-    prompts: dict[str, Offer[Prompt]] = field(default_factory=dict)
+    resources: dict[str, Offer[types.Resource]] = field(default_factory=dict)
+    resource_templates: dict[str, Offer[types.ResourceTemplate]] = field(default_factory=dict)
+    prompts: dict[str, Offer[types.Prompt]] = field(default_factory=dict)
     completions: dict[tuple[str, str], CompletionFunction] = field(default_factory=dict)
     """By the prompt's name or the template's URI, and the argument."""
     subscriptions: list[Subscription] = field(default_factory=list)
@@ -163,7 +138,7 @@ class Catalog:
         """
         self.check(method)
         if method in LISTS:
-            return client.write(self._page(method, read(PaginatedRequestParams, params).cursor))
+            return client.write(self._page(method, read(types.PaginatedRequestParams, params).cursor))
         if method in METHODS:
             return partial(METHODS[method], self, params, client)
         raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
@@ -188,7 +163,7 @@ class Catalog:
         return result(**page)
 
     async def _call_tool(self, params: Params, client: RemoteClient, context: Context) -> Params:
-        call = read(CallToolRequestParams, params)
+        call = read(types.CallToolRequestParams, params)
         if call.name not in self.tools:  # "Protocol Errors: [...] for issues like unknown tools" (server/tools)
             raise RequestError(INVALID_PARAMS, f"Unknown tool: {call.name}")
         try:
@@ -206,7 +181,7 @@ class Catalog:
         return client.write(text_result(problem, is_error=True))
 
     async def _read_resource(self, params: Params, client: RemoteClient, context: Context) -> Params:
-        uri = read(ReadResourceRequestParams, params).uri
+        uri = read(types.ReadResourceRequestParams, params).uri
         if (found := self._find_resource(uri)) is None:
             # "-32002 — resource not found (2025-11-25 and earlier; replaced by -32602)" (2026-07-28, basic).
             code = INVALID_PARAMS if client.stateless else RESOURCE_NOT_FOUND
@@ -214,7 +189,9 @@ class Catalog:
         offer, arguments = found
         return client.write(_contents(uri, await offer.call(arguments, context), offer.definition.mime_type))
 
-    def _find_resource(self, uri: str) -> tuple[Offer[Resource] | Offer[ResourceTemplate], JSONObject] | None:
+    def _find_resource(
+        self, uri: str
+    ) -> tuple[Offer[types.Resource] | Offer[types.ResourceTemplate], types.JSONObject] | None:
         """The resource or the template that *uri* belongs to, and the arguments for its function."""
         if resource := self.resources.get(uri):
             return resource, {}
@@ -224,23 +201,23 @@ class Catalog:
         return None
 
     async def _get_prompt(self, params: Params, client: RemoteClient, context: Context) -> Params:
-        request = read(GetPromptRequestParams, params)
+        request = read(types.GetPromptRequestParams, params)
         if (prompt := self.prompts.get(request.name)) is None:
             raise RequestError(INVALID_PARAMS, f"Unknown prompt: {request.name}")
         value = await prompt.call(dict(request.arguments or {}), context)
         return client.write(_messages(value, prompt.definition.description))
 
     async def _complete(self, params: Params, client: RemoteClient, context: Context) -> Params:
-        request = read(CompleteRequestParams, params)
-        name = request.ref.name if isinstance(request.ref, PromptReference) else request.ref.uri
+        request = read(types.CompleteRequestParams, params)
+        name = request.ref.name if isinstance(request.ref, types.PromptReference) else request.ref.uri
         filled_in = (request.context.arguments if request.context else None) or {}
         values: list[str] = []
         if complete := self.completions.get((name, request.argument.name)):
             found = complete(request.argument.value, filled_in)
             values = list(await found if isawaitable(found) else found)
         more = len(values) > MAX_SUGGESTIONS
-        completion = Completion(values=values[:MAX_SUGGESTIONS], total=len(values), has_more=more)
-        return client.write(CompleteResult(completion=completion))
+        completion = types.Completion(values=values[:MAX_SUGGESTIONS], total=len(values), has_more=more)
+        return client.write(types.CompleteResult(completion=completion))
 
 
 METHODS = {
@@ -251,39 +228,43 @@ METHODS = {
 }
 
 
-def _contents(uri: str, value: object, mime_type: str | None) -> ReadResourceResult:
+def _contents(uri: str, value: object, mime_type: str | None) -> types.ReadResourceResult:
     """Contents as they are, text, bytes, or anything else as JSON."""
     match value:
-        case ReadResourceResult():
+        case types.ReadResourceResult():
             return value
-        case TextResourceContents() | BlobResourceContents():
-            return ReadResourceResult(contents=[value])
-        case list() if value and all(isinstance(item, ResourceContents) for item in value):
-            return ReadResourceResult(contents=list(value))
+        case types.TextResourceContents() | types.BlobResourceContents():
+            return types.ReadResourceResult(contents=[value])
+        case list() if value and all(isinstance(item, types.ResourceContents) for item in value):
+            return types.ReadResourceResult(contents=list(value))
         case bytes():
             blob = b64encode(value).decode()
-            return ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob=blob, **given(mime_type=mime_type))])
+            return types.ReadResourceResult(
+                contents=[types.BlobResourceContents(uri=uri, blob=blob, **given(mime_type=mime_type))]
+            )
         case str():
             text = value
         case _:
             text, mime_type = to_json(value).decode(), mime_type or "application/json"
-    return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, **given(mime_type=mime_type))])
+    return types.ReadResourceResult(
+        contents=[types.TextResourceContents(uri=uri, text=text, **given(mime_type=mime_type))]
+    )
 
 
-def _messages(value: object, description: str | None) -> GetPromptResult:
+def _messages(value: object, description: str | None) -> types.GetPromptResult:
     """Messages as they are, or a text as the user's message."""
     match value:
-        case GetPromptResult():
+        case types.GetPromptResult():
             return value
         case str():
-            messages = [PromptMessage(role="user", content=TextContent(text=value))]
-        case PromptMessage():
+            messages = [types.PromptMessage(role="user", content=types.TextContent(text=value))]
+        case types.PromptMessage():
             messages = [value]
-        case list() if value and all(isinstance(item, PromptMessage) for item in value):
+        case list() if value and all(isinstance(item, types.PromptMessage) for item in value):
             messages = list(value)
         case _:
             raise TypeError(f"a prompt returns text or messages, not {type(value).__name__}")
-    return GetPromptResult(messages=messages, **given(description=description))
+    return types.GetPromptResult(messages=messages, **given(description=description))
 
 
 def template_pattern(template: str) -> re.Pattern[str]:

@@ -133,27 +133,24 @@ class Dispatcher:
         self._tasks.start_soon(self._run, request, answer)
 
     async def _run(self, request: Request, answer: AsyncAnswer) -> None:
-        scope, reply = self._running[request.id], None
+        scope = self._running[request.id]
+        reply: Response | None = None
         try:
             with scope:
-                reply = await self._response(request, answer)
+                reply = Success(request.id, await answer())
+        except RequestError as exc:
+            reply = Failure(request.id, exc.code, exc.message, exc.data)
+        except McpError as exc:
+            reply = Failure(request.id, INTERNAL_ERROR, str(exc))
+        except Exception:
+            logger.exception("answering %s failed", request.method)
+            reply = Failure(request.id, INTERNAL_ERROR, "Internal error")
         finally:
             del self._running[request.id]
         if scope.cancel_called or reply is None:  # "Receivers of cancellation SHOULD [...] not send a response"
             self._on_cancelled(request.id)
         else:
             self._reply(reply)
-
-    async def _response(self, request: Request, answer: AsyncAnswer) -> Response:
-        try:
-            return Success(request.id, await answer())
-        except RequestError as exc:
-            return Failure(request.id, exc.code, exc.message, exc.data)
-        except McpError as exc:
-            return Failure(request.id, INTERNAL_ERROR, str(exc))
-        except Exception:
-            logger.exception("answering %s failed", request.method)
-            return Failure(request.id, INTERNAL_ERROR, "Internal error")
 
     def _reply(self, reply: Response) -> None:
         try:

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias, get_args
 
 from mcp_host.errors import CallerError
 from mcp_host.protocol.jsonrpc import Params, Request
-from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.types import ClientCapabilities, Implementation, LoggingLevel
 from mcp_host.types.base import Model
 from mcp_host.types.revisions import ShapeSince, Since, first_unknown, marks
@@ -67,7 +66,8 @@ class RemoteClient:
         """
         if problem := first_unknown(message, self.version):
             raise CallerError(f"{problem}; this conversation is in {self.version}")
-        return (message if self.version == VERSIONS[0] else _as_of(message, self.version)).to_wire()
+        wire: dict[str, Any] = _as_of(message, self.version).to_wire()
+        return wire
 
 
 @dataclass(slots=True)
@@ -79,27 +79,20 @@ class Call:
     notify: Notify
 
 
-def _as_of(model: Model, revision: str) -> Model:
+def _as_of(value: Any, revision: str) -> Any:
     """A copy without the fields that came after *revision*, at any depth."""
-    newer = {name for name in model.model_fields_set if _since(model, name) > revision}
-    copy = model.model_copy(
-        update={name: _value_as_of(getattr(model, name), revision) for name in model.model_fields_set - newer}
-    )
-    copy.model_fields_set.difference_update(newer)  # only the fields in this set are written
-    return copy
+    match value:
+        case Model():
+            kept = {name for name in value.model_fields_set if _since(value, name) <= revision}
+            copy = value.model_copy(update={name: _as_of(getattr(value, name), revision) for name in kept})
+            copy.model_fields_set.intersection_update(kept)  # only the fields in this set are written
+            return copy
+        case [Model(), *_]:
+            return [_as_of(item, revision) for item in value]
+    return value
 
 
 def _since(model: Model, name: str) -> str:
     """The revision that the field came with; if its value is None, the first that allows null."""
     kinds = (Since, ShapeSince) if getattr(model, name) is None else Since
     return max([mark.revision for mark in marks(type(model)).get(name, ()) if isinstance(mark, kinds)], default="")
-
-
-def _value_as_of(value: object, revision: str) -> object:
-    match value:
-        case Model():
-            return _as_of(value, revision)
-        case [Model(), *_]:
-            return [_value_as_of(item, revision) for item in value]
-        case _:
-            return value

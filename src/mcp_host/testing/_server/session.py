@@ -12,7 +12,7 @@ from mcp_host.testing._server.catalog import Catalog, read
 from mcp_host.testing._server.dispatcher import AsyncAnswer, Dispatcher, OnCancelled, Send
 from mcp_host.testing._server.remote_client import SEVERITY, Call, RemoteClient, given
 from mcp_host.testing._server.stateless import Stateless, version_of
-from mcp_host.testing._server.subscriptions import CHANGED, Subscription
+from mcp_host.testing._server.subscriptions import LISTED, Subscription
 from mcp_host.testing.context import Context
 from mcp_host.testing.errors import RequestError
 from mcp_host.types import InitializeRequestParams, InitializeResult, ServerCapabilities
@@ -39,7 +39,7 @@ class Session:
     def receive(self, message: Incoming) -> None:
         """Take a message from the client. Returns at once."""
         if isinstance(message, Notification) and message.method == INITIALIZED and self.client is not None:
-            self.subscription.changed.update(CHANGED)
+            self.subscription.lists.update(LISTED)
         self._dispatcher.receive(message)
 
     def _answer(self, request: Request) -> Params | AsyncAnswer:

@@ -31,7 +31,7 @@ from mcp_host.protocol.jsonrpc import (
 from mcp_host.testing._server.catalog import Catalog, read
 from mcp_host.testing._server.dispatcher import AsyncAnswer, Future
 from mcp_host.testing._server.remote_client import SEVERITY, Call, Notify, RemoteClient, given, meta_of
-from mcp_host.testing._server.subscriptions import CHANGED, Subscription, granted
+from mcp_host.testing._server.subscriptions import LISTED, Subscription
 from mcp_host.testing.context import Context
 from mcp_host.testing.errors import NotDeclared, RequestError
 from mcp_host.types import (
@@ -103,7 +103,12 @@ class Stateless:
         """Answer a request, or return the function that does so. Raises `RequestError` to refuse."""
         method, params = call.request.method, call.request.params
         if method == DISCOVER:
-            return self._complete(method, self._discover().to_wire())
+            discovered = DiscoverResult(
+                supported_versions=list(self._catalog.versions),
+                capabilities=ServerCapabilities.from_wire(self._catalog.capabilities()),
+                **given(instructions=self._catalog.instructions),
+            )
+            return self._complete(method, discovered.to_wire())
         if method == LISTEN:
             return partial(self._listen, call, read(SubscriptionsListenRequestParams, params).notifications)
         # Without a state there are no questions: "the server SHOULD ignore any information it does not [...] need".
@@ -119,20 +124,15 @@ class Stateless:
             suspended.scope.cancel()
         self._suspended.clear()
 
-    def _discover(self) -> DiscoverResult:
-        return DiscoverResult(
-            supported_versions=list(self._catalog.versions),
-            capabilities=ServerCapabilities.from_wire(self._catalog.capabilities()),
-            **given(instructions=self._catalog.instructions),
-        )
-
     async def _listen(self, call: Call, wanted: SubscriptionFilter) -> Params:
         """Acknowledge, and keep the subscription open until the server ends it."""
-        chosen = granted(wanted, self._catalog.capabilities())
-        changed = {method for method, name in CHANGED.items() if getattr(chosen, name)}
+        offered = self._catalog.capabilities()  # "Only includes notification types the server actually supports"
+        lists = {kind for kind in LISTED if kind in offered and getattr(wanted, f"{kind}_list_changed")}
+        uris = wanted.resource_subscriptions if "resources" in offered else None
+        granted: dict[str, Any] = {f"{kind}_list_changed": True for kind in lists} | given(resource_subscriptions=uris)
         meta = {"_meta": NotificationMetaObject(subscription_id=call.request.id).to_wire()}
-        subscription = Subscription(call.notify, changed, set(chosen.resource_subscriptions or ()), meta)
-        call.notify(ACKNOWLEDGED, {"notifications": chosen.to_wire(), **meta})
+        subscription = Subscription(call.notify, lists, set(uris or ()), meta)
+        call.notify(ACKNOWLEDGED, {"notifications": SubscriptionFilter(**granted).to_wire(), **meta})
         self._subscriptions.add(subscription)
         try:
             with self._catalog.subscribed(subscription):
@@ -153,9 +153,7 @@ class Stateless:
             self._spawn(partial(suspended.run, function))
         if questions := await suspended.resume(call, answers):
             state = self._suspend(suspended)
-            return self._with_server_info(
-                {"resultType": "input_required", "inputRequests": questions, "requestState": state}
-            )
+            return self._signed({"resultType": "input_required", "inputRequests": questions, "requestState": state})
         try:
             return self._complete(request.method, suspended.result())
         except NotDeclared as exc:
@@ -193,18 +191,16 @@ class Stateless:
         hints: Params = {}
         if scope := CACHE_SCOPE.get(method):
             hints = {"ttlMs": round(self._catalog.ttl * 1000), "cacheScope": scope}
-        return self._with_server_info({"resultType": "complete", **hints, **result})
+        return self._signed({"resultType": "complete", **hints, **result})
 
-    def _with_server_info(self, result: Params) -> Params:
+    def _signed(self, result: Params) -> Params:
         """ "Servers SHOULD include [serverInfo] in every result's `_meta`"."""
         return {**result, "_meta": {**ResultMetaObject(server_info=self._catalog.info).to_wire(), **meta_of(result)}}
 
     def _unsupported(self, requested: object) -> RequestError:
-        supported = list(self._catalog.versions)
-        message = f"Unsupported protocol version: this server supports {', '.join(supported)}"
-        return RequestError(
-            UNSUPPORTED_PROTOCOL_VERSION, message, {"supported": supported, "requested": str(requested)}
-        )
+        data = {"supported": list(self._catalog.versions), "requested": str(requested)}
+        message = f"Unsupported protocol version: this server supports {', '.join(self._catalog.versions)}"
+        return RequestError(UNSUPPORTED_PROTOCOL_VERSION, message, data)
 
 
 def identity(request: Request) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVarTuple, Unpack
@@ -11,14 +11,13 @@ from anyio import Event, RunFinishedError, from_thread, to_thread
 from anyio.lowlevel import current_token
 
 from mcp_host.protocol.jsonrpc import Params
-from mcp_host.testing._server.remote_client import Notify, given
-from mcp_host.types import SubscriptionFilter
+from mcp_host.testing._server.remote_client import Notify
 
 Args = TypeVarTuple("Args")
 
 UPDATED = "notifications/resources/updated"
-CHANGED = {f"notifications/{kind}/list_changed": f"{kind}_list_changed" for kind in ("tools", "prompts", "resources")}
-"""The field of the filter that chooses each notification of a changed list."""
+LISTED = frozenset({"tools", "prompts", "resources"})
+"""What a server has lists of, whose changes it announces."""
 
 
 class EventLoop:
@@ -52,8 +51,8 @@ class Subscription:
     """
 
     notify: Notify
-    changed: set[str] = field(default_factory=set)
-    """The notifications of changed lists."""
+    lists: set[str] = field(default_factory=set)
+    """Those of `LISTED` whose changes the client has chosen."""
     uris: set[str] = field(default_factory=set)
     extra: Params = field(default_factory=dict)
     """Added to the params of every notification."""
@@ -62,22 +61,9 @@ class Subscription:
 
     async def announce(self, method: str, params: Params) -> None:
         """Send a notification if the client has chosen it."""
-        if params["uri"] in self.uris if method == UPDATED else method in self.changed:
+        if params["uri"] in self.uris if method == UPDATED else method.split("/")[1] in self.lists:
             self.notify(method, params | self.extra)
 
     async def end(self) -> None:
         """End a `subscriptions/listen` with its result."""
         self.ended.set()
-
-
-def granted(wanted: SubscriptionFilter, capabilities: Mapping[str, object]) -> SubscriptionFilter:
-    """The part of *wanted* that a server with these capabilities sends.
-
-    "Only includes notification types the server actually supports" (schema).
-    """
-    lists = {
-        chosen: (getattr(wanted, chosen) and chosen.partition("_")[0] in capabilities) or None
-        for chosen in CHANGED.values()
-    }
-    resources = wanted.resource_subscriptions if "resources" in capabilities else None
-    return SubscriptionFilter(**given(**lists, resource_subscriptions=resources))
