@@ -19,7 +19,7 @@ from anyio.abc import ByteStream, SocketAttribute
 
 import mcp_host.types
 from mcp_host.errors import CallerError, ConnectionClosed, MessageTooLarge, ProtocolError, UncheckableSchema
-from mcp_host.json_schema.schema import compile_schema
+from mcp_host.json_schema.schema import Schema
 from mcp_host.protocol.headers import decode_value, encode_value, parameter_headers
 from mcp_host.protocol.jsonrpc import EDGE, LineBuffer, Malformed, Oversize, decode, encode, recover_id
 from mcp_host.protocol.sse import FIELD_ROOM, EventDecoder, LastEvent
@@ -139,7 +139,7 @@ def schemas(data: bytes) -> None:
     match _json(data):
         case [dict() as schema, value]:
             try:
-                problem = compile_schema(schema).mismatch(value, steps=STEPS)
+                problem = Schema(schema).mismatch(value, steps=STEPS)
             except UncheckableSchema:
                 return
             assert problem is None or len(problem) <= 500

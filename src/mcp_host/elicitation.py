@@ -112,9 +112,9 @@ class FormRequest(_ElicitationRequest):
 
     @cached_property
     def _schema(self) -> Schema:
-        from mcp_host.json_schema.schema import compile_schema  # takes a tenth of a second, and few clients need it
+        from mcp_host.json_schema.schema import Schema  # takes a tenth of a second, and few clients need it
 
-        return compile_schema(self.requested_schema)
+        return Schema(self.requested_schema)
 
 
 @dataclass(frozen=True)

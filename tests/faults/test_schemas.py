@@ -19,7 +19,7 @@ from tests.faults.responsive import pulse
 from tests.transports.children import python
 from tests.transports.http_peers import Wire, serving
 
-schema.compile_schema({}).mismatch(1)  # the first check of a process prepares what all others share
+schema.Schema({}).mismatch(1)  # the first check of a process prepares what all others share
 
 LISTING = """
 while True:

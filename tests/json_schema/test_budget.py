@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_host.errors import TooManySteps, UncheckableSchema
-from mcp_host.json_schema.budget import SchemaCache, StepBudget, within_budget
-from mcp_host.json_schema.schema import compile_schema
+from mcp_host.json_schema.schema import Schema, SchemaCache, StepBudget, within_budget
 
 Wire = dict[str, Any]
 
@@ -53,7 +52,7 @@ def test_the_order_of_members_does_not_matter_for_equality() -> None:
 
 
 def test_each_problem_that_is_found_costs_more_than_looking_for_it() -> None:
-    checked = compile_schema({"anyOf": [{"minProperties": 1}] * 1000})
+    checked = Schema({"anyOf": [{"minProperties": 1}] * 1000})
     assert checked.mismatch({"x": 1}) is None  # which prepares the schema: only the value is counted from here on
 
     assert checked.mismatch({}, steps=6_000) == "an object of 0 members is not valid under any of the given schemas"
@@ -70,7 +69,7 @@ def test_each_problem_that_is_found_costs_more_than_looking_for_it() -> None:
     ids=["members", "items"],
 )
 def test_unevaluated_entries_are_checked_up_to_the_limit(schema: Wire, value: object) -> None:
-    assert compile_schema(schema).mismatch(value) is None
+    assert Schema(schema).mismatch(value) is None
 
 
 def fail(error: Exception) -> Callable[[], None]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mcp_host.json_schema.schema import compile_schema
+from mcp_host.json_schema.schema import Schema
 from tests.json_schema.test_schema_bounds import problem_of
 
 DEFAULT = "https://json-schema.org/draft/2020-12/schema"
@@ -22,7 +22,7 @@ DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
 
 
 def mismatch(schema: dict[str, Any], value: object) -> str | None:
-    return compile_schema(schema).mismatch(value)
+    return Schema(schema).mismatch(value)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_problem_is_described_briefly(schema: dict[str, Any], value: object, p
 
 def test_the_schema_is_read_once_and_later_changes_do_not_count() -> None:
     schema: dict[str, Any] = {"type": "string"}
-    compiled = compile_schema(schema)
+    compiled = Schema(schema)
 
     assert compiled.mismatch(5) == "5 is not of type 'string'"
     schema["type"] = "integer"
@@ -200,7 +200,7 @@ NONSENSE = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(WORDS), NONSENSE), JSON)
 def test_any_json_as_a_schema_gives_a_result(schema: dict[str, Any], value: object) -> None:
-    problem = problem_of(compile_schema(schema), value)
+    problem = problem_of(Schema(schema), value)
 
     assert problem is None or (0 < len(problem) < 600)
 

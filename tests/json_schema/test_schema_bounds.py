@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_host.errors import TooManySteps, UncheckableSchema
-from mcp_host.json_schema.schema import Schema, compile_schema
+from mcp_host.json_schema.schema import Schema
 
 DEFAULT = "https://json-schema.org/draft/2020-12/schema"
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -16,7 +16,7 @@ DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
 
 
 def mismatch(schema: dict[str, Any], value: object) -> str | None:
-    return compile_schema(schema).mismatch(value)
+    return Schema(schema).mismatch(value)
 
 
 def problem_of(schema: Schema, value: object) -> str | None:
@@ -84,7 +84,7 @@ def nested(levels: int) -> dict[str, Any]:
 def test_an_uncheckable_schema_raises_the_same_reason_each_time(
     schema: dict[str, Any], value: object, reason: str
 ) -> None:
-    compiled = compile_schema(schema)
+    compiled = Schema(schema)
 
     for _ in range(2):
         with pytest.raises(UncheckableSchema) as caught:
@@ -143,7 +143,7 @@ LETTERS = ["".join(random.Random(n).choices("ab", k=200)) for n in range(2_000)]
 )
 def test_a_check_ends_when_its_budget_is_exhausted(schema: dict[str, Any], value: object) -> None:
     """The same as with 500,000, in a tenth of the time."""
-    problem = problem_of(compile_schema(schema, most_steps=50_000), value)
+    problem = problem_of(Schema(schema, most_steps=50_000), value)
 
     assert problem == "its schema cannot be checked: it takes more than 50000 steps"
 
@@ -152,9 +152,9 @@ NUMBERS = {"items": {"type": "integer"}}  # two steps for each item
 
 
 def test_a_value_as_large_as_one_that_exceeded_the_budget_is_not_checked_again() -> None:
-    schema = compile_schema(NUMBERS, most_steps=1_000)
+    schema = Schema(NUMBERS, most_steps=1_000)
     large, as_large, larger, smaller = [0] * 600, ["x" * 600], {"x" * 601: 0}, ["x" * 598]
-    assert [problem_of(compile_schema(NUMBERS, most_steps=1_000), value) for value in (larger, smaller)] == [
+    assert [problem_of(Schema(NUMBERS, most_steps=1_000), value) for value in (larger, smaller)] == [
         None,
         f"$[0]: '{'x' * 60}… (598 characters)' is not of type 'integer'",
     ]
@@ -166,7 +166,7 @@ def test_a_value_as_large_as_one_that_exceeded_the_budget_is_not_checked_again()
 
 
 def test_a_check_of_a_few_steps_is_made_even_after_the_whole_budget_was_exceeded() -> None:
-    schema = compile_schema(NUMBERS, most_steps=1_000)
+    schema = Schema(NUMBERS, most_steps=1_000)
     with pytest.raises(TooManySteps):
         schema.mismatch([0] * 600)
 
@@ -174,7 +174,7 @@ def test_a_check_of_a_few_steps_is_made_even_after_the_whole_budget_was_exceeded
 
 
 def test_a_failed_check_of_a_few_steps_does_not_prevent_a_whole_one() -> None:
-    schema = compile_schema(NUMBERS, most_steps=1_000)
+    schema = Schema(NUMBERS, most_steps=1_000)
     with pytest.raises(TooManySteps, match="it takes more than 500 steps"):
         schema.mismatch([0] * 300, steps=500)
 
@@ -183,7 +183,7 @@ def test_a_failed_check_of_a_few_steps_does_not_prevent_a_whole_one() -> None:
 
 @pytest.mark.parametrize("part", [{}, {"title": "anything"}], ids=["empty", "with annotations only"])
 def test_a_subschema_without_keywords_costs_a_step_wherever_it_is_applied(part: dict[str, Any]) -> None:
-    schema = compile_schema({"items": part})
+    schema = Schema({"items": part})
 
     assert schema.mismatch([0] * 1_000, steps=1_200) is None
     with pytest.raises(TooManySteps, match="it takes more than 1000 steps"):
@@ -191,7 +191,7 @@ def test_a_subschema_without_keywords_costs_a_step_wherever_it_is_applied(part: 
 
 
 def test_a_large_value_that_no_message_repeats_costs_nothing() -> None:
-    problem = compile_schema({"anyOf": [{"type": "integer"}] * 20}, most_steps=5_000).mismatch("x" * 5_000_000)
+    problem = Schema({"anyOf": [{"type": "integer"}] * 20}, most_steps=5_000).mismatch("x" * 5_000_000)
 
     assert problem == f"'{'x' * 60}… (5000000 characters)' is not valid under any of the given schemas"
 
@@ -204,7 +204,7 @@ def test_a_large_value_that_no_message_repeats_costs_nothing() -> None:
     ],
 )
 def test_unevaluated_members_and_items_are_checked_up_to_a_number(schema: dict[str, Any], value: Any) -> None:
-    problem = problem_of(compile_schema(schema), value)
+    problem = problem_of(Schema(schema), value)
 
     assert problem is not None
     assert problem.endswith("would meet more than 256 entries")
@@ -215,7 +215,7 @@ def test_unevaluated_keywords_are_applied_after_the_counted_ones() -> None:
     closed = {"unevaluatedProperties": False, "dependentSchemas": {name: {"minProperties": 1} for name in names}}
     value = [dict.fromkeys([*names, "more"])] * 150
 
-    problem = problem_of(compile_schema({"items": {"not": closed}}, most_steps=50_000), value)
+    problem = problem_of(Schema({"items": {"not": closed}}, most_steps=50_000), value)
     assert problem == "its schema cannot be checked: it takes more than 50000 steps"
 
 
@@ -228,7 +228,7 @@ def test_a_too_deeply_nested_value_is_a_problem_not_a_recursion_error(schema: di
     for _ in range(levels):
         value = [value]
 
-    problem = problem_of(compile_schema(schema), value)
+    problem = problem_of(Schema(schema), value)
     assert problem in ("its schema cannot be checked: it nests too deeply", "an array of 1 items is not 1")
     assert levels < 5_000 or problem == "its schema cannot be checked: it nests too deeply"
 
@@ -256,7 +256,7 @@ def test_ten_thousand_records_are_checked_within_the_budget() -> None:
         "required": ["id", "kind"],
         "additionalProperties": False,
     }
-    compiled = compile_schema({"$defs": {"record": record}, "type": "array", "items": {"$ref": "#/$defs/record"}})
+    compiled = Schema({"$defs": {"record": record}, "type": "array", "items": {"$ref": "#/$defs/record"}})
     good = {"id": "123e4567-e89b-12d3-a456-426614174000", "kind": "kind 999", "tags": ["a", "b"]}
 
     assert compiled.mismatch([good] * 10_000) is None

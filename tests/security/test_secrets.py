@@ -14,7 +14,7 @@ from anyio import fail_after
 
 from mcp_host import Client, Elicitation, EraCache, FormRequest, Stdio, StreamableHttp
 from mcp_host.errors import InputRefused, McpError
-from mcp_host.json_schema.schema import compile_schema
+from mcp_host.json_schema.schema import Schema
 from mcp_host.limits import Limits
 from mcp_host.protocol.headers import ParameterHeader
 from mcp_host.types import ElicitResult
@@ -196,7 +196,7 @@ async def test_the_users_input_in_a_form_is_not_repeated(
 
 
 def test_a_check_that_may_reveal_the_value_has_a_longer_message() -> None:
-    assert compile_schema({"maxLength": 3}).mismatch(CANARY) == f"'{CANARY}' is too long"
+    assert Schema({"maxLength": 3}).mismatch(CANARY) == f"'{CANARY}' is too long"
 
 
 # What is kept

@@ -33,7 +33,7 @@ class ToolCache:
     """The tools of the last `tools/list` of one connection. Empty until you list them.
 
     If parameters are *mirrored* in headers, tools with invalid annotations are left out.
-    *most_steps* bounds the check of one result; None is the default of `compile_schema`.
+    *most_steps* bounds the check of one result; None is the default of `Schema`.
     """
 
     def __init__(self, warn: Callable[[str], None], *, mirrored: bool, most_steps: int | None = None) -> None:
@@ -131,10 +131,10 @@ class ListedTool:
 
     async def _mismatch(self, written: dict[str, object], value: object) -> str | None:
         # a tenth of a second, which few clients ever need
-        from mcp_host.json_schema.schema import MAX_STEPS, compile_schema
+        from mcp_host.json_schema.schema import MAX_STEPS, Schema
 
         if self._schema is None:
-            self._schema = compile_schema(written, most_steps=self._cache.most_steps or MAX_STEPS)
+            self._schema = Schema(written, most_steps=self._cache.most_steps or MAX_STEPS)
         mismatch, lane = self._schema.mismatch, self._cache.lane
         try:
             try:

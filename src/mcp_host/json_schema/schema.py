@@ -16,21 +16,24 @@ Importing this module imports `jsonschema`, which takes a tenth of a second: imp
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.exceptions import best_match
 from jsonschema.validators import extend, validator_for
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has one name, and no types
 from referencing import Registry, Specification
 from referencing.jsonschema import specification_with
 
-from mcp_host.errors import TooManySteps, UncheckableSchema, quoted
-from mcp_host.json_schema.budget import BUDGET, LETTERS_PER_STEP, TOO_DEEP, SchemaCache, too_many, within_budget
-from mcp_host.json_schema.problems import TEXT_SHOWN, first_problem, listed_briefly
+from mcp_host.errors import TooManySteps, UncheckableSchema, excerpt, quoted
+from mcp_host.json_schema.patterns import MAX_WEIGHT, Pattern
 
 MAX_STEPS = 500_000  # of one check: two to four seconds; 10,000 records of 20 members take 460,000
 MAX_DEPTH = 200  # nested keywords: each takes three frames of Python's stack
@@ -41,10 +44,165 @@ REFERENCE = 5  # steps for resolving a reference
 ERROR = 3  # steps for one problem that was found
 ENTRIES_PER_STEP = 16  # of an array or an object that a keyword iterates over
 BITS_PER_STEP = 64  # of the operands of a division
+COPIES_PER_STEP = 32  # values
+LETTERS_PER_STEP = 100  # characters of a text
+MOVES_PER_STEP = 400  # of a pattern's automaton; see `Pattern.weight`
+
+MAX_PROBLEM = 500  # characters of one message
+PATH_SHOWN = 120
+TEXT_SHOWN = 60
+LISTED = 5  # of the values to choose from
+
+TOO_DEEP = "it nests too deeply"
 
 DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
+T = TypeVar("T")
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
+
+
+class Schema:
+    """A schema to check values against. It is thread-safe.
+
+    The first check prepares it: keep the object to keep that work. Later changes of *source* have no effect.
+    *most_steps* bounds a check without *steps*.
+    """
+
+    def __init__(self, source: Mapping[str, object], *, most_steps: int = MAX_STEPS) -> None:
+        self.source = source
+        self._most_steps = most_steps
+        self._too_large = math.inf  # the size of the smallest value that exceeded the budget
+        self._prepared: tuple[Any, SchemaCache] | None = None
+        self._refused: UncheckableSchema | None = None
+
+    def mismatch(self, value: object, *, steps: int | None = None, show_values: bool = True) -> str | None:
+        """Why a decoded JSON value does not conform: one sentence with the path (`$.items[3].id: …`), at most
+        500 characters, with the value cut short. None if it conforms.
+
+        *steps* bounds the work: `MAX_STEPS` take seconds, a thousand some milliseconds.
+        After a check without *steps* exceeded the budget, values of that size are not checked again.
+        Without *show_values* the sentence contains nothing of the value but the names of members.
+
+        Raises:
+            UncheckableSchema: The schema cannot be checked, with the reason.
+            TooManySteps: *steps* were not enough.
+        """
+        if self._refused is not None:
+            raise self._refused.with_traceback(None)
+        whole = steps is None
+        steps = self._most_steps if steps is None else steps
+        validator, cache = self._prepared or self._prepare(steps)
+        if whole and _size(value, enough=self._too_large) >= self._too_large:
+            raise _too_many(steps)
+        try:
+            return within_budget(lambda: _first_problem(validator, _copied(value), show_values), cache, steps)
+        except TooManySteps:
+            if whole:
+                self._too_large = _size(value, enough=self._too_large)
+            raise
+
+    def _prepare(self, steps: int) -> tuple[Any, SchemaCache]:
+        cache = SchemaCache()
+        try:
+            self._prepared = within_budget(lambda: _prepare(self.source), cache, steps), cache
+        except UncheckableSchema as exc:
+            if steps >= self._most_steps or not isinstance(exc, TooManySteps):
+                self._refused = exc
+            raise
+        return self._prepared
+
+
+def _too_many(steps: int) -> TooManySteps:
+    return TooManySteps(f"it takes more than {steps} steps")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaCache:
+    """What a schema keeps between checks."""
+
+    patterns: dict[str, Pattern] = field(default_factory=dict)
+    choices: dict[int, frozenset[str]] = field(default_factory=dict)  # by the id of the list in the schema
+
+
+@dataclass(slots=True)
+class StepBudget:
+    """The steps of one check, and their limit."""
+
+    cache: SchemaCache
+    steps: int
+    spent: int = 0
+    copied: int = 0
+    depth: int = 0
+
+    def spend(self, steps: int) -> None:
+        self.spent += steps
+        if self.spent > self.steps:
+            raise _too_many(self.steps)
+
+    def copy(self, values: int) -> None:
+        self.copied += 1 + values
+        self.spend(self.copied // COPIES_PER_STEP)
+        self.copied %= COPIES_PER_STEP
+
+    def pattern(self, source: str) -> Pattern:
+        patterns = self.cache.patterns
+        if source not in patterns:
+            patterns[source] = Pattern(source)
+            loaded = list(patterns.values())  # a copy, because another thread may add one
+            if sum([pattern.weight for pattern in loaded]) > MAX_WEIGHT:
+                raise UncheckableSchema("its patterns are too large together")
+        return patterns[source]
+
+    def matches(self, source: str, text: str) -> bool:
+        pattern = self.pattern(source)
+        self.spend(1 + len(text) * pattern.weight // MOVES_PER_STEP)
+        return pattern.matches(text)
+
+    def canonical(self, value: object) -> str:
+        """A text that is the same for two values exactly if JSON Schema calls them equal."""
+        text = _WRITER.encode(value)
+        self.spend(1 + len(text) // LETTERS_PER_STEP)
+        return text
+
+
+BUDGET: ContextVar[StepBudget] = ContextVar("BUDGET")
+_WRITER = json.JSONEncoder(sort_keys=True)
+
+
+def within_budget(work: Callable[[], T], cache: SchemaCache, steps: int) -> T:
+    """Run *work* with a budget of so many steps.
+
+    Raises:
+        UncheckableSchema: Any failure, because the schema caused it.
+    """
+    token = BUDGET.set(StepBudget(cache, steps))
+    try:
+        return work()
+    except UncheckableSchema:
+        raise
+    except RecursionError:
+        raise UncheckableSchema(TOO_DEEP) from None
+    except Exception as exc:  # from three libraries: invalid URIs, numbers that are too large
+        raise UncheckableSchema(f"{type(exc).__name__}: {excerpt(str(exc))}") from exc
+    finally:
+        BUDGET.reset(token)
+
+
+def _size(value: object, *, enough: float) -> int:
+    """The number of values and of characters in strings and names. Stops counting at *enough*."""
+    size, todo = 0, [value]
+    while todo and size < enough:
+        part = todo.pop()
+        size += 1
+        match part:
+            case str():
+                size += len(part)
+            case Mapping():
+                size += sum(map(len, part))
+                todo += part.values()
+            case list() | tuple():
+                todo += part
+    return size
 
 
 class _Object(dict[str, Any]):
@@ -79,79 +237,6 @@ def _copied(value: object) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
-
-
-class Schema:
-    """A schema to check values against, made by `compile_schema`. It is thread-safe."""
-
-    def __init__(self, source: Mapping[str, object], most_steps: int = MAX_STEPS) -> None:
-        self.source = source
-        self._most_steps = most_steps
-        self._too_large = math.inf  # the size of the smallest value that exceeded the budget
-        self._prepared: tuple[Any, SchemaCache] | None = None
-        self._refused: UncheckableSchema | None = None
-
-    def mismatch(self, value: object, *, steps: int | None = None, show_values: bool = True) -> str | None:
-        """Why a decoded JSON value does not conform: one sentence with the path (`$.items[3].id: …`), at most
-        500 characters, with the value cut short. None if it conforms.
-
-        *steps* bounds the work: `MAX_STEPS` take seconds, a thousand some milliseconds.
-        After a check without *steps* exceeded the budget, values of that size are not checked again.
-        Without *show_values* the sentence contains nothing of the value but the names of members.
-
-        Raises:
-            UncheckableSchema: The schema cannot be checked, with the reason.
-            TooManySteps: *steps* were not enough.
-        """
-        if self._refused is not None:
-            raise self._refused.with_traceback(None)
-        whole = steps is None
-        steps = self._most_steps if steps is None else steps
-        validator, cache = self._prepared or self._prepare(steps)
-        if whole and _size(value, enough=self._too_large) >= self._too_large:
-            raise too_many(steps)
-        try:
-            return within_budget(lambda: first_problem(validator, _copied(value), show_values), cache, steps)
-        except TooManySteps:
-            if whole:
-                self._too_large = _size(value, enough=self._too_large)
-            raise
-
-    def _prepare(self, steps: int) -> tuple[Any, SchemaCache]:
-        cache = SchemaCache()
-        try:
-            self._prepared = within_budget(lambda: _prepare(self.source), cache, steps), cache
-        except UncheckableSchema as exc:
-            if steps >= self._most_steps or not isinstance(exc, TooManySteps):
-                self._refused = exc
-            raise
-        return self._prepared
-
-
-def compile_schema(schema: Mapping[str, object], *, most_steps: int = MAX_STEPS) -> Schema:
-    """Wrap a schema to check values against. The first check prepares it.
-
-    Keep the result to keep that work; later changes of *schema* have no effect.
-    *most_steps* bounds a check without *steps*.
-    """
-    return Schema(schema, most_steps)
-
-
-def _size(value: object, *, enough: float) -> int:
-    """The number of values and of characters in strings and names. Stops counting at *enough*."""
-    size, todo = 0, [value]
-    while todo and size < enough:
-        part = todo.pop()
-        size += 1
-        match part:
-            case str():
-                size += len(part)
-            case Mapping():
-                size += sum(map(len, part))
-                todo += part.values()
-            case list() | tuple():
-                todo += part
-    return size
 
 
 def _prepare(source: Mapping[str, object]) -> Any:
@@ -199,7 +284,7 @@ class _Survey:
     def check_validity(self, schema: object) -> None:
         found = _known().resolver().lookup(self.dialect)
         metaschema = _checking(self.dialect)(found.contents, registry=_known(), _resolver=found.resolver)
-        if problem := first_problem(metaschema, schema):
+        if problem := _first_problem(metaschema, schema):
             raise UncheckableSchema(f"it is not a valid JSON Schema: {problem}")
 
     def look_through(self, schema: Any) -> None:
@@ -320,7 +405,7 @@ def _enum(validator: Any, listed: list[object], value: object, schema: Any) -> I
     if choices is None:
         choices = budget.cache.choices[id(listed)] = frozenset([budget.canonical(choice) for choice in listed])
     if budget.canonical(value) not in choices:
-        yield ValidationError(f"{value!r} is not one of {listed_briefly(listed)}")
+        yield ValidationError(f"{value!r} is not one of {_listed(listed)}")
 
 
 def _const(validator: Any, wanted: object, value: object, schema: Any) -> Iterator[ValidationError]:
@@ -356,3 +441,69 @@ _KEYWORDS: dict[str, Keyword] = {
     "multipleOf": _multiple_of,
     "divisibleBy": _multiple_of,
 }
+
+
+def _first_problem(validator: Any, value: object, show_values: bool = True) -> str | None:
+    """The first error, with its path. Without *show_values* the text contains nothing of the value but names."""
+    error = next(validator.iter_errors(value), None)
+    if error is None:
+        return None
+    if not show_values and (choices := _choices(error)):
+        nearest, message = error, _IN_WORDS["enum"](choices)
+    else:
+        nearest = best_match([error]) or error  # in the most likely alternative of "anyOf"
+        message = nearest.message if show_values else _discreet(nearest)
+    path = excerpt(nearest.json_path, PATH_SHOWN)
+    return excerpt(message if path == "$" else f"{path}: {message}", MAX_PROBLEM)
+
+
+def _discreet(error: ValidationError) -> str:
+    """What is wrong, in terms of the schema only."""
+    keyword, demand = error.validator, error.validator_value
+    if keyword is None:
+        return "no value is allowed"
+    if keyword in _IN_WORDS:
+        return _IN_WORDS[keyword](demand)
+    if isinstance(error.instance, dict | list):
+        return error.message  # which contains names and counts
+    return f"it violates {quoted(keyword)}, which is {_shown(demand)}"
+
+
+def _choices(error: ValidationError) -> Sequence[Any]:
+    """The choices, if the alternatives are constants: an enum with titles."""
+    if error.validator not in ("anyOf", "oneOf") or not error.context:
+        return ()
+    parts: Any = error.validator_value
+    is_choice = all(isinstance(part, dict) and "const" in part for part in parts)
+    return [part["const"] for part in parts] if is_choice else ()
+
+
+def _listed(values: Sequence[Any]) -> str:
+    more = f" or {len(values) - LISTED} more" if len(values) > LISTED else ""
+    return ", ".join(map(repr, values[:LISTED])) + more
+
+
+def _shown(demand: object) -> str:
+    return excerpt(repr(demand), TEXT_SHOWN)
+
+
+def _count(number: Any, noun: str) -> str:
+    return f"{_shown(number)} {noun}{'' if number == 1 else 's'}"
+
+
+_IN_WORDS: dict[str, Callable[[Any], str]] = {
+    "type": lambda kinds: f"not of type {_listed(kinds if isinstance(kinds, list) else [kinds])}",
+    "enum": lambda choices: f"not one of: {_listed(choices)}",
+    "const": lambda value: f"not {_shown(value)}",
+    "minimum": lambda bound: f"less than the minimum of {_shown(bound)}",
+    "maximum": lambda bound: f"greater than the maximum of {_shown(bound)}",
+    "exclusiveMinimum": lambda bound: f"not greater than {_shown(bound)}",
+    "exclusiveMaximum": lambda bound: f"not less than {_shown(bound)}",
+    "multipleOf": lambda unit: f"not a multiple of {_shown(unit)}",
+    "minLength": lambda bound: f"shorter than {_count(bound, 'character')}",
+    "maxLength": lambda bound: f"longer than {_count(bound, 'character')}",
+    "pattern": lambda source: f"does not match {_shown(source)}",
+    "minItems": lambda bound: f"fewer than {_count(bound, 'item')}",
+    "maxItems": lambda bound: f"more than {_count(bound, 'item')}",
+}
+"""How a value violates each keyword."""
