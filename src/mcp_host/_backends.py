@@ -204,6 +204,7 @@ class _TrioLoop(Loop):
             await self._trio.lowlevel.wait_readable(fd)
             while not callback():
                 await self._trio.lowlevel.wait_readable(fd)
+        await self._trio.lowlevel.checkpoint()  # as on asyncio, the caller goes on in a later tick than the callback
 
     def notify_closing(self, fd: int) -> None:
         self._trio.lowlevel.notify_closing(fd)
