@@ -47,9 +47,6 @@ class Loop(ABC):
     @abstractmethod
     def wake(self, signal: Any) -> None: ...
 
-    timers_are_tasks = False
-    """Whether a timer of `call_at` is a task, which must not be left behind."""
-
     @abstractmethod
     def call_at(self, time: float, callback: Callable[[], None]) -> Timer:
         """Call *callback*, which raises nothing, at *time*."""
@@ -160,8 +157,6 @@ class _TrioSignal:
 
 
 class _TrioLoop(Loop):
-    timers_are_tasks = True
-
     def __init__(self, trio: Any) -> None:
         self._trio = trio
         self._token = trio.lowlevel.current_trio_token()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from contextvars import Context, copy_context
 from types import TracebackType, coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from anyio import CancelScope, Event, create_task_group
 from anyio.abc import TaskGroup
@@ -19,6 +19,8 @@ from mcp_host.errors import ConnectionClosed
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Timeout: TypeAlias = Callable[[float], AbstractContextManager[object]]
+"""Cancels what runs inside after so many seconds, and goes on behind it, like anyio's `move_on_after`."""
 
 
 def spawn(job: Job, at_end: Callable[[], None] = lambda: None) -> None:
@@ -104,6 +106,10 @@ class Alarm:
         """When the alarm rings."""
         self._timer: Timer | None = None
 
+    def timeout(self, seconds: float, *, within: CancelScope | None = None) -> TimeoutScope:
+        """Like anyio's `move_on_after`."""
+        return TimeoutScope(self, self.loop.time() + seconds, within)
+
     def ring_at(self, deadline: float) -> None:
         self.stop()
         self.next = deadline
@@ -162,10 +168,7 @@ class TimeoutScope:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        alarm = self._alarm
-        alarm.waits.discard(self)
-        if alarm.loop.timers_are_tasks and not alarm.waits:
-            alarm.stop()
+        self._alarm.waits.discard(self)
         if self._is_own:
             return self.scope.__exit__(exc_type, exc, tb)
         return self.expired and is_cancellation(exc)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -11,8 +13,8 @@ from mcp_host import Client, Sampling, SamplingRequest, always
 from mcp_host.errors import RequestTimeout, RoundsExceeded
 from mcp_host.limits import Limits
 from mcp_host.sampling import SamplingLimits
-from mcp_host.session.inbound import InboundRequest, InboundRequests
 from mcp_host.testing import Context, ScriptedPeer, Server
+from mcp_host.transports.base import Channel
 from mcp_host.types import CreateMessageResult, TextContent
 from tests.client.rounds import DONE, SAMPLE, wants
 from tests.client.support import EMPTY, PARIS, QUESTION, Era, sampling
@@ -240,36 +242,33 @@ async def test_a_call_of_the_innermost_handler_may_be_made_again_without_a_quest
     assert seen == ["inner"]
 
 
-def test_what_is_asked_between_calls_is_in_no_handler() -> None:
-    answers, answer = (
-        InboundRequests(Limits(max_nesting=1), lambda: 0.0, replays=False),
-        InboundRequest((1, 1), None, []),
-    )
+async def test_what_is_asked_between_calls_is_in_no_handler() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize()
+        answers.append(await peer.request("sampling/createMessage", QUESTION))
+        answered.set()
 
-    answers.begin(answer)
+    answers, answered = list[dict[str, Any]](), anyio.Event()
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(), limits=Limits(max_nesting=1)):
+            await answered.wait()
 
-    assert answer.refusal is None
+    assert [answer["result"]["content"] for answer in answers] == [{"type": "text", "text": "Paris"}]
 
 
-def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_call() -> None:
-    now = 1000.0
-    answers = InboundRequests(Limits(max_inputs=3), lambda: now, replays=False)
-    refusals: list[str | None] = []
+async def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_call() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize()
+        for pause in [10, 10, 10, 10, 3559.9, 0.1, 0, 0]:
+            refusal = (await peer.request("sampling/createMessage", QUESTION)).get("error")
+            refusals.append(refusal and f"{refusal['code']} {refusal['message']}")
+            await anyio.sleep(pause)
+        asked.set()
 
-    def ask(number: int) -> None:
-        answer = InboundRequest((1, number), None, [])
-        answers.begin(answer)
-        answers.end(answer)
-        refusals.append(None if answer.refusal is None else f"{answer.refusal.code} {answer.refusal}")
-
-    for number in range(5):
-        ask(number)
-        now += 10
-    now = 1000 + 3599.9
-    ask(5)
-    now = 1000 + 3600
-    ask(6)
-    ask(7)
+    refusals, asked = list[str | None](), anyio.Event()
+    with anyio.fail_after(5000):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(), limits=Limits(max_inputs=3)):
+            await asked.wait()
 
     too_much = "-32013 this client's limit max_inputs is 3 in 3600 seconds without a call"
     assert refusals == [None, None, None, too_much, too_much, too_much, None, too_much]
@@ -495,12 +494,29 @@ async def test_a_server_that_asks_is_not_silent_but_the_timeout_holds(
     assert took == pytest.approx(seconds)
 
 
-def test_the_last_1024_requests_that_were_answered_are_known_again() -> None:
-    answers = InboundRequests(Limits(max_inputs=5000), lambda: 0.0, replays=True)
+class StreamPerRequest(ScriptedPeer):
+    """As over HTTP, where a stream may repeat old messages."""
 
-    for number in range(1025):
-        answer = InboundRequest((1, number), None, [])
-        answers.begin(answer)
-        answers.end(answer)
+    @asynccontextmanager
+    async def open(self, limits: Limits) -> AsyncIterator[Channel]:
+        async with super().open(limits) as channel:
+            channel.stream_per_request = True
+            yield channel
 
-    assert [number for number in range(1026) if not answers.known((1, number), None)] == [0, 1025]
+
+async def test_the_last_1024_requests_that_were_answered_are_known_again() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize()
+        for number in [*range(1025), 1, 1024, 0]:
+            await peer.send({"jsonrpc": "2.0", "id": number, "method": "roots/list"})
+        while len(answered) < 1026:
+            answered.append((await peer.receive())["id"])
+        done.set()
+
+    answered, done = list[int](), anyio.Event()
+    with anyio.fail_after(5):
+        async with Client(StreamPerRequest(script), era="legacy", limits=Limits(max_answers=2000)) as client:
+            await done.wait()
+            assert client.counters == {"repeated requests": 2}
+
+    assert sorted(answered) == [0, *range(1025)]

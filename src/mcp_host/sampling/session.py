@@ -8,10 +8,9 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Any, Protocol
 
-from anyio import CancelScope
+from anyio import move_on_after
 
-from mcp_host._backends import Loop
-from mcp_host.concurrency import Alarm, TimeoutScope
+from mcp_host.concurrency import Timeout
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, SamplingError, excerpt
 from mcp_host.handlers import HandlerScope, as_async, call_handler
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
@@ -87,12 +86,6 @@ class Sampling:
         self._context = context
         self._limits = limits or SamplingLimits()
         self._semaphore = FairSemaphore(self._limits.at_once)
-        self._alarm: Alarm | None = None
-
-    def _timeout(self, within: CancelScope | None) -> TimeoutScope:
-        if self._alarm is None or not self._alarm.loop.is_running():
-            self._alarm = Alarm(Loop.running())
-        return TimeoutScope(self._alarm, self._alarm.loop.time() + self._limits.seconds, within)
 
     def capability(self) -> dict[str, Any]:
         """What to advertise as the client capability ``sampling``: ``tools``, ``context``, both or ``{}``."""
@@ -140,7 +133,6 @@ class SamplingSession:
         self._limits = limits = sampling._limits
         self._refuses_context = refuses_context
         self._share = SemaphoreShare(sampling._semaphore, limits.at_once_per_server, limits.waiting)
-        self._timeout = sampling._timeout
 
     async def answer(
         self,
@@ -148,15 +140,14 @@ class SamplingSession:
         call: OuterCall | None = None,
         *,
         size: float = math.inf,
-        within: CancelScope | None = None,
+        timeout: Timeout | None = None,
         reporter: ProgressReporter | None = None,
     ) -> CreateMessageResult:
         """Answer one request, given as the wire's parameters. *call* is our call that it belongs to.
 
         *size* is an upper bound of the request in bytes; small requests skip the size checks.
-        *within* is a cancel scope in which nothing else runs; it is cancelled after
-        `SamplingLimits.seconds`. *reporter* tells the server about the progress of the answer,
-        if it asked for that.
+        *timeout* bounds the answer to `SamplingLimits.seconds`; the default is anyio's `move_on_after`. *reporter* tells the server about the progress
+        of the answer, if it asked for that.
 
         Raises:
             InputRefused: Its code, message and data are for the server: -32602 broken
@@ -169,7 +160,7 @@ class SamplingSession:
         except ProtocolError as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         request = SamplingRequest(params=read, server=self._server, outer=call, mode=self.mode, reporter=reporter)
-        with self._timeout(within):
+        with (timeout or move_on_after)(limits.seconds):
             slot = Slot(self._share)
             try:
                 await slot.acquire()

@@ -32,7 +32,7 @@ from mcp_host.protocol.jsonrpc import (
     malformed_error,
 )
 from mcp_host.session.call import Call, CallTimeouts, OnEvent, OnReport, PendingRequest
-from mcp_host.session.inbound import BackgroundSender, InboundRequests, RequestHandler
+from mcp_host.session.inbound import BackgroundSender, InboundRequests
 from mcp_host.session.state import Session
 from mcp_host.transports.base import Channel, Headers
 
@@ -76,14 +76,14 @@ class Dispatcher:
         loop = Loop.running()
         self.now = loop.time
         """Seconds on the event loop's clock."""
-        self._alarm = Alarm(loop)
+        self.alarm = Alarm(loop)
         self._sender = BackgroundSender(channel, tasks, limits.max_answers, counters, self._check_idle)
-        self._inbound = InboundRequests(limits, self.now, replays=channel.stream_per_request)
-        self._request_handler = RequestHandler(
+        self._inbound = InboundRequests(
             application,
-            self._inbound,
             self._sender,
+            self.alarm,
             self._pending,
+            limits,
             counters,
             self._serves_abandoned,
             stream_per_request=channel.stream_per_request,
@@ -130,7 +130,7 @@ class Dispatcher:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
         request = Request(id, method, params)
         pending = PendingRequest(
-            request, timeouts, self.route, self._alarm, on_report, on_event, call, stateless=stateless
+            request, timeouts, self.route, self.alarm, on_report, on_event, call, stateless=stateless
         )
         self._pending[id] = pending
         try:
@@ -258,7 +258,7 @@ class Dispatcher:
             elif len(self._early) < MAX_EARLY:
                 self._early.append(message)
         elif isinstance(message, Request):
-            self._request_handler.take(message, self.session, origin)
+            self._inbound.take(message, self.session, origin)
         elif message.method == "notifications/cancelled":
             self._cancel(message.params.get("requestId"), self.session)
         else:
@@ -301,7 +301,7 @@ class Dispatcher:
         early, self._early = self._early, []
         for message in early:
             if isinstance(message, Request) and message.method == "ping":
-                self._sender.send_in_background(Success(message.id, {}), {})  # after `initialize`
+                self.spawn(self._sender.send, Success(message.id, {}), {})  # after `initialize`
             else:
                 self._early.append(message)
 
@@ -338,7 +338,7 @@ class Dispatcher:
 
     def _check_idle(self) -> None:
         if self.closed is not None and not self._pending and not self._sender.sending:
-            self._alarm.stop()
+            self.alarm.stop()
             self._idle.set()
 
     async def idle(self) -> None:
@@ -359,7 +359,7 @@ class Dispatcher:
         """
         self._raise_closed()
         timeouts = call.timeouts
-        with TimeoutScope(self._alarm, timeouts.idle_end(self.now()) if idle else timeouts.end) as timeout:
+        with TimeoutScope(self.alarm, timeouts.idle_end(self.now()) if idle else timeouts.end) as timeout:
             self._waiting.add(timeout.scope)
             try:
                 yield timeout.scope

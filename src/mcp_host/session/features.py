@@ -6,8 +6,7 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
-from anyio import CancelScope
-
+from mcp_host.concurrency import Timeout
 from mcp_host.errors import InputRefused, excerpt
 from mcp_host.protocol.eras import (
     ELICITATION_FORM,
@@ -100,12 +99,12 @@ class SessionFeatures:
         call: OuterCall | None,
         *,
         size: float = math.inf,
-        within: CancelScope | None = None,
+        timeout: Timeout,
         reporter: ProgressReporter | None = None,
     ) -> dict[str, Any]:
         """Answer one request of the server, in the form that the session's revision prescribes.
 
-        *size* is an upper bound in bytes of *params*. *within* is the cancel scope of this request, if it has one.
+        *size* is an upper bound in bytes of *params*. *timeout* bounds the answer of a model.
         *reporter* sends progress, if the server asked for it.
 
         Raises:
@@ -114,7 +113,7 @@ class SessionFeatures:
         elicitation, roots = self._features.elicitation, self._features.roots
         answer: InputResponse
         if method == "sampling/createMessage" and self._sampling is not None:
-            answer = await self._sampling.answer(params, call, size=size, within=within, reporter=reporter)
+            answer = await self._sampling.answer(params, call, size=size, timeout=timeout, reporter=reporter)
         elif method == "elicitation/create" and elicitation is not None:
             answer = await elicitation.answer(
                 params, call, server=self._server, revision=self._version, reporter=reporter

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import CancelScope, move_on_after, sleep
 from anyio.abc import TaskGroup
 
-from mcp_host.concurrency import HandlerTasks
+from mcp_host.concurrency import Alarm, HandlerTasks
 from mcp_host.errors import CallerError, ConnectionClosed, HttpStatusError, InputRefused, McpError, SessionLost
 from mcp_host.handlers import HandlerScope
 from mcp_host.limits import Limits
@@ -49,85 +50,113 @@ Key: TypeAlias = tuple[int, Id]  # session epoch, request id
 Place: TypeAlias = tuple[Key, Id | None]  # and the id of the request on whose stream it came
 
 
+@dataclass(slots=True, eq=False)
 class InboundRequest:
-    """One request of the server while the client handles it.
+    """One request of the server while the client handles it."""
 
-    *waiting* are the requests in flight that it may belong to. Their timeouts are paused until it
-    is answered, and it is cancelled when the last of them has ended.
+    key: Key
+    place: Place
+    waiting: list[PendingRequest]
+    """The requests in flight that it may belong to.
+
+    Their timeouts are paused until it is answered. It is cancelled when the last of them has ended.
     """
-
-    def __init__(self, key: Key, origin: PendingRequest | None, waiting: list[PendingRequest]) -> None:
-        self.key = key
-        self.origin = origin
-        """The request on whose stream it came, if that is known."""
-        self.waiting = waiting
-        self.scope: CancelScope
-        self.ended = False
-        self.dropped = False
-        """Whether it gets no response: the server has cancelled it, or the session has ended."""
-        self.refusal: InputRefused | None = None
-        """The limit that it exceeds, if any."""
-        self.nesting = 0
-        """The `Call.nesting` of the call that it belongs to, as far as can be told."""
-        for pending in waiting:
-            pending.timeouts.pause()
-
-    def end(self) -> None:
-        self.ended = True
-        for pending in self.waiting:
-            pending.timeouts.resume()
-
-    def request_ended(self, pending: PendingRequest) -> None:
-        if pending in self.waiting:
-            self.waiting.remove(pending)
-            pending.timeouts.resume()
-            if not self.waiting:
-                self.scope.cancel()
-
-    def drop(self) -> None:
-        self.dropped = True
-        self.scope.cancel()
+    nesting: int
+    """The `Call.nesting` of the call that it belongs to, as far as can be told."""
+    scope: CancelScope = field(init=False)
+    dropped: bool = False
+    """Whether it gets no response: the server has cancelled it, or the session has ended."""
 
 
 class InboundRequests:
-    """The requests that the client is handling, and how many each call has had.
+    """The requests of the server: each is answered in one of the *application*'s tasks, or refused at once.
 
-    With *replays*, a stream may repeat old requests, so answered ones are remembered.
+    *pending* are the requests of ours in flight. *serves_abandoned* tells whether the server may still
+    be working on a call that was cancelled.
     """
 
-    def __init__(self, limits: Limits, clock: Callable[[], float], *, replays: bool) -> None:
+    def __init__(
+        self,
+        application: HandlerTasks,
+        sender: BackgroundSender,
+        alarm: Alarm,
+        pending: Mapping[Id, PendingRequest],
+        limits: Limits,
+        counters: Counter[str],
+        serves_abandoned: Callable[[], bool],
+        *,
+        stream_per_request: bool,
+    ) -> None:
+        self._application = application
+        self._sender = sender
+        self._alarm = alarm
+        self._pending = pending
         self._limits = limits
-        self._clock = clock
-        self._replays = replays
-        self._unprompted: deque[float] = deque()  # when requests came while no call was in flight, the oldest first
+        self._counters = counters
+        self._serves_abandoned = serves_abandoned
+        self._stream_per_request = stream_per_request
         self._current: dict[Key, InboundRequest] = {}
-        self._done: deque[Place] = deque(maxlen=REMEMBERED)
-        self._seen: set[Place] = set()
+        self._answered: OrderedDict[Place, None] = OrderedDict()  # over HTTP, where a stream may repeat requests
+        self._unprompted: deque[float] = deque()  # when requests came while no call was in flight, the oldest first
 
-    def full(self) -> bool:
-        return len(self._current) >= self._limits.max_answers
+    def take(self, request: Request, session: Session, origin: PendingRequest | None) -> None:
+        """Handle *request*, refuse it or count it; *origin* is the request of ours on whose stream it came."""
+        key = (session.epoch, request.id)
+        # On another stream it is no replay: a stateless server that has restarted counts from 1 again.
+        place = (key, None if origin is None else origin.request.id)
+        if not session.era.server_requests:
+            self._counters["requests that no server may send"] += 1
+        elif request.method == "ping":
+            self._reply(Success(request.id, {}), session)
+        elif key in self._current or place in self._answered:
+            self._counters["repeated requests"] += 1
+            if not self._stream_per_request:  # over HTTP it is a replay
+                self._reply(Failure(request.id, INVALID_REQUEST, "this id is in use by a request under way"), session)
+        elif request.method not in session.era.server_requests:
+            self._reply(Failure(request.id, METHOD_NOT_FOUND, "this client knows no such method"), session)
+        elif self._sender.closed or len(self._current) >= self._limits.max_answers:
+            self._counters["dropped requests"] += 1  # a flood
+        else:
+            waiting = [each for each in self._pending.values() if not each.done] if origin is None else [origin]
+            inbound = InboundRequest(key, place, waiting, self._nesting(waiting))
+            if refusal := self._refusal(inbound):
+                self._remember(place)
+                self._reply(Failure(request.id, ASKED_TOO_MUCH, f"this client's limit {refusal}"), session)
+            else:
+                self._start(inbound, request, session, origin)
 
-    def known(self, key: Key, origin: PendingRequest | None) -> bool:
-        """Whether this request is being handled, or was answered before on the same stream.
-
-        On another stream it is no replay: a stateless server that has restarted counts from 1 again.
-        """
-        return key in self._current or (self._replays and _place(key, origin) in self._seen)
-
-    def begin(self, inbound: InboundRequest) -> None:
-        """Add a request; set its `nesting`, and its `refusal` if it exceeds a limit."""
-        inbound.nesting = self._nesting(inbound.waiting)
+    def _start(
+        self, inbound: InboundRequest, request: Request, session: Session, origin: PendingRequest | None
+    ) -> None:
+        waiting = inbound.waiting
+        for pending in waiting:
+            pending.timeouts.pause()
+        # Over HTTP a request on a call's own stream belongs to that call; on another it "SHOULD be unrelated" to any.
+        # Over a pipe it belongs to the only call that the server can be working on.
+        named = origin is not None or not (self._stream_per_request or self._serves_abandoned())
+        call = waiting[0].call if named and len(waiting) == 1 else None
+        outer = None if call is None else call.outer(waiting[0].request.id, inferred=origin is None)
+        run = partial(self._run, inbound, request, session, outer)
         self._current[inbound.key] = inbound
+        inbound.scope = self._application.start(run, None if call is None else call.context)
+
+    def _refusal(self, inbound: InboundRequest) -> str | None:
+        """Count a request, and return the limit that it exceeds, if any."""
+        nested, most = self._limits.max_nesting, self._limits.max_inputs
         for pending in inbound.waiting:
             pending.inputs += 1
-        nested, most = self._limits.max_nesting, self._limits.max_inputs
         if inbound.nesting >= nested:
-            inbound.refusal = _asked_too_much("max_nesting", f"{nested} handlers within each other")
-        elif inbound.waiting:
-            if min([pending.inputs for pending in inbound.waiting]) > most:
-                inbound.refusal = _asked_too_much("max_inputs", f"{most} for one call")
-        elif not self._admit_unprompted(most):
-            inbound.refusal = _asked_too_much("max_inputs", f"{most} in {UNPROMPTED_PERIOD:g} seconds without a call")
+            return f"max_nesting is {nested} handlers within each other"
+        if inbound.waiting:
+            too_many = min([pending.inputs for pending in inbound.waiting]) > most
+            return f"max_inputs is {most} for one call" if too_many else None
+        now = self._alarm.loop.time()
+        while self._unprompted and self._unprompted[0] <= now - UNPROMPTED_PERIOD:
+            self._unprompted.popleft()
+        if len(self._unprompted) >= most:
+            return f"max_inputs is {most} in {UNPROMPTED_PERIOD:g} seconds without a call"
+        self._unprompted.append(now)
+        return None
 
     def _nesting(self, waiting: list[PendingRequest]) -> int:
         """The nesting of the call that the server asks for, which is one of *waiting*.
@@ -144,125 +173,31 @@ class InboundRequests:
                 return nesting
         return nestings[-1]
 
-    def _admit_unprompted(self, most: int) -> bool:
-        """Count a request that belongs to no call; False if there were *most* in the last period."""
-        now = self._clock()
-        while self._unprompted and self._unprompted[0] <= now - UNPROMPTED_PERIOD:
-            self._unprompted.popleft()
-        if len(self._unprompted) >= most:
-            return False
-        self._unprompted.append(now)
-        return True
-
-    def end(self, inbound: InboundRequest) -> None:
-        del self._current[inbound.key]
-        inbound.end()
-        if self._replays:
-            if len(self._done) == REMEMBERED:
-                self._seen.discard(self._done[0])
-            place = _place(inbound.key, inbound.origin)
-            self._done.append(place)
-            self._seen.add(place)
-
-    def cancel(self, key: Key) -> None:
-        """The server has cancelled its request: "the receiver SHOULD NOT send a response"."""
-        if inbound := self._current.get(key):
-            inbound.drop()
-
-    def request_ended(self, pending: PendingRequest) -> None:
-        """A request of ours has ended: what belonged only to it is cancelled."""
-        for inbound in list(self._current.values()):
-            inbound.request_ended(pending)
-
-    def drop_before(self, epoch: float) -> None:
-        """The sessions before *epoch* have ended: their requests must not be answered in a later one."""
-        for inbound in list(self._current.values()):
-            if inbound.key[0] < epoch:
-                inbound.drop()
-
-
-class RequestHandler:
-    """Takes the requests of the server, and has each answered in one of the *application*'s tasks.
-
-    *pending* are the requests of ours in flight. *serves_abandoned* tells whether the server may still
-    be working on a call that was cancelled.
-    """
-
-    def __init__(
-        self,
-        application: HandlerTasks,
-        inbound: InboundRequests,
-        sender: BackgroundSender,
-        pending: Mapping[Id, PendingRequest],
-        counters: Counter[str],
-        serves_abandoned: Callable[[], bool],
-        *,
-        stream_per_request: bool,
-    ) -> None:
-        self._application = application
-        self._inbound = inbound
-        self._sender = sender
-        self._pending = pending
-        self._counters = counters
-        self._serves_abandoned = serves_abandoned
-        self._stream_per_request = stream_per_request
-
-    def take(self, request: Request, session: Session, origin: PendingRequest | None) -> None:
-        """Handle *request*, refuse it or count it; *origin* is the request of ours on whose stream it came."""
-        key = (session.epoch, request.id)
-        if not session.era.server_requests:
-            self._counters["requests that no server may send"] += 1
-        elif request.method == "ping":
-            self._reply(Success(request.id, {}), session)
-        elif self._inbound.known(key, origin):
-            self._counters["repeated requests"] += 1
-            if not self._stream_per_request:  # over HTTP it is a replay
-                self._reply(Failure(request.id, INVALID_REQUEST, "this id is in use by a request under way"), session)
-        elif request.method not in session.era.server_requests:
-            self._reply(Failure(request.id, METHOD_NOT_FOUND, "this client knows no such method"), session)
-        elif self._sender.closed or self._inbound.full():
-            self._counters["dropped requests"] += 1  # a flood
-        else:
-            self._start(request, session, origin)
-
-    def _start(self, request: Request, session: Session, origin: PendingRequest | None) -> None:
-        waiting = [each for each in self._pending.values() if not each.done] if origin is None else [origin]
-        # Over HTTP a request on a call's own stream belongs to that call; on another it "SHOULD be unrelated" to any.
-        # Over a pipe it belongs to the only call that the server can be working on.
-        named = origin is not None or not (self._stream_per_request or self._serves_abandoned())
-        call = waiting[0].call if named and len(waiting) == 1 else None
-        outer = None if call is None else call.outer(waiting[0].request.id, inferred=origin is None)
-        inbound = InboundRequest((session.epoch, request.id), origin, waiting)
-        self._inbound.begin(inbound)
-        run = partial(self._run, inbound, request, session, outer)
-        inbound.scope = self._application.start(run, None if call is None else call.context)
-
     async def _run(self, inbound: InboundRequest, request: Request, session: Session, call: OuterCall | None) -> None:
         try:
             reply = await self._answer(inbound, request, session, call)
         except BaseException:  # cancelled
-            self._inbound.end(inbound)
+            self._end(inbound)
             if not inbound.dropped:
                 self._reply(Failure(request.id, CALL_ENDED, "the call that this belonged to has ended"), session)
             raise
-        self._inbound.end(inbound)
+        self._end(inbound)
         if inbound.dropped:
             return
         if inbound.scope.cancel_called:  # there is an answer, but this task can await nothing more
             self._reply(reply, session)
-        elif not self._sender.send_now(reply):
+        else:
             await self._sender.send(reply, session.era.headers(request.method, {}))
 
     async def _answer(
         self, inbound: InboundRequest, request: Request, session: Session, call: OuterCall | None
     ) -> Response:
+        timeout = partial(self._alarm.timeout, within=inbound.scope)
+        reporter = self._reporter(inbound, request, session)
         try:
-            if inbound.refusal is not None:
-                raise inbound.refusal
-            reporter = self._reporter(inbound, request, session)
             with HandlerScope(nesting=inbound.nesting + 1):
                 result = await session.features.answer(
-                    request.method, request.params, call, size=request.size, within=inbound.scope, reporter=reporter
+                    request.method, request.params, call, size=request.size, timeout=timeout, reporter=reporter
                 )
             return Success(request.id, result)
         except InputRefused as exc:
@@ -279,21 +214,54 @@ class RequestHandler:
             return None
 
         async def send(params: Params) -> None:
-            report = Notification("notifications/progress", params)
-            if not (inbound.ended or inbound.dropped or self._sender.send_now(report)):
+            if self._current.get(inbound.key) is inbound and not inbound.dropped:
+                report = Notification("notifications/progress", params)
                 await self._sender.send(report, session.era.headers(report.method, params))
 
         return ProgressReporter(token, send)
 
+    def _end(self, inbound: InboundRequest) -> None:
+        del self._current[inbound.key]
+        for pending in inbound.waiting:
+            pending.timeouts.resume()
+        self._remember(inbound.place)
+
+    def _remember(self, place: Place) -> None:
+        if self._stream_per_request:
+            self._answered[place] = None
+            if len(self._answered) > REMEMBERED:
+                self._answered.popitem(last=False)
+
     def _reply(self, reply: Success | Failure, session: Session) -> None:
         self._sender.send_soon(reply, session.era.headers("", {}))
 
+    def cancel(self, key: Key) -> None:
+        """The server has cancelled its request: "the receiver SHOULD NOT send a response"."""
+        if inbound := self._current.get(key):
+            inbound.dropped = True
+            inbound.scope.cancel()
+
+    def drop_before(self, epoch: float) -> None:
+        """The sessions before *epoch* have ended: their requests must not be answered in a later one."""
+        for key in self._current:
+            if key[0] < epoch:
+                self.cancel(key)
+
+    def request_ended(self, pending: PendingRequest) -> None:
+        """A request of ours has ended: what belonged only to it is cancelled."""
+        for inbound in self._current.values():
+            if pending in inbound.waiting:
+                inbound.waiting.remove(pending)
+                pending.timeouts.resume()
+                if not inbound.waiting:
+                    inbound.scope.cancel()
+
 
 class BackgroundSender:
-    """Sends messages that no caller waits for: at most *limit* at a time; *on_done* is called after each of them."""
+    """Sends messages that no caller waits for: at most *limit* at a time; *on_sent* is called after each of them."""
 
     def __init__(
-        self, channel: Channel, tasks: TaskGroup, limit: int, counters: Counter[str], on_done: Callable[[], None]
+        self, channel: Channel, tasks: TaskGroup, limit: int, counters: Counter[str], on_sent: Callable[[], None]
     ) -> None:
         self.closed = False
         self.sending = 0
@@ -301,39 +269,30 @@ class BackgroundSender:
         self._tasks = tasks
         self._limit = limit
         self._counters = counters
-        self._on_done = on_done
+        self._on_sent = on_sent
 
     def send_soon(self, message: Notification | Success | Failure, headers: Headers) -> None:
         """Send *message* without waiting if possible, or else in the background; not if the connection is closed."""
-        if not self.closed and not self.send_now(message):
-            self.send_in_background(message, headers)
-
-    def send_in_background(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        if self.closed or self._send_now(message):
+            return
         if self.sending >= self._limit:
             self._counters["dropped answers"] += 1  # the server sends a flood of pings, say, and reads no answers
-        else:
-            self.sending += 1
-            self._tasks.start_soon(self._send_counted, message, headers)
+            return
 
-    async def _send_counted(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        try:
-            await self.send(message, headers)
-        finally:
-            self.sending -= 1
-            self._on_done()
+        async def send() -> None:
+            try:
+                await self.send(message, headers)
+            finally:
+                self.sending -= 1
+                self._on_sent()
 
-    def send_now(self, message: Notification | Success | Failure) -> bool:
-        """Send *message* if that needs no waiting. False if it is still to be sent."""
-        try:
-            return self._channel.send_now(message)
-        except CallerError:
-            return False  # `send` handles it
-        except McpError as exc:
-            self._undelivered(exc)
-            return True
+        self.sending += 1
+        self._tasks.start_soon(send)
 
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
         """Send *message*. Failures are only counted: a closed connection is reported elsewhere."""
+        if self._send_now(message):
+            return
         with move_on_after(SEND_TIMEOUT):
             try:
                 await self._send_with_retries(message, headers)
@@ -343,6 +302,16 @@ class BackgroundSender:
                     await self.send(Failure(message.id, INTERNAL_ERROR, FAILED), headers)
             except McpError as exc:
                 self._undelivered(exc)
+
+    def _send_now(self, message: Notification | Success | Failure) -> bool:
+        """Send *message* if that needs no waiting. False if it is still to be sent."""
+        try:
+            return self._channel.send_now(message)
+        except CallerError:
+            return False  # `send` handles it
+        except McpError as exc:
+            self._undelivered(exc)
+            return True
 
     async def _send_with_retries(self, message: Notification | Success | Failure, headers: Headers) -> None:
         """Send *message*. An answer over HTTP is repeated if it may be lost: servers accept it only once."""
@@ -363,11 +332,3 @@ class BackgroundSender:
     def _undelivered(self, error: McpError) -> None:
         self._counters["undelivered messages"] += 1
         logger.debug("not delivered: %s", error)
-
-
-def _asked_too_much(limit: str, bound: str) -> InputRefused:
-    return InputRefused(ASKED_TOO_MUCH, f"this client's limit {limit} is {bound}")
-
-
-def _place(key: Key, origin: PendingRequest | None) -> Place:
-    return key, None if origin is None else origin.request.id

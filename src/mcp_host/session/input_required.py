@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope, create_task_group, sleep
 
-from mcp_host.concurrency import first, in_context
+from mcp_host.concurrency import Timeout, first, in_context
 from mcp_host.errors import (
     CallerError,
     InputNotGiven,
@@ -95,13 +96,14 @@ class InputRequiredLoop:
         outer = self._call.outer(response.id, inferred=False)
         if len(requests) == 1:  # needs no task, and its timeout no other cancel scope
             [(key, request)] = requests.items()
-            answer = self._answer(key, request, outer, response.size, within=scope)
+            timeout = partial(self._dispatcher.alarm.timeout, within=scope)
+            answer = self._answer(key, request, outer, response.size, timeout)
             return {key: await in_context(self._call.context.copy(), answer)}
         answers: dict[str, Any] = dict.fromkeys(requests)
         failure: BaseException | None = None
 
         async def answer_one(key: str, request: InputRequest) -> None:
-            answers[key] = await self._answer(key, request, outer, response.size)
+            answers[key] = await self._answer(key, request, outer, response.size, self._dispatcher.alarm.timeout)
 
         try:
             async with create_task_group() as tasks:
@@ -114,11 +116,11 @@ class InputRequiredLoop:
         return answers
 
     async def _answer(
-        self, key: str, request: InputRequest, outer: OuterCall, size: float, within: CancelScope | None = None
+        self, key: str, request: InputRequest, outer: OuterCall, size: float, timeout: Timeout
     ) -> dict[str, Any]:
         try:
             with HandlerScope(nesting=self._call.nesting + 1):
-                return await self._features.answer(request.method, request.params, outer, size=size, within=within)
+                return await self._features.answer(request.method, request.params, outer, size=size, timeout=timeout)
         except InputRefused as exc:
             cause = exc.__cause__ if exc.code == INTERNAL_ERROR else None
             raise self._not_given(key, request, str(exc), cause) from (cause or exc)
