@@ -26,6 +26,7 @@ from mcp_host.errors import InputRefused
 from mcp_host.handlers import HandlerScope, as_async, call_callback, call_handler, current_handler, in_handler
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult, ElicitResult, ProgressNotificationParams
+from tests.client.support import asking_server
 
 
 async def test_a_cancelled_handler_is_cancelled() -> None:
@@ -390,26 +391,18 @@ async def test_the_number_of_threads_is_limited_and_includes_those_left_behind()
 
 
 async def test_a_plain_handler_lends_its_slot_to_calls_from_its_thread() -> None:
-    server = Server("nested")
-
-    @server.tool
-    async def outer(ctx: Context) -> str:
-        return (await ctx.sample("outer")).text
-
-    @server.tool
-    async def inner(ctx: Context) -> str:
-        return (await ctx.sample("inner")).text
+    server = asking_server()
 
     def model(request: SamplingRequest) -> str:
-        if request.outer is not None and request.outer.name == "outer":
-            return f"outer of {anyio.from_thread.run(client.call_tool, 'inner').text}"
+        if request.messages[0].text == "outer":
+            return f"outer of {anyio.from_thread.run(client.call_tool, 'ask', {'words': 'inner'}).text}"
         return "inner"
 
     limits = SamplingLimits(at_once=1, at_once_per_server=1)
     sampling = Sampling(with_tools=model, approve=always, limits=limits)
     with anyio.fail_after(5):
         async with Client(server.in_process(), sampling=sampling) as client:
-            said = (await client.call_tool("outer")).text
+            said = (await client.call_tool("ask", {"words": "outer"})).text
 
     assert said == "outer of inner"
 
@@ -417,12 +410,8 @@ async def test_a_plain_handler_lends_its_slot_to_calls_from_its_thread() -> None
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 async def test_more_plain_handlers_than_default_threads_may_wait_for_calls_that_need_another(version: str) -> None:
     """Anyio's default is 40 threads. All of them would wait for a 41st."""
-    server = Server("nested", versions=[version])
+    server = asking_server(versions=[version])
     inside, all_inside = 0, anyio.Event()
-
-    @server.tool
-    async def outer(ctx: Context) -> str:
-        return (await ctx.sample("outer")).text
 
     @server.tool
     async def inner(ctx: Context) -> str:
@@ -441,7 +430,7 @@ async def test_more_plain_handlers_than_default_threads_may_wait_for_calls_that_
     said: list[str] = []
 
     async def call() -> None:
-        said.append((await client.call_tool("outer")).text)
+        said.append((await client.call_tool("ask", {"words": "outer"})).text)
 
     with anyio.fail_after(30):
         async with (

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
+
 from mcp_host import Sampling, SamplingRequest, always
-from mcp_host.testing import ScriptedPeer
+from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, TextContent
 from mcp_host.version import __version__
 
@@ -73,3 +75,37 @@ async def say_paris(request: SamplingRequest) -> CreateMessageResult:
 
 def sampling(**handlers: Any) -> Sampling:
     return Sampling(approve=always, **(handlers or {"with_tools": say_paris}))
+
+
+class HangingModel:
+    """A model that never answers. Its events tell when it has been called, and when it has been cancelled."""
+
+    def __init__(self) -> None:
+        self.begun, self.ended = anyio.Event(), anyio.Event()
+
+    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
+        self.begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.ended.set()
+        raise AssertionError
+
+
+def asking_server(**options: Any) -> Server:
+    """A server whose tool `ask` returns what the host's model says to its argument."""
+    server = Server("asker", **options)
+
+    @server.tool
+    async def ask(ctx: Context, words: str = "more?") -> str:
+        return (await ctx.sample(words)).text
+
+    return server
+
+
+async def ask_during_call(peer: ScriptedPeer) -> dict[str, Any]:
+    """Open a session, wait for a call, and send a sampling request with the id "q" meanwhile; return the call."""
+    await peer.answer_initialize(capabilities=TOOLS)
+    call = await peer.receive("tools/call")
+    await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+    return call

@@ -12,7 +12,19 @@ from mcp_host.limits import Limits
 from mcp_host.session.features import SessionFeatures
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams, ToolUseContent
-from tests.client.support import ADD, EMPTY, INFO, PARIS, QUESTION, TOOLS, Era, sampling, text
+from tests.client.support import (
+    ADD,
+    EMPTY,
+    INFO,
+    PARIS,
+    QUESTION,
+    TOOLS,
+    Era,
+    HangingModel,
+    ask_during_call,
+    sampling,
+    text,
+)
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -190,20 +202,13 @@ async def test_a_ping_is_answered_at_any_time() -> None:
 
 async def test_when_a_call_ends_what_it_caused_is_cancelled_and_answered() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities=TOOLS)
-        call = await peer.receive("tools/call")
-        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
-        await started.wait()
+        call = await ask_during_call(peer)
+        await model.begun.wait()
         await peer.reply(call, EMPTY)
         answers.append(await peer.receive())
 
-    started = anyio.Event()
+    model = HangingModel()
     answers: list[dict[str, Any]] = []
-
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        started.set()
-        await anyio.sleep_forever()
-        raise AssertionError
 
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
@@ -217,9 +222,7 @@ async def test_an_answer_that_was_found_although_its_call_had_ended_waits_until_
     pings = [{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(1024)]  # what the transport takes
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities=TOOLS)
-        call = await peer.receive("tools/call")
-        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+        call = await ask_during_call(peer)
         await started.wait()
         await peer.reply(call, EMPTY)
         for ping in pings:
@@ -249,9 +252,7 @@ async def test_an_answer_that_was_found_although_its_call_had_ended_waits_until_
 
 async def test_a_handler_that_fails_on_its_way_out_of_a_call_that_has_ended_ends_nothing_else() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities=TOOLS)
-        call = await peer.receive("tools/call")
-        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+        call = await ask_during_call(peer)
         await started.wait()
         await peer.reply(call, EMPTY)
         await peer.reply(await peer.receive("tools/call"), EMPTY)

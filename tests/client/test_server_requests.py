@@ -17,7 +17,7 @@ from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.transports.base import Channel
 from mcp_host.types import CreateMessageResult, TextContent
 from tests.client.rounds import DONE, SAMPLE, wants
-from tests.client.support import EMPTY, PARIS, QUESTION, Era, sampling
+from tests.client.support import EMPTY, PARIS, QUESTION, Era, HangingModel, asking_server, sampling
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -79,19 +79,15 @@ async def test_one_number_ends_endless_sampling_in_both_eras(version: str) -> No
 @pytest.mark.parametrize("most", [8, 2])
 async def test_handlers_within_each_other_have_a_bound(version: str, most: int) -> None:
     """A server that asks again within each call of a handler would find no other: every one of them is a new call."""
-    server = Server("asker", versions=[version])
+    server = asking_server(versions=[version])
     depth, deepest, failures = 0, 0, list[BaseException]()
-
-    @server.tool
-    async def again(ctx: Context) -> str:
-        return (await ctx.sample("more?")).text
 
     async def model(request: SamplingRequest) -> str:
         nonlocal depth, deepest
         depth += 1
         deepest = max(deepest, depth)
         try:
-            result = await client.call_tool("again")
+            result = await client.call_tool("ask")
             if result.is_error:
                 failures.append(RuntimeError(result.text))
         except RoundsExceeded as exc:
@@ -105,7 +101,7 @@ async def test_handlers_within_each_other_have_a_bound(version: str, most: int) 
             server.in_process(), sampling=Sampling(with_tools=model, approve=always), limits=limits
         ) as client:
             for _ in range(2):  # which are counted apart
-                assert (await client.call_tool("again")).text == "enough"
+                assert (await client.call_tool("ask")).text == "enough"
 
     assert deepest == most
     if version == "2026-07-28":
@@ -118,12 +114,8 @@ async def test_handlers_within_each_other_have_a_bound(version: str, most: int) 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 async def test_handlers_of_calls_side_by_side_are_not_within_each_other(version: str) -> None:
     """Over a pipe each question may be of any call in flight, those of other handlers among them."""
-    server = Server("asker", versions=[version])
+    server = asking_server(versions=[version])
     inside, all_inside = 0, anyio.Event()
-
-    @server.tool
-    async def outer(ctx: Context) -> str:
-        return (await ctx.sample("outer")).text
 
     @server.tool
     async def inner(ctx: Context) -> str:
@@ -137,7 +129,7 @@ async def test_handlers_of_calls_side_by_side_are_not_within_each_other(version:
         return (await client.call_tool("inner")).text if request.messages[0].text == "outer" else "leaf"
 
     async def call() -> None:
-        texts.append((await client.call_tool("outer")).text)
+        texts.append((await client.call_tool("ask", {"words": "outer"})).text)
 
     texts = list[str]()
     sampling = Sampling(with_tools=model, approve=always)
@@ -157,11 +149,7 @@ async def test_handlers_of_calls_side_by_side_are_not_within_each_other(version:
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(version: str) -> None:
-    server = Server("asker", versions=[version])
-
-    @server.tool
-    async def again(ctx: Context) -> str:
-        return (await ctx.sample("more?")).text
+    server = asking_server(versions=[version])
 
     async def model(request: SamplingRequest) -> str:
         if not handled.is_set():
@@ -170,7 +158,7 @@ async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(versi
 
     async def later() -> None:
         await handled.wait()
-        texts.append((await client.call_tool("again")).text)
+        texts.append((await client.call_tool("ask")).text)
 
     texts, handled = list[str](), anyio.Event()
     with anyio.fail_after(30):
@@ -180,7 +168,7 @@ async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(versi
             ) as client,
             anyio.create_task_group() as tasks,
         ):
-            texts_of_first = (await client.call_tool("again")).text
+            texts_of_first = (await client.call_tool("ask")).text
             handled.set()
 
     assert (texts_of_first, texts) == ("enough", ["enough"])
@@ -189,12 +177,8 @@ async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(versi
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 async def test_a_call_that_a_task_of_a_handler_makes_is_in_that_handler(version: str) -> None:
     """Also where it is one of several in flight, so that a question may be of any."""
-    server = Server("asker", versions=[version])
+    server = asking_server(versions=[version])
     limits = Limits(max_nesting=1)
-
-    @server.tool
-    async def again(ctx: Context) -> str:
-        return (await ctx.sample("more?")).text
 
     async def model(request: SamplingRequest) -> str:
         async with anyio.create_task_group() as tasks:
@@ -203,7 +187,7 @@ async def test_a_call_that_a_task_of_a_handler_makes_is_in_that_handler(version:
 
     async def call() -> None:
         try:
-            refused.append((await client.call_tool("again")).text)
+            refused.append((await client.call_tool("ask")).text)
         except RoundsExceeded as exc:
             refused.append(str(exc))
 
@@ -212,7 +196,7 @@ async def test_a_call_that_a_task_of_a_handler_makes_is_in_that_handler(version:
         async with Client(
             server.in_process(), sampling=Sampling(with_tools=model, approve=always), limits=limits
         ) as client:
-            assert (await client.call_tool("again")).text == "enough"
+            assert (await client.call_tool("ask")).text == "enough"
 
     assert ["max_nesting" in text for text in refused] == [True]
 
@@ -300,23 +284,8 @@ class TwoCalls:
                 self.all.set()
 
 
-class Hanging:
-    """A model that never answers, and says when it has been begun and ended."""
-
-    def __init__(self) -> None:
-        self.begun, self.ended = anyio.Event(), anyio.Event()
-
-    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
-        self.begun.set()
-        try:
-            await anyio.sleep_forever()
-        finally:
-            self.ended.set()
-        raise AssertionError
-
-
 async def test_a_handler_ends_with_the_last_of_the_calls_that_it_may_belong_to() -> None:
-    script, model = TwoCalls(), Hanging()
+    script, model = TwoCalls(), HangingModel()
 
     async def call(name: str, scope: anyio.CancelScope) -> None:
         with scope:
@@ -376,29 +345,25 @@ async def test_what_was_asked_between_calls_does_not_end_with_a_call() -> None:
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 async def test_handlers_that_make_calls_do_not_wait_for_the_places_of_each_other(version: str) -> None:
     """As many as have a place, each with two calls at once that need a model again."""
-    server = Server("asker", versions=[version])
-    all_at_work = anyio.Event()
-    at_work = most = 0
-
-    @server.tool
-    async def ask(ctx: Context, words: str) -> str:
-        return (await ctx.sample(words)).text
+    server = asking_server(versions=[version])
+    all_running = anyio.Event()
+    running = most = 0
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
-        nonlocal at_work, most
+        nonlocal running, most
         (block,) = request.messages[0].content
         assert isinstance(block, TextContent)
         if block.text == "inner":
             return request.reply("done")
-        at_work += 1
-        most = max(most, at_work)
-        if at_work == 4:
-            all_at_work.set()
-        await all_at_work.wait()
+        running += 1
+        most = max(most, running)
+        if running == 4:
+            all_running.set()
+        await all_running.wait()
         async with anyio.create_task_group() as tasks:
             for _ in range(2):
                 tasks.start_soon(client.call_tool, "ask", {"words": "inner"})
-        at_work -= 1
+        running -= 1
         return request.reply("done")
 
     with anyio.fail_after(10):
@@ -409,7 +374,7 @@ async def test_handlers_that_make_calls_do_not_wait_for_the_places_of_each_other
             for _ in range(4):
                 tasks.start_soon(client.call_tool, "ask", {"words": "outer"})
 
-    assert (at_work, most) == (0, 4)
+    assert (running, most) == (0, 4)
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])

@@ -15,10 +15,8 @@ import pytest
 from mcp_host import Allow, Client, Sampling, SamplingRequest, StreamableHttp, always
 from mcp_host.errors import ConnectTimeout, HttpStatusError, McpError, RequestTimeout, SessionLost
 from mcp_host.limits import Limits
-from mcp_host.testing import Context, Server
-from mcp_host.types import CreateMessageResult
 from tests.client.rounds import SAMPLE
-from tests.client.support import say_paris
+from tests.client.support import HangingModel, asking_server, say_paris
 
 URL = "http://mcp.test/mcp"
 WELCOME = {
@@ -188,20 +186,15 @@ async def test_a_handshake_that_fails_fails_the_call_and_the_next_call_tries_aga
 
 
 async def test_a_registered_handler_serves_the_new_session_too() -> None:
-    server = Server("geo")
-
-    @server.tool
-    async def capital(ctx: Context) -> str:
-        answer = await ctx.sample("capital?", max_tokens=9)
-        return str(answer.content[0].to_wire()["text"])
+    server = asking_server()
 
     with anyio.fail_after(20):
         async with server.http() as url:
             sampling = Sampling(with_tools=say_paris, approve=always)
             async with Client(StreamableHttp(url), era="legacy", sampling=sampling) as client:
-                first = await client.call_tool("capital")
+                first = await client.call_tool("ask")
                 await server.expire_sessions()
-                second = await client.call_tool("capital")
+                second = await client.call_tool("ask")
                 assert client.sampling_mode == "with_tools"
 
     assert first == second
@@ -209,11 +202,7 @@ async def test_a_registered_handler_serves_the_new_session_too() -> None:
 
 
 async def test_what_was_allowed_for_a_session_ends_with_it() -> None:
-    server = Server("geo")
-
-    @server.tool
-    async def capital(ctx: Context) -> str:
-        return (await ctx.sample("capital?", max_tokens=9)).text
+    server = asking_server()
 
     async def approve(request: SamplingRequest) -> Allow:
         asked.append(request)
@@ -225,15 +214,15 @@ async def test_what_was_allowed_for_a_session_ends_with_it() -> None:
         async with server.http() as url:
             client = Client(StreamableHttp(url), era="legacy", sampling=Sampling(with_tools=say_paris, approve=approve))
             async with client:
-                await client.call_tool("capital")
-                await client.call_tool("capital")
+                await client.call_tool("ask")
+                await client.call_tool("ask")
                 counts.append(len(asked))
                 await server.expire_sessions()
-                await client.call_tool("capital")
-                await client.call_tool("capital")
+                await client.call_tool("ask")
+                await client.call_tool("ask")
                 counts.append(len(asked))
             async with client:
-                await client.call_tool("capital")
+                await client.call_tool("ask")
                 counts.append(len(asked))
 
     assert counts == [1, 2, 3]
@@ -241,30 +230,16 @@ async def test_what_was_allowed_for_a_session_ends_with_it() -> None:
 
 async def test_a_handler_of_a_lost_session_is_cancelled() -> None:
     """What the old session asked for must not be answered into the new one."""
-    server = Server("geo")
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
-        await ctx.sample("capital?", max_tokens=9)
-        return "asked"
+    server, model = asking_server(), HangingModel()
 
     @server.tool
     async def hello() -> str:
         return "hello"
 
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        started.set()
-        try:
-            await anyio.sleep_forever()
-        finally:
-            ended.set()
-        raise AssertionError
-
     async def ask_and_lose(client: Client) -> None:
         with pytest.raises(McpError):
             await client.call_tool("ask")
 
-    started, ended = anyio.Event(), anyio.Event()
     with anyio.fail_after(20):
         async with server.http() as url:
             sampling = Sampling(with_tools=model, approve=always)
@@ -273,10 +248,10 @@ async def test_a_handler_of_a_lost_session_is_cancelled() -> None:
                 anyio.create_task_group() as tasks,
             ):
                 tasks.start_soon(ask_and_lose, client)
-                await started.wait()
+                await model.begun.wait()
                 await server.expire_sessions()
                 await client.call_tool("hello")
-                await ended.wait()
+                await model.ended.wait()
 
 
 class Asking(Forgetful):
@@ -298,23 +273,13 @@ class Asking(Forgetful):
 
 
 async def test_a_handler_that_no_call_waits_for_is_cancelled_with_its_session_too() -> None:
-    server = Asking()
-
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        started.set()
-        try:
-            await anyio.sleep_forever()
-        finally:
-            ended.set()
-        raise AssertionError
-
-    started, ended = anyio.Event(), anyio.Event()
+    server, model = Asking(), HangingModel()
     with anyio.fail_after(5):
         async with connected(server, sampling=Sampling(with_tools=model, approve=always)) as client:
-            await started.wait()
+            await model.begun.wait()
             server.known.clear()
             await client.call_tool("x")
-            await ended.wait()
+            await model.ended.wait()
 
     assert server.methods() == ["initialize", "notifications/initialized", "tools/call"] * 2
 

@@ -90,10 +90,10 @@ class RecordedHandle:
         return nullcontext()
 
     async def wait(self) -> None:
-        raise NotImplementedError  # a request over HTTP waits on its own stream
+        raise AssertionError("a request over HTTP waits on its own stream")
 
     def fail(self, error: McpError) -> None:
-        raise NotImplementedError  # likewise
+        raise AssertionError("a request over HTTP fails in its own task")
 
 
 @dataclass
