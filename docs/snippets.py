@@ -81,16 +81,16 @@ def with_output(blocks: Sequence[Block]) -> Iterator[tuple[Block, str | None]]:
 
 
 async def run_block(block: Block, expected: str | None, scope: dict[str, object]) -> bool:
-    """Run one block; whether it was one to run."""
+    """Run one block. Returns whether there was anything to do."""
     if block.language == "python" and not block.name:
         with anyio.fail_after(PATIENCE):
             compare(expected, await run_python(block, scope))
         return True
-    return heed(block)
+    return do_block(block)
 
 
-def heed(block: Block) -> bool:
-    """Do what a block asks for that is no code to run in this process; whether it asks for anything."""
+def do_block(block: Block) -> bool:
+    """Check, write or run a block that is no code for this process. Returns whether there was anything to do."""
     match block:
         case Block(language="python", name=name) if name.startswith("examples/"):
             check_excerpt(block.text, (ROOT / name).read_text(encoding="utf-8"))

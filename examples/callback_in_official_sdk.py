@@ -1,4 +1,4 @@
-"""Keep the official Python SDK's client (mcp 2), and let this package answer the servers that sample."""
+"""Keep the official Python SDK's client (mcp 2), and answer its sampling requests with this package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sampling_with_tools import model
 
 from mcp_host import Sampling, always
 
-# This file is checked where the SDK is not installed: its dependencies would tie down those of this package.
+# The SDK is not installed where types are checked: its dependencies conflict with those of this package.
 try:
     from mcp import Client, StdioServerParameters  # type: ignore[import-not-found]
     from mcp_types import (  # type: ignore[import-not-found]
@@ -29,7 +29,7 @@ respond = sampling.callback(server="calculator")  # one for each connection
 
 
 async def sampling_callback(context: object, params: Any) -> object:
-    """The SDK's callback: its types on both sides, and between them all checks, limits and the approval."""
+    """The SDK's callback: takes and returns the SDK's types, with all checks, limits and the approval between them."""
     answer = await respond(params.model_dump(by_alias=True, mode="json", exclude_none=True))
     if "error" in answer:
         return ErrorData.model_validate(answer["error"])

@@ -1,4 +1,4 @@
-"""Reach a server by its URL, and tell apart what can go wrong."""
+"""Connect to a server by its URL, and handle the errors."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from mcp_host.errors import ConnectFailed, ServerError
 
 
 async def greet(url: str, tool: str) -> str:
-    """What the server says, or what went wrong, by whose fault it is."""
+    """The server's answer, or what went wrong."""
     try:
         async with Client(StreamableHttp(url, headers={"Authorization": "Bearer a-token-of-yours"})) as client:
             result = await client.call_tool(tool, {"name": "Grace"}, timeout=10)
     except ConnectFailed:
-        return "nobody answers there"
+        return "the server cannot be reached"
     except ServerError as exc:
         return f"the server refused: {exc}"
-    except McpError as exc:  # everything else that this library raises
+    except McpError as exc:  # every other error of this library
         return f"it failed: {exc}"
     return result.text
 
 
 async def main() -> None:
-    async with server.http() as url:  # stands for a server somewhere else
+    async with server.http() as url:  # stands for a remote server
         print(await greet(url, "greet"))
         print(await greet(url, "insult"))
     print(await greet(url, "greet"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from mcp_host.testing import Server
 
-server = Server("hello", instructions="Call `greet` with somebody's name.")
+server = Server("hello", instructions="Call `greet` with a name.")
 
 
 @server.tool
 async def greet(name: str) -> str:
-    """Say hello to somebody."""
+    """Greet a person by name."""
     return f"Hello, {name}!"
 
 

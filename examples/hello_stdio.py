@@ -1,4 +1,4 @@
-"""Start a server as a child process, see what it offers, and call a tool."""
+"""Start a server as a child process, list its tools, and call one."""
 
 from __future__ import annotations
 

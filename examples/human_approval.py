@@ -1,4 +1,4 @@
-"""Ask a person in the terminal before a server may use the model, and set limits that no answer can lift."""
+"""Ask a person in the terminal before the model is called, and set limits."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ async def model(request: SamplingRequest) -> CreateMessageResult:
 
 
 async def approve(request: SamplingRequest) -> Allow | Deny:
-    """Your own rules come first; what they leave open is for a person to say."""
+    """Rules first; then a person decides."""
     if any(tool.name not in TRUSTED for tool in request.tools):
         return Deny("this host lends its model to calculators only")
-    return await ask_in_terminal(request)  # without a terminal, the answer is Deny
+    return await ask_in_terminal(request)  # denies without a terminal
 
 
 async def main() -> None:
@@ -33,7 +33,7 @@ async def main() -> None:
     async with Client([sys.executable, SERVER], sampling=sampling) as client:
         try:
             result = await client.call_tool("solve", {"problem": "What is 2 + 2?"})
-        except InputNotGiven as exc:  # a No of ours ends the call; before 2026-07-28 the server made its result of it
+        except InputNotGiven as exc:  # a refusal ends the call; before 2026-07-28 the server gets it
             print("refused:", exc)
         else:
             print("refused:" if result.is_error else "answered:", result.text)

@@ -1,4 +1,4 @@
-"""Lend a server your model: it asks, offers tools, runs those that the model wants, and asks again."""
+"""Answer sampling with tools: the server asks, runs the tools that the model calls, and asks again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def model(request: SamplingRequest) -> CreateMessageResult:
 
 
 async def main() -> None:
-    # always: this server may use the model without asking anybody. See human_approval.py for the other way.
+    # always: this server may use the model without approval. See human_approval.py for an approval by a person.
     sampling = Sampling(with_tools=model, approve=always)
     async with Client([sys.executable, SERVER], sampling=sampling) as client:
         print(f"sampling mode: {client.sampling_mode}")

@@ -1,4 +1,4 @@
-"""Hold two servers at once: connect them one by one, call them together, close them in any order."""
+"""Use two servers: connect and call them concurrently, close them in any order."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ async def show(client: Client, tool: str, arguments: dict[str, str]) -> None:
 async def main() -> None:
     first = Client([sys.executable, SERVER])
     second = Client(clock)
-    async with anyio.create_task_group() as tasks:  # connected by tasks that end at once
+    async with anyio.create_task_group() as tasks:  # these tasks end at once
         tasks.start_soon(first.connect)
         tasks.start_soon(second.connect)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(show, first, "greet", {"name": "Alan"})
             tasks.start_soon(show, second, "tell_time", {})
-        await first.aclose()  # the first one first, which `async with` could not do
+        await first.aclose()  # in another order than `async with` would
         await show(second, "tell_time", {})
     finally:
-        await first.aclose()  # once more does no harm
+        await first.aclose()  # does nothing if it is closed
         await second.aclose()
 
 

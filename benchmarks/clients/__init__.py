@@ -1,1 +1,1 @@
-"""One adapter for each client that is measured, all with the same interface; each runs in an environment of its own."""
+"""One adapter for each client, all with the same interface. Each runs in its own environment."""

@@ -56,7 +56,7 @@ ASKED = "tools/call: the server wants 'sampling/createMessage' under 'sampling-1
 def test_hello_stdio(backend: str) -> None:
     assert output("hello_stdio", backend) == [
         "connected to hello, revision 2026-07-28",
-        "it offers greet: Say hello to somebody.",
+        "it offers greet: Greet a person by name.",
         "Hello, Ada!",
     ]
 
@@ -65,7 +65,7 @@ def test_hello_http(backend: str) -> None:
     assert output("hello_http", backend) == [
         "Hello, Grace!",
         "the server refused: Unknown tool: insult (-32602)",
-        "nobody answers there",
+        "the server cannot be reached",
     ]
 
 
