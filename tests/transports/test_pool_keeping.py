@@ -9,7 +9,7 @@ import httpx
 import pytest
 from anyio.abc import SocketAttribute, SocketListener
 
-from mcp_host.transports._http.pool import connect
+from mcp_host.transports._http.pool import Pool
 from tests.transports.http_contract import Kind, PoolTransport, both, not_with_httpx, untrusting
 from tests.transports.http_peers import CHUNKED, Log, Wire, head, serving
 
@@ -257,7 +257,7 @@ async def test_a_connection_that_was_closed_on_our_side_is_as_good_as_none() -> 
         await wire.hung_up()
 
     async with serving(script) as peer:
-        connection = await connect("127.0.0.1", httpx.URL(peer.url).port or 0, None, None, "")
+        connection = await Pool(httpx.URL(peer.url), "", untrusting)._open()
         assert not connection.readable
         await connection.close()
 

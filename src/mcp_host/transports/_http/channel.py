@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import httpx
@@ -16,7 +16,6 @@ from mcp_host.errors import (
     HttpStatusError,
     McpError,
     ProtocolError,
-    ServerError,
     excerpt,
 )
 from mcp_host.handlers import in_handler
@@ -25,7 +24,6 @@ from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import IDEMPOTENT, INITIALIZE, INITIALIZED, LISTEN
 from mcp_host.protocol.jsonrpc import (
     Failure,
-    Incoming,
     Malformed,
     Message,
     Notification,
@@ -37,7 +35,14 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.protocol.sse import EventDecoder, LastEvent
 from mcp_host.transports._http.backend import HttpBackend, HttpxBackend, own_backend
-from mcp_host.transports._http.response import EVENT_STREAM, EXCERPT_SIZE, JSON, HttpResponse, MessageStream
+from mcp_host.transports._http.response import (
+    EVENT_STREAM,
+    EXCERPT_SIZE,
+    JSON,
+    HttpResponse,
+    MessageStream,
+    error_without_id,
+)
 from mcp_host.transports._http.session import LegacySession, check_session_id, means_session_lost, names_lost_session
 from mcp_host.transports._http.url import ALWAYS, POSTED, SESSION_ID
 from mcp_host.transports.base import Headers, Receive, RequestHandle
@@ -216,10 +221,9 @@ class HttpChannel:
         return session
 
     async def _read_body(self, response: HttpResponse, handle: RequestHandle, session: LegacySession | None) -> None:
-        if response.content_type != JSON:
-            raise ProtocolError(f"{self._backend.name}: {_no_response(response)}")
-        body = await response.read_all(self._max_message)
-        if not body and response.status in NO_CONTENT:
+        is_json = response.content_type == JSON
+        body = await response.read_all(self._max_message) if is_json else b""
+        if not is_json or (not body and response.status in NO_CONTENT):
             raise ProtocolError(f"{self._backend.name}: {_no_response(response)}")
         messages = decode(body)
         for message in messages:
@@ -231,22 +235,18 @@ class HttpChannel:
         for message in messages:
             if isinstance(message, Malformed):
                 raise malformed_error(message)
-        raise _error_without_id(messages) or ProtocolError(
+        raise error_without_id(messages) or ProtocolError(
             f"{self._backend.name}: the body holds no response to this request"
         )
 
     async def _read_stream(self, response: HttpResponse, handle: RequestHandle, session: LegacySession | None) -> None:
-        last_event, error = LastEvent(), None
+        last_event = LastEvent()
         stream = MessageStream(response, last_event, self._max_message)
-        while (messages := await stream.next()) is not None:
-            for message in messages:
-                handle.receive(message)
-            await handle.deliver_progress()
-            if handle.done:
-                return
-            error = error or _error_without_id(messages)
-        if error is not None:
-            raise error
+        await stream.read_until_done(handle)
+        if handle.done:
+            return
+        if stream.error is not None:
+            raise stream.error
         self._check_session(stream.skipped, session)
         if session is None or not last_event.id:
             raise ConnectionClosed(f"{self._backend.name}: the stream ended before the response") from stream.failure
@@ -297,11 +297,3 @@ def _no_response(response: HttpResponse) -> str:
         return f"HTTP {response.reason} for a request: no response can follow"
     kind = f"the content type {excerpt(response.content_type)}" if response.content_type else "no content type"
     return f"HTTP {response.reason} with {kind}, neither {JSON} nor {EVENT_STREAM}"
-
-
-def _error_without_id(messages: Sequence[Incoming]) -> ServerError | None:
-    """On a request's own stream, an error without an id is about that request."""
-    for message in messages:
-        if isinstance(message, Failure) and message.id is None:
-            return ServerError(message.code, message.message, message.data)
-    return None

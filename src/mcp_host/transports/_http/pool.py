@@ -88,7 +88,8 @@ class Pool:
         request is sent once more over a new connection.
 
         Raises:
-            ConnectFailed, ConnectionClosed: As `connect` and `Connection`.
+            ConnectFailed: No connection could be opened.
+            ConnectionClosed: The connection broke.
         """
         connection = await self._take()
         used = connection.responses > 0
@@ -128,9 +129,10 @@ class Pool:
     async def aclose(self) -> None:
         """Close every connection, those in use too."""
         self.closed = True
-        for connection in [*self._idle, *self._busy]:
-            await self.discard(connection)
+        connections = [*self._idle, *self._busy]
         self._idle.clear()
+        for connection in connections:
+            await connection.close()
 
     async def _take(self) -> Connection:
         """The idle connection that was used last, if it is still good; else a new one."""
@@ -153,17 +155,36 @@ class Pool:
         if connection.responses == 1 and connection.early_closes == self._early_closes:
             self._early_closes += 1
         while self._idle:
-            idle = self._idle.pop()
-            self._busy.add(idle)
-            await self.discard(idle)
+            await self._idle.pop().close()
 
     async def _open(self) -> Connection:
+        """Open a connection. With TLS, the server's certificate is checked.
+
+        Raises:
+            ConnectFailed: No connection. Its cause is a `TimeoutError` if that took too long.
+        """
         try:
             tls = None if self._tls is None else self._tls()
         except OSError as exc:
             text = f"{self.name}: the certificates to trust cannot be read: {exc}"
             raise ConnectFailed(text, may_have_run=False) from exc
-        connection = await connect(self._host, self._port, tls, self._connect_timeout, self.name)
+        stream: ByteStream | None = None
+        try:
+            with fail_after(self._connect_timeout):
+                stream = await connect_tcp(self._host, self._port)
+                if tls is not None:
+                    stream = await TLSStream.wrap(
+                        stream, hostname=self._host, ssl_context=tls, standard_compatible=False
+                    )
+            connection = Connection(stream, self.name)
+        except BaseException as exc:
+            if stream is not None:
+                await aclose_forcefully(stream)
+            if isinstance(exc, TimeoutError):
+                raise ConnectFailed(f"{self.name}: connecting took too long", may_have_run=False) from exc
+            if isinstance(exc, (*_SOCKET_ERRORS, UnicodeError)):  # the last for a name that no resolver knows
+                raise ConnectFailed(f"{self.name}: {_reason(exc)}", may_have_run=False) from exc
+            raise
         if self.closed:  # now or in the meantime
             await connection.close()
             raise ConnectionClosed(f"{self.name}: the client was closed", may_have_run=False)
@@ -199,7 +220,7 @@ class PoolResponse(HttpResponse):
         self._pool = pool
         self._connection: Connection | None = connection
         self._pieces: list[bytes | bytearray] = []
-        self._more_to_parse: bool = False
+        self._more_to_parse = False
         self._failure: ConnectionClosed | None = None
 
     @property
@@ -414,29 +435,6 @@ class Connection:
 
     def _failed(self, exc: Exception) -> ConnectionClosed:
         return ConnectionClosed(f"{self._name}: {_reason(exc)}")
-
-
-async def connect(host: str, port: int, tls: ssl.SSLContext | None, timeout: float | None, name: str) -> Connection:
-    """Open a connection to *host*, whose certificate is checked if there is a *tls* context.
-
-    Raises:
-        ConnectFailed: No connection. Its cause is a `TimeoutError` if *timeout* passed.
-    """
-    stream: ByteStream | None = None
-    try:
-        with fail_after(timeout):
-            stream = await connect_tcp(host, port)
-            if tls is not None:
-                stream = await TLSStream.wrap(stream, hostname=host, ssl_context=tls, standard_compatible=False)
-        return Connection(stream, name)
-    except BaseException as exc:
-        if stream is not None:
-            await aclose_forcefully(stream)
-        if isinstance(exc, TimeoutError):
-            raise ConnectFailed(f"{name}: connecting took too long", may_have_run=False) from exc
-        if isinstance(exc, (*_SOCKET_ERRORS, UnicodeError)):  # the last for a name that no resolver knows
-            raise ConnectFailed(f"{name}: {_reason(exc)}", may_have_run=False) from exc
-        raise
 
 
 def _reason(exc: BaseException) -> str:

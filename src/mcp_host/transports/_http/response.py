@@ -19,11 +19,13 @@ from mcp_host.errors import (
     HttpStatusError,
     MessageTooLarge,
     ProtocolError,
+    ServerError,
     Unauthorized,
     excerpt,
 )
 from mcp_host.protocol.jsonrpc import Failure, Incoming, Malformed, decode
 from mcp_host.protocol.sse import Event, EventDecoder, LastEvent
+from mcp_host.transports.base import RequestHandle
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
@@ -212,19 +214,31 @@ class HttpResponse(ABC):
 
 
 class MessageStream:
-    """The messages of an event stream. *last_event* is updated; *limit* bounds an event, in bytes.
-
-    *failure* is, after the end, the error that broke the stream; None if it ended in order.
-    *skipped* is the beginning of the last event that was no message.
-    """
+    """The messages of an event stream. *last_event* is updated; *limit* bounds an event, in bytes."""
 
     def __init__(self, response: HttpResponse, last_event: LastEvent, limit: int) -> None:
+        self.begun = False
+        """Whether an event of the type "message" has arrived."""
         self.failure: ConnectionClosed | None = None
+        """What broke the stream; None if it ended in order."""
+        self.error: ServerError | None = None
+        """The first error without an id that `read_until_done` has read."""
         self.skipped = b""
+        """The beginning of the last event that was no message."""
         self._response = response
         self._decoder = EventDecoder(limit, last_event)
         self._events: Iterator[Event] = iter(())
         self._ended = False
+
+    async def read_until_done(self, handle: RequestHandle) -> None:
+        """Pass the messages on to *handle*, until it is done or the stream ends. Raises as `next`."""
+        while (messages := await self.next()) is not None:
+            for message in messages:
+                handle.receive(message)
+            await handle.deliver_progress()
+            if handle.done:
+                return
+            self.error = self.error or error_without_id(messages)
 
     async def next(self) -> Sequence[Incoming] | None:
         """The messages of the next event of the type "message", or None at the end.
@@ -241,8 +255,9 @@ class MessageStream:
                 for message in messages:
                     if type(message) is Malformed:
                         self.skipped = bytes(event.data[:EXCERPT_SIZE])
-                        # Where the stream ended inside the event, only complete JSON is a message.
-                        return None if self._ended else messages
+                        if self._ended:  # inside of the event: then only complete JSON is a message
+                            return None
+                self.begun = True
                 return messages
             if self._ended:
                 return None
@@ -256,6 +271,14 @@ class MessageStream:
             else:
                 self._ended = True
                 self._events = self._decoder.end()
+
+
+def error_without_id(messages: Sequence[Incoming]) -> ServerError | None:
+    """On a request's own stream, an error without an id is about that request."""
+    for message in messages:
+        if isinstance(message, Failure) and message.id is None:
+            return ServerError(message.code, message.message, message.data)
+    return None
 
 
 class Decompressor:

@@ -181,20 +181,11 @@ class LegacySession:
                 text = f"{self._backend.name}: the response's stream broke off and cannot be resumed: {exc}"
                 raise ConnectionClosed(text) from exc
             failures = 0
+            stream = MessageStream(response, last_event, self._max_message)
             async with response:
-                await self._read_rest(response, last_event, handle, backoff)
-
-    async def _read_rest(
-        self, response: HttpResponse, last_event: LastEvent, handle: RequestHandle, backoff: Backoff
-    ) -> None:
-        stream = MessageStream(response, last_event, self._max_message)
-        while (messages := await stream.next()) is not None:
-            backoff.reset()
-            for message in messages:
-                handle.receive(message)
-            await handle.deliver_progress()
-            if handle.done:
-                return
+                await stream.read_until_done(handle)
+            if stream.begun:
+                backoff.reset()
 
     # The server's own stream
 
@@ -228,19 +219,18 @@ class LegacySession:
             return not isinstance(exc, ProtocolError)
         finally:
             self._stream_known.set()
-        opened, useful = current_time(), False
+        opened, too_large = current_time(), False
         stream = MessageStream(response, last_event, self._max_message)
         try:
             async with response:
                 while (messages := await stream.next()) is not None:
-                    useful = True
                     for message in messages:
                         receive(message)
         except ProtocolError as exc:
             logger.warning("%s: the stream for server messages: %s", self._backend.name, exc)
             last_event.id = ""  # a replay from there would fail again
-            useful = useful and not isinstance(exc, MessageTooLarge)
-        backoff.ended(current_time() - opened, useful=useful)
+            too_large = isinstance(exc, MessageTooLarge)
+        backoff.ended(current_time() - opened, useful=stream.begun and not too_large)
         return True
 
     def _may_retry(self, error: HttpStatusError, last_event: LastEvent) -> bool:
