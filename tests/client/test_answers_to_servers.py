@@ -9,7 +9,7 @@ import pytest
 
 from mcp_host import Client, Elicitation, FormRequest, OuterCall, SamplingRequest
 from mcp_host.limits import Limits
-from mcp_host.session.features import SessionFeatures
+from mcp_host.session.features import Session
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams, ToolUseContent
 from tests.client.support import (
@@ -384,7 +384,7 @@ async def test_a_fault_of_our_own_while_answering_is_an_error_to_the_server(
     async def broken(*arguments: object, **also: Any) -> dict[str, Any]:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr(SessionFeatures, "answer", broken)
+    monkeypatch.setattr(Session, "answer", broken)
 
     answer = await asked(Asking("roots/list", {}))
 

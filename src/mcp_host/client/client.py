@@ -419,7 +419,8 @@ class Client:
     @property
     def sampling_mode(self) -> SamplingMode:
         """Which handler answers this session's sampling requests: "with_tools", "basic" or "none"."""
-        return self._lifetime.session.features.sampling_mode
+        sampling = self._lifetime.session.sampling
+        return "none" if sampling is None else sampling.mode
 
     @property
     def warnings(self) -> list[str]:

@@ -46,7 +46,8 @@ from mcp_host.protocol.negotiation import (
 )
 from mcp_host.session.call import CallTimeouts
 from mcp_host.session.dispatcher import Dispatcher
-from mcp_host.session.state import ClientState, Session
+from mcp_host.session.features import Session
+from mcp_host.session.state import ClientState
 from mcp_host.transports.base import quoting
 from mcp_host.types import Implementation, InitializeResult, ServerCapabilities
 
@@ -129,11 +130,11 @@ class Connector:
             ServerError: The server refused.
             ProtocolError: Its answer is invalid (`NoCommonVersion`: no revision in common).
         """
-        version = version or self._versions.legacy[0]
+        version, features = version or self._versions.legacy[0], self._state.features
         offers = self._attempt.offers & optional_capabilities(version)
         params = {
             "protocolVersion": version,
-            "capabilities": self._state.features.capabilities(offers),
+            "capabilities": features.capabilities(offers),
             "clientInfo": self._state.client_info.to_wire(),
         }
         self._dispatcher.expect_handshake()
@@ -152,7 +153,8 @@ class Connector:
             server_capabilities=result.capabilities,
             capabilities=reply.result["capabilities"],
             instructions=result.instructions,
-            features=self._state.features.session(era.version, result.server_info.name, offers),
+            features=features,
+            sampling=features.sampling_session(era, result.server_info.name, offers),
         )
 
     async def notify_initialized(self, session: Session) -> None:
@@ -291,14 +293,15 @@ class Connector:
         except ProtocolError as exc:  # nothing depends on them in this era
             self._state.warn(f"the capabilities of {self._state.name} are malformed: {exc}")
             server_capabilities = ServerCapabilities()
+        features = self._state.features
         return Session(
-            epoch=1,
             era=era,
             server_info=info,
             server_capabilities=server_capabilities,
             capabilities=capabilities,
             instructions=instructions if isinstance(instructions, str) else None,
-            features=self._state.features.session(era.version, info.name, self._attempt.offers),
+            features=features,
+            sampling=features.sampling_session(era, info.name, self._attempt.offers),
         )
 
     def _modern(self, version: str) -> Modern:

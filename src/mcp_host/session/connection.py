@@ -31,9 +31,10 @@ from mcp_host.sampling.slots import Slot
 from mcp_host.session.call import Call, CallTimeouts, OnEvent
 from mcp_host.session.connect import Connector
 from mcp_host.session.dispatcher import Dispatcher
+from mcp_host.session.features import Session
 from mcp_host.session.input_required import InputRequiredLoop
 from mcp_host.session.notifications import NotificationQueue
-from mcp_host.session.state import ClientState, Session
+from mcp_host.session.state import ClientState
 from mcp_host.session.subscriptions import Subscriptions
 from mcp_host.transports.base import Channel
 
@@ -167,7 +168,7 @@ class Connection:
 
     async def _provide_input(self, session: Session, call: Call, outcome: Outcome, reply: Success) -> Complete:
         """Repeat the request of *reply* with the input that the server requires, until there is a result."""
-        rounds = InputRequiredLoop(call, self.dispatcher, session.features, self._state.limits)
+        rounds = InputRequiredLoop(call, self.dispatcher, session, self._state.limits)
         try:
             while isinstance(outcome, InputRequired):
                 answers = await rounds.answer(outcome, reply)

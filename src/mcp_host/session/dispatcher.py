@@ -32,8 +32,8 @@ from mcp_host.protocol.jsonrpc import (
     malformed_error,
 )
 from mcp_host.session.call import Call, CallTimeouts, OnEvent, OnReport, PendingRequest
+from mcp_host.session.features import Session
 from mcp_host.session.inbound import BackgroundSender, InboundRequests
-from mcp_host.session.state import Session
 from mcp_host.transports.base import Channel, Headers
 
 logger = logging.getLogger(__name__)

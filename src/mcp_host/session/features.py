@@ -1,9 +1,11 @@
-"""The client's features: sampling, elicitation and roots, as advertised and as requested by the server."""
+"""Sampling, elicitation and roots: what the client advertises, and the session that answers the server."""
 
 from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp_host.concurrency import Timeout
@@ -13,16 +15,18 @@ from mcp_host.protocol.eras import (
     ELICITATION_URL,
     SAMPLING_CONTEXT,
     SAMPLING_TOOLS,
+    Era,
     optional_capabilities,
     write_answer,
 )
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import Offers
+from mcp_host.types import Implementation, ServerCapabilities
 
 if TYPE_CHECKING:  # few clients use them, and importing them takes time
     from mcp_host.elicitation import Elicitation
     from mcp_host.roots import Roots
-    from mcp_host.sampling import OuterCall, Sampling, SamplingMode, SamplingSession
+    from mcp_host.sampling import OuterCall, Sampling, SamplingSession
     from mcp_host.sampling.progress import ProgressReporter
     from mcp_host.types import InputResponse
 
@@ -65,32 +69,36 @@ class ClientFeatures:
             capabilities["roots"] = self.roots.capability()
         return capabilities
 
-    def session(self, version: str, server: str, offers: Offers) -> SessionFeatures:
-        """Choose the handlers of a session.
+    def sampling_session(self, era: Era, server: str, offers: Offers) -> SamplingSession | None:
+        """The handlers of a session's sampling requests, if there are any.
 
         If tools were offered, they are accepted in any revision: servers of SEP-1577's drafts speak older ones.
         """
-        sampling = None
-        if self.sampling is not None:
-            refuses_context = SAMPLING_CONTEXT in optional_capabilities(version) - offers
-            sampling = self.sampling.session(
-                server=server, knows_tools=SAMPLING_TOOLS in offers, refuses_context=refuses_context
-            )
-        return SessionFeatures(self, version, server, sampling)
+        if self.sampling is None:
+            return None
+        refuses_context = SAMPLING_CONTEXT in optional_capabilities(era.version) - offers
+        return self.sampling.session(
+            server=server, knows_tools=SAMPLING_TOOLS in offers, refuses_context=refuses_context
+        )
 
 
-class SessionFeatures:
-    """The handlers of one session."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What connecting settled, and the handlers for the server's requests.
 
-    def __init__(self, features: ClientFeatures, version: str, server: str, sampling: SamplingSession | None) -> None:
-        self._features = features
-        self._version = version
-        self._server = server
-        self._sampling = sampling
+    It holds until the next handshake, whose session has the next *epoch*. Stateless servers have no
+    session: what `server/discover` returned holds as long as the connection.
+    """
 
-    @property
-    def sampling_mode(self) -> SamplingMode:
-        return "none" if self._sampling is None else self._sampling.mode
+    epoch: int = 1
+    era: Era
+    server_info: Implementation
+    server_capabilities: ServerCapabilities
+    capabilities: Mapping[str, Any]
+    """The server's capabilities as received: these may be more than our types name."""
+    instructions: str | None
+    features: ClientFeatures
+    sampling: SamplingSession | None
 
     async def answer(
         self,
@@ -110,21 +118,21 @@ class SessionFeatures:
         Raises:
             InputRefused: There is no handler, or a person or a rule refused.
         """
-        elicitation, roots = self._features.elicitation, self._features.roots
+        elicitation, roots = self.features.elicitation, self.features.roots
         answer: InputResponse
-        if method == "sampling/createMessage" and self._sampling is not None:
-            answer = await self._sampling.answer(params, call, size=size, timeout=timeout, reporter=reporter)
+        if method == "sampling/createMessage" and self.sampling is not None:
+            answer = await self.sampling.answer(params, call, size=size, timeout=timeout, reporter=reporter)
         elif method == "elicitation/create" and elicitation is not None:
             answer = await elicitation.answer(
-                params, call, server=self._server, revision=self._version, reporter=reporter
+                params, call, server=self.server_info.name, revision=self.era.version, reporter=reporter
             )
         elif method == "roots/list" and roots is not None:
-            answer = await roots.answer(call, server=self._server)
+            answer = await roots.answer(call, server=self.server_info.name)
         else:
             raise InputRefused(METHOD_NOT_FOUND, f"this client does not offer {method}")
         try:
             with_tools = method == "sampling/createMessage" and "tools" in params
-            return write_answer(answer, self._version, with_tools=with_tools)
+            return write_answer(answer, self.era.version, with_tools=with_tools)
         except InputRefused as exc:
-            logger.error("an answer was withheld from %s: %s", excerpt(self._server), exc.__cause__)
+            logger.error("an answer was withheld from %s: %s", excerpt(self.server_info.name), exc.__cause__)
             raise

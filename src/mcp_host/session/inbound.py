@@ -33,8 +33,7 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.sampling.progress import ProgressReporter
 from mcp_host.session.call import PendingRequest
-from mcp_host.session.features import FAILED
-from mcp_host.session.state import Session
+from mcp_host.session.features import FAILED, Session
 from mcp_host.transports.base import Channel, Headers
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ class InboundRequests:
         reporter = self._reporter(inbound, request, session)
         try:
             with HandlerScope(nesting=inbound.nesting + 1):
-                result = await session.features.answer(
+                result = await session.answer(
                     request.method, request.params, call, size=request.size, timeout=timeout, reporter=reporter
                 )
             return Success(request.id, result)

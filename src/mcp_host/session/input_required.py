@@ -27,7 +27,7 @@ from mcp_host.protocol.eras import InputRequest, InputRequired
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params, Success, encode
 from mcp_host.session.call import Call
 from mcp_host.session.dispatcher import Dispatcher
-from mcp_host.session.features import FAILED, SessionFeatures
+from mcp_host.session.features import FAILED, Session
 
 if TYPE_CHECKING:
     from mcp_host.sampling import OuterCall
@@ -39,12 +39,12 @@ LONGEST_PAUSE = 10.0  # seconds
 
 
 class InputRequiredLoop:
-    """Answers what the server requires within *call* with the handlers of the session, within *limits*."""
+    """Answers what the server requires within *call* with the handlers of *session*, within *limits*."""
 
-    def __init__(self, call: Call, dispatcher: Dispatcher, features: SessionFeatures, limits: Limits) -> None:
+    def __init__(self, call: Call, dispatcher: Dispatcher, session: Session, limits: Limits) -> None:
         self._call = call
         self._dispatcher = dispatcher
-        self._features = features
+        self._session = session
         self._limits = limits
         self._idle_rounds = 0
         self._inputs = 0
@@ -120,7 +120,7 @@ class InputRequiredLoop:
     ) -> dict[str, Any]:
         try:
             with HandlerScope(nesting=self._call.nesting + 1):
-                return await self._features.answer(request.method, request.params, outer, size=size, timeout=timeout)
+                return await self._session.answer(request.method, request.params, outer, size=size, timeout=timeout)
         except InputRefused as exc:
             cause = exc.__cause__ if exc.code == INTERNAL_ERROR else None
             raise self._not_given(key, request, str(exc), cause) from (cause or exc)

@@ -1,12 +1,11 @@
-"""What a client keeps between connections, and what connecting has settled."""
+"""What a client keeps between connections."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mcp_host.errors import (
     HeaderMismatch,
@@ -18,35 +17,18 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol.cache import Cache
-from mcp_host.protocol.eras import DISCOVER, OPTIONAL, Era
+from mcp_host.protocol.eras import DISCOVER, OPTIONAL
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache, EraName, Offers
-from mcp_host.session.features import ClientFeatures, SessionFeatures
+from mcp_host.session.features import ClientFeatures
 from mcp_host.session.notifications import AsyncOnChange, AsyncOnComplete, AsyncOnLog
 from mcp_host.transports.base import Transport
-from mcp_host.types import Implementation, ServerCapabilities
+from mcp_host.types import Implementation
 
 logger = logging.getLogger(__name__)
 
 MAX_WARNINGS = 100  # kept and logged; after that, only warnings 1, 2, 4, 8 ... are logged
 CHANGED_SERVER = (HttpStatusError, HeaderMismatch, MissingRequiredClientCapability, UnsupportedProtocolVersion)
 DEFAULT_LOG_LEVEL = "info"  # with an `on_log` and no level: since 2026-07-28 servers log only on request
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What connecting settled. It holds until the next handshake, whose session has the next *epoch*.
-
-    Stateless servers have no session: what `server/discover` returned holds as long as the connection.
-    """
-
-    epoch: int
-    era: Era
-    server_info: Implementation
-    server_capabilities: ServerCapabilities
-    capabilities: Mapping[str, Any]
-    """The server's capabilities as received: these may be more than our types name."""
-    instructions: str | None
-    features: SessionFeatures
 
 
 @dataclass(kw_only=True, eq=False)
