@@ -138,12 +138,14 @@ def check_answer(
         answer = request.reply(answer)
     if not isinstance(answer, CreateMessageResult):
         raise SamplingError(f"a {type(answer).__name__} is no CreateMessageResult, nor a str")
-    answer, uses = _corrected(answer, request)
+    kinds = set(map(type, answer.content))
+    if not kinds or ToolUseContent in kinds:
+        answer = _corrected(answer, request)
     if answer.role != "assistant":
         raise SamplingError("its role is not assistant")
-    if ToolResultContent in map(type, answer.content):
+    if ToolResultContent in kinds:
         raise SamplingError("it holds a tool_result; only the server has those")
-    if uses:
+    if ToolUseContent in kinds and (uses := answer.tool_uses):
         _check_calls(uses, answer.stop_reason, request, limits)
     elif answer.stop_reason == TOOL_USE:
         raise SamplingError("its stop reason is toolUse, but it calls no tool")
@@ -157,23 +159,20 @@ def check_answer(
     return answer
 
 
-def _corrected(
-    answer: CreateMessageResult, request: SamplingRequest
-) -> tuple[CreateMessageResult, Sequence[ToolUseContent]]:
-    """The answer without mistakes that have only one correction, and its tool calls."""
-    content, stop_reason = answer.content, answer.stop_reason
-    uses = answer.tool_uses if ToolUseContent in map(type, content) else []
+def _corrected(answer: CreateMessageResult, request: SamplingRequest) -> CreateMessageResult:
+    """The answer without mistakes that have only one correction."""
+    content, stop_reason, uses = answer.content, answer.stop_reason, answer.tool_uses
     if uses and stop_reason == MAX_TOKENS:
         dropped = "sampling for %s: maxTokens cut the answer off; its calls of %s are dropped"
         logger.warning(dropped, excerpt(request.server), _names(uses))
-        content, uses = [block for block in content if not isinstance(block, ToolUseContent)], []
+        content = [block for block in content if not isinstance(block, ToolUseContent)]
     elif uses and stop_reason in COMPLETED:
         stop_reason = TOOL_USE
     if not content:
         content = [TextContent(text="")]
     if content is answer.content and stop_reason == answer.stop_reason:
-        return answer, uses
-    return answer.model_copy(update={"content": content, "stop_reason": stop_reason}), uses
+        return answer
+    return answer.model_copy(update={"content": content, "stop_reason": stop_reason})
 
 
 def _check_calls(
