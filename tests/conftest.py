@@ -1,4 +1,4 @@
-"""What holds for every test: both backends, on another clock where it is marked so, and nothing left behind."""
+"""For every test: both backends, another clock where it is marked so, and nothing left behind."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ research
 
 
 def test_the_programs_of_a_snippet_are_those_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else is called "python" on the machine, or nothing is: in commands, and for the servers in code."""
+    """Even if another program, or none, is called "python" on the machine: in commands, and for the servers in code."""
     monkeypatch.setenv("PATH", str(tmp_path))
     text = f"""
 ```console

@@ -1,4 +1,4 @@
-"""The specification as oracle: whatever the client said to a scripted peer is valid in the negotiated revision."""
+"""The specification as oracle: all that the client sent to a scripted peer is valid in the negotiated revision."""
 
 from __future__ import annotations
 

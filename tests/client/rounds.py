@@ -28,7 +28,7 @@ def wants(state: str | None = None, **requests: object) -> dict[str, Any]:
 
 
 def answering(*results: dict[str, Any]) -> ScriptedPeer:
-    """A stateless peer that answers requests with *results*, one after the other, and the last for ever."""
+    """A stateless peer that answers requests with *results*, one after the other, and then with the last again and again."""
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover()

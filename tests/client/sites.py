@@ -71,7 +71,7 @@ def mirrored_headers(post: httpx.Request) -> dict[str, str]:
 
 
 def handshake(message: dict[str, Any]) -> httpx.Response:
-    """A server of the handshake, which answers what it does not know in ways of its own."""
+    """A server of the handshake era, with unusual answers to unknown requests."""
     result = {
         "protocolVersion": "2025-11-25",
         "capabilities": {"tools": {}},

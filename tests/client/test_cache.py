@@ -361,7 +361,7 @@ async def test_a_list_that_was_on_its_way_when_a_change_was_told_of_is_not_fresh
         await peer.reply(await peer.receive("tools/list"), FRESH | {"tools": [TOOL]})
 
     async def on_change(change: object) -> None:
-        """Somebody has to want to know, for the client to listen."""
+        """The client subscribes only if there is a callback."""
 
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script), on_change=on_change) as client:

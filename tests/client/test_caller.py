@@ -82,7 +82,7 @@ class Handlers:
         self.requests.append(request)
         self.outers.append(request.outer)
         self.users.append(USER.get())
-        USER.set("another, in a copy of its own")
+        USER.set("another, in a copy of the context")
 
     async def _model(self, request: SamplingRequest) -> CreateMessageResult:
         self._note(request)

@@ -498,7 +498,7 @@ async def test_a_server_that_worked_once_is_not_restarted_endlessly(tmp_path: Pa
 
 @pytest.mark.usefixtures("quick")
 async def test_what_is_asked_of_a_server_to_re_establish_does_not_make_it_useful(tmp_path: Path) -> None:
-    """It answers that and dies, again and again: nobody was served."""
+    """It answers that and dies, again and again, without a single call answered."""
     body = f"""
     request = read()
     if request["method"] == "server/discover":
@@ -553,7 +553,7 @@ async def test_closing_while_a_subscription_ends_raises_nothing() -> None:
 
 
 async def test_any_refusal_clears_the_cached_discovery() -> None:
-    """A server that was rolled back may refuse in words of its own."""
+    """A server that was rolled back may refuse with any error."""
     refusal = {"code": -32000, "message": "Bad Request: no session"}
 
     def refuse(message: dict[str, Any]) -> httpx.Response:

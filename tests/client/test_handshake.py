@@ -56,7 +56,7 @@ async def test_a_server_that_does_not_answer_the_end_of_the_handshake_is_waited_
 
 
 class Streaming:
-    """A server over HTTP that may open a stream of its own, and notes when it hears what."""
+    """A server over HTTP that may open a GET stream, and records when it receives what."""
 
     def __init__(self, stream: str, initialized_takes: float = 0.0) -> None:
         self.heard: list[tuple[str, float]] = []

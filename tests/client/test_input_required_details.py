@@ -59,7 +59,7 @@ async def test_a_call_that_took_input_leaves_no_cancel_scope_behind() -> None:
 
 
 async def test_an_input_that_is_refused_ends_the_handlers_beside_it() -> None:
-    """The call has failed: what they would come to, nobody would hear of."""
+    """The call has failed, so their answers would go nowhere."""
     thinking = anyio.Event()
     ended: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What a caller's own progress callback raises is the caller's, whatever kind of error it is."""
+"""An exception in a progress callback reaches the caller unchanged, whether it is an error of ours or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How soon and how often a server that has died is started again, and for whom."""
+"""How soon and how often a dead server is restarted, and for which callers."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ async def test_the_wait_before_a_request_is_made_again_counts_as_well() -> None:
 
 
 async def test_what_was_cached_is_forgotten_when_the_stream_of_changes_ends() -> None:
-    """Whatever changes until there is another stream, nobody says so."""
+    """Changes before the next stream begins are not announced."""
     over = anyio.Event()
     fresh = {"resultType": "complete", "tools": [ADD], "ttlMs": 60_000, "cacheScope": "private"}
 

@@ -1,4 +1,4 @@
-"""A server that forgot our session gets one new handshake, and nobody notices who need not."""
+"""A server that has lost our session gets one new handshake, and most callers do not notice."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ async def test_a_handler_of_a_lost_session_is_cancelled() -> None:
 
 
 class Asking(Forgetful):
-    """It asks one question on a stream of its own."""
+    """It asks one question on its GET stream."""
 
     def __init__(self) -> None:
         super().__init__()

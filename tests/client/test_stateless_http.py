@@ -266,7 +266,7 @@ async def test_a_discovery_that_is_fresh_serves_the_next_connection_of_the_clien
 
 
 async def test_nothing_is_kept_from_one_connection_to_the_next_where_the_credentials_may_be_others() -> None:
-    """A borrowed HTTP client may speak for somebody else by then."""
+    """The caller's HTTP client may have other credentials by then."""
     site = Site(server_discover=DISCOVERED | {"ttlMs": 60_000}, tools_list={"tools": [], "ttlMs": 60_000})
     client = site.client()
 

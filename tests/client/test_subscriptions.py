@@ -103,7 +103,7 @@ async def test_who_has_no_callback_opens_no_stream() -> None:
 
 
 async def test_a_resource_is_subscribed_to_when_the_server_agrees() -> None:
-    """And the next one moves to a stream of its own, before the last is left."""
+    """The next one moves to a new stream before the last stream is closed."""
     left = anyio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
@@ -247,7 +247,7 @@ async def test_a_server_that_knows_no_subscriptions_can_be_called_all_the_same()
 
 @pytest.mark.fake_clock
 async def test_the_clock_of_a_subscription_never_runs_out() -> None:
-    """It is silent for as long as nothing changes, whatever the limits of a call."""
+    """It is silent as long as nothing changes, so the timeouts of calls do not apply."""
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities=CHANGING)

@@ -53,7 +53,7 @@ def test_input_stops_both_clocks() -> None:
 
     clock.now += 10
     timeouts.pause()
-    assert (timeouts.end, timeouts.idle_end(clock.now)) == (1160, 1130)  # should it last for ever
+    assert (timeouts.end, timeouts.idle_end(clock.now)) == (1160, 1130)  # if the pause never ends
     clock.now += 50
     timeouts.resume()
 

@@ -1,4 +1,4 @@
-"""A server over stdio that asks whatever a call tells it to ask, and models that remember what they were asked."""
+"""A server over stdio that asks what a call tells it to ask, and models that record their requests."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Model:
 
 
 def sampling(model: Any, **limits: Any) -> Sampling:
-    """Sampling with tools by *model*, which nobody has to approve."""
+    """Sampling with tools by *model*; every request is approved."""
     return Sampling(with_tools=model, approve=always, limits=SamplingLimits(**limits))
 
 

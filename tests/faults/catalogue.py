@@ -276,7 +276,7 @@ ROWS = {
 
 
 UNTESTED: dict[str, str] = {
-    **{row: "there is no OAuth yet; it comes with an issue of its own" for row in ROWS if row.startswith("O")},
+    **{row: "there is no OAuth yet; it has a separate issue" for row in ROWS if row.startswith("O")},
     "S07": "no model provider is read here yet: a handler gives a whole message, and there are no deltas to lose",
     "H12": "only an authorization that asks a user can be cancelled while it asks, and that comes with OAuth",
 }

@@ -22,7 +22,7 @@ def client_of(body: str, *, hands: bool = True, limits: Limits = BRIEF, **option
 
 
 async def says(client: Client, **arguments: Any) -> str:
-    """What the server's tool answers. For every server here has but one."""
+    """What the server's tool answers. Every server here has one tool."""
     return (await client.call_tool("x", arguments)).text
 
 

@@ -14,12 +14,12 @@ TICK = 0.005  # seconds
 
 @dataclass
 class Pulse:
-    """Seconds of the processor's, which do not depend on what else this machine does."""
+    """Seconds of processor time, which do not depend on the load of the machine."""
 
     longest: float = 0.0
-    """The most that the loop's thread worked at a stretch, while somebody waited for a turn."""
+    """The longest time that the loop's thread worked while a task waited for its turn."""
     spent: float = 0.0
-    """All that this process worked, in all of its threads."""
+    """The time that this process worked, in all of its threads."""
 
 
 @asynccontextmanager

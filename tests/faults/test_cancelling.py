@@ -1,4 +1,4 @@
-"""Calls and questions that are given up: the other side is told, nobody waits for that, and nothing comes twice."""
+"""Cancelled calls and server requests: the other side is told, no task waits for that, and nothing is sent twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that many tasks hold: whoever connects, calls and closes, each gets its own answer or its own error, bare."""
+"""Clients that many tasks share: each task gets its own answer or its own error, outside of exception groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.transports.legacy_peers import Answer
 
 
 def unscathed() -> bool:
-    """Whether nobody has cancelled the task that asks, nor wants to."""
+    """Whether the current task has not been cancelled, and is not going to be."""
     if sniffio.current_async_library() != "asyncio":
         return True  # on trio only a scope of the task's own can cancel it
     task = asyncio.current_task()

@@ -1,4 +1,4 @@
-"""The stream on which a server speaks unprompted, and what is left of streams: no fault of theirs concerns a call."""
+"""The stream on which a server sends unprompted, and the rest of other streams: their faults affect no call."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ async def test_calls_do_not_wait_for_a_silent_stream(beginning: bytes, monkeypat
         await logs.reaches(lambda logs: len(logs) == 1)
 
 
-# What is left of a stream after the reply
+# The rest of a stream after the reply
 
 
 @fault("E26")

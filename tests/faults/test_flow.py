@@ -290,7 +290,7 @@ async def test_callbacks_and_handlers_that_never_return_delay_neither_calls_nor_
         if len(stuck) == 2:
             both_are.set()
         await Event().wait()
-        raise AssertionError("nobody sets it")
+        raise AssertionError("it is never set")
 
     both_are = Event()
     sampling = Sampling(basic=model, approve=always)

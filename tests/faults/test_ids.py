@@ -1,4 +1,4 @@
-"""Ids over stdio: a reply answers the request whose id it bears, in whatever spelling, or nothing."""
+"""Ids over stdio: a reply answers the request with its id, in any spelling, or nothing."""
 
 from __future__ import annotations
 

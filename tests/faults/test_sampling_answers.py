@@ -25,7 +25,7 @@ GIVES_UP = """
 call = read()
 ask = {"id": "q", "method": "sampling/createMessage", "params": call["params"]["arguments"]}
 say(ask)
-reply(read(), {})  # to the ping of a model at work
+reply(read(), {})  # to the ping of a model that is thinking
 say({"method": "notifications/cancelled", "params": {"requestId": "q"}})
 say(ask | {"id": "r"})
 reply(call, text(json.dumps(read())))
@@ -175,7 +175,7 @@ async def test_a_refusal_of_a_handler_is_sent_with_its_reason_and_an_integer_cod
 
 
 class Waiting:
-    """A model that pings its client and then thinks for ever, once."""
+    """A model that pings its client and then never answers, the first time."""
 
     def __init__(self) -> None:
         self.client: Client

@@ -152,7 +152,7 @@ async def test_a_call_that_samples_endlessly_is_stopped() -> None:
 
 @fault("S13")
 async def test_endless_unprompted_sampling_is_refused_for_an_hour() -> None:
-    """A call has as many of its own meanwhile."""
+    """A call may still have as many requests."""
     model, told = Model(), Event()
     said: list[object] = []
 

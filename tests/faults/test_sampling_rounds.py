@@ -1,4 +1,4 @@
-"""Input inside results (2026-07-28): servers that never have enough, ask what they may not, or say what nobody knows."""
+"""Input inside results (2026-07-28): servers that ask without end, ask what they may not, or ask in unknown ways."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ async def test_an_argument_that_goes_into_a_header_arrives_as_it_was(http_peer: 
 
 
 async def test_what_a_server_calls_fresh_is_asked_for_once(sdk: Sdk, both_eras_http: dict[Sdk, HttpServer]) -> None:
-    """But what took an answer of ours is asked for each time, whatever the server calls it."""
+    """A result that took an answer of ours is requested each time, even if the server calls it fresh."""
     http = both_eras_http[sdk]
     signatures: list[str] = []
 

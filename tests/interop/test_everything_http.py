@@ -40,7 +40,7 @@ class Cable:
         self._broken = False
 
     async def serve(self, *, task_status: TaskStatus[str]) -> None:
-        """Carry for ever; started with the URL of this end."""
+        """Carry until cancelled; started with the URL of this end."""
         async with await create_tcp_listener(local_host="127.0.0.1") as listener:
             port = listener.extra(SocketAttribute.local_port)
             task_status.started(str(self._server.copy_with(port=port)))

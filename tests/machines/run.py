@@ -28,7 +28,7 @@ CHECKOUT = "srv/mcp-host"
 HOME = "home/fresh"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# A namespace of its own takes its mounts and its processes with it, however it ends.
+# A separate namespace takes its mounts and its processes with it, however it ends.
 APART = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 MAKING = 900.0  # seconds for one system; it takes one minute, and some beside a load

@@ -15,7 +15,7 @@ PIP = frozenset(
 
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that say whom to trust, how to reach the network, and where the official schemas are."""
+    """The variables for trusted certificates, the way to the network, and the folder of the official schemas."""
     wanted = {*CERTIFICATES, *PROXIES, *map(str.upper, PROXIES)}
     found = {name: value for name, value in environment.items() if name in wanted}
     if "MCP_SPEC_DIR" in environment:

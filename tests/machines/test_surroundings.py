@@ -1,4 +1,4 @@
-"""Of the machine around it, a fresh system learns where packages come from and whom to trust."""
+"""A fresh system learns from the machine around it where packages come from and which certificates to trust."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_a_broken_rule_is_named_with_its_message(messages: Conversation, problem
         pytest.param(
             [assistant(text()), assistant(use("1")), assistant(use("2")), user(result("1"), result("2"))],
             [assistant(text()), assistant(use("1"), use("2")), user(result("1"), result("2"))],
-            id="results in one message already, and a text of its own",
+            id="results in one message already, and a text in the next",
         ),
         pytest.param(
             [assistant(use("1"), use("2")), user(result("1")), user(result("2"))],

@@ -98,7 +98,7 @@ def test_a_line_in_tiny_chunks_takes_no_more_memory_than_its_size() -> None:
     tracemalloc.start()
     try:
         for drop in drops:
-            list(buffer.feed(bytes(bytearray(drop))))  # an object of its own, as each read makes one
+            list(buffer.feed(bytes(bytearray(drop))))  # a new object, as each read makes one
         held, _peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -141,7 +141,7 @@ class Dialogue:
         self.stage = "closed"
 
     async def works(self) -> None:
-        """Whatever has happened, the same client can be connected, used and closed."""
+        """The same client can still be connected, used and closed."""
         await self.run()
         assert self.model.busy == 0
 

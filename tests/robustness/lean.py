@@ -1,4 +1,4 @@
-"""A server that imports nothing of ours, and dies where it is told to: a program of its own, over stdio or HTTP.
+"""A server that imports nothing of ours, and dies where it is told to: a separate program, over stdio or HTTP.
 
     python lean.py stdio legacy
     python lean.py http modern --port 0 --end kill --at writing --nth 3 --while FILE

@@ -25,7 +25,7 @@ GONE = (BrokenResourceError, ClosedResourceError, EndOfStream, OSError)
 class Proxy:
     """Forwards to the server at *server*; goes wrong in its *manner* before byte number *at* of one *direction*.
 
-    What halts, closes or resets does so for every connection that there is or will be, until `mend`.
+    *halts*, *closes* and *resets* affect every connection, present and future, until `mend`.
     """
 
     server: int
@@ -92,7 +92,7 @@ class Proxy:
     async def _fail(self) -> None:
         streams, self.streams = self.streams, set()
         if self.manner == "halts":
-            await self.mended.wait()  # nothing comes through, and nobody is told
+            await self.mended.wait()  # nothing comes through, and neither side is told
         for stream in streams:
             with suppress(*GONE), CancelScope(shield=True):  # it is among those that end with its own connection
                 if self.manner == "resets":
@@ -103,7 +103,7 @@ class Proxy:
 
 @asynccontextmanager
 async def running(proxy: Proxy) -> AsyncIterator[Proxy]:
-    """Let *proxy* listen, at a port of its own."""
+    """Let *proxy* listen on a free port."""
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, create_task_group() as tasks:
         proxy.port = listener.extra(SocketAttribute.local_port)
         tasks.start_soon(listener.serve, proxy.handle)

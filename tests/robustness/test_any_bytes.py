@@ -1,4 +1,4 @@
-"""Whatever bytes a server says: every call ends in time, the client closes, and nothing is left."""
+"""A server that sends any bytes at all: every call ends in time, the client closes, and nothing is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers, cancellations, questions, progress, silence and closings in any order: nobody waits for ever, and nothing is left."""
+"""Answers, cancellations, questions, progress, silence and closings in any order: no call hangs, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Play:
         await self._say({"method": f"notifications/{what}", "params": params})
 
     async def _say(self, message: dict[str, Any]) -> None:
-        with suppress(ClosedResourceError, BrokenResourceError):  # nobody is there to hear it
+        with suppress(ClosedResourceError, BrokenResourceError):  # the client has gone
             await self.peer.send({"jsonrpc": "2.0", **message})
 
     def _start(self, work: Callable[[], Awaitable[object]]) -> None:

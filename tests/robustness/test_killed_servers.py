@@ -43,7 +43,7 @@ def moments(counts: dict[str, dict[str, int]], ends: Sequence[str], few: int) ->
 async def test_a_child_that_dies_at_any_point_is_an_error_and_the_client_can_connect_again(
     era: str, at: str, nth: int, end: str, mortal: Path
 ) -> None:
-    """The error is the connection's, with the exit code, whatever was under way."""
+    """The error is `ConnectionClosed` with the exit code, at every stage of the dialogue."""
     async with leaving_nothing():
         dialogue = Dialogue(lean_stdio(era, Fate(end, at, nth, mortal)))
         with fail_after(BOUND), pytest.raises(ConnectionClosed) as caught:
@@ -112,7 +112,7 @@ async def test_a_connection_that_ends_at_any_point_fails_one_request_at_most(
 @pytest.mark.parametrize("end", ["close", "reset"])
 @pytest.mark.parametrize("nth", [8, 9])
 async def test_an_answer_to_the_server_that_is_lost_on_its_way_is_sent_again(nth: int, end: str, mortal: Path) -> None:
-    """The eighth and the ninth request of the dialogue are the answers: a server that never gets one waits for ever."""
+    """The eighth and the ninth request of the dialogue are the answers: a server that never gets one waits without end."""
     async with leaving_nothing(), lean_http("legacy", Fate(end, "reading", nth, mortal)) as port:
         with fail_after(BOUND):
             await Dialogue(http_at(port)).works()

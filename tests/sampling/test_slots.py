@@ -112,7 +112,7 @@ async def test_only_so_many_may_wait_in_each_share() -> None:
                 await wait_all_tasks_blocked()
             with pytest.raises(QueueFull):
                 await acquire(full)
-            tasks.start_soon(visitors.visit, "c", other)  # another share has a queue of its own
+            tasks.start_soon(visitors.visit, "c", other)  # another share has another queue
             await wait_all_tasks_blocked()
             await visitors.send_home("a")
             tasks.start_soon(visitors.visit, "d", full)  # b is inside: the queue has space again

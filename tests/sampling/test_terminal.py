@@ -1,4 +1,4 @@
-"""Asking in a real (pseudo-)terminal: the answer, the deadline, and what is left behind."""
+"""Asking in a real (pseudo-)terminal: the answer, the deadline, and the state of the terminal afterwards."""
 
 from __future__ import annotations
 
@@ -435,7 +435,7 @@ WHERE = (
 def test_it_asks_where_the_input_is_or_else_the_errors_or_else_the_output(
     streams: str, where: str, tmp_path: Path
 ) -> None:
-    """Of the three standard streams, each is a terminal of its own or none."""
+    """Each of the three standard streams is a separate terminal or none."""
     screens = {name: Screen() for name in "abc"}
     stdin, stdout, stderr = (
         os.open(os.devnull if name == "-" else screens[name].path, os.O_RDWR | os.O_NOCTTY) for name in streams

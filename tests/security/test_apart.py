@@ -23,7 +23,7 @@ for id in [*range(20), *map(str, range(20)), "q-1"]:
     say({"method": "notifications/progress", "params": {"progressToken": id, "progress": 1}})
 reply(call, text("mine"))
 """
-"""Answers, cancels and reports on whatever any server or client here may have called its requests."""
+"""Answers, cancels and reports on every request id that any server or client here may have used."""
 
 WORKER = """
 call, ping = read(), read()

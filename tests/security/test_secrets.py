@@ -1,4 +1,4 @@
-"""Whatever is secret to a host stays out of logs, errors and reprs, at every level and however a session fails."""
+"""A host's secrets stay out of logs, errors and reprs, at every level and however a session fails."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ GOOD = says(set_cookie=f"key={CANARY}; Path=/")
 
 @pytest.mark.parametrize("whose", ["our client", "the caller's client"])
 async def test_no_secret_is_shown_over_http(whose: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Of a client that is the caller's own, httpx writes a log of its own, in which URLs keep their query."""
+    """httpx logs the requests of the caller's client itself, and its URLs keep their query."""
     ours = whose == "our client"
     told, era_cache = Told(caplog, "" if ours else "mcp_host"), EraCache()
     answers = in_turn(GOOD, *chain(*FAULTS.values()))

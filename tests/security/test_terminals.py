@@ -1,4 +1,4 @@
-"""Whatever a server says, and wherever this library or its command repeats it, no terminal and no reader is commanded."""
+"""No text of a server controls a terminal or misleads a reader, wherever this library or its command repeats it."""
 
 from __future__ import annotations
 

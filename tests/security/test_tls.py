@@ -1,4 +1,4 @@
-"""https stays https, and is checked: nothing is said to whoever cannot prove to be the server."""
+"""https stays https, and is checked: nothing is sent to a server that cannot prove its identity."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MACHINES = backend.trusted
 
 @pytest.fixture(autouse=True)
 def own_authority(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whom a machine would trust that trusts the tests' own authority."""
+    """The certificates of a machine that trusts the tests' authority."""
     monkeypatch.setattr(backend, "trusted", trusting)
 
 
 async def test_a_redirect_to_plain_http_is_refused() -> None:
-    """Even to the very same host and port, where nobody could read along."""
+    """Even to the same host and port."""
 
     async def down(wire: Wire, heard: Heard) -> None:
         await says(b"", 307, location=f"http://{heard.headers['host']}/mcp")(wire, heard)

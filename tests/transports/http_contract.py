@@ -1,4 +1,4 @@
-"""What holds for every transport of HTTP: ours is tried beside httpx's own, and where they differ, one is wrong."""
+"""What holds for both HTTP backends: ours is tested beside httpx, and where they differ, one is wrong."""
 
 from __future__ import annotations
 

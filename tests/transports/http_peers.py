@@ -199,7 +199,7 @@ class Peer:
 async def serving(
     script: Script, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Peer]:
-    """Run *script* for each connection to a socket of its own, or to *port*."""
+    """Run *script* for each connection to a new socket, or to *port*."""
     async with (
         await anyio.create_tcp_listener(local_host=host, local_port=port) as listener,
         anyio.create_task_group() as tasks,

@@ -1,4 +1,4 @@
-"""A server of the handshake era, down to the bytes: sessions, a stream of its own, and answers to order."""
+"""A server of the handshake era, down to the bytes: sessions, a GET stream, and scripted answers."""
 
 from __future__ import annotations
 

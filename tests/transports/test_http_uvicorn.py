@@ -93,7 +93,7 @@ async def reply(send: Callable[[Any], Awaitable[None]], status: int, body: bytes
 
 @contextmanager
 def running(app: Asgi) -> Iterator[str]:
-    """Serve *app* in a thread of its own, for uvicorn speaks asyncio only."""
+    """Serve *app* in another thread, because uvicorn runs on asyncio only."""
     started = threading.Event()
 
     class Server(uvicorn.Server):

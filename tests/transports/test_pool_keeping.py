@@ -86,7 +86,7 @@ async def test_after_some_answers_a_connection_is_not_used_again(raw: bytes, kin
 )  # fmt: skip
 @both
 async def test_an_answer_with_something_behind_it_is_the_last_of_its_connection(raw: bytes, kind: Kind) -> None:
-    not_with_httpx(kind, "it uses such a connection again, and waits on it forever")
+    not_with_httpx(kind, "it uses such a connection again, and waits on it without end")
 
     await three_times_anew(raw, kind)
 

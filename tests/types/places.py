@@ -8,7 +8,7 @@ from mcp_host.types.base import Model
 from mcp_host.types.messages import InputCall, NotificationParams, RequestParams, TypedNotification, TypedRequest
 from tests import spec
 
-# Before 2025-11-25 params had no names of their own, and some things were renamed.
+# Before 2025-11-25 the params had no names, and some things were renamed.
 # Objects that have no name in any schema have one here, for people to write.
 OTHER_PLACES = {
     "Annotations": ["Annotated.annotations"],

@@ -279,7 +279,7 @@ class Signature(BaseModel):
 
 
 async def signature(question: str, ctx: Context) -> str | InputRequiredResult:
-    """Who signed; or, before anybody did and where that is a result of its own, what to ask for."""
+    """Who signed. In 2026-07-28, before that: the result that asks for the signature."""
     if ctx.protocol_version != MODERN:
         return (await ctx.elicit(question, Signature)).data.name
     if ctx.input_responses is not None:

@@ -66,7 +66,7 @@ async def handshake(ctx: Context) -> dict[str, Any]:
 
 @mcp.tool()
 async def ask(question: str, ctx: Context, tools: bool = False, results: list[str] | None = None) -> dict[str, Any]:
-    """Send one sampling request whatever the client declared, and report its answer or error as it came.
+    """Send one sampling request, even to a client that declared no sampling, and return its answer or error unchanged.
 
     With *results* a user message of tool results under these ids follows the question.
     """
