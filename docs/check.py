@@ -1,4 +1,4 @@
-"""`make docs`: the pages say what is true. Links and names exist, snippets run, generated pages are fresh."""
+"""`make docs` checks the pages: links and names exist, snippets run, generated pages are up to date."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RUN = frozenset({"python", "console"})
 
 
 def main() -> int:
-    """Check every page; print what is wrong, with its place."""
+    """Check every page; print each problem with its place."""
     pages = [read(path) for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])]
     problems = [*stale(), *untrue_layers(), *untrue_environment(), *half_shown_rows(), *unshown_threats()]
     for page in pages:
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def stale() -> Iterator[str]:
-    """Generated pages that the generator would write differently."""
+    """Generated pages that are out of date."""
     for name, write in reference.PAGES.items():
         path = reference.HERE / name
         if not path.exists() or path.read_text(encoding="utf-8") != write():
@@ -54,7 +54,7 @@ def stale() -> Iterator[str]:
 
 
 def untrue_layers() -> Iterator[str]:
-    """Rows of the table of layers that the test of the architecture has otherwise."""
+    """Rows of the table of layers that differ from the test of the architecture."""
     sys.path.insert(0, str(ROOT))
     from tests.test_architecture import MAY_IMPORT
 
@@ -67,7 +67,7 @@ def untrue_layers() -> Iterator[str]:
 
 
 def untrue_environment() -> Iterator[str]:
-    """Variables that a child inherits and the page on security does not name, or the other way round."""
+    """Differences between the variables that a child inherits and those on the page on security."""
     page = (reference.HERE / "security.md").read_text(encoding="utf-8")
     section = page.partition("## The environment of a child")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([A-Z_]+)`", section))
@@ -77,14 +77,14 @@ def untrue_environment() -> Iterator[str]:
 
 
 def half_shown_rows() -> Iterator[str]:
-    """Differences between the eras that the page lists without a test for each of them, or the other way round."""
+    """Rows about the eras without a test for each era, or tests without a row."""
     page = (reference.HERE / "how-it-works.md").read_text(encoding="utf-8")
     for question in half_shown(page.partition("### What differs")[2].partition("\n## ")[0]):
         yield f"docs/how-it-works.md: {question!r} has no row, or no test in one of the eras"
 
 
 def half_shown(section: str) -> list[str]:
-    """The questions that have a row in the table and not both tests in the list beneath it, or these and no row."""
+    """The questions that are only in the table, or only in the list of tests below it."""
     return sorted({*ROW.findall(section)} ^ {*SHOWN.findall(section)})
 
 
@@ -95,7 +95,7 @@ def unshown_threats() -> Iterator[str]:
 
 
 def unshown(page: str) -> list[str]:
-    """The threats that have a row in the tables and no test in the list beneath them, or a test and no row."""
+    """The threats that are only in the tables, or only in the list of tests."""
     tables = page.partition("\n## Threats\n")[2].partition("\n## ")[0]
     return sorted({*ROW.findall(tables)} ^ {*TESTED.findall(page.partition("\n## Tests\n")[2])})
 
@@ -108,7 +108,7 @@ def inherited_names() -> Iterator[str]:
 
 
 def dead_links(page: Page) -> Iterator[str]:
-    """Links to files that are not there, and to headings that are not there."""
+    """Links to missing files and headings."""
     for line, target in page.links():
         if "://" in target:
             continue  # the network is no part of the gate
@@ -131,7 +131,7 @@ def unknown_targets(page: Page) -> Iterator[str]:
 
 
 def unknown_files(page: Page) -> Iterator[str]:
-    """Files in backticks that are neither in the checkout, nor in the package, nor made by the page's own blocks."""
+    """Files in backticks that do not exist: in the checkout, in the package or among the page's own blocks."""
     made = {block.name for block in page.blocks}
     for line, word in page.words():
         if not FILE.fullmatch(word) or word in made or word in NO_FILES:
@@ -149,7 +149,7 @@ NO_FILES = frozenset({"sampling/createMessage", "elicitation/create", "roots/lis
 
 
 def unknown_tests(page: Page) -> Iterator[str]:
-    """``tests/file.py::test_name`` in backticks, where no such function is."""
+    """``tests/file.py::test_name`` in backticks without such a function."""
     for line, word in page.words():
         found = TEST.fullmatch(word)
         if found and found[2] not in tests_in(ROOT / found[1]):
@@ -158,7 +158,7 @@ def unknown_tests(page: Page) -> Iterator[str]:
 
 @cache
 def tests_in(file: Path) -> frozenset[str]:
-    """The names of the tests in *file*, as pytest collects them; none where there is no such file."""
+    """The names of the tests in *file*, as pytest collects them; empty if there is no such file."""
     if not file.is_file():
         return frozenset()
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -167,7 +167,7 @@ def tests_in(file: Path) -> frozenset[str]:
 
 
 def unknown_members(page: Page) -> Iterator[str]:
-    """``Class.member`` in backticks, where the package has the class and not the member."""
+    """``Class.member`` in backticks where the class has no such member."""
     for line, word in page.words():
         found = MEMBER.fullmatch(word)
         if found and (has := classes().get(found[1])) is not None and found[2] not in has:
@@ -179,7 +179,7 @@ DEEPEST = 4  # classes that inherit from each other
 
 @cache
 def classes() -> dict[str, set[str]]:
-    """Every class of the package with what it defines, its bases' and its instances' attributes among it."""
+    """Every class of the package with its members, those of its bases and instances included."""
     own: dict[str, set[str]] = {}
     bases: dict[str, set[str]] = {}
     for file in PACKAGE.rglob("*.py"):
@@ -203,7 +203,7 @@ def defined(cls: ast.ClassDef) -> Iterator[str]:
 
 
 def failing_snippets(page: Page) -> list[str]:
-    """What goes wrong in a page's snippets, which run in a process without a terminal."""
+    """Failures of a page's snippets, which run in a process without a terminal."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("snippets.py")), str(page.path)],
         stdin=subprocess.DEVNULL,

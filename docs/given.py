@@ -1,4 +1,4 @@
-"""What the snippets of the docs find when they run: a server, its URL, a model and a few stand-ins."""
+"""The names that snippets of the docs may use: a server, its URL, a model and a few stand-ins."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def folders(context: Context) -> list[str]:
 
 @server.tool
 async def measure(context: Context) -> str:
-    """Measure for a while, and say how far that has come."""
+    """Measure for a while, and report progress."""
     for done in range(1, 4):
         await context.report_progress(done, 3, f"buoy {done}")
     return "3 buoys"
@@ -72,7 +72,7 @@ def today() -> str:
 
 
 async def model(request: SamplingRequest) -> CreateMessageResult:
-    """Asks for the heights in two ports at once where it may, then answers."""
+    """Calls a tool for two ports at once if it may use tools, then answers."""
     if request.may_use_tools and not isinstance(request.messages[-1].content[0], ToolResultContent):
         return request.calls(ToolCall("height", {"port": "Brest"}), ToolCall("height", {"port": "Dover"}))
     return request.reply("Dover is higher.", model="a model")
@@ -97,7 +97,7 @@ class Part:
 
 
 class Messages:
-    """Answers like the API: first it wants a tool, then it has seen a result and says something."""
+    """Answers like the API: calls a tool first, and gives a text after its result."""
 
     async def create(self, *, messages: list[dict[str, Any]], tools: list[dict[str, Any]], **rest: Any) -> Answer:
         seen = [block["type"] for message in messages for block in message["content"]]
@@ -114,7 +114,7 @@ class Anthropic:
 
 @asynccontextmanager
 async def given() -> AsyncIterator[dict[str, object]]:
-    """The names that every snippet may use, while the server is there to be reached."""
+    """The names that every snippet may use, while the server runs."""
     async with server.http() as url, httpx.AsyncClient(trust_env=False) as http_client:
         yield {
             **{name: getattr(mcp_host, name) for name in mcp_host.__all__},

@@ -1,4 +1,4 @@
-"""What stands in a page of Markdown: headings, links, blocks of code and words in code."""
+"""Parses a page of Markdown: headings, links, blocks of code and words in code."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block. *name* is what follows the language on the fence: the name of a file, or nothing."""
+    """A fenced block. *name* is the text after the language on the fence: the name of a file, or empty."""
 
     line: int
     language: str
     name: str
     text: str
     section: str
-    """The heading of the first or second level that it stands under."""
+    """The last heading of the first or second level before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One file, taken apart."""
+    """One parsed file."""
 
     path: Path
     blocks: Sequence[Block]
@@ -55,7 +55,7 @@ class Page:
 
 
 def read(path: Path) -> Page:
-    """Take a file apart.
+    """Parse a file.
 
     Raises:
         ValueError: A block is not closed.

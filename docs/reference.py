@@ -20,13 +20,13 @@ GENERATED = "<!-- Written by docs/reference.py from the docstrings. Change those
 INTRODUCTION = """\
 # Reference
 
-Every public name, from the docstrings.
-What is not here may change without notice.
+Every public name, with its docstring.
+Other names may change without notice.
 
 - [`mcp_host`](#mcp_host): what applications use
 - [`mcp_host.errors`](#mcp_hosterrors): every exception
-- [`mcp_host.sampling`](#mcp_hostsampling): sampling, where it stands alone
-- [`mcp_host.testing`](#mcp_hosttesting): servers, peers and models to test against
+- [`mcp_host.sampling`](#mcp_hostsampling): sampling without a client
+- [`mcp_host.testing`](#mcp_hosttesting): servers, peers and models for tests
 - [`mcp_host.types`](#mcp_hosttypes): messages and content
 - [Limits and their defaults](limits.md)
 """
@@ -40,17 +40,17 @@ MODULES: Mapping[str, str] = {
 
 TYPES = """\
 The messages and contents of all revisions, under the names of the official schema.
-Each is frozen, keeps fields that it does not know (`model_extra`), and reads and writes the wire:
-`from_wire()` takes decoded JSON and raises `ProtocolError`; `to_wire()` returns it, without what was never given.
-Python spells `max_tokens` where the wire spells `maxTokens`, and `meta` where it spells `_meta`.
-A date says with which revision a class or a field came; nothing is older than 2024-11-05.
+Each is frozen and keeps unknown fields (`model_extra`).
+`from_wire()` takes decoded JSON and raises `ProtocolError`; `to_wire()` returns JSON values, without fields that were not given.
+Python's `max_tokens` is `maxTokens` in JSON, and `meta` is `_meta`.
+A date is the revision that introduced a class or a field, if it is later than 2024-11-05.
 """
 
 LIMITS = """\
 # Limits
 
-What a server controls is bounded.
-Times are seconds, sizes are bytes.
+Everything that a server controls is limited.
+Times are in seconds, sizes in bytes.
 """
 
 
@@ -84,8 +84,7 @@ def limits() -> str:
 
 
 FIXED = """\
-What `client/`, `json_schema/`, `protocol/` and `transports/` hold a server to besides, and `handlers.py` your plain functions.
-These cannot be configured.
+Further bounds in the code. These cannot be configured.
 """
 
 
@@ -118,7 +117,7 @@ def fixed_rows() -> Iterator[str]:
 
 
 def entry(named: Named) -> Iterator[str]:
-    """One name, with all that belongs to it."""
+    """The entry of one name."""
     yield f"### {named.name}"
     match named.node:
         case ast.ClassDef():
@@ -132,7 +131,7 @@ def entry(named: Named) -> Iterator[str]:
 
 
 def alias(written: ast.expr) -> str:
-    """What an alias stands for; quoted ones without their quotes, annotated ones without their marks."""
+    """The value of an alias, without quotes and annotations."""
     if isinstance(written, ast.Subscript) and ast.unparse(written.value) == "Annotated":
         assert isinstance(written.slice, ast.Tuple)
         return ast.unparse(written.slice.elts[0])
@@ -164,11 +163,11 @@ MADE_FOR_USERS = frozenset({"Context", "SamplingSession"})
 
 ERRORS = "mcp_host.errors"
 RAISED_BY_HANDLERS = frozenset({"InputRefused"})
-"""Errors that users make; the others only come to them."""
+"""Errors that users create. The others are only raised by the package."""
 
 
 def is_public(named: Named) -> bool:
-    """Whether the reference has an entry for just this."""
+    """Whether the reference has an entry for this class."""
     doors = [module for module in (*MODULES, "mcp_host.types") if named.name in source.exported(module)]
     return any(source.find(module, named.name) == named for module in doors)
 
@@ -194,7 +193,7 @@ def spelled_out(named: Named) -> Iterator[str]:
 
 
 def constructor_of(named: Named, node: ast.ClassDef) -> list[str]:
-    """The parameters of the class, as far as the source says."""
+    """The parameters of the class, from the source."""
     members = source.members(named)
     for init, _ in members.get("__init__", []):
         assert isinstance(init, ast.FunctionDef)
@@ -259,7 +258,7 @@ def methods(named: Named) -> Iterator[str]:
 
 
 def home(named: Named, member: Function) -> str:
-    """The module of the class, among *named* and its bases, that a method stands in."""
+    """The module of the class that defines a method: *named* or one of its bases."""
     return next(base.module for base in source.bases(named) if member in ast.walk(base.node))
 
 
@@ -342,7 +341,7 @@ def types() -> Iterator[str]:
 
 
 def type_entry(named: Named, node: ast.ClassDef) -> str:
-    """One class in a few lines: its name, since when, what it says, its fields."""
+    """One class in a few lines: its name, first revision, docstring and fields."""
     ages = {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords if keyword.arg}
     age = ", ".join(f"{'from' if word == 'since' else 'until'} {date}" for word, date in ages.items())
     about = one_line(named.doc.partition("\n\n")[0])
@@ -363,7 +362,7 @@ def type_entry(named: Named, node: ast.ClassDef) -> str:
 
 
 def type_field(node: ast.AnnAssign) -> str:
-    """``meta: Meta`` and the like; a question mark for what may be absent."""
+    """``meta: Meta`` and the like, with a question mark if it may be absent."""
     annotation, age = node.annotation, ""
     if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
         assert isinstance(annotation.slice, ast.Tuple)

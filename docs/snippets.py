@@ -2,12 +2,12 @@
 
     ```python                    run, with the names of given.py and those of the blocks before it
                                  under the same heading; `await` works, as in an async function
-    ```python examples/x.py      not run: has to stand in that file, line by line (tests run the file)
+    ```python examples/x.py      not run: an excerpt of that file (tests run the file)
     ```python host.py            written to a file, for the commands on the same page
     ```console                   each line after "$ " is run; what it prints is compared
-    ```text                      right after a ``python`` block: what that prints
+    ```text                      right after a ``python`` block: its output
 
-Everything else is only shown. "..." in an expected text stands for anything.
+Other blocks are not run. "..." in an expected output matches anything.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PATIENCE = 60.0  # seconds for one snippet or command; the slowest takes two
 
 
 class SnippetError(Exception):
-    """A snippet is not what the page says."""
+    """A snippet does not print what the page shows."""
 
 
 async def run_page(page: Page) -> int:
@@ -63,7 +63,7 @@ async def run_page(page: Page) -> int:
 
 @contextmanager
 def own_programs_first() -> Iterator[None]:
-    """Have "python" and "mcp-host" be those of the checkout, also for the servers that a snippet starts."""
+    """Use the checkout's "python" and "mcp-host", also for the servers that a snippet starts."""
     path = os.environ.get("PATH", os.defpath)
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{path}"
     try:
@@ -73,7 +73,7 @@ def own_programs_first() -> Iterator[None]:
 
 
 def with_output(blocks: Sequence[Block]) -> Iterator[tuple[Block, str | None]]:
-    """Each block, with the text that it has to print where one follows."""
+    """Each block, with the output that the page shows after it, if any."""
     for block, after in pairwise([*blocks, None]):
         assert block is not None, "only the last is"
         prints = after is not None and after.language == "text" and after.section == block.section
@@ -105,7 +105,7 @@ def do_block(block: Block) -> bool:
 
 
 async def run_python(block: Block, scope: dict[str, object]) -> str:
-    """Run code in *scope*; what it printed."""
+    """Run code in *scope*; return its output."""
     compiled: CodeType = compile(block.text, "<snippet>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     with redirect_stdout(io.StringIO()) as printed:
         result = FunctionType(compiled, scope)()
@@ -115,7 +115,7 @@ async def run_python(block: Block, scope: dict[str, object]) -> str:
 
 
 def check_excerpt(excerpt: str, whole: str) -> None:
-    """Make sure that *whole* has these lines, one after the other, at any depth."""
+    """Check that *whole* has these lines in sequence, at any indentation."""
     lines, wanted = whole.splitlines(), dedent(excerpt).splitlines()
     for start in range(len(lines) - len(wanted) + 1):
         margin = lines[start][: len(lines[start]) - len(lines[start].lstrip())]
@@ -125,14 +125,14 @@ def check_excerpt(excerpt: str, whole: str) -> None:
 
 
 def sessions(text: str) -> Iterator[tuple[str, str | None]]:
-    """The commands of a console block, each with what it prints, or None where the block says nothing of it."""
+    """The commands of a console block, each with its output, or None if the block shows none."""
     for part in text.removeprefix("$ ").split("\n$ "):
         command, _, output = part.partition("\n")
         yield command, output or None
 
 
 def run_command(command: str) -> str:
-    """Run one command, without a shell; what it printed.
+    """Run one command, without a shell; return its output.
 
     Raises:
         SnippetError: It failed.
@@ -153,7 +153,7 @@ def run_command(command: str) -> str:
 
 
 def compare(expected: str | None, found: str) -> None:
-    """Make sure that a snippet has printed what the page says. A page that says nothing promises nothing."""
+    """Check that a snippet has printed what the page shows, if it shows anything."""
     if expected is None:
         return
     if not OutputChecker().check_output(expected.rstrip() + "\n", found.rstrip() + "\n", ELLIPSIS):

@@ -1,4 +1,4 @@
-"""What the source of the package says of its names, read without running it: the spelling is the author's."""
+"""Reads names, signatures and docstrings from the source of the package, as they are written, without running it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def star_imports(module: str) -> list[str]:
 
 
 def find(module: str, name: str) -> Named:
-    """Where *module* has *name* from, through however many imports.
+    """The module that defines *name*, which *module* imports, perhaps through others.
 
     Raises:
         LookupError: It has no such name.
@@ -70,7 +70,7 @@ def find(module: str, name: str) -> Named:
 
 
 def statements(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, str]]:
-    """The statements of a body and of the conditions in it, each with the string that stands right beneath it."""
+    """The statements of a body and of the conditions in it, each with the string below it, if any."""
     for index, node in enumerate(body):
         after = body[index + 1] if index + 1 < len(body) else None
         doc = ""
@@ -88,7 +88,7 @@ def targets(node: ast.Assign | ast.AnnAssign) -> list[str]:
 
 
 def bases(named: Named) -> list[Named]:
-    """The classes of this package that a class is made of, nearest first, itself among them."""
+    """The class and its bases in this package, nearest first."""
     assert isinstance(named.node, ast.ClassDef), f"{named.name} is no class"
     found = [named]
     for base in named.node.bases:
@@ -112,7 +112,7 @@ def is_dataclass(node: ast.ClassDef) -> bool:
 
 
 def members(named: Named) -> dict[str, list[tuple[ast.stmt, str]]]:
-    """What a class and its bases define, by name and in order; the nearest definition, with its overloads."""
+    """The members of a class and its bases, by name and in order: the nearest definition, with its overloads."""
     found: dict[str, list[tuple[ast.stmt, str]]] = {}
     for cls in reversed(bases(named)):
         assert isinstance(cls.node, ast.ClassDef)
@@ -128,7 +128,7 @@ def members(named: Named) -> dict[str, list[tuple[ast.stmt, str]]]:
 
 
 def attributes(named: Named) -> dict[str, str]:
-    """What ``__init__`` sets on itself under a public name with a string beneath it: name and annotation, to doc."""
+    """The public attributes that ``__init__`` sets with a string below them: name and annotation, to docstring."""
     found: dict[str, str] = {}
     for node, _ in [pair for name, pairs in members(named).items() if name == "__init__" for pair in pairs]:
         assert isinstance(node, ast.FunctionDef)
@@ -140,7 +140,7 @@ def attributes(named: Named) -> dict[str, str]:
 
 
 def signature(node: Function, module: str) -> list[str]:
-    """The parameters but self, each as it is written; a constant of *module* as its value."""
+    """The parameters without self, as they are written; a constant of *module* as its value."""
     args = node.args
     plain = [*args.posonlyargs, *args.args]
     defaults: list[ast.expr | None] = [None] * (len(plain) - len(args.defaults)) + list(args.defaults)
@@ -165,7 +165,7 @@ def _parameter(arg: ast.arg, default: ast.expr | None, module: str) -> str:
 
 
 def written(module: str, default: ast.expr) -> str:
-    """A default as it is written; one that is a name, as what the name stands for."""
+    """A default as it is written; a name as its value."""
     if not isinstance(default, ast.Name):
         return ast.unparse(default)
     node = find(module, default.id).node
