@@ -78,38 +78,25 @@ async def _run(server: SdkServer, inbox: Inbox, outbox: Outbox) -> None:
     manager = getattr(server, "_lifespan_manager", None)  # FastMCP's lifespan contains the low-level server's
     async with manager() if manager is not None else nullcontext():
         options = lowlevel.create_initialization_options()
-        await lowlevel.run(_ReadStream(inbox), _WriteStream(outbox), options)
+        messages = _Messages(inbox, outbox)
+        await lowlevel.run(messages, messages, options)
 
 
-def _messages() -> TypeAdapter[Any]:
-    """The SDK's own message type: a model, or a union of models, by version."""
-    types: Any = import_module("mcp.types")
-    return TypeAdapter(types.JSONRPCMessage)
+class _Messages(ObjectReceiveStream[Any], ObjectSendStream[Any]):
+    """The messages of a connection in the SDK's own type: a model, or a union of models, by version."""
 
-
-# The server closes both streams, but the connection ends when `run` does: only then its error is known.
-
-
-class _ReadStream(ObjectReceiveStream[Any]):
-    def __init__(self, inbox: Inbox) -> None:
-        self._inbox = inbox
-        self._messages = _messages()
+    def __init__(self, inbox: Inbox, outbox: Outbox) -> None:
+        types: Any = import_module("mcp.types")
+        self._adapter: TypeAdapter[Any] = TypeAdapter(types.JSONRPCMessage)
         self._session_message = import_module("mcp.shared.message").SessionMessage
+        self._inbox = inbox
+        self._outbox = outbox
 
     async def receive(self) -> Any:
-        return self._session_message(self._messages.validate_json(await self._inbox.receive()))
-
-    async def aclose(self) -> None:
-        pass
-
-
-class _WriteStream(ObjectSendStream[Any]):
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
-        self._messages = _messages()
+        return self._session_message(self._adapter.validate_json(await self._inbox.receive()))
 
     async def send(self, item: Any) -> None:
-        await self._outbox.send(self._messages.dump_json(item.message, by_alias=True, exclude_none=True))
+        await self._outbox.send(self._adapter.dump_json(item.message, by_alias=True, exclude_none=True))
 
     async def aclose(self) -> None:
-        pass
+        """The server closes it, but the connection ends when `run` does: only then is its error known."""

@@ -63,6 +63,7 @@ class HttpResponse(ABC):
         self._draining = False
         self._on_done: Callable[[], None] | None = None
         self._decompressor: Decompressor | None = None
+        self._inflating: Iterator[bytes] = iter(())
         self.content_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
         """In lower case and without parameters; "" if there is none."""
         coding = (self.header(b"content-encoding") or "").strip().lower()
@@ -128,13 +129,13 @@ class HttpResponse(ABC):
         if not self._coding:
             return await self.read_raw()
         while True:
-            if self._decompressor is not None and self._decompressor.pending:
+            for piece in self._inflating:
                 await checkpoint()  # a small chunk may inflate for a long time
-                if piece := self._decompressor.take():
+                if piece:
                     return piece
-            elif raw := await self.read_raw():
+            if raw := await self.read_raw():
                 self._decompressor = self._decompressor or Decompressor(self._coding)
-                self._decompressor.feed(raw)
+                self._inflating = self._decompressor.feed(raw)
             else:
                 if self._decompressor is not None:
                     self._decompressor.finish()
@@ -296,32 +297,25 @@ class Decompressor:
             )
         self._coding = coding
         self._zlib: zlib._Decompress | None = None
-        self._input = b""
-        self._more = False
 
-    @property
-    def pending(self) -> bool:
-        """Whether `take` may return something before the next `feed`."""
-        return bool(self._input) or self._more
-
-    def feed(self, chunk: bytes) -> None:
-        """Add compressed bytes; only when nothing is pending."""
-        self._input = chunk
-
-    def take(self) -> bytes:
-        """The next piece, at most INFLATE_SIZE bytes; may be empty."""
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The pieces that *chunk* inflates to, at most INFLATE_SIZE bytes each; some are empty."""
         if self._zlib is None:
             bits = _CODINGS[self._coding]
-            if bits == zlib.MAX_WBITS and self._input[0] & 0x0F != zlib.DEFLATED:
+            if bits == zlib.MAX_WBITS and chunk[0] & 0x0F != zlib.DEFLATED:
                 bits = -zlib.MAX_WBITS  # "deflate" without the zlib wrapper that RFC 9110 requires: some servers do
             self._zlib = zlib.decompressobj(bits)
-        try:
-            piece = self._zlib.decompress(self._input, INFLATE_SIZE)
-        except zlib.error as exc:
-            raise ConnectionClosed(f"the body's {self._coding} compression is corrupt: {exc}") from exc
-        self._input = self._zlib.unconsumed_tail
-        self._more = len(piece) == INFLATE_SIZE  # zlib may hold output back although it has taken all input
-        return piece
+        more = True
+        while more:
+            try:
+                piece = self._zlib.decompress(chunk, INFLATE_SIZE)
+            except zlib.error as exc:
+                raise ConnectionClosed(f"the body's {self._coding} compression is corrupt: {exc}") from exc
+            chunk = self._zlib.unconsumed_tail
+            more = (
+                bool(chunk) or len(piece) == INFLATE_SIZE
+            )  # zlib may hold output back although it has taken all input
+            yield piece
 
     def finish(self) -> None:
         """Check, at the end of the body, that the compression ended too."""

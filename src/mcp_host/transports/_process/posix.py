@@ -19,14 +19,7 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from anyio import (
-    CancelScope,
-    current_time,
-    notify_closing,
-    open_process,
-    sleep,
-    wait_writable,
-)
+from anyio import CancelScope, current_time, notify_closing, open_process, sleep, wait_writable
 from anyio.lowlevel import checkpoint
 
 from mcp_host._backends import Loop
