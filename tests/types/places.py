@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mcp_host.types import InputCall, NotificationParams, RequestParams, TypedNotification, TypedRequest
 from mcp_host.types.base import Model
-from mcp_host.types.messages import InputCall, NotificationParams, RequestParams, TypedNotification, TypedRequest
 from tests import spec
 
 # Before 2025-11-25 the params had no names, and some things were renamed.

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mcp_host.types
+from mcp_host.types import TypedNotification, TypedRequest
 from mcp_host.types.base import Model
-from mcp_host.types.messages import TypedNotification, TypedRequest
 from tests import spec
 from tests.types.instances import instances
 from tests.types.test_examples import exact

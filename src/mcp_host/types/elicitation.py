@@ -5,17 +5,15 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Discriminator, Field, Tag
 
 from mcp_host.types.base import Array, JSONObject, Meta, Model, Number
-from mcp_host.types.messages import InputCall, NotificationParams, TaskAugmentedRequestParams, TypedNotification
+from mcp_host.types.messages import TaskAugmentedRequestParams
 from mcp_host.types.revisions import SINCE_2025_11_25, ShapeSince
 
 # fmt: off
 __all__ = [
-    "BooleanSchema", "ElicitRequest", "ElicitRequestFormParams", "ElicitRequestParams", "ElicitRequestURLParams",
-    "ElicitResult", "ElicitationCompleteNotification", "ElicitationCompleteParams", "ElicitationForm", "EnumOption",
-    "EnumSchema", "LegacyTitledEnumSchema", "MultiSelectEnumSchema", "NumberSchema", "PrimitiveSchemaDefinition",
-    "SingleSelectEnumSchema", "StringSchema", "TitledItems", "TitledMultiSelectEnumSchema",
-    "TitledSingleSelectEnumSchema", "UntitledItems", "UntitledMultiSelectEnumSchema",
-    "UntitledSingleSelectEnumSchema",
+    "BooleanSchema", "ElicitRequestFormParams", "ElicitRequestParams", "ElicitRequestURLParams", "ElicitResult",
+    "ElicitationForm", "EnumOption", "EnumSchema", "LegacyTitledEnumSchema", "MultiSelectEnumSchema", "NumberSchema",
+    "PrimitiveSchemaDefinition", "SingleSelectEnumSchema", "StringSchema", "TitledItems", "TitledMultiSelectEnumSchema",
+    "TitledSingleSelectEnumSchema", "UntitledItems", "UntitledMultiSelectEnumSchema", "UntitledSingleSelectEnumSchema",
 ]
 # fmt: on
 
@@ -215,13 +213,6 @@ ElicitRequestParams: TypeAlias = Annotated[
 ]
 
 
-class ElicitRequest(InputCall, since="2025-06-18"):
-    """The request ``elicitation/create``."""
-
-    method: Literal["elicitation/create"] = "elicitation/create"
-    params: ElicitRequestParams
-
-
 def _has_lists(content: object) -> bool:
     return isinstance(content, dict) and any(isinstance(value, list) for value in content.values())
 
@@ -234,16 +225,3 @@ class ElicitResult(Model, since="2025-06-18"):
         dict[str, str | bool | Number | list[str]] | None, ShapeSince("2025-11-25", "a choice of several", _has_lists)
     ] = None
     meta: Meta = None
-
-
-class ElicitationCompleteParams(NotificationParams, since="2025-11-25"):
-    """The id of an elicitation; in the schema these params have no name."""
-
-    elicitation_id: str
-
-
-class ElicitationCompleteNotification(TypedNotification, since="2025-11-25"):
-    """The user has finished at the URL."""
-
-    method: Literal["notifications/elicitation/complete"] = "notifications/elicitation/complete"
-    params: ElicitationCompleteParams

@@ -1,21 +1,70 @@
-"""What servers offer besides tools: resources, prompts, completion, logging. And the roots of clients."""
+"""Lists, resources, prompts, completion and logging of servers, with their notifications; roots of clients."""
 
 from typing import Annotated, Literal, TypeAlias
 
 from mcp_host.types.base import Array, Meta, Model
 from mcp_host.types.content import Annotations, BaseMetadata, Icons, ReceivedContent, Resource, Role, TextOrBlob
-from mcp_host.types.messages import CacheableResult, NotificationParams, PaginatedResult, Result, TypedNotification
-from mcp_host.types.revisions import SINCE_2025_06_18
+from mcp_host.types.messages import Cursor, NotificationParams, Result
+from mcp_host.types.revisions import SINCE_2025_06_18, SINCE_2026_07_28
+from mcp_host.types.tools import Tool
 
 # fmt: off
 __all__ = [
-    "CompleteResult", "Completion", "GetPromptResult", "ListPromptsResult", "ListResourceTemplatesResult",
-    "ListResourcesResult", "ListRootsResult", "LoggingLevel", "LoggingMessageNotification",
-    "LoggingMessageNotificationParams", "Prompt", "PromptArgument", "PromptListChangedNotification", "PromptMessage",
-    "PromptReference", "ReadResourceResult", "ResourceListChangedNotification", "ResourceReference", "ResourceTemplate",
+    "CacheableResult", "CompleteResult", "Completion", "ElicitationCompleteNotification", "ElicitationCompleteParams",
+    "GetPromptResult", "ListPromptsResult", "ListResourceTemplatesResult", "ListResourcesResult", "ListRootsResult",
+    "ListToolsResult", "LoggingLevel", "LoggingMessageNotification", "LoggingMessageNotificationParams",
+    "PaginatedResult", "Prompt", "PromptArgument", "PromptListChangedNotification", "PromptMessage", "PromptReference",
+    "ReadResourceResult", "ResourceListChangedNotification", "ResourceReference", "ResourceTemplate",
     "ResourceTemplateReference", "ResourceUpdatedNotification", "ResourceUpdatedNotificationParams", "Root",
+    "ToolListChangedNotification", "TypedNotification",
 ]
 # fmt: on
+
+
+class TypedNotification(Model):
+    """The envelope of every notification; subclasses narrow the method and the params."""
+
+    jsonrpc: Literal["2.0"] = "2.0"
+    method: str
+    params: NotificationParams | None = None
+
+
+class PaginatedResult(Result):
+    """One page of a list; there are more if it has a *next_cursor*."""
+
+    next_cursor: Cursor | None = None
+
+
+class CacheableResult(Result, since="2026-07-28"):
+    """A result that is fresh for *ttl_ms* milliseconds, for this user or for all."""
+
+    ttl_ms: Annotated[int | None, SINCE_2026_07_28] = None
+    cache_scope: Annotated[Literal["public", "private"] | None, SINCE_2026_07_28] = None
+
+
+class ListToolsResult(PaginatedResult, CacheableResult):
+    """One page of tools."""
+
+    tools: Array[Tool]
+
+
+class ToolListChangedNotification(TypedNotification):
+    """The server's list of tools has changed."""
+
+    method: Literal["notifications/tools/list_changed"] = "notifications/tools/list_changed"
+
+
+class ElicitationCompleteParams(NotificationParams, since="2025-11-25"):
+    """The id of an elicitation; in the schema these params have no name."""
+
+    elicitation_id: str
+
+
+class ElicitationCompleteNotification(TypedNotification, since="2025-11-25"):
+    """The user has finished at the URL."""
+
+    method: Literal["notifications/elicitation/complete"] = "notifications/elicitation/complete"
+    params: ElicitationCompleteParams
 
 
 # Roots. Deprecated by the specification from revision 2026-07-28.

@@ -1,83 +1,84 @@
-"""Requests, their envelopes and errors, subscriptions, tasks, and the unions of all messages by direction."""
+"""Requests with their params, envelopes and errors; subscriptions, tasks, and the unions of all messages.
+
+This library reads and writes these as plain dicts. The classes are for applications and for `mcp_host.testing`.
+"""
 
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field
 
 from mcp_host.types.base import Array, JSONObject, Model, wire_name
-from mcp_host.types.elicitation import (
-    ElicitationCompleteNotification,
-    ElicitRequest,
-    ElicitRequestURLParams,
-    ElicitResult,
-)
+from mcp_host.types.elicitation import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 from mcp_host.types.features import (
+    CacheableResult,
     CompleteResult,
+    ElicitationCompleteNotification,
     GetPromptResult,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     ListRootsResult,
+    ListToolsResult,
     LoggingLevel,
     LoggingMessageNotification,
+    PaginatedResult,
     PromptListChangedNotification,
     PromptReference,
     ReadResourceResult,
     ResourceListChangedNotification,
     ResourceTemplateReference,
     ResourceUpdatedNotification,
+    ToolListChangedNotification,
+    TypedNotification,
 )
 from mcp_host.types.messages import (
-    ClientCapabilities,
     Cursor,
-    DiscoverResult,
     EmptyResult,
     Implementation,
     InitializeResult,
-    InputCall,
     NotificationParams,
-    PaginatedResult,
     ProgressNotificationParams,
     ProgressToken,
     RequestId,
     RequestParams,
     Result,
+    ServerCapabilities,
     TaskAugmentedRequestParams,
-    TypedNotification,
-    TypedRequest,
+    TasksCapability,
 )
-from mcp_host.types.revisions import SINCE_2025_06_18, SINCE_2026_07_28
-from mcp_host.types.sampling import CreateMessageRequest, CreateMessageResult
-from mcp_host.types.tools import CallToolResult, ListToolsResult, ToolListChangedNotification
+from mcp_host.types.revisions import SINCE_2025_06_18, SINCE_2025_11_25, SINCE_2026_07_28
+from mcp_host.types.sampling import CreateMessageRequestParams, CreateMessageResult
+from mcp_host.types.tools import CallToolResult
 
 # fmt: off
 __all__ = [
     "CallToolRequest", "CallToolRequestParams", "CallToolResultResponse", "CancelTaskRequest", "CancelTaskResult",
-    "CancelledNotification", "CancelledNotificationParams", "ClientNotification", "ClientRequest", "ClientResult",
-    "CompleteRequest", "CompleteRequestParams", "CompleteResultResponse", "CompletionArgument", "CompletionContext",
-    "CreateTaskResult", "DiscoverRequest", "DiscoverResultResponse", "Error", "GetPromptRequest",
+    "CancelledNotification", "CancelledNotificationParams", "ClientCapabilities", "ClientNotification", "ClientRequest",
+    "ClientResult", "CompleteRequest", "CompleteRequestParams", "CompleteResultResponse", "CompletionArgument",
+    "CompletionContext", "CreateMessageRequest", "CreateTaskResult", "DiscoverRequest", "DiscoverResult",
+    "DiscoverResultResponse", "ElicitRequest", "ElicitationCapability", "Error", "GetPromptRequest",
     "GetPromptRequestParams", "GetPromptResultResponse", "GetTaskPayloadRequest", "GetTaskPayloadResult",
     "GetTaskRequest", "GetTaskResult", "HeaderMismatch", "HeaderMismatchError", "InitializeRequest",
-    "InitializeRequestParams", "InitializedNotification", "InputRequest", "InputRequests", "InputRequiredResult",
-    "InputResponse", "InputResponseRequestParams", "InputResponses", "InternalError", "InvalidParamsError",
-    "InvalidRequestError", "JSONRPCBatchRequest", "JSONRPCBatchResponse", "JSONRPCError", "JSONRPCErrorResponse",
-    "JSONRPCMessage", "JSONRPCNotification", "JSONRPCRequest", "JSONRPCResponse", "JSONRPCResultResponse",
-    "ListPromptsRequest", "ListPromptsResultResponse", "ListResourceTemplatesRequest",
+    "InitializeRequestParams", "InitializedNotification", "InputCall", "InputRequest", "InputRequests",
+    "InputRequiredResult", "InputResponse", "InputResponseRequestParams", "InputResponses", "InternalError",
+    "InvalidParamsError", "InvalidRequestError", "JSONRPCBatchRequest", "JSONRPCBatchResponse", "JSONRPCError",
+    "JSONRPCErrorResponse", "JSONRPCMessage", "JSONRPCNotification", "JSONRPCRequest", "JSONRPCResponse",
+    "JSONRPCResultResponse", "ListPromptsRequest", "ListPromptsResultResponse", "ListResourceTemplatesRequest",
     "ListResourceTemplatesResultResponse", "ListResourcesRequest", "ListResourcesResultResponse", "ListRootsRequest",
     "ListTasksRequest", "ListTasksResult", "ListToolsRequest", "ListToolsResultResponse", "MetaObject",
     "MethodNotFoundError", "MissingCapabilities", "MissingRequiredClientCapability",
     "MissingRequiredClientCapabilityError", "Notification", "NotificationMetaObject", "PaginatedRequest",
     "PaginatedRequestParams", "ParseError", "PingRequest", "ProgressNotification", "ReadResourceRequest",
     "ReadResourceRequestParams", "ReadResourceResultResponse", "RelatedTaskMetadata", "Request", "RequestMetaObject",
-    "RequiredElicitations", "ResourceRequestParams", "ResultMetaObject", "ResultResponse",
-    "RootsListChangedNotification", "ServerNotification", "ServerRequest", "ServerResult", "SetLevelRequest",
-    "SetLevelRequestParams", "SubscribeRequest", "SubscribeRequestParams", "SubscriptionFilter",
+    "RequiredElicitations", "ResourceRequestParams", "ResultMetaObject", "ResultResponse", "RootsCapability",
+    "RootsListChangedNotification", "SamplingCapability", "ServerNotification", "ServerRequest", "ServerResult",
+    "SetLevelRequest", "SetLevelRequestParams", "SubscribeRequest", "SubscribeRequestParams", "SubscriptionFilter",
     "SubscriptionsAcknowledgedNotification", "SubscriptionsAcknowledgedNotificationParams",
     "SubscriptionsListenRequest", "SubscriptionsListenRequestParams", "SubscriptionsListenResult",
     "SubscriptionsListenResultMetaObject", "SubscriptionsListenResultResponse", "Task", "TaskIdParams", "TaskStatus",
-    "TaskStatusNotification", "TaskStatusNotificationParams", "URLElicitationRequired", "URLElicitationRequiredError",
-    "UnsubscribeRequest", "UnsubscribeRequestParams", "UnsupportedProtocolVersion", "UnsupportedProtocolVersionError",
-    "VersionsOffered",
+    "TaskStatusNotification", "TaskStatusNotificationParams", "TypedRequest", "URLElicitationRequired",
+    "URLElicitationRequiredError", "UnsubscribeRequest", "UnsubscribeRequestParams", "UnsupportedProtocolVersion",
+    "UnsupportedProtocolVersionError", "VersionsOffered",
 ]
 # fmt: on
 
@@ -149,6 +150,22 @@ JSONRPCMessage: TypeAlias = (
 )
 
 
+class TypedRequest(Model):
+    """The envelope of every client request; subclasses narrow the method and the params."""
+
+    jsonrpc: Literal["2.0"] = "2.0"
+    id: RequestId
+    method: str
+    params: RequestParams | None = None
+
+
+class InputCall(Model):
+    """A server's request for input: a JSON-RPC request, or, since 2026-07-28, part of a result."""
+
+    jsonrpc: Literal["2.0"] | None = None
+    id: RequestId | None = None
+
+
 class CancelledNotificationParams(NotificationParams):
     """The id of the cancelled request; it is omitted only for tasks of 2025-11-25."""
 
@@ -174,6 +191,37 @@ class PingRequest(TypedRequest):
     """The request ``ping``."""
 
     method: Literal["ping"] = "ping"
+
+
+class RootsCapability(Model):
+    """The client can list roots; with *list_changed* it sends notifications of changes (until 2025-11-25)."""
+
+    list_changed: bool | None = None
+
+
+class SamplingCapability(Model):
+    """The client has a model; *tools* and *context*: it supports tools and ``includeContext``."""
+
+    context: Annotated[JSONObject | None, SINCE_2025_11_25] = None
+    tools: Annotated[JSONObject | None, SINCE_2025_11_25] = None
+
+
+class ElicitationCapability(Model, since="2025-06-18"):
+    """The client can ask its user, with a form or with a URL to visit; neither means forms."""
+
+    form: Annotated[JSONObject | None, SINCE_2025_11_25] = None
+    url: Annotated[JSONObject | None, SINCE_2025_11_25] = None
+
+
+class ClientCapabilities(Model):
+    """What the client supports."""
+
+    experimental: JSONObject | None = None
+    roots: RootsCapability | None = None
+    sampling: SamplingCapability | None = None
+    elicitation: Annotated[ElicitationCapability | None, SINCE_2025_06_18] = None
+    tasks: Annotated[TasksCapability | None, SINCE_2025_11_25] = None
+    extensions: Annotated[JSONObject | None, SINCE_2026_07_28] = None
 
 
 # Connecting
@@ -205,6 +253,14 @@ class DiscoverRequest(TypedRequest, since="2026-07-28"):
 
     method: Literal["server/discover"] = "server/discover"
     params: RequestParams
+
+
+class DiscoverResult(CacheableResult, since="2026-07-28"):
+    """The server's capabilities and revisions; its name is in the `ResultMetaObject`."""
+
+    supported_versions: Array[str]
+    capabilities: ServerCapabilities
+    instructions: str | None = None
 
 
 class SetLevelRequestParams(RequestParams):
@@ -267,6 +323,20 @@ class ListRootsRequest(InputCall):
 
     method: Literal["roots/list"] = "roots/list"
     params: RequestParams | None = None
+
+
+class CreateMessageRequest(InputCall):
+    """The request ``sampling/createMessage``."""
+
+    method: Literal["sampling/createMessage"] = "sampling/createMessage"
+    params: CreateMessageRequestParams
+
+
+class ElicitRequest(InputCall, since="2025-06-18"):
+    """The request ``elicitation/create``."""
+
+    method: Literal["elicitation/create"] = "elicitation/create"
+    params: ElicitRequestParams
 
 
 class RootsListChangedNotification(TypedNotification):

@@ -50,15 +50,15 @@ from mcp_host.types.content import (
     as_text,
     joined_text,
 )
-from mcp_host.types.messages import InputCall, TaskAugmentedRequestParams
+from mcp_host.types.messages import TaskAugmentedRequestParams
 from mcp_host.types.revisions import NOT_AN_OBJECT, SINCE_2025_11_25, ShapeSince
 from mcp_host.types.tools import CallToolResult, Tool
 
 # fmt: off
 __all__ = [
-    "END_TURN", "MAX_TOKENS", "STOP_SEQUENCE", "TOOL_USE", "AssistantMessage", "CreateMessageRequest",
-    "CreateMessageRequestParams", "CreateMessageResult", "ModelHint", "ModelPreferences", "SamplingMessage",
-    "SamplingMessageContentBlock", "ToolChoice", "ToolResultContent", "ToolUseContent", "UserMessage",
+    "END_TURN", "MAX_TOKENS", "STOP_SEQUENCE", "TOOL_USE", "AssistantMessage", "CreateMessageRequestParams",
+    "CreateMessageResult", "ModelHint", "ModelPreferences", "SamplingMessage", "SamplingMessageContentBlock",
+    "ToolChoice", "ToolResultContent", "ToolUseContent", "UserMessage",
 ]
 # fmt: on
 
@@ -396,13 +396,6 @@ class CreateMessageRequestParams(TaskAugmentedRequestParams):
         choice = self.tool_choice.model_extra if self.tool_choice else None
         places = (choice or {}, self.model_extra or {})
         return any(place.get("disable_parallel_tool_use") is True for place in places)
-
-
-class CreateMessageRequest(InputCall):
-    """The request ``sampling/createMessage``."""
-
-    method: Literal["sampling/createMessage"] = "sampling/createMessage"
-    params: CreateMessageRequestParams
 
 
 class CreateMessageResult(HasBlocks, Model):

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from mcp_host.types.base import Array, JSONObject, Meta, Model, wire_name
 from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent, joined_text
-from mcp_host.types.messages import CacheableResult, PaginatedResult, Result, TypedNotification
+from mcp_host.types.messages import Result
 from mcp_host.types.revisions import NOT_AN_OBJECT, SINCE_2025_03_26, SINCE_2025_06_18, SINCE_2025_11_25
 
 # fmt: off
 __all__ = [
-    "CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations", "ToolExecution", "ToolListChangedNotification",
+    "CallToolResult", "Tool", "ToolAnnotations", "ToolExecution",
 ]
 # fmt: on
 
@@ -95,15 +95,3 @@ class CallToolResult(Result):
     def text(self) -> str:
         """The text blocks of *content*, joined by newlines."""
         return joined_text(self.content)
-
-
-class ListToolsResult(PaginatedResult, CacheableResult):
-    """One page of tools."""
-
-    tools: Array[Tool]
-
-
-class ToolListChangedNotification(TypedNotification):
-    """The server's list of tools has changed."""
-
-    method: Literal["notifications/tools/list_changed"] = "notifications/tools/list_changed"
