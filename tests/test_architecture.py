@@ -74,7 +74,7 @@ def parse(module: Path) -> ast.Module:
 @pytest.mark.parametrize(
     "module", [module for module in MODULES if module.parent != SOURCE or module.stem != "__init__"], ids=place
 )
-def test_a_package_imports_only_what_is_beneath_it(module: Path) -> None:
+def test_a_package_imports_only_the_layers_below_it(module: Path) -> None:
     packages = {package(other) for other in MODULES}
     parts = [name.split(".") for name in imports(parse(module)) if name.startswith("mcp_host.")]
     used = {second for _, second, *_ in parts if second in packages}
@@ -82,14 +82,14 @@ def test_a_package_imports_only_what_is_beneath_it(module: Path) -> None:
     assert used - {package(module)} <= MAY_IMPORT[package(module)]
 
 
-def test_httpx_is_met_in_the_transports_only() -> None:
+def test_only_the_transports_import_httpx() -> None:
     users = {package(module) for module in MODULES if "httpx" in imports(parse(module))}
 
     assert users == {"transports"}
 
 
 @pytest.mark.parametrize("name", ["mcp_host", "mcp_host.sampling", "mcp_host.testing", "mcp_host.types"])
-def test_a_front_door_has_what_it_lists(name: str) -> None:
+def test_a_package_defines_every_name_in_its_all(name: str) -> None:
     module = import_module(name)
 
     assert len(module.__all__) == len(set(module.__all__))
@@ -97,13 +97,13 @@ def test_a_front_door_has_what_it_lists(name: str) -> None:
         assert getattr(module, export) is not None
 
 
-def test_the_types_of_all_that_an_application_registers_are_at_the_front_door() -> None:
+def test_mcp_host_exports_the_types_of_all_handlers_and_callbacks() -> None:
     callables = {"Approve", "FormHandler", "Handler", "OnChange", "OnElicitationComplete", "OnLog", "OnProgress"}
 
     assert callables | {"RootLike", "RootsHandler", "UrlHandler"} <= set(mcp_host.__all__)
 
 
-def test_what_is_not_at_the_front_door_says_so() -> None:
+def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Manager'"):
         mcp_host.Manager  # noqa: B018  # the access is the test
 

@@ -42,7 +42,7 @@ async def test_each_of_the_waits_that_share_an_alarm_is_cancelled_at_its_own_dea
 
 
 @pytest.mark.fake_clock
-async def test_an_alarm_that_is_stopped_rings_no_more_until_it_is_set_again() -> None:
+async def test_a_stopped_alarm_does_not_ring_until_it_is_set_again() -> None:
     alarm = Alarm(Loop.running())
 
     with anyio.fail_after(5), TimeoutScope(alarm, anyio.current_time() + 0.1) as stopped:
@@ -172,7 +172,7 @@ async def test_one_job_can_be_cancelled_and_none_starts_after_the_end() -> None:
     assert steps == ["begun"]
 
 
-async def test_a_job_gets_a_copy_of_the_context_it_is_given_even_of_an_empty_one() -> None:
+async def test_a_job_runs_in_a_copy_of_the_given_context_even_of_an_empty_one() -> None:
     var: ContextVar[str] = ContextVar("var", default="none")
     seen: list[str] = []
 

@@ -40,7 +40,7 @@ def test_a_heading_has_the_anchor_that_github_gives_it(heading: str, anchor: str
     assert pages.slug(heading) == anchor
 
 
-def test_what_stands_in_a_block_is_neither_a_heading_nor_a_link(tmp_path: Path) -> None:
+def test_headings_and_links_in_a_code_block_are_ignored(tmp_path: Path) -> None:
     read = page(tmp_path, "# One\n\n```sh\n# Two\n[three](four.md)\n```\n\n# One\n")
 
     assert read.anchors == {"one", "one-1"}
@@ -63,7 +63,7 @@ def test_what_stands_in_a_block_is_neither_a_heading_nor_a_link(tmp_path: Path) 
         ("`tests/tea.py::test_tea`", "1: there is no test tests/tea.py::test_tea"),
     ],
 )
-def test_what_does_not_exist_is_found_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_missing_names_are_found_with_their_lines(tmp_path: Path, text: str, problem: str) -> None:
     read = page(tmp_path, text)
 
     found = [line for one in CHECKS for line in one(read)]
@@ -71,10 +71,10 @@ def test_what_does_not_exist_is_found_with_its_line(tmp_path: Path, text: str, p
     assert found == [f"{read.path}:{problem}"]
 
 
-def test_what_exists_is_left_alone(tmp_path: Path) -> None:
+def test_existing_names_are_accepted(tmp_path: Path) -> None:
     text = (
         "# Here\n[a](#here) [b](https://nowhere.example) `make test` `client/client.py` `Client.call_tool` `tools/call`"
-        " `tests/test_docs.py::test_what_exists_is_left_alone`"
+        " `tests/test_docs.py::test_existing_names_are_accepted`"
     )
     read = page(tmp_path, text)
 
@@ -132,7 +132,7 @@ def test_a_threat_without_a_test_is_found(listed: str, found: list[str]) -> None
         ("```console\n$ python -c 'print(1)'\n2\n```", "page.md:1: SnippetError: it prints\n    1\n"),
     ],
 )
-def test_a_snippet_that_is_not_as_the_page_says_fails_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_snippet_that_does_not_match_the_page_fails_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(snippets.SnippetError, match=problem):
         anyio.run(snippets.run_page, page(tmp_path, text))
 
@@ -165,7 +165,7 @@ research
     assert anyio.run(snippets.run_page, page(tmp_path, text)) == 4
 
 
-def test_the_programs_of_a_snippet_are_those_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snippets_run_the_programs_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if another program, or none, is called "python" on the machine: in commands, and for the servers in code."""
     monkeypatch.setenv("PATH", str(tmp_path))
     text = f"""

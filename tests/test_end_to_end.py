@@ -66,9 +66,7 @@ in_both_eras = pytest.mark.parametrize(
 
 @everywhere
 @in_both_eras
-async def test_the_server_gets_its_problem_solved_by_our_model_with_its_own_tools(
-    how: str, era: str, version: str
-) -> None:
+async def test_our_model_solves_the_servers_problem_with_its_tools(how: str, era: str, version: str) -> None:
     def last_results(request: SamplingRequest) -> list[str]:
         texts = []
         for result in request.messages[-1].content:
@@ -138,9 +136,7 @@ async def test_a_loop_of_64_turns_completes_with_the_defaults(how: str, era: str
 
 @everywhere
 @in_both_eras
-async def test_a_loop_of_twelve_turns_is_approved_once_if_that_is_for_the_whole_call(
-    how: str, era: str, version: str
-) -> None:
+async def test_a_loop_of_twelve_turns_is_approved_once_for_the_whole_call(how: str, era: str, version: str) -> None:
     """The next call of the same tool asks again."""
     asked: list[int] = []
 

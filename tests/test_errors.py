@@ -63,7 +63,7 @@ def test_a_peers_value_is_quoted_and_cut_at_80_characters(value: object, shown: 
         *((status, True) for status in (408, 425, 429, 500, 502, 503, 504, 599)),
     ],
 )
-def test_an_http_error_tells_whether_it_is_transient(status: int, transient: bool) -> None:
+def test_an_http_error_is_transient_by_its_status(status: int, transient: bool) -> None:
     assert HttpStatusError(status, "m").transient is transient
 
 
@@ -89,7 +89,7 @@ def test_a_request_may_have_run_by_default() -> None:
     assert not RequestTimeout("late", may_have_run=False).may_have_run
 
 
-def test_an_error_of_the_server_shows_its_text_cut_and_keeps_it_whole() -> None:
+def test_a_server_error_shows_a_part_of_its_text_and_keeps_all_of_it() -> None:
     text = "no such tool\n" * 100
     error = ServerError(-32602, text, {"tool": "x"})
     without_code = ServerError(None, "refused")
@@ -99,7 +99,7 @@ def test_an_error_of_the_server_shows_its_text_cut_and_keeps_it_whole() -> None:
     assert (str(without_code), without_code.code) == ("refused", None)
 
 
-def test_an_http_error_keeps_what_the_response_said() -> None:
+def test_an_http_error_keeps_the_response() -> None:
     error = HttpStatusError(429, "HTTP 429", retry_after=3.0, body="slow down", code=-1, data=[1], rpc_message="later")
 
     assert (error.status, error.retry_after, error.body, error.code, error.data, error.rpc_message) == (

@@ -176,7 +176,7 @@ async def test_a_task_that_outlives_its_handler_is_not_in_a_handler() -> None:
     assert seen == [True, False]
 
 
-async def test_a_scope_within_another_has_its_nesting_and_slot_and_one_in_a_task_that_outlived_it_has_not() -> None:
+async def test_a_scope_has_the_nesting_and_slot_of_the_scope_around_it_unless_that_has_ended() -> None:
     async def look() -> None:
         await ended.wait()
         with HandlerScope():
@@ -258,7 +258,7 @@ async def test_plain_functions_run_in_a_thread(function: Callable[[str], str]) -
     assert name != threading.current_thread().name
 
 
-async def test_a_plain_function_that_returns_an_awaitable_has_it_awaited_in_the_event_loop() -> None:
+async def test_an_awaitable_returned_by_a_plain_function_is_awaited_in_the_event_loop() -> None:
     """A lambda or a decorator does not tell that it stands before a coroutine function."""
     with anyio.fail_after(5):
         said = await as_async(lambda words: async_function(words), argument="it")("called")
@@ -274,7 +274,7 @@ async def test_a_plain_function_sees_the_context_of_its_caller() -> None:
         assert await as_async(who.get, argument="it")() == "the caller"
 
 
-async def test_what_a_plain_function_raises_is_raised() -> None:
+async def test_an_exception_of_a_plain_function_is_raised() -> None:
     def fail() -> str:
         raise LookupError("no model")
 
@@ -317,7 +317,7 @@ async def test_a_plain_function_that_is_cancelled_before_its_thread_begins_is_no
     assert happened == ["limited", "ended"]
 
 
-async def test_a_thread_limiter_learns_of_the_end_of_the_thread_once_and_before_the_caller() -> None:
+async def test_a_thread_limiter_is_released_once_and_before_the_caller_continues() -> None:
     happened: list[str] = []
 
     async def limiter() -> Callable[[], None]:

@@ -13,7 +13,7 @@ WORDS = "MCP_SPEC_DIR is not set: nothing that the client says was checked again
 
 
 @pytest.mark.parametrize(("variables", "said"), [({}, 1), ({"MCP_SPEC_DIR": "schemas"}, 0)], ids=["unset", "set"])
-def test_a_run_without_the_schemas_says_once_that_it_checked_nothing_against_them(
+def test_a_run_without_the_schemas_says_once_that_messages_were_not_checked(
     variables: dict[str, str], said: int
 ) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "MCP_SPEC_DIR"} | variables

@@ -201,7 +201,7 @@ async def test_a_calculation_is_found_in_a_sentence(text: str, source: str) -> N
     ],
     ids=lambda text: text[:20],
 )
-async def test_a_question_that_is_no_calculation_is_answered_with_the_reason(text: str, reason: str) -> None:
+async def test_a_question_without_a_calculation_is_answered_with_the_reason(text: str, reason: str) -> None:
     assert await converse(text) == ([], reason)
 
 
@@ -269,7 +269,7 @@ NO_TOOL = "I only plan arithmetic, and need a tool add for two numbers to carry 
     ],
     ids=["no tools", "tools not allowed", "strange schema", "one operand", "an image"],
 )
-async def test_the_answer_says_what_cannot_be_done(request_: SamplingRequest, reason: str) -> None:
+async def test_the_answer_names_the_unsupported_calculation(request_: SamplingRequest, reason: str) -> None:
     assert said(await arithmetic(request_)) == reason
 
 
@@ -284,7 +284,7 @@ async def test_the_answer_says_what_cannot_be_done(request_: SamplingRequest, re
     ],
     ids=["words", "escapes", "infinity", "too large", "an error"],
 )
-async def test_a_result_that_is_no_number_ends_the_plan(result: str, is_error: bool, quoted: str) -> None:
+async def test_a_result_that_is_not_a_number_ends_the_plan(result: str, is_error: bool, quoted: str) -> None:
     use = ToolUseContent(id="1", name="add", input={"a": 1, "b": 2})
     returned = ToolResultContent(tool_use_id="1", content=[TextContent(text=result)], is_error=is_error)
     asked = SamplingMessage(role="assistant", content=use)

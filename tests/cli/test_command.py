@@ -83,7 +83,7 @@ def test_tools_says_that_a_server_has_none(capsys: Captured) -> None:
     assert capsys.readouterr() == ("This server offers no tools.\n", "")
 
 
-def test_a_tool_that_was_left_out_is_a_warning(capsys: Captured) -> None:
+def test_a_skipped_tool_is_a_warning(capsys: Captured) -> None:
     tools = [{"name": "good", "inputSchema": {}}, {"name": "bad"}]
 
     assert main(["tools", *scripted({"tools": {}}, tools_list={"result": {"tools": tools}})]) == 0
@@ -187,7 +187,7 @@ def test_json_is_one_document_in_the_spelling_of_the_protocol(capsys: Captured) 
     assert all(char.isprintable() or char == "\n" for char in out)
 
 
-def test_the_tools_document_holds_what_the_server_wrote(capsys: Captured) -> None:
+def test_the_tools_document_has_the_servers_json(capsys: Captured) -> None:
     tools = [{"name": "t", "inputSchema": {"type": "object"}, "vendor": [1]}]
 
     assert main(["tools", "--json", *scripted({"tools": {}}, tools_list={"result": {"tools": tools}})]) == 0
@@ -247,7 +247,7 @@ def test_the_output_goes_to_a_redirected_stdout(url: str) -> None:
 # Both kinds of target
 
 
-def test_a_url_is_a_server_too(url: str, capsys: Captured) -> None:
+def test_a_server_may_be_a_url(url: str, capsys: Captured) -> None:
     assert main(["call", url, "add", '{"a": 2, "b": 3}']) == 0
 
     assert capsys.readouterr() == ("5\n", "")
@@ -270,7 +270,7 @@ def test_options_may_stand_anywhere_before_the_command(url: str, capsys: Capture
     ("era", "revision"),
     [("auto", "2026-07-28"), ("modern", "2026-07-28"), ("legacy", "2025-11-25"), ("2025-06-18", "2025-06-18")],
 )
-def test_an_era_may_be_asked_for(era: str, revision: str, capsys: Captured) -> None:
+def test_the_era_can_be_chosen(era: str, revision: str, capsys: Captured) -> None:
     assert main(["inspect", "--json", "--era", era, *SERVER]) == 0
 
     assert json.loads(capsys.readouterr().out)["protocolVersion"] == revision
@@ -324,7 +324,7 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
     ],
     ids=lambda value: " ".join(value[:3])[:40] if isinstance(value, list) else "",
 )  # fmt: skip  # one case on each line
-def test_the_exit_code_says_what_went_wrong_and_one_sentence_says_why(
+def test_each_error_has_an_exit_code_and_one_sentence(
     argv: list[str], code: int, sentence: str, capsys: Captured
 ) -> None:
     assert main(argv) == code
@@ -337,7 +337,7 @@ def test_the_exit_code_says_what_went_wrong_and_one_sentence_says_why(
     assert all(char.isprintable() or char == "\n" for char in err)
 
 
-def test_a_failed_tool_is_exit_code_1_and_its_text_has_a_margin(url: str, capsys: Captured) -> None:
+def test_a_failed_tool_is_exit_code_1_and_its_text_is_indented(url: str, capsys: Captured) -> None:
     assert main(["call", url, "fail"]) == 1
 
     assert capsys.readouterr() == (
@@ -403,7 +403,7 @@ def test_each_command_has_help_with_an_example(verb: str, capsys: Captured) -> N
     assert (SERVER_HELP in out) == (verb != "demo")
 
 
-def test_a_bug_of_ours_is_exit_code_70(url: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_the_command_is_exit_code_70(url: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(COMMANDS, "tools")
 
     assert main(["tools", url]) == 70
@@ -438,7 +438,7 @@ sys.exit(main())
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
+def test_a_reader_that_closes_the_output_early_is_no_error() -> None:
     with subprocess.Popen([*MCP_HOST, "tools", *SERVER], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.close()
@@ -449,7 +449,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert (process.returncode, err) == (141, b"")
 
 
-def test_a_reader_that_leaves_while_a_sampling_handler_prints_is_no_error_either() -> None:
+def test_a_reader_that_closes_the_output_during_a_sampling_handler_is_no_error() -> None:
     """In 2026 the handler runs inside of the call, so the call fails."""
     program = """
 import sys
@@ -469,7 +469,7 @@ sys.exit(main(["demo"]))
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_a_console_that_cannot_show_a_character_gets_its_escape() -> None:
+def test_a_character_that_the_console_cannot_show_is_escaped() -> None:
     result = {"result": {"content": [{"type": "text", "text": "\N{SNOWMAN}"}]}}
     command = [*MCP_HOST, "call", "t", *scripted({"tools": {}}, tools_call=result)]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -487,7 +487,7 @@ def test_parsing_a_command_does_not_import_httpx() -> None:
     assert done.stdout == b"False\n"
 
 
-async def test_progress_is_one_line_of_a_terminal_which_is_cleared_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_progress_is_one_line_of_the_terminal_and_is_cleared_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     terminal = Terminal()
 

@@ -117,7 +117,7 @@ def test_the_demo_shows_every_step_over_stdio_and_then_over_http(tmp_path: Path)
     assert plain(dialogue) == STATELESS
 
 
-def test_without_uvicorn_the_demo_names_what_its_second_half_needs(
+def test_without_uvicorn_the_demo_names_the_missing_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)

@@ -50,7 +50,7 @@ def test_no_line_is_wider_than_the_terminal_or_100_columns(columns: int, monkeyp
     assert widest == min(100, max(24, columns - 1))
 
 
-def test_an_empty_text_leaves_its_label() -> None:
+def test_an_empty_text_still_has_its_label() -> None:
     stream = StringIO()
     printer = Printer(stream)
 

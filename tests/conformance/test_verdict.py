@@ -38,7 +38,7 @@ TWO = [Check("Called", "SUCCESS"), Check("Valid", "SUCCESS"), Check("Heard", "IN
         *("timeout", "everything"),
     ],
 )
-def test_a_run_passes_only_if_every_check_did_and_the_client_ended_well(
+def test_a_run_passes_only_if_every_check_passed_and_the_client_exited_without_error(
     checks: list[Check], ended: int | None, expected: list[str]
 ) -> None:
     assert faults(RUN, checks, ended) == expected
@@ -53,7 +53,7 @@ def test_a_run_passes_only_if_every_check_did_and_the_client_ended_well(
         (None, ["the client did not end in time"]),
     ],
 )
-def test_where_an_error_is_allowed_it_must_be_the_clients_own(ended: int | None, expected: list[str]) -> None:
+def test_an_allowed_error_must_be_the_clients_own(ended: int | None, expected: list[str]) -> None:
     assert faults(Run("2026-07-28", "http-invalid-tool-headers", 2, error_allowed=True), TWO, ended) == expected
 
 
@@ -71,12 +71,12 @@ def test_the_checks_are_read_from_the_file_that_the_suite_writes() -> None:
     assert passed(checks) == 1
 
 
-def test_every_run_wants_a_check_to_pass_and_none_is_listed_twice() -> None:
+def test_every_run_requires_a_check_and_none_is_listed_twice() -> None:
     assert [str(run) for run in RUNS if run.checks < 1] == []
     assert len({str(run) for run in RUNS}) == len(RUNS)
 
 
-def test_the_runs_can_be_narrowed_to_scenarios() -> None:
+def test_scenarios_can_be_selected() -> None:
     assert chosen([]) == RUNS
     assert [str(run) for run in chosen(["tools_call"])] == ["2025-11-25 tools_call", "2026-07-28 tools_call"]
     with pytest.raises(Unusable, match="no run of the scenario tool-call"):

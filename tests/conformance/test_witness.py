@@ -23,7 +23,7 @@ NEVER_ENDS = "import threading; threading.Event().wait()"
     ],
     ids=["well", "error", "killed", "never"],
 )
-def test_how_a_client_ended_is_noted_and_the_suite_told(
+def test_the_exit_of_a_client_is_recorded_and_reported_to_the_suite(
     code: str, seconds: float, noted: str, told: int, tmp_path: Path
 ) -> None:
     assert main(tmp_path / "ended", seconds, [sys.executable, "-c", code]) == told

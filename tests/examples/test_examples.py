@@ -88,7 +88,7 @@ def test_two_servers(backend: str) -> None:
     assert lines[2:] == ["clock: It is tea time."]
 
 
-def test_human_approval_without_a_human(backend: str) -> None:
+def test_human_approval_without_a_terminal(backend: str) -> None:
     assert output("human_approval", backend) == [f"refused: {ASKED}: this client has no terminal to ask its user in"]
 
 
@@ -129,7 +129,7 @@ def read_until(fd: int, wanted: bytes) -> bytes:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mcp") is not None, reason="the official SDK is installed")
-def test_callback_in_official_sdk_says_what_it_needs() -> None:
+def test_callback_in_official_sdk_names_the_missing_package() -> None:
     """With the SDK, `make interop` runs it."""
     done = subprocess.run(
         command("callback_in_official_sdk"), capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -140,7 +140,7 @@ def test_callback_in_official_sdk_says_what_it_needs() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_example_is_short_and_says_in_one_sentence_what_it_shows(name: str) -> None:
+def test_each_example_is_short_and_has_a_docstring_of_one_sentence(name: str) -> None:
     text = (EXAMPLES / f"{name}.py").read_text()
 
     opening = ast.get_docstring(ast.parse(text))

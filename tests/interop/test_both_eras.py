@@ -43,7 +43,7 @@ async def test_progress_and_log_lines_come_in_order(peer: Peer) -> None:
     assert result.structured_content == {"result": 3}
 
 
-async def test_what_is_below_the_log_level_of_a_request_stays_with_the_server(
+async def test_messages_below_the_log_level_of_a_request_are_not_sent(
     sdk: Sdk, both_eras_http: dict[Sdk, HttpServer]
 ) -> None:
     logs = Logs("at 1")
@@ -74,7 +74,7 @@ async def test_a_tool_that_appears_is_announced_and_listed(peer: Peer) -> None:
     assert (after - before, before - after, warnings) == ({name}, set(), [])
 
 
-async def test_a_resource_tells_of_its_changes_for_as_long_as_it_is_subscribed_to(http_peer: Peer) -> None:
+async def test_a_resource_announces_changes_while_it_is_subscribed_to(http_peer: Peer) -> None:
     if http_peer.shakes_hands and http_peer.sdk == "python":
         pytest.skip("MCPServer of the Python SDK 2.3.0 serves no resources/subscribe")
     changes = Changes("notifications/resources/updated")
@@ -90,7 +90,7 @@ async def test_a_resource_tells_of_its_changes_for_as_long_as_it_is_subscribed_t
     assert changes.kept == [ResourceUpdatedNotification(params=ResourceUpdatedNotificationParams(uri="note://today"))]
 
 
-async def test_a_call_that_is_given_up_is_cancelled_in_the_server(peer: Peer) -> None:
+async def test_an_abandoned_call_is_cancelled_in_the_server(peer: Peer) -> None:
     name = str(uuid.uuid4())
     with fail_after(IN_TIME):
         async with Client(peer.transport, era=peer.era) as client:
@@ -101,7 +101,7 @@ async def test_a_call_that_is_given_up_is_cancelled_in_the_server(peer: Peer) ->
     assert result.structured_content == {"result": name}
 
 
-async def test_what_is_not_there_is_named(http_peer: Peer) -> None:
+async def test_failed_tools_and_missing_resources_are_named(http_peer: Peer) -> None:
     with fail_after(IN_TIME):
         async with Client(http_peer.transport, era=http_peer.era) as client:
             for uri in ("note://yesterday", "nowhere://at/all"):
@@ -132,7 +132,7 @@ async def test_the_typescript_sdk_says_invalid_params_of_an_unknown_tool_or_prom
     assert (no_prompt.value.code, no_prompt.value.message) == (-32602, "Prompt nosuch not found")
 
 
-async def test_the_python_sdk_has_its_own_words_for_an_unknown_tool_or_prompt(
+async def test_the_python_sdk_reports_an_unknown_tool_or_prompt_in_its_own_way(
     both_eras_http: dict[Sdk, HttpServer], era: Era
 ) -> None:
     """Version 2.3.0: a result for a tool, where both revisions have a protocol error, and another code for a prompt."""
@@ -150,7 +150,7 @@ async def test_the_python_sdk_has_its_own_words_for_an_unknown_tool_or_prompt(
 @pytest.mark.parametrize(
     "region", ["Oslo", "Zürich", " =?base64?T3Nsbw==?= ", ""], ids=["plain", "umlaut", "like", "empty"]
 )
-async def test_an_argument_that_goes_into_a_header_arrives_as_it_was(http_peer: Peer, region: str) -> None:
+async def test_an_argument_in_a_header_arrives_unchanged(http_peer: Peer, region: str) -> None:
     """Both SDKs compare the two, over HTTP in the stateless era: when we know of the header, and when we do not yet."""
     with fail_after(IN_TIME):
         async with Client(http_peer.transport, era=http_peer.era) as client:
@@ -161,7 +161,7 @@ async def test_an_argument_that_goes_into_a_header_arrives_as_it_was(http_peer: 
     assert unlisted.structured_content == listed.structured_content == {"result": region}
 
 
-async def test_what_a_server_calls_fresh_is_asked_for_once(sdk: Sdk, both_eras_http: dict[Sdk, HttpServer]) -> None:
+async def test_a_fresh_result_is_requested_once(sdk: Sdk, both_eras_http: dict[Sdk, HttpServer]) -> None:
     """A result that took an answer of ours is requested each time, even if the server calls it fresh."""
     http = both_eras_http[sdk]
     signatures: list[str] = []

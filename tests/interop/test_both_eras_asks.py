@@ -54,7 +54,7 @@ def ran(id: str, text: str) -> ToolResultContent:
     return ToolResultContent(tool_use_id=id, content=[TextContent(text=text)])
 
 
-async def test_a_dialogue_of_three_turns_with_tools_leads_to_the_final_text(peer: Peer) -> None:
+async def test_a_dialogue_of_three_turns_with_tools_ends_with_the_final_text(peer: Peer) -> None:
     """Two tools at once, one that needs what they said, and an answer: the same for the server's tool in each era."""
     model = ScriptedModel(
         [ToolCall("add", {"a": 2, "b": 3}), ToolCall("multiply", {"a": 4, "b": 5})],
@@ -127,7 +127,7 @@ async def test_three_inputs_are_given_to_one_call(http_peer: Peer, tmp_path: Pat
     }
 
 
-async def test_what_one_result_asks_for_is_answered_at_once(
+async def test_the_input_requests_of_one_result_are_answered_concurrently(
     sdk: Sdk, both_eras_http: dict[Sdk, HttpServer], tmp_path: Path
 ) -> None:
     """The user is asked while the model thinks, and one more request brings all the answers."""
@@ -158,7 +158,7 @@ async def test_what_one_result_asks_for_is_answered_at_once(
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_user_who_gives_no_order_says_so_to_the_server(http_peer: Peer, action: str) -> None:
+async def test_the_server_gets_the_action_of_a_declined_or_cancelled_form(http_peer: Peer, action: str) -> None:
     async def refuse(request: FormRequest) -> ElicitResult:
         return request.decline() if action == "decline" else request.cancel()
 
@@ -204,7 +204,7 @@ async def fail(request: SamplingRequest) -> CreateMessageResult:
     ],
     ids=["denied", "failed"],
 )
-async def test_what_our_side_does_not_give_ends_the_call_with_the_reason(
+async def test_missing_input_ends_the_call_with_the_reason(
     sdk: Sdk, both_eras_http: dict[Sdk, HttpServer], approve: Approve, why: str, cause: type[Exception]
 ) -> None:
     """The server is sent nothing more for that call, and goes on serving others."""
@@ -226,7 +226,7 @@ async def test_what_our_side_does_not_give_ends_the_call_with_the_reason(
 @pytest.mark.parametrize(
     ("approve", "why"), [(deny, "not today"), (always, "this client's model failed")], ids=["denied", "failed"]
 )
-async def test_a_server_that_asks_by_request_is_told_why_it_gets_nothing(
+async def test_a_request_of_the_server_that_is_refused_gets_the_reason(
     sdk: Sdk, both_eras_http: dict[Sdk, HttpServer], approve: Approve, why: str
 ) -> None:
     """And ends the call as it likes: the Python SDK 2.3.0 passes our error on, the TypeScript SDK 2.4.0 writes a result."""
@@ -242,9 +242,7 @@ async def test_a_server_that_asks_by_request_is_told_why_it_gets_nothing(
     assert told == [passed_on[sdk]]
 
 
-async def test_a_server_that_needs_what_we_do_not_offer_names_it(
-    sdk: Sdk, both_eras_http: dict[Sdk, HttpServer]
-) -> None:
+async def test_a_missing_client_capability_is_named(sdk: Sdk, both_eras_http: dict[Sdk, HttpServer]) -> None:
     with fail_after(IN_TIME):
         async with Client(StreamableHttp(both_eras_http[sdk].url), era="modern") as client:
             with pytest.raises(MissingRequiredClientCapability) as sampling:

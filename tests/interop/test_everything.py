@@ -82,7 +82,7 @@ async def decline_url(request: UrlRequest) -> ElicitResult:
     return request.decline()
 
 
-async def test_the_handshake_tells_who_the_server_is_and_what_it_offers(everything: AnyTransport) -> None:
+async def test_the_handshake_has_the_servers_name_and_capabilities(everything: AnyTransport) -> None:
     with fail_after(IN_TIME):
         async with Client(everything) as client:
             await client.ping()
@@ -313,7 +313,7 @@ async def test_prompts_are_listed_and_filled_in(everything: AnyTransport) -> Non
     assert content.resource.uri == "demo://resource/dynamic/text/4"
 
 
-async def test_arguments_are_completed_in_the_light_of_those_decided(everything: AnyTransport) -> None:
+async def test_completion_uses_the_arguments_given_so_far(everything: AnyTransport) -> None:
     prompt = PromptReference(name="completable-prompt")
     template = ResourceTemplateReference(uri="demo://resource/dynamic/text/{resourceId}")
     with fail_after(IN_TIME):
@@ -327,7 +327,7 @@ async def test_arguments_are_completed_in_the_light_of_those_decided(everything:
     assert number.completion == Completion(values=["12"], total=1, has_more=False)
 
 
-async def test_the_log_level_decides_what_is_heard(everything: AnyTransport) -> None:
+async def test_only_messages_from_the_log_level_on_arrive(everything: AnyTransport) -> None:
     logs = Logs("document/startup.md")
     with fail_after(IN_TIME):
         async with Client(everything, on_log=logs) as client:

@@ -81,7 +81,7 @@ async def test_a_form_can_be_declined(everything: AnyTransport) -> None:
     assert texts(result)[0] == "❌ User declined to provide the requested information."
 
 
-async def test_a_user_is_sent_to_a_url_by_request_or_by_error(everything: AnyTransport) -> None:
+async def test_a_url_elicitation_comes_as_a_request_or_as_an_error(everything: AnyTransport) -> None:
     visits: list[tuple[str, str | None]] = []
 
     async def visit(request: UrlRequest) -> ElicitResult:

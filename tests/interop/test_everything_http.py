@@ -136,7 +136,7 @@ async def test_after_a_restart_of_the_server_all_calls_share_one_new_session(mar
     assert (sessions, model.remaining, client.warnings) == (1, 0, [])
 
 
-async def test_a_call_under_way_when_the_server_restarts_says_that_its_session_is_lost(mark: str) -> None:
+async def test_a_call_in_flight_when_the_server_restarts_raises_session_lost(mark: str) -> None:
     port = free_port()
     begun = Event()
     ended = Event()
@@ -166,7 +166,7 @@ async def test_a_call_under_way_when_the_server_restarts_says_that_its_session_i
     assert error.may_have_run
 
 
-async def test_a_server_that_speaks_only_the_transport_of_2024_is_named_as_one(mark: str) -> None:
+async def test_a_server_of_the_transport_of_2024_is_named_in_the_error(mark: str) -> None:
     port = free_port()
     server = HttpServer(everything_command("sse", mark), port, ready=f"running on port {port}", env={"PORT": str(port)})
     client = Client(StreamableHttp(f"http://127.0.0.1:{port}/sse"))

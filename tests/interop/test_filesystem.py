@@ -71,7 +71,7 @@ async def test_a_path_outside_the_folder_is_an_error_result(folder: Path, mark: 
     assert result.structured_content is None
 
 
-async def test_the_roots_decide_where_the_server_may_go_and_can_be_changed(
+async def test_the_roots_restrict_the_server_and_can_be_changed(
     folder: Path, others: tuple[Path, Path], mark: str
 ) -> None:
     first, second = others

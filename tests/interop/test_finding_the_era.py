@@ -28,7 +28,7 @@ def server(request: pytest.FixtureRequest, sdk: Sdk, both_eras_http: dict[Sdk, H
     return StreamableHttp(both_eras_http[sdk].url)
 
 
-async def test_a_server_of_both_eras_is_spoken_to_without_a_handshake(server: AnyTransport) -> None:
+async def test_a_server_of_both_eras_is_used_without_a_handshake(server: AnyTransport) -> None:
     with fail_after(IN_TIME):
         async with Client(server) as client:
             told = reported(await client.call_tool("told"))
@@ -54,7 +54,7 @@ async def test_a_server_of_both_eras_is_spoken_to_without_a_handshake(server: An
         ("2024-11-05", "2024-11-05"),
     ],
 )
-async def test_a_client_that_insists_on_an_era_or_a_version_gets_it(
+async def test_a_client_with_an_era_or_a_version_set_gets_it(
     sdk: Sdk, both_eras_http: dict[Sdk, HttpServer], era: str, version: str
 ) -> None:
     with fail_after(IN_TIME):
@@ -82,7 +82,7 @@ async def test_a_legacy_server_is_initialized_whatever_era_was_cached(mark: str)
     assert learned.export() == wrong.export() == {server: "legacy"}
 
 
-async def test_a_server_that_only_shakes_hands_is_no_use_to_those_who_will_not(mark: str) -> None:
+async def test_a_handshake_server_cannot_be_used_with_era_modern(mark: str) -> None:
     with fail_after(IN_TIME), pytest.raises(NoCommonVersion):
         async with Client(Stdio(typescript_sdk(mark)), era="modern"):
             pass
@@ -102,7 +102,7 @@ async def test_a_modern_server_is_discovered_even_if_legacy_was_cached(mark: str
     assert wrong.export() == {http.url: "modern"}
 
 
-async def test_a_server_without_sessions_asks_for_sampling_where_it_can_do_so_in_results(sdk: Sdk, mark: str) -> None:
+async def test_a_server_without_sessions_samples_only_by_results(sdk: Sdk, mark: str) -> None:
     model = ScriptedModel(ToolCall("add", {"a": 2, "b": 3}), "5.")
     sampling = Sampling(with_tools=model, approve=always)
     with fail_after(IN_TIME), both_eras_over_http(sdk, mark, "stateless") as http:

@@ -35,7 +35,7 @@ def seen() -> Iterator[dict[str, object]]:
 @pytest.mark.parametrize(
     ("mode", "version", "missing"), [("legacy", "2025-11-25", -32002), ("auto", "2026-07-28", -32602)]
 )
-def test_the_official_client_gets_the_same_of_our_server_in_either_era(
+def test_the_official_client_gets_the_same_results_from_our_server_in_either_era(
     seen: dict[str, object], transport: str, mode: str, version: str, missing: int
 ) -> None:
     """Its model is asked twice for the calculation, with what the tool said the second time, and once for an opinion."""

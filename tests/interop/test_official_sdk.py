@@ -137,7 +137,7 @@ async def test_a_denied_request_is_answered_with_minus_one_and_the_reason(server
     assert model.requests == []
 
 
-async def test_a_failing_handler_tells_the_server_nothing_of_its_error(
+async def test_the_error_of_a_failing_handler_is_not_sent(
     server: AnyTransport, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(request: SamplingRequest) -> str:
@@ -190,7 +190,7 @@ async def test_closing_ends_the_session_of_the_server(http: HttpServer) -> None:
 
 
 @pytest.mark.parametrize("kind", ["json", "stateless"])
-async def test_a_server_that_answers_with_json_or_without_a_session_is_served_as_well(kind: str, mark: str) -> None:
+async def test_a_server_that_answers_with_json_or_without_a_session_works(kind: str, mark: str) -> None:
     port = free_port()
     with fail_after(IN_TIME), HttpServer(official_sdk(kind, port, mark), port, ready="Uvicorn running") as http:
         async with Client(StreamableHttp(http.url), era="legacy") as client:
@@ -202,7 +202,7 @@ async def test_a_server_that_answers_with_json_or_without_a_session_is_served_as
     assert (result.structured_content, warnings) == ({"result": 3}, [])
 
 
-async def test_a_handler_ends_when_the_server_gives_its_request_up(server: AnyTransport) -> None:
+async def test_a_handler_ends_when_the_server_cancels_its_request(server: AnyTransport) -> None:
     ended = Event()
 
     async def take_forever(request: SamplingRequest) -> str:

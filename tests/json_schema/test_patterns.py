@@ -143,7 +143,7 @@ def test_catastrophic_patterns_take_linear_time() -> None:
         (r"\u{1000}", 51),
     ],
 )
-def test_a_pattern_weighs_as_much_as_if_its_repetitions_were_written_out(pattern: str, weight: int) -> None:
+def test_a_pattern_costs_as_much_as_with_its_repetitions_written_out(pattern: str, weight: int) -> None:
     assert Pattern(pattern).weight == weight
 
 

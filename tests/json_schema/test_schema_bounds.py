@@ -233,7 +233,7 @@ def test_a_too_deeply_nested_value_is_a_problem_not_a_recursion_error(schema: di
     assert levels < 5_000 or problem == "its schema cannot be checked: it nests too deeply"
 
 
-def test_recursion_that_ends_is_fine() -> None:
+def test_recursion_that_ends_is_allowed() -> None:
     schema = {
         "$defs": {"node": {"properties": {"next": {"$ref": "#/$defs/node"}}, "type": "object"}},
         "$ref": "#/$defs/node",

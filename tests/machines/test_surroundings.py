@@ -44,7 +44,7 @@ def test_only_certificates_proxies_and_the_schemas_are_handed_on(tmp_path: Path)
     }
 
 
-def test_what_is_there_is_mounted_at_the_same_place_and_what_is_in_it_comes_along(tmp_path: Path) -> None:
+def test_existing_files_and_folders_of_the_settings_are_mounted(tmp_path: Path) -> None:
     certificates, index = tmp_path / "certificates", tmp_path / "index"
     for folder in (certificates, index):
         folder.mkdir()

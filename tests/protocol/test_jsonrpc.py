@@ -306,7 +306,7 @@ def test_a_string_of_commas_is_not_too_complex() -> None:
     assert list(decode(encode(answer))) == [answer]
 
 
-def test_the_error_of_a_request_tells_malformed_from_too_large() -> None:
+def test_the_error_of_a_request_distinguishes_malformed_from_too_large() -> None:
     broken = malformed_error(Malformed("result is not an object", 1))
     large = malformed_error(oversize(b'{"jsonrpc":"2.0","id":1,', b"}", 1000))
 
