@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mcp_host.protocol.jsonrpc import Request
-from mcp_host.testing._http.rules import check_headers, check_version
+from mcp_host.testing._http.rules import check_headers
 from mcp_host.testing.errors import RequestError
 
 SCHEMA: dict[str, Any] = {
@@ -22,13 +21,17 @@ SCHEMA: dict[str, Any] = {
     },
 }
 INVALID: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}}
-CALL = {"mcp-method": "tools/call", "mcp-name": "t"}
+VERSION = "2026-07-28"
+SIGNED = {"mcp-protocol-version": VERSION}
+CALL = {**SIGNED, "mcp-method": "tools/call", "mcp-name": "t"}
 
 
-def problem(check: Callable[..., None], *args: object) -> str | None:
-    """What the error says, which is always a HeaderMismatch."""
+def problem(
+    headers: dict[str, str], request: Request, schema: dict[str, Any] | None = None, version: str | None = VERSION
+) -> str | None:
+    """The text of the error, which is always a HeaderMismatch."""
     try:
-        check(*args)
+        check_headers(headers, request, version, schema)
     except RequestError as exc:
         return str(exc).removeprefix("Header mismatch: ").removesuffix(" (-32020)")
     return None
@@ -58,7 +61,7 @@ def call(**arguments: object) -> Request:
     ],
 )
 def test_the_version_is_repeated_in_its_header(headers: dict[str, str], version: str | None, said: str | None) -> None:
-    assert problem(check_version, headers, version) == said
+    assert problem({**headers, "mcp-method": "ping"}, Request(1, "ping", {}), version=version) == said
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,7 @@ def test_the_version_is_repeated_in_its_header(headers: dict[str, str], version:
     ],
 )
 def test_method_and_name_are_repeated(request_: Request, headers: dict[str, str], said: str | None) -> None:
-    assert problem(check_headers, headers, request_, None) == said
+    assert problem({**SIGNED, **headers}, request_) == said
 
 
 @pytest.mark.parametrize(
@@ -132,8 +135,8 @@ def test_annotated_parameters_are_repeated(
 ) -> None:
     given = CALL | {f"mcp-param-{name}": value for name, value in headers.items()}
 
-    assert problem(check_headers, given, call(**arguments), SCHEMA) == said
+    assert problem(given, call(**arguments), SCHEMA) == said
 
 
 def test_a_tool_that_no_client_may_call_has_no_such_headers() -> None:
-    assert problem(check_headers, CALL, call(a=1.5), INVALID) is None
+    assert problem(CALL, call(a=1.5), INVALID) is None

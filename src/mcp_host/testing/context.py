@@ -97,7 +97,9 @@ class Context(Injected):
             self._require("sampling", "context")
         optional = given(
             system_prompt=system_prompt,
-            tools=None if tools is None else [_definition(tool) for tool in tools],
+            tools=None
+            if tools is None
+            else [FunctionTool(tool).definition if callable(tool) else tool for tool in tools],
             tool_choice=types.ToolChoice(mode=tool_choice) if isinstance(tool_choice, str) else tool_choice,
             model_preferences=model_preferences,
             temperature=temperature,
@@ -248,10 +250,6 @@ def _messages(prompt: Prompt) -> list[types.SamplingMessage]:
         case types.SamplingMessage():
             return [prompt]
     return list(prompt)
-
-
-def _definition(tool: types.Tool | AnyFunction) -> types.Tool:
-    return tool if isinstance(tool, types.Tool) else FunctionTool(tool).definition
 
 
 def _form(model: type[BaseModel]) -> types.JSONObject:

@@ -258,7 +258,7 @@ class Server:
     async def end_subscriptions(self) -> None:
         """End every subscription of revision 2026-07-28 with its result, as a server does that shuts down."""
         for subscription in list(self._catalog.subscriptions):
-            await subscription.event_loop.run(subscription.end)
+            await subscription.event_loop.run(subscription.ended.set)
 
     # Serving
 
@@ -271,7 +271,7 @@ class Server:
             outbox.send_nowait(encode(message))
 
         async with create_task_group() as tasks:
-            session = Session(self._catalog, tasks, send)
+            session = Session(self._catalog, tasks.start_soon, send)
             with self._catalog.subscribed(session.subscription):
                 async for raw in inbox:
                     for message in decode(raw):

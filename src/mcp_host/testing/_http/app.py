@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from secrets import token_urlsafe
 
-from anyio import CancelScope, create_task_group, move_on_after
+from anyio import CancelScope, move_on_after
 
-from mcp_host.concurrency import OwnedContext, spawn
+from mcp_host.concurrency import spawn
 from mcp_host.protocol.eras import LISTEN
 from mcp_host.protocol.headers import PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import (
@@ -40,7 +39,7 @@ from mcp_host.testing._http.asgi import (
     Scope,
     Send,
 )
-from mcp_host.testing._http.rules import METHODS, check_headers, check_request, check_version
+from mcp_host.testing._http.rules import METHODS, check_headers, check_request
 from mcp_host.testing._server.catalog import Catalog
 from mcp_host.testing._server.dispatcher import Dispatcher
 from mcp_host.testing._server.remote_client import Call, RemoteClient
@@ -104,16 +103,16 @@ class HttpApp:
         if self._event_loop is not None:
             await self._event_loop.run(self._drop_all, farewell)
 
-    async def _end_all(self) -> None:
+    def _end_all(self) -> None:
         self._stateless.end()
         for post in self._stateless_posts:
             if post.request.method != LISTEN:
                 post.scope.cancel()
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
-            await session.aclose()
+            session.close()
 
-    async def _drop_all(self, farewell: bytes) -> None:
+    def _drop_all(self, farewell: bytes) -> None:
         for session in self._sessions.values():
             for stream in session.streams():
                 stream.drop(farewell)
@@ -135,7 +134,7 @@ class HttpApp:
                 return None
         session = self._find(http)
         del self._sessions[session.id]
-        await session.aclose()
+        session.close()
         return HttpResponse(204)
 
     async def _post(self, http: HttpExchange) -> HttpResponse | None:
@@ -149,14 +148,13 @@ class HttpApp:
             return await self._post_stateless(http, message)
         if isinstance(message, Request) and message.method == "initialize" and "mcp-session-id" not in http.headers:
             session = HttpSession(self._catalog, json_response=self._json_response)
-            await session.open()
         else:
             session = self._find(http)
         if (post := session.receive(message)) is None:
             return HttpResponse(202)
         headers: Mapping[str, str] = {}
         if session.client is None:  # `initialize` is answered at once, here with an error
-            await session.aclose()
+            session.close()
         elif session.id not in self._sessions:
             self._sessions[session.id] = session
             headers = {"mcp-session-id": session.id}
@@ -200,7 +198,7 @@ class HttpApp:
         try:
             async with http.while_connected() as tasks:
                 post.scope = tasks.cancel_scope
-                Dispatcher(tasks, post.send, lambda _: self._stateless.answer(call)).receive(message)
+                Dispatcher(tasks.start_soon, post.send, lambda _: self._stateless.answer(call)).receive(message)
                 with move_on_after(None if post.json_response else KEEP_ALIVE):
                     await post.stream.begun()  # the first message may decide the status
                 response = post.response({})
@@ -218,14 +216,12 @@ class HttpApp:
 
     def _accept(self, http: HttpExchange, post: Post) -> Call:
         request, version = post.request, version_of(post.request)
-        # An older client sends no such header; `Stateless.accept` tells it the supported revisions.
+        # An older client sends no such headers; `Stateless.accept` tells it the supported revisions.
         if request.method != "initialize" or version is not None:
-            check_version(http.headers, version)
-        call = self._stateless.accept(request, lambda method, params: post.send(Notification(method, params)))
-        name = request.params.get("name") if request.method == "tools/call" else None
-        tool = self._catalog.tools.get(name) if isinstance(name, str) else None
-        check_headers(http.headers, request, tool.definition.input_schema if tool else None)
-        return call
+            name = request.params.get("name") if request.method == "tools/call" else None
+            tool = self._catalog.tools.get(name) if isinstance(name, str) else None
+            check_headers(http.headers, request, version, tool.definition.input_schema if tool else None)
+        return self._stateless.accept(request, lambda method, params: post.send(Notification(method, params)))
 
 
 class Post:
@@ -269,23 +265,23 @@ class HttpSession:
         self.get_stream = EventStream("get")
         self._catalog = catalog
         self._json_response = json_response
-        self._owner = OwnedContext(self._running())
-        self._session: Session
+        self._session = Session(catalog, spawn, self._send, self._settle)
         self._posts: dict[Id, Post] = {}
         self._ended: deque[EventStream] = deque(maxlen=RETAINED)
         self._count = 0  # of requests
+        catalog.subscriptions.append(self._session.subscription)
 
     @property
     def client(self) -> RemoteClient | None:
         return self._session.client
 
-    async def open(self) -> None:
-        """Begin the session, in a task that lasts until `aclose`."""
-        self._session = await self._owner.enter()
-
-    async def aclose(self) -> None:
-        self._owner.cancel()
-        await self._owner.leave()
+    def close(self) -> None:
+        """Cancel everything, and end the streams."""
+        self._catalog.subscriptions.remove(self._session.subscription)
+        self._session.close()
+        self.get_stream.end()
+        for post in self._posts.values():
+            post.stream.end()
 
     def receive(self, message: Incoming) -> Post | None:
         """Take a message; return the `Post` for the response to a request.
@@ -318,19 +314,6 @@ class HttpSession:
 
     def streams(self) -> list[EventStream]:
         return [self.get_stream, *[post.stream for post in self._posts.values()], *self._ended]
-
-    @asynccontextmanager
-    async def _running(self) -> AsyncIterator[Session]:
-        async with create_task_group() as tasks:
-            session = Session(self._catalog, tasks, self._send, self._settle)
-            with self._catalog.subscribed(session.subscription):
-                try:
-                    yield session
-                finally:
-                    tasks.cancel_scope.cancel()
-                    self.get_stream.end()
-                    for post in self._posts.values():
-                        post.stream.end()
 
     def _send(self, message: Message, related: Id | None) -> None:
         post = None if related is None else self._posts.get(related)

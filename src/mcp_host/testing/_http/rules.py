@@ -55,8 +55,11 @@ def _media_type(item: str) -> str:
     return item.partition(";")[0].strip().lower()
 
 
-def check_version(headers: Headers, version: object) -> None:
-    """Compare the version header with the *version* in the body. That may be None or no text: another error then.
+def check_headers(headers: Headers, request: Request, version: object, input_schema: JSONObject | None) -> None:
+    """Compare the headers with the body: the *version* that it names, the method, the name and annotated parameters.
+
+    *input_schema* is that of the called tool. A value of another type than text is compared with nothing:
+    it is an error by itself.
 
     "Servers MUST reject requests where the values specified in the headers do not match the
     corresponding values in the request body" (2026-07-28, basic/transports/streamable-http).
@@ -65,14 +68,6 @@ def check_version(headers: Headers, version: object) -> None:
         RequestError: HEADER_MISMATCH.
     """
     _compare(headers, PROTOCOL_VERSION, version)
-
-
-def check_headers(headers: Headers, request: Request, input_schema: JSONObject | None) -> None:
-    """Compare the other headers with the body. *input_schema* is that of the called tool.
-
-    Raises:
-        RequestError: HEADER_MISMATCH.
-    """
     _compare(headers, MCP_METHOD, request.method)
     if key := NAME_PARAMETER.get(request.method):
         _compare(headers, MCP_NAME, request.params.get(key))
@@ -99,7 +94,7 @@ def _compare(headers: Headers, name: str, value: object) -> None:
     text = header if name in (PROTOCOL_VERSION, MCP_METHOD) else decode_value(header)
     if text is None:
         raise _mismatch(f"{name} is malformed: {quoted(header)}")
-    if isinstance(value, str) and text != value:  # any other value is an error by itself
+    if isinstance(value, str) and text != value:
         raise _mismatch(f"{name} is {quoted(text)}, but the body has {quoted(value)}")
 
 

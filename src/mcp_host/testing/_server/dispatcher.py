@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Generic, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from anyio import CancelScope, Event
-from anyio.abc import TaskGroup
 
 from mcp_host.errors import McpError
 from mcp_host.protocol.jsonrpc import (
@@ -30,6 +30,9 @@ from mcp_host.testing.errors import ClientError, RequestError
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+"""Starts a task that may outlive the current request."""
 
 Send: TypeAlias = Callable[[Message, Id | None], None]
 """Sends a message, on the stream of the client's request with this id if there is one. Never waits."""
@@ -63,12 +66,10 @@ class Future(Generic[T]):
 
 
 class Dispatcher:
-    """The requests of one connection, in both directions. Answers run in *tasks*."""
+    """The requests of one connection, in both directions. *spawn* runs the answers, each in a task."""
 
-    def __init__(
-        self, tasks: TaskGroup, send: Send, answer: Answer, on_cancelled: OnCancelled = lambda id: None
-    ) -> None:
-        self._tasks = tasks
+    def __init__(self, spawn: Spawn, send: Send, answer: Answer, on_cancelled: OnCancelled = lambda id: None) -> None:
+        self._spawn = spawn
         self._send = send
         self._answer = answer
         self._on_cancelled = on_cancelled
@@ -92,6 +93,11 @@ class Dispatcher:
                 self.receive(Failure(id, INVALID_REQUEST, reason))
             case Malformed(id=id, reason=reason):
                 self._send(Failure(id, PARSE_ERROR if id is None else INVALID_REQUEST, reason), None)
+
+    def close(self) -> None:
+        """Cancel every request of the client."""
+        for scope in self._running.values():
+            scope.cancel()
 
     def notify(self, method: str, params: Params, related: Id | None = None) -> None:
         """Send a notification. *related* is the client's request that it belongs to."""
@@ -130,7 +136,7 @@ class Dispatcher:
             self._reply(Success(request.id, answer))
             return
         self._running[request.id] = CancelScope()
-        self._tasks.start_soon(self._run, request, answer)
+        self._spawn(partial(self._run, request, answer))
 
     async def _run(self, request: Request, answer: AsyncAnswer) -> None:
         scope = self._running[request.id]

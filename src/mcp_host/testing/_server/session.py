@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from anyio.abc import TaskGroup
-
 from mcp_host.protocol.eras import INITIALIZED
 from mcp_host.protocol.jsonrpc import INVALID_REQUEST, Incoming, Notification, Params, Request
 from mcp_host.testing._server.catalog import Catalog, read
-from mcp_host.testing._server.dispatcher import AsyncAnswer, Dispatcher, OnCancelled, Send
+from mcp_host.testing._server.dispatcher import AsyncAnswer, Dispatcher, OnCancelled, Send, Spawn
 from mcp_host.testing._server.remote_client import SEVERITY, Call, RemoteClient, given
 from mcp_host.testing._server.stateless import Stateless, version_of
 from mcp_host.testing._server.subscriptions import LISTED, Subscription
@@ -26,14 +24,12 @@ class Session:
     (2026-07-28, basic/versioning).
     """
 
-    def __init__(
-        self, catalog: Catalog, tasks: TaskGroup, send: Send, on_cancelled: OnCancelled = lambda id: None
-    ) -> None:
+    def __init__(self, catalog: Catalog, spawn: Spawn, send: Send, on_cancelled: OnCancelled = lambda id: None) -> None:
         self.client: RemoteClient | None = None
         """The client, once it has sent `initialize`."""
-        self.stateless = Stateless(catalog, tasks.start_soon)
+        self.stateless = Stateless(catalog, spawn)
         self._catalog = catalog
-        self._dispatcher = Dispatcher(tasks, send, self._answer, on_cancelled)
+        self._dispatcher = Dispatcher(spawn, send, self._answer, on_cancelled)
         self.subscription = Subscription(self._dispatcher.notify)
 
     def receive(self, message: Incoming) -> None:
@@ -41,6 +37,11 @@ class Session:
         if isinstance(message, Notification) and message.method == INITIALIZED and self.client is not None:
             self.subscription.lists.update(LISTED)
         self._dispatcher.receive(message)
+
+    def close(self) -> None:
+        """Cancel everything."""
+        self._dispatcher.close()
+        self.stateless.end()
 
     def _answer(self, request: Request) -> Params | AsyncAnswer:
         notify = partial(self._dispatcher.notify, related=request.id)

@@ -8,11 +8,11 @@ it asked, in a task that outlives the request, and the `requestState` of the res
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from secrets import token_urlsafe
-from typing import Any, TypeAlias
+from typing import Any
 
 from anyio import CancelScope, Event, current_time, get_cancelled_exc_class
 from anyio.lowlevel import checkpoint
@@ -29,7 +29,7 @@ from mcp_host.protocol.jsonrpc import (
     Request,
 )
 from mcp_host.testing._server.catalog import Catalog, read
-from mcp_host.testing._server.dispatcher import AsyncAnswer, Future
+from mcp_host.testing._server.dispatcher import AsyncAnswer, Future, Spawn
 from mcp_host.testing._server.remote_client import SEVERITY, Call, Notify, RemoteClient, given, meta_of
 from mcp_host.testing._server.subscriptions import LISTED, Subscription
 from mcp_host.testing.context import Context
@@ -51,9 +51,6 @@ CACHE_SCOPE = dict.fromkeys(CACHEABLE, "public") | {"resources/read": "private"}
 
 QUIET_PASSES = 16  # passes of the event loop without a new question, after which a round is complete
 
-Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
-"""Starts a task that may outlive the current request."""
-
 
 def version_of(message: Incoming) -> object:
     """The revision that a message names; None in the handshake revisions."""
@@ -73,7 +70,6 @@ class Stateless:
     def __init__(self, catalog: Catalog, spawn: Spawn) -> None:
         self._catalog = catalog
         self._spawn = spawn
-        self._subscriptions: set[Subscription] = set()
         self._suspended: dict[str, SuspendedCall] = {}
 
     def serves(self, version: object) -> bool:
@@ -118,8 +114,9 @@ class Stateless:
 
     def end(self) -> None:
         """End every subscription with its result, and cancel every suspended function."""
-        for subscription in self._subscriptions:
-            subscription.ended.set()
+        for subscription in self._catalog.subscriptions:
+            if subscription.owner is self:
+                subscription.ended.set()
         for suspended in self._suspended.values():
             suspended.scope.cancel()
         self._suspended.clear()
@@ -131,14 +128,10 @@ class Stateless:
         uris = wanted.resource_subscriptions if "resources" in offered else None
         granted: dict[str, Any] = {f"{kind}_list_changed": True for kind in lists} | given(resource_subscriptions=uris)
         meta = {"_meta": NotificationMetaObject(subscription_id=call.request.id).to_wire()}
-        subscription = Subscription(call.notify, lists, set(uris or ()), meta)
+        subscription = Subscription(call.notify, lists, set(uris or ()), meta, self)
         call.notify(ACKNOWLEDGED, {"notifications": SubscriptionFilter(**granted).to_wire(), **meta})
-        self._subscriptions.add(subscription)
-        try:
-            with self._catalog.subscribed(subscription):
-                await subscription.ended.wait()
-        finally:
-            self._subscriptions.discard(subscription)
+        with self._catalog.subscribed(subscription):
+            await subscription.ended.wait()
         return self._complete(LISTEN, meta)
 
     async def _call(self, function: Callable[[Context], Awaitable[Params]], call: Call) -> Params:

@@ -72,7 +72,7 @@ async def _serve(catalog: Catalog, stdin: int, stdout: int) -> None:
     writer = Thread(target=write, name="stdout", daemon=True)
     writer.start()
     async with create_task_group() as tasks:
-        session = Session(catalog, tasks, send)
+        session = Session(catalog, tasks.start_soon, send)
         with catalog.subscribed(session.subscription):
             Thread(target=read, name="stdin", daemon=True).start()
             await ended.wait()

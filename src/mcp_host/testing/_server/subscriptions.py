@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVarTuple, Unpack
+from functools import partial
+from typing import TypeVarTuple, Unpack
 
 from anyio import Event, RunFinishedError, from_thread, to_thread
 from anyio.lowlevel import current_token
@@ -29,17 +30,13 @@ class EventLoop:
     def __init__(self) -> None:
         self._token = current_token()
 
-    async def run(self, function: Callable[[Unpack[Args]], Coroutine[Any, Any, None]], *args: *Args) -> None:
+    async def run(self, function: Callable[[Unpack[Args]], None], *args: *Args) -> None:
         """Call *function* in that event loop and wait for it. Does nothing if the loop has ended."""
         if current_token() == self._token:
-            await function(*args)
-            return
-
-        def call() -> None:
+            function(*args)
+        else:
             with suppress(RunFinishedError):
-                from_thread.run(function, *args, token=self._token)
-
-        await to_thread.run_sync(call)
+                await to_thread.run_sync(partial(from_thread.run_sync, function, *args, token=self._token))
 
 
 @dataclass(eq=False, slots=True)
@@ -56,14 +53,12 @@ class Subscription:
     uris: set[str] = field(default_factory=set)
     extra: Params = field(default_factory=dict)
     """Added to the params of every notification."""
+    owner: object = None
+    """The `Stateless` that it belongs to, if any."""
     ended: Event = field(default_factory=Event)
     event_loop: EventLoop = field(default_factory=EventLoop)
 
-    async def announce(self, method: str, params: Params) -> None:
+    def announce(self, method: str, params: Params) -> None:
         """Send a notification if the client has chosen it."""
         if params["uri"] in self.uris if method == UPDATED else method.split("/")[1] in self.lists:
             self.notify(method, params | self.extra)
-
-    async def end(self) -> None:
-        """End a `subscriptions/listen` with its result."""
-        self.ended.set()
