@@ -25,29 +25,16 @@ class QueueFull(Exception):
 class FairSemaphore:
     """Slots for a *total* number of requests at once, given to several shares in the order of asking.
 
+    A free slot is given to a waiting one at once, so that a new one overtakes none.
     It can serve one event loop after another, but not two at the same time.
     """
 
     def __init__(self, total: int) -> None:
-        self._free = total  # negative after `force_acquire`
+        self.free = total  # negative after a slot was taken although none was free
         self.new: deque[Slot] = deque()
         self.resuming: deque[Slot] = deque()  # these have begun, so they go first
         self._ended_threads: deque[Slot] = deque()
         self._loop: Loop | None = None  # the last one in which a slot waited
-
-    def try_acquire(self, slot: Slot) -> bool:
-        """Acquire *slot* if its share has one free. It overtakes no other: a free one is given to a waiting slot at once."""
-        self.release_ended_threads()
-        if self._free <= 0 or slot.share.free <= 0:
-            return False
-        self.force_acquire(slot)
-        return True
-
-    def force_acquire(self, slot: Slot) -> None:
-        """Acquire *slot* although none may be free. Then one fewer is given out until one is released."""
-        self._free -= 1
-        slot.share.free -= 1
-        slot.acquired = True
 
     def enqueue(self, slot: Slot, queue: deque[Slot]) -> None:
         """Have *slot* acquired as soon as possible, perhaps at once."""
@@ -55,19 +42,13 @@ class FairSemaphore:
         slot.queue, slot.turn = queue, Event()
         self._loop = Loop.running()
         self.release_ended_threads()  # those that ended before they could know this loop
-        self._acquire_next()
+        self.acquire_next()
 
-    def release(self, slot: Slot) -> None:
-        slot.acquired = False
-        self._free += 1
-        slot.share.free += 1
-        self._acquire_next()
-
-    def _acquire_next(self) -> None:
+    def acquire_next(self) -> None:
         """Give what is free to the first whose share may have it: a server at its own limit delays no other."""
         for slot in chain(self.resuming, self.new):
-            if self._free > 0 and slot.share.free > 0:
-                self.force_acquire(slot)
+            if self.free > 0 and slot.share.free > 0:
+                slot.take()
                 slot.dequeue()
                 return
 
@@ -124,19 +105,27 @@ class Slot:
         Raises:
             QueueFull: Too many are waiting already.
         """
-        share = self.share
-        if share.semaphore.try_acquire(self):
+        share, semaphore = self.share, self.share.semaphore
+        semaphore.release_ended_threads()
+        if semaphore.free > 0 and share.free > 0:
+            self.take()
             return
         if share.queue_space <= 0:
             raise QueueFull
         share.queue_space -= 1
         try:
-            await self._wait_in(share.semaphore.new)
+            await self._wait_in(semaphore.new)
         except BaseException:
             self.release()
             raise
         finally:
             share.queue_space += 1
+
+    def take(self) -> None:
+        """Acquire the slot although none may be free. Then one fewer is given out until one is released."""
+        self.share.semaphore.free -= 1
+        self.share.free -= 1
+        self.acquired = True
 
     def release(self) -> None:
         """The request has ended. What its handler left running no longer lends the slot; threads keep it."""
@@ -158,7 +147,7 @@ class Slot:
     ) -> T:
         """Await *call* without the slot, then wait for a slot in the cancel scope that *within* returns.
 
-        If it is cancelled, it cannot wait: then it goes on with a slot by `FairSemaphore.force_acquire`.
+        If it is cancelled, it cannot wait: then it goes on with a slot by `take`.
         """
         self._lent += 1
         self._release_unneeded()
@@ -178,7 +167,7 @@ class Slot:
                 if self._is_needed and not self.acquired:
                     if self.queue is not None:
                         self.dequeue()
-                    self.share.semaphore.force_acquire(self)
+                    self.take()
 
     @property
     def _is_needed(self) -> bool:
@@ -189,7 +178,10 @@ class Slot:
         if self._is_needed:
             return
         if self.acquired:
-            self.share.semaphore.release(self)
+            self.acquired = False
+            self.share.free += 1
+            self.share.semaphore.free += 1
+            self.share.semaphore.acquire_next()
         elif self.queue is not None:
             self.dequeue()
 

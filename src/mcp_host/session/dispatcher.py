@@ -357,7 +357,8 @@ class Dispatcher:
 
         With *idle*, also after the call's *idle_timeout*.
         """
-        self._raise_closed()
+        if self.closed is not None:
+            self._raise_closed()
         timeouts = call.timeouts
         with TimeoutScope(self.alarm, timeouts.idle_end(self.now()) if idle else timeouts.end) as timeout:
             self._waiting.add(timeout.scope)
