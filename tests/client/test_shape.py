@@ -162,8 +162,8 @@ async def test_a_plain_call_over_a_pipe_passes_few_files_and_functions() -> None
             with traced() as (files, functions):
                 await client.call_tool("echo", {"words": "hello"})
 
-    assert len(files) <= 12
-    assert len(functions) <= (51 if sniffio.current_async_library() == "trio" else 45)
+    assert len(files) <= 11
+    assert len(functions) <= (45 if sniffio.current_async_library() == "trio" else 39)
 
 
 DISCOVERED = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
@@ -210,8 +210,8 @@ async def test_sampling_with_tools_in_2026_over_http_passes_few_files_and_functi
                 assert (await client.call_tool("ask")).content == HELLO
 
     assert answers == [{"type": "text", "text": "Paris"}] * 3
-    assert len(files) <= 28
-    assert len(functions) <= 135
+    assert len(files) <= 26
+    assert len(functions) <= 119
 
 
 @pytest.mark.parametrize("spoiled", ["a task", "a queue", "a second look"])

@@ -178,7 +178,7 @@ class Dispatcher:
             if self.session is not None and self.session.era.disconnect_cancels:
                 return  # leaving the stream was the cancellation
         else:
-            self._drop_expired()
+            self._serves_abandoned()  # which drops old ones
             self._abandoned[pending.request.id] = self.now() + self._idle_timeout
         cancelled = Notification("notifications/cancelled", {"requestId": pending.request.id})
         self._sender.send_soon(cancelled, headers)
@@ -189,13 +189,10 @@ class Dispatcher:
         That is so until it answers or `Limits.idle_timeout` has passed: servers that respect the
         cancellation never answer.
         """
-        self._drop_expired()
-        return bool(self._abandoned)
-
-    def _drop_expired(self) -> None:
         now = self.now()
         while self._abandoned and next(iter(self._abandoned.values())) <= now:
             self._abandoned.popitem(last=False)
+        return bool(self._abandoned)
 
     # What arrives
 
@@ -221,17 +218,17 @@ class Dispatcher:
                 self._malformed(message, origin)
 
     def _settle(self, id: Id, outcome: Response | McpError, origin: PendingRequest | None) -> None:
-        pending = self._find(id)
+        if isinstance(id, str):
+            id = _number(id)
         if self._abandoned:
-            self._abandoned.pop(_number(id), None)
+            self._abandoned.pop(id, None)
+        pending = self._pending.get(id)
         if pending is None or not pending.settle(outcome, by=origin):
             self._counters["answers to nothing"] += 1  # late, repeated, or meant for another client
 
     def _find(self, token: object) -> PendingRequest | None:
-        """The pending request with this id or progress token. Our ids are numbers."""
-        if isinstance(token, str):
-            token = _number(token)
-        return self._pending.get(token) if isinstance(token, int) else None
+        """The pending request with this id or progress token."""
+        return self._pending.get(_number(token)) if isinstance(token, int | str) else None
 
     def _only_pending(self) -> PendingRequest | None:
         """The only request that waits for an answer, if there is only one. Subscriptions do not wait."""
@@ -381,6 +378,6 @@ class Dispatcher:
 
 
 def _number(id: Id) -> Id:
-    """*id*, or the number in it: some servers return 3 as "3"."""
+    """*id*, or the number in it: our ids are numbers, and some servers return 3 as "3"."""
     is_number = isinstance(id, str) and id.isascii() and id.isdigit() and len(id) < 19
     return int(id) if is_number else id

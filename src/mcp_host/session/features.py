@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # few clients use them, and importing them takes time
     from mcp_host.elicitation import Elicitation
     from mcp_host.roots import Roots
     from mcp_host.sampling import OuterCall, Sampling, SamplingSession
-    from mcp_host.sampling.progress import ProgressReporter
+    from mcp_host.sampling.request import ProgressReporter
     from mcp_host.types import InputResponse
 
 logger = logging.getLogger(__name__)

@@ -31,13 +31,12 @@ from mcp_host.protocol.jsonrpc import (
     Response,
     Success,
 )
-from mcp_host.sampling.progress import ProgressReporter
 from mcp_host.session.call import PendingRequest
 from mcp_host.session.features import FAILED, Session
 from mcp_host.transports.base import Channel, Headers
 
 if TYPE_CHECKING:
-    from mcp_host.sampling import OuterCall
+    from mcp_host.sampling.request import OuterCall, ProgressReporter
 
 logger = logging.getLogger(__name__)
 
@@ -216,6 +215,8 @@ class InboundRequests:
             if self._current.get(inbound.key) is inbound and not inbound.dropped:
                 report = Notification("notifications/progress", params)
                 await self._sender.send(report, session.era.headers(report.method, params))
+
+        from mcp_host.sampling.request import ProgressReporter  # on demand: many clients have no handlers
 
         return ProgressReporter(token, send)
 
