@@ -26,9 +26,6 @@ logger = logging.getLogger(__name__)
 MODEL_FAILED = "this client's model failed"  # all that the server is told
 ILLEGAL_ANSWER = "this client's model gave an answer that the request does not allow"
 
-HANDLER = "(request: SamplingRequest) -> CreateMessageResult"
-APPROVE = "(request: SamplingRequest) -> Allow | Deny"
-
 
 class SamplingCallback(Protocol):
     """Takes the params of a ``sampling/createMessage``; returns the same as `SamplingSession.respond`.
@@ -81,7 +78,8 @@ class Sampling:
             raise ValueError("Sampling needs a handler: with_tools=..., basic=... or both")
         self._with_tools = None if with_tools is None else _as_handler(with_tools, "with_tools")
         self._basic = None if basic is None else _as_handler(basic, "basic")
-        self._approve: AsyncApprove = as_async(approve, argument="approve", shape=APPROVE, limiter=slot_for_thread)
+        shape = "(request: SamplingRequest) -> Allow | Deny"
+        self._approve: AsyncApprove = as_async(approve, argument="approve", shape=shape, limiter=slot_for_thread)
         self._context = context
         self._limits = limits or SamplingLimits()
         self._semaphore = FairSemaphore(self._limits.at_once)
@@ -112,7 +110,8 @@ class Sampling:
 
 
 def _as_handler(handler: Handler, argument: str) -> AsyncHandler:
-    return as_async(handler, argument=argument, shape=HANDLER, limiter=slot_for_thread)
+    shape = "(request: SamplingRequest) -> CreateMessageResult"
+    return as_async(handler, argument=argument, shape=shape, limiter=slot_for_thread)
 
 
 class SamplingSession:
@@ -145,8 +144,8 @@ class SamplingSession:
         """Answer one request, given as the wire's parameters. *call* is our call that it belongs to.
 
         *size* is an upper bound of the request in bytes; small requests skip the size checks.
-        *timeout* bounds the answer to `SamplingLimits.seconds`; the default is anyio's `move_on_after`. *reporter* tells the server about the progress
-        of the answer, if it asked for that.
+        *timeout* bounds the answer to `SamplingLimits.seconds`; the default is anyio's `move_on_after`.
+        *reporter* tells the server about the progress of the answer, if it asked for that.
 
         Raises:
             InputRefused: Its code, message and data are for the server: -32602 broken

@@ -250,15 +250,10 @@ def _check(
 
 
 def _count_blocks(messages: list[object]) -> int:
-    blocks = 0
-    for message in messages:
-        content = message.get("content") if isinstance(message, dict) else None
-        contents = content if isinstance(content, list) else [content]
-        blocks += len(contents)
-        for block in contents:
-            if isinstance(block, dict) and isinstance(inner := block.get("content"), list):
-                blocks += len(inner)
-    return blocks
+    contents = [message.get("content") for message in messages if isinstance(message, dict)]
+    blocks = [block for content in contents for block in (content if isinstance(content, list) else [content])]
+    results = [block["content"] for block in blocks if isinstance(block, dict) and "content" in block]
+    return len(blocks) + sum(len(result) for result in results if isinstance(result, list))
 
 
 def _measure_request(params: CreateMessageRequestParams) -> tuple[int, int, int]:
