@@ -206,14 +206,11 @@ class HttpxResponse(HttpResponse):
         self._pieces = aiter(stream)
         self._ended = False
 
-    @property
-    def complete(self) -> bool:
-        return self._ended and self._response.is_closed
-
     async def read_raw(self) -> bytes:
         piece = await self._pull()
         if not piece:
             await self._response.aclose()  # which releases the connection
+            self.complete = True
         return piece
 
     async def close(self) -> None:
@@ -235,6 +232,7 @@ class HttpxResponse(HttpResponse):
                 await self._pieces.aclose()  # a stand-in for a network, which never waits
         with move_on_after(RELEASE_TIME, shield=True):
             await self._response.aclose()
+        self.complete = True
 
     async def _pull(self) -> bytes:
         self._ended = True  # any exception ends the generators

@@ -119,7 +119,7 @@ class HttpChannel:
             ProtocolError: A success without the response in it.
         """
         # A subscription stays open for hours. A handler's call must not wait for the call that waits for the handler.
-        if bounded := not (request.method == LISTEN or in_handler()):
+        if takes_slot := not (request.method == LISTEN or in_handler()):
             try:
                 self._slots.acquire_nowait()
             except WouldBlock:
@@ -139,11 +139,13 @@ class HttpChannel:
                 else:
                     await self._read_body(response, handle, session)
         except BaseException:
-            if bounded:
+            if takes_slot:
                 self._slots.release()
             raise
-        if bounded:
-            response.add_done_callback(self._slots.release)
+        if response.draining and takes_slot:
+            response.on_drained = self._slots.release
+        elif takes_slot:
+            self._slots.release()
 
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
         """POST a message that has no response, and wait until the server has accepted it.

@@ -223,10 +223,6 @@ class PoolResponse(HttpResponse):
         self._more_to_parse = False
         self._failure: ConnectionClosed | None = None
 
-    @property
-    def complete(self) -> bool:
-        return self._connection is None
-
     async def read_raw(self) -> bytes:
         while not self._pieces:
             connection = self._connection
@@ -250,7 +246,7 @@ class PoolResponse(HttpResponse):
     async def close(self) -> None:
         self._pieces.clear()
         if self._connection is not None:
-            connection, self._connection = self._connection, None
+            connection, self._connection, self.complete = self._connection, None, True
             await self._pool.discard(connection)
 
     async def parse(self, connection: Connection) -> None:
@@ -268,7 +264,7 @@ class PoolResponse(HttpResponse):
                 self._more_to_parse = False
                 return
             else:
-                self._connection = None
+                self._connection, self.complete = None, True
                 await self._pool.release(connection)
                 return
 

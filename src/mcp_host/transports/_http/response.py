@@ -60,19 +60,18 @@ class HttpResponse(ABC):
         self._headers: dict[bytes, list[bytes]] = {}
         for key, value in headers:
             self._headers.setdefault(key, []).append(value)
-        self._draining = False
-        self._on_done: Callable[[], None] | None = None
+        self.complete = False
+        """Whether the end of the body has arrived, or it was closed: its connection has been released."""
+        self.draining = False
+        """Whether the unread rest is being read in the background."""
+        self.on_drained: Callable[[], None] = lambda: None
+        """Called when that has ended."""
         self._decompressor: Decompressor | None = None
         self._inflating: Iterator[bytes] = iter(())
         self.content_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
         """In lower case and without parameters; "" if there is none."""
         coding = (self.header(b"content-encoding") or "").strip().lower()
         self._coding = "" if coding == "identity" else coding
-
-    @property
-    @abstractmethod
-    def complete(self) -> bool:
-        """Whether the end of the body has arrived, and its connection has been released."""
 
     @abstractmethod
     async def read_raw(self) -> bytes:
@@ -108,16 +107,9 @@ class HttpResponse(ABC):
         if exc is None and (self.status == 204 or self.header(b"content-length") == "0"):
             await self.drain()  # its end has arrived
         elif exc is None and self.drain_soon is not None and self.drain_soon(self):
-            self._draining = True
+            self.draining = True
         else:
             await self.close()
-
-    def add_done_callback(self, callback: Callable[[], None]) -> None:
-        """Call *callback* when the connection is released: now, or when the unread rest has been drained."""
-        if self._draining:
-            self._on_done = callback
-        else:
-            callback()
 
     async def read(self) -> bytes:
         """The next piece of the body, decompressed; empty at the end.
@@ -168,9 +160,8 @@ class HttpResponse(ABC):
             pass  # the rest of the body is not needed
         finally:
             await self.close()
-            self._draining = False
-            if self._on_done is not None:
-                self._on_done()
+            self.draining = False
+            self.on_drained()
 
     async def error(self) -> HttpStatusError:
         """The exception for a response that is no success, with the beginning of its body."""
