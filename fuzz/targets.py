@@ -21,13 +21,15 @@ import mcp_host.types
 from mcp_host.errors import CallerError, ConnectionClosed, MessageTooLarge, ProtocolError, UncheckableSchema
 from mcp_host.json_schema.schema import Schema
 from mcp_host.protocol.headers import decode_value, encode_value, parameter_headers
-from mcp_host.protocol.jsonrpc import EDGE, LineBuffer, Malformed, Oversize, decode, encode, recover_id
+from mcp_host.protocol.jsonrpc import ID_WINDOW, LineBuffer, Malformed, Oversize, decode, encode, recover_id
 from mcp_host.protocol.sse import FIELD_ROOM, EventDecoder, LastEvent
 from mcp_host.transports._http.pool import Connection
 from mcp_host.transports._http.response import ACCEPT_ENCODING, INFLATE_SIZE, Decompressor
 from mcp_host.types.base import Model
 
-LIMIT = 2 * EDGE  # of lines and events here: short enough to be passed, longer than both ends that are kept of a line
+LIMIT = (
+    2 * ID_WINDOW
+)  # of lines and events here: short enough to be passed, longer than both ends that are kept of a line
 STEPS = 20_000  # of a schema's check: some milliseconds, or a tenth of a second where every branch is counted
 
 
@@ -69,7 +71,7 @@ def _lines(pieces: Sequence[bytes]) -> list[object]:
     found: list[object] = []
     for piece in pieces:
         found += [_same(line) for line in buffer.feed(piece)]
-        assert len(buffer._line) + len(buffer._head) + len(buffer._tail) <= LIMIT + 2 * EDGE
+        assert len(buffer._line) + len(buffer._head) + len(buffer._tail) <= LIMIT + 2 * ID_WINDOW
     return found + [_same(line) for line in buffer.rest()]
 
 

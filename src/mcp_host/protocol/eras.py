@@ -128,7 +128,7 @@ class Legacy:
 
     def headers(self, method: str, params: Params) -> dict[str, str]:
         """The HTTP headers of a message. Other transports ignore them."""
-        return {} if method == "initialize" else {PROTOCOL_VERSION: self.version}
+        return {} if method == INITIALIZE else {PROTOCOL_VERSION: self.version}
 
     def read(self, method: str, result: dict[str, Any]) -> Outcome:
         """Read a result: it is complete, or asks for input."""
@@ -199,7 +199,7 @@ class Modern:
                 return _input_required(method, result)
             case "input_required":
                 raise ProtocolError(
-                    f"the result of {method} asks for input, which only calls, prompts and reads may do"
+                    f"the result of {method} requires input, which only calls, prompts and reads may do"
                 )
             case other:
                 raise ProtocolError(f"the result of {method} is of an unknown type: {quoted(other)}")
@@ -247,11 +247,12 @@ def _one_block(answer: InputResponse) -> InputResponse:
 
 
 def _input_required(method: str, result: dict[str, Any]) -> InputRequired:
-    asks, raw, state = f"the result of {method} requires input", result.get("inputRequests"), result.get("requestState")
+    prefix = f"the result of {method} requires input"
+    raw, state = result.get("inputRequests"), result.get("requestState")
     if raw is None and state is None:
-        raise ProtocolError(f"{asks}, but has neither inputRequests nor requestState")
+        raise ProtocolError(f"{prefix}, but has neither inputRequests nor requestState")
     if not isinstance(raw, dict | None) or not isinstance(state, str | None):
-        raise ProtocolError(f"{asks}, but its inputRequests or requestState is malformed")
+        raise ProtocolError(f"{prefix}, but its inputRequests or requestState is malformed")
     requests = {}
     for key, value in (raw or {}).items():
         match value:
@@ -260,7 +261,7 @@ def _input_required(method: str, result: dict[str, Any]) -> InputRequired:
             case {"method": str(wanted), **rest} if "params" not in rest:
                 requests[key] = InputRequest(wanted, {})
             case _:
-                raise ProtocolError(f"{asks}, but its input request {quoted(key)} is malformed")
+                raise ProtocolError(f"{prefix}, but its input request {quoted(key)} is malformed")
     return InputRequired(requests, state)
 
 

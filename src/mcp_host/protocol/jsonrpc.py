@@ -167,7 +167,7 @@ def unreadable(reason: str, head: Raw, tail: Raw, *, oversize: bool = False) -> 
 
 
 # Patterns are compiled on first use: most hosts never receive a message that cannot be decoded.
-ID_WINDOW = 256  # a serializer writes the id among the first two members, or last
+ID_WINDOW = 256  # bytes at each end of a message: a serializer writes the id among the first two members, or last
 _ID = rb'"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{1,128})")'
 _ID_FIRST = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*[,}]"
 _METHOD_FIRST = rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*[^,{}\[\]]+,\s*){0,2}"method"\s*:\s*"([^"\\]{1,128})"'
@@ -183,8 +183,8 @@ def recover_id(head: Raw, tail: Raw) -> Id | None:
     return int(number) if number else str(text, errors="replace")
 
 
-_NO_MARKS = bytes(set(range(256)) - set(b"[{:,"))
-_NO_MARKS_OR_QUOTES = _NO_MARKS.replace(b'"', b"")
+_MARKS = b"[{:,"
+_NO_MARKS = bytes(set(range(256)) - set(_MARKS))
 FEW_STRINGS = 1000  # with more, going through them one by one is slower than looking at every byte
 _BACKSLASH = ord("\\")
 
@@ -199,10 +199,16 @@ def too_complex(raw: Raw, most: int) -> bool:
         return sum(len(piece.translate(None, _NO_MARKS)) for piece in pieces) > most
     if len(raw.translate(None, _NO_MARKS)) <= most:
         return False
-    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_MARKS_OR_QUOTES)
+    plain = _keep_only(raw, _MARKS)
     if plain.count(b'"') > 2 * most + 2:  # more strings than members and items are allowed
         return True
     return sum(map(len, plain.split(b'"')[::2])) > most  # every other piece is outside of strings
+
+
+def _keep_only(raw: Raw, kept: bytes) -> Raw:
+    """JSON reduced to the bytes in *kept* and the quotes around its strings."""
+    others = bytes(set(range(256)) - {*kept, ord('"')})
+    return raw.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, others)
 
 
 def _outside_of_few_strings(raw: Raw) -> list[Raw] | None:
@@ -242,13 +248,11 @@ def _parse_nested(raw: Raw) -> Any:
 
 
 _BRACKETS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_NO_BRACKETS_OR_QUOTES = bytes(set(range(256)) - {*_BRACKETS, ord('"')})
 
 
 def depth(raw: Raw) -> int:
     """How deep arrays and objects are nested in JSON."""
-    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_BRACKETS_OR_QUOTES)
-    brackets = b"".join(plain.split(b'"')[::2])  # every other piece is outside of strings
+    brackets = b"".join(_keep_only(raw, bytes(_BRACKETS)).split(b'"')[::2])
     return max(accumulate(map(_BRACKETS.__getitem__, brackets)), default=0)
 
 
@@ -302,9 +306,6 @@ def malformed_error(message: Malformed) -> ProtocolError:
     return ProtocolError(f"the server's answer is no JSON-RPC response: {message.reason}")
 
 
-EDGE = 256  # bytes kept of each end of a dropped line: enough to find an id
-
-
 @dataclass(frozen=True, slots=True)
 class Oversize:
     """A line longer than the limit. It is reported twice: with its *head* at once, with both ends when the line ends."""
@@ -353,8 +354,8 @@ class LineBuffer:
             self._line += part
             return
         if fitted:  # copy only its ends: the dropped line may be as long as the limit
-            self._head = bytes(self._line[:EDGE]) + part[: max(EDGE - len(self._line), 0)]
-            self._tail = bytes(self._line[-EDGE:])
+            self._head = bytes(self._line[:ID_WINDOW]) + part[: max(ID_WINDOW - len(self._line), 0)]
+            self._tail = bytes(self._line[-ID_WINDOW:])
             self._line = bytearray()
             yield Oversize(self._head, b"")
-        self._tail = (self._tail + part[-EDGE:])[-EDGE:]
+        self._tail = (self._tail + part[-ID_WINDOW:])[-ID_WINDOW:]

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from shutil import which
 from typing import TypeAlias
 
 from anyio import CancelScope, Event, WouldBlock, create_task_group, current_time, move_on_after
@@ -97,11 +96,14 @@ class Stdio:
         if not words:
             raise TypeError(f"command[0], the program, is empty: {COMMAND}")
         exists = os.path.exists(os.path.join(self.cwd or "", program))
-        if len(words) > 1 and not exists and which(program, path=(self.env or {}).get("PATH")) is None:
-            raise TypeError(
-                "command[0] has a space in it, and there is no such program. No shell splits a command line:"
-                f' write ["{words[0]}", ...]; {COMMAND}'
-            )
+        if len(words) > 1 and not exists:
+            from shutil import which  # it imports three compression libraries
+
+            if which(program, path=(self.env or {}).get("PATH")) is None:
+                raise TypeError(
+                    "command[0] has a space in it, and there is no such program. No shell splits a command line:"
+                    f' write ["{words[0]}", ...]; {COMMAND}'
+                )
         return (program, *arguments)
 
     @property

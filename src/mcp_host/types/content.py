@@ -165,19 +165,12 @@ def as_text(block: ReceivedContent) -> str:
             return text
         case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
             return f"[{kind}, {len(data)} characters of base64]"
-        case EmbeddedResource(resource=resource):
-            return _contents_as_text(resource)
+        case EmbeddedResource(resource=contents):
+            if isinstance(contents, TextResourceContents):
+                return contents.text
+            return f"[contents of {contents.uri}, {len(contents.blob)} characters of base64]"
         case ResourceLink(uri=uri):
             return f"[link to {uri}]"
         case UnknownContent(type=kind):
             return f"[{kind}, which this version does not know]"
     assert_never(block)
-
-
-def _contents_as_text(contents: TextOrBlob) -> str:
-    match contents:
-        case TextResourceContents(text=text):
-            return text
-        case BlobResourceContents(uri=uri, blob=data):
-            return f"[contents of {uri}, {len(data)} characters of base64]"
-    assert_never(contents)
