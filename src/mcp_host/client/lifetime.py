@@ -124,7 +124,8 @@ class Lifetime:
         """Close the connection, and end connecting and restarting."""
         self.bind_to_loop()
         self._closings += 1
-        self._state.clear_subscriptions()
+        self._state.log_level = None
+        self._state.subscriptions.clear()
         self.connection = None
         self._restart.end(ConnectionClosed("the client was closed", may_have_run=False))
         await self._close_owned()

@@ -88,11 +88,6 @@ class ClientState:
         elif isinstance(error, CHANGED_SERVER):
             self.cache.drop(DISCOVER)
 
-    def clear_subscriptions(self) -> None:
-        """Forget what the application has asked for: it has closed the client."""
-        self.subscriptions.clear()
-        self.log_level = None
-
     def warn(self, text: str) -> None:
         """Tell the application of something that went wrong without failing a call."""
         if len(self.warnings) < MAX_WARNINGS:
