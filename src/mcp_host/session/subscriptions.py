@@ -36,15 +36,15 @@ class Subscriptions:
     """
 
     def __init__(self, dispatcher: Dispatcher, state: ClientState, notify: OnEvent) -> None:
-        self._dispatcher = dispatcher
-        self._state = state
-        self._notify = notify
+        self.dispatcher = dispatcher
+        self.state = state
+        self.notify = notify
         self._lock = Lock()
         self._stream: _Stream | None = None
 
     async def begin(self) -> None:
         """Listen to what the application wants already; wait briefly for the acknowledgment."""
-        self._stream = self._start(self._state.subscriptions, None)
+        self._stream = self._start(self.state.subscriptions, None)
         if self._stream is not None:
             with move_on_after(ACKNOWLEDGE_WAIT):
                 await self._stream.settled.wait()
@@ -58,9 +58,9 @@ class Subscriptions:
         """
         with timeouts.bound(LISTEN, idle=True):
             async with self._lock:
-                await self._replace({**self._state.subscriptions, uri: None})
-                if uri not in self._state.subscriptions:
-                    raise ServerError(None, f"{self._state.name} did not agree to tell of changes of {quoted(uri)}")
+                await self._replace({**self.state.subscriptions, uri: None})
+                if uri not in self.state.subscriptions:
+                    raise ServerError(None, f"{self.state.name} did not agree to tell of changes of {quoted(uri)}")
 
     async def remove(self, uri: str, timeouts: CallTimeouts) -> None:
         """Unsubscribe from the resource at *uri*.
@@ -70,8 +70,8 @@ class Subscriptions:
         """
         with timeouts.bound(LISTEN, idle=True):
             async with self._lock:
-                others = {other: None for other in self._state.subscriptions if other != uri}
-                if len(others) < len(self._state.subscriptions):
+                others = {other: None for other in self.state.subscriptions if other != uri}
+                if len(others) < len(self.state.subscriptions):
                     await self._replace(others)
 
     async def _replace(self, uris: Mapping[str, None]) -> None:
@@ -90,30 +90,33 @@ class Subscriptions:
             await stream.settled.wait()
         finally:
             if stream.acknowledged:
-                self._record(uri for uri in uris if uri in stream.granted_uris or uri in self._state.subscriptions)
+                self._record(uri for uri in uris if uri in stream.granted_uris or uri in self.state.subscriptions)
             else:
                 stream.scope.cancel()
-                self._stream = last or self._start(self._state.subscriptions, None)
+                self._stream = last or self._start(self.state.subscriptions, None)
         if stream.error is not None:
             raise stream.error
-        self._dispatcher.require()  # the connection may have ended in the same moment
+        self.dispatcher.require()  # the connection may have ended in the same moment
 
     def _record(self, uris: Iterable[str]) -> None:
-        if self._dispatcher.closed is None:  # closing the client has cleared the subscriptions
-            self._state.subscriptions = dict.fromkeys(uris)
+        if self.dispatcher.closed is None:  # closing the client has cleared the subscriptions
+            self.state.subscriptions = dict.fromkeys(uris)
 
     def _start(self, uris: Mapping[str, None], last: _Stream | None) -> _Stream | None:
         """Open a stream for the lists and *uris*, as far as the server announces them; None if nothing is left."""
         wanted: dict[str, Any] = {}
-        offered = self._dispatcher.require().capabilities
-        if self._state.on_change is not None:
-            wanted = {name: True for kind, name in LISTS.items() if not offered or _list_changed(offered.get(kind))}
+        offered = self.dispatcher.require().capabilities
+        if self.state.on_change is not None:
+            for kind, name in LISTS.items():
+                capability = offered.get(kind)
+                if not offered or (isinstance(capability, dict) and capability.get("listChanged")):
+                    wanted[name] = True
         if uris:
             wanted["resourceSubscriptions"] = list(uris)
         if not wanted:
             return None
-        stream = _Stream(self._dispatcher, self._state, self._notify, wanted, last)
-        self._dispatcher.spawn(stream.run)
+        stream = _Stream(self, wanted, last)
+        self.dispatcher.spawn(stream.run)
         return stream
 
 
@@ -123,28 +126,20 @@ class _Stream:
     *last* is cancelled when the server has acknowledged this one.
     """
 
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        state: ClientState,
-        notify: OnEvent,
-        wanted: dict[str, Any],
-        last: _Stream | None,
-    ) -> None:
+    def __init__(self, subscriptions: Subscriptions, wanted: dict[str, Any], last: _Stream | None) -> None:
         self.scope = CancelScope()
         self.settled = Event()
         """Set when the server has acknowledged the filter, or failed with *error*."""
         self.acknowledged = False
         self.error: McpError | None = None
         self.granted_uris: frozenset[str] = frozenset()
-        self._dispatcher = dispatcher
-        self._state = state
-        self._notify = notify
+        self._dispatcher, self._state = subscriptions.dispatcher, subscriptions.state
+        self._notify = subscriptions.notify
         self._wanted = wanted
         self._last = last
 
     async def run(self) -> None:
-        """Listen until cancelled, or until it is in vain."""
+        """Listen until cancelled, or until the server refuses."""
         with self.scope:
             try:
                 await self._listen()
@@ -203,10 +198,6 @@ class _Stream:
         if self._last is not None:
             self._last.scope.cancel()
             self._last = None
-
-
-def _list_changed(capability: object) -> bool:
-    return isinstance(capability, dict) and bool(capability.get("listChanged"))
 
 
 def _without_subscription_id(notification: Notification) -> Notification:
