@@ -1,4 +1,4 @@
-"""A client without rules, to assert what a test server sends byte by byte."""
+"""A client that checks nothing, to assert what a test server sends, message by message."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ ERRORS = {
 
 
 def meta(capabilities: Wire | None = None, *, version: str = MODERN) -> Wire:
-    """What every request says of its client since 2026-07-28."""
+    """The `_meta` of every request since 2026-07-28."""
     declared = EVERYTHING if capabilities is None else capabilities
     said = {"protocolVersion": version, "clientInfo": INFO, "clientCapabilities": declared}
     return {f"io.modelcontextprotocol/{key}": value for key, value in said.items()}
 
 
 def check(message: Wire, revision: str, asked: dict[object, str]) -> None:
-    """Hold what a server said against the official schema of the revision it speaks."""
+    """Validate a message of the server against the official schema of its revision."""
     assert revision != MODERN or not {"method", "id"} <= message.keys(), "no server asks in this revision"
     if "MCP_SPEC_DIR" not in os.environ:
         return
@@ -71,14 +71,14 @@ def check(message: Wire, revision: str, asked: dict[object, str]) -> None:
 
 @dataclass(frozen=True)
 class Round:
-    """What a tool asks, by name, and the state to come back with."""
+    """The input requests of a tool by name, and the state for the retry."""
 
     requests: dict[str, Wire]
     state: str
 
 
 class Raw:
-    """One connection, message by message. With *lenient*, the server is not held to the schema.
+    """One connection, message by message. With *lenient*, its messages are not validated against the schema.
 
     With a *meta*, requests are of revision 2026-07-28.
     """
@@ -101,7 +101,7 @@ class Raw:
         return message
 
     async def nothing_more(self) -> bool:
-        """Whether the server has nothing to say until it hears something."""
+        """Whether the server sends nothing more by itself."""
         await wait_all_tasks_blocked()
         return self._inbox.statistics().current_buffer_used == 0
 
@@ -112,17 +112,17 @@ class Raw:
         await self._outbox.send(raw)
 
     async def request(self, method: str, params: Wire | None = None) -> int:
-        """Send a request; its id."""
+        """Send a request; return its id."""
         self._last_id += 1
         await self.request_as(self._last_id, method, params)
         return self._last_id
 
     async def request_as(self, id: int | str, method: str, params: Wire | None = None) -> None:
-        """Send a request under an id of the test's own, which may be in use."""
+        """Send a request with this id, which may be in use."""
         self._asked[id] = method
-        await self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": self._dressed(params or {})})
+        await self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": self._with_meta(params or {})})
 
-    def _dressed(self, params: Wire) -> Wire:
+    def _with_meta(self, params: Wire) -> Wire:
         return {**params, "_meta": {**self.meta, **params.get("_meta", {})}} if self.meta else params
 
     async def result(self, method: str, params: Wire | None = None) -> Wire:
@@ -144,11 +144,11 @@ class Raw:
         return error
 
     async def call(self, name: str, **arguments: object) -> Wire:
-        """The result of a tool that asks nothing back."""
+        """The result of a tool that requests no input."""
         return await self.result("tools/call", {"name": name, "arguments": arguments})
 
     async def start(self, name: str, **arguments: object) -> int:
-        """Call a tool without waiting for anything; the request's id."""
+        """Call a tool without waiting; return the request's id."""
         return await self.request("tools/call", {"name": name, "arguments": arguments})
 
     async def reply(self, request: Wire, result: Wire) -> None:
@@ -159,7 +159,7 @@ class Raw:
         await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
     async def complete(self, method: str, params: Wire | None = None) -> Wire:
-        """The result of a request in 2026-07-28, without what all results there have in common."""
+        """The result of a request in 2026-07-28, without the fields that all results there have."""
         result = await self.result(method, params)
         assert result.pop("resultType") == "complete", result
         del result["_meta"]["io.modelcontextprotocol/serverInfo"]
@@ -170,7 +170,7 @@ class Raw:
     async def round(
         self, name: str, answers: Wire | None = None, state: str | None = None, **arguments: object
     ) -> Round:
-        """Call a tool, for the first time or with *answers*, and get its questions."""
+        """Call a tool, for the first time or with *answers*, and return its input requests."""
         params: Wire = {"name": name, "arguments": arguments}
         if state is not None:
             params |= {"inputResponses": answers or {}, "requestState": state}
@@ -179,7 +179,7 @@ class Raw:
         return Round(result["inputRequests"], result["requestState"])
 
     async def last_round(self, name: str, answers: Wire, state: str, **arguments: object) -> Wire:
-        """Call a tool again with *answers*, and get its result."""
+        """Call a tool again with *answers*, and return its result."""
         params = {"name": name, "arguments": arguments, "inputResponses": answers, "requestState": state}
         return await self.complete("tools/call", params)
 
@@ -220,7 +220,7 @@ async def connect(server: Server, *, lenient: bool = False) -> AsyncIterator[Raw
 
 
 @asynccontextmanager
-async def talk(
+async def legacy(
     server: Server, *, version: str = "2025-11-25", capabilities: Wire | None = None, lenient: bool = False
 ) -> AsyncIterator[Raw]:
     """A connection after the handshake."""

@@ -1,4 +1,4 @@
-"""An HTTP client of no rules, one connection per request.
+"""An HTTP client that checks nothing, with one connection per request.
 
 Leaving an httpx response before its end strands async generators under trio;
 here, leaving is closing a socket.
@@ -119,7 +119,7 @@ class Peer:
 
     @asynccontextmanager
     async def open(self, method: str, content: bytes = b"", **headers: str) -> AsyncIterator[Stream]:
-        """One request, and its response as it comes. Leaving hangs up."""
+        """Send one request and open its response. Leaving disconnects."""
         address = urlsplit(self.url)
         assert address.hostname is not None
         assert address.port is not None
@@ -157,7 +157,7 @@ class Peer:
         return await self.send("POST", to_json(body), **headers)
 
     async def ask(self, body: Wire) -> list[Wire]:
-        """Everything that comes back on the POST's own stream."""
+        """All messages on the stream of a POST."""
         async with self.stream(body) as stream:
             return await stream.rest()
 
@@ -173,7 +173,7 @@ class Peer:
 
 
 class Modern(Peer):
-    """A client of revision 2026-07-28: the headers repeat the body, unless a test has them otherwise ("" for none)."""
+    """A client of revision 2026-07-28: the headers repeat the body, unless a test changes them ("" for none)."""
 
     @asynccontextmanager
     async def open(self, method: str, content: bytes = b"", **headers: str) -> AsyncIterator[Stream]:
@@ -183,7 +183,7 @@ class Modern(Peer):
             yield stream
 
     async def ask(self, body: Wire, **headers: str) -> list[Wire]:
-        """Everything that comes back on the POST's own stream, all of it as the schema wants it."""
+        """All messages on the stream of a POST, validated against the schema."""
         async with self.stream(body, **headers) as stream:
             messages = await stream.rest()
         for message in messages:
@@ -192,7 +192,7 @@ class Modern(Peer):
 
 
 def repeated(body: Wire) -> dict[str, str]:
-    """The headers that repeat what a body says; the names in these tests need no encoding."""
+    """The headers that repeat the body; the names in these tests need no encoding."""
     params = body.get("params", {})
     headers = {"mcp-protocol-version": MODERN, "mcp-method": body.get("method", "")}
     return headers | {"mcp-name": params.get("uri", params.get("name", ""))}
@@ -205,14 +205,14 @@ async def modern(server: Server, *, json_response: bool = False) -> AsyncIterato
         yield Modern(url)
 
 
-def dressed(body: Wire, capabilities: Wire | None = None, **more: object) -> Wire:
-    """A request that says who asks, with *more* in its ``_meta``."""
+def with_meta(body: Wire, capabilities: Wire | None = None, **more: object) -> Wire:
+    """A request with a complete ``_meta``, and *more* in it."""
     return {**body, "params": {**body["params"], "_meta": meta(capabilities) | more}}
 
 
 @asynccontextmanager
 async def served(server: Server, *, json_response: bool = False) -> AsyncIterator[Peer]:
-    """The server under uvicorn, and a client that has not shaken hands."""
+    """The server under uvicorn, and a client without a session."""
     async with server.http(json_response=json_response) as url:
         yield Peer(url)
 

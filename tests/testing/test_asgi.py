@@ -1,4 +1,4 @@
-"""The ASGI application by itself, under a server that says no more than it has to."""
+"""The ASGI application by itself, under a server that sends the minimum that ASGI requires."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from anyio import create_task_group, current_time, fail_after, sleep_forever
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Server
-from tests.testing.raw_http import INITIALIZE, call, dressed, request
+from tests.testing.raw_http import INITIALIZE, call, request, with_meta
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
 Event = MutableMapping[str, Any]
 
 
-async def test_an_event_that_says_nothing_of_more_is_the_last_of_its_body() -> None:
+async def test_an_event_without_more_body_is_the_last_of_its_body() -> None:
     """ASGI: "`more_body` (bool): [...] Optional; if missing defaults to `False`", and so do most other keys."""
     events: list[Event] = [{"type": "http.request", "body": to_json(request(1, "initialize", INITIALIZE))}]
     sent: list[Event] = []
@@ -47,11 +47,11 @@ async def test_an_event_that_says_nothing_of_more_is_the_last_of_its_body() -> N
 @pytest.mark.parametrize(
     "message", [request(1, "subscriptions/listen", {"notifications": {}}), call(1, "wait")], ids=["listening", "a call"]
 )
-async def test_a_response_that_has_nothing_to_say_says_every_15_seconds_that_it_is_alive(
+async def test_a_silent_response_sends_a_comment_every_15_seconds(
     message: dict[str, Any],
 ) -> None:
     """Common proxies end a connection after 30 or 60 seconds of silence."""
-    events: list[Event] = [{"type": "http.request", "body": to_json(dressed(message))}]
+    events: list[Event] = [{"type": "http.request", "body": to_json(with_meta(message))}]
     comments: list[float] = []
     enough = Signal()
 

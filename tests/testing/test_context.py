@@ -1,4 +1,4 @@
-"""What a tool can do with its client, as the client hears it."""
+"""`Context`: what a tool can do with its client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from mcp_host.testing import ClientError, Context, RequestError, Server, ToolError
 from mcp_host.types import ModelHint, ModelPreferences, SamplingMessage, TextContent, Tool
-from tests.testing.raw import Raw, talk
+from tests.testing.raw import Raw, legacy
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -173,7 +173,7 @@ async def result_of(raw: Raw, id: int) -> Any:
 
 async def test_sampling_asks_the_model_and_returns_its_answer() -> None:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             call = await raw.start("ask")
             asked = await raw.receive()
             await raw.reply(asked, words("Because."))
@@ -190,9 +190,9 @@ async def test_sampling_asks_the_model_and_returns_its_answer() -> None:
             assert await result_of(raw, call) == text("Because.")
 
 
-async def test_sampling_says_everything_it_was_given() -> None:
+async def test_sampling_sends_all_its_arguments() -> None:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             call = await raw.start("ask_in_full")
             asked = await raw.receive()
             await raw.reply(asked, answer(use("u", "add", a=1, b=2), stop="toolUse"))
@@ -212,11 +212,11 @@ async def test_sampling_says_everything_it_was_given() -> None:
             assert await result_of(raw, call) == text("toolUse")
 
 
-async def test_a_loop_runs_what_the_model_asks_for_until_it_asks_no_more() -> None:
+async def test_a_loop_runs_tools_until_the_model_asks_for_none() -> None:
     """Parallel results come in one message and in the order of the calls; failures are results, too."""
     uses = [use("u1", "add", a=6, b=7), use("u2", "half", n=3), use("u3", "nothing"), use("u4", "add", a="6")]
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             call = await raw.start("loop")
             first = await raw.receive()
             await raw.reply(first, answer(*uses, stop="toolUse"))
@@ -241,9 +241,9 @@ async def test_a_loop_runs_what_the_model_asks_for_until_it_asks_no_more() -> No
             assert await result_of(raw, call) == text("13")
 
 
-async def test_a_loop_has_an_end_even_if_the_model_has_not() -> None:
+async def test_a_loop_ends_after_max_turns() -> None:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             call = await raw.start("loop", max_turns=2)
             for turn in range(2):
                 await raw.reply(await raw.receive(), answer(use(f"u{turn}", "add", a=1, b=1), stop="toolUse"))
@@ -251,9 +251,9 @@ async def test_a_loop_has_an_end_even_if_the_model_has_not() -> None:
             assert await result_of(raw, call) == failed("the model still asks for tools after 2 answers")
 
 
-async def test_a_form_comes_from_a_model_and_the_answer_has_to_fit_it() -> None:
+async def test_a_form_is_made_from_a_model_and_the_answer_is_validated_against_it() -> None:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             call = await raw.start("trip")
             asked = await raw.receive()
             await raw.reply(asked, {"action": "accept", "content": {"city": "Bergen", "travel": "ship"}})
@@ -285,7 +285,7 @@ async def test_a_form_comes_from_a_model_and_the_answer_has_to_fit_it() -> None:
 
 async def test_a_form_cannot_hold_another_form() -> None:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             result = await raw.call("nested")
 
     assert result["content"][0]["text"].startswith("Nested is no form: ")
@@ -293,7 +293,7 @@ async def test_a_form_cannot_hold_another_form() -> None:
 
 async def test_a_url_is_elicited_and_completed() -> None:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             call = await raw.start("login")
             asked = await raw.receive()
             await raw.reply(asked, {"action": "accept"})
@@ -315,7 +315,7 @@ async def test_a_url_is_elicited_and_completed() -> None:
 
 async def test_roots_are_listed() -> None:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             call = await raw.start("roots")
             await raw.reply(await raw.receive(), {"roots": [{"uri": "file:///a"}]})
 
@@ -324,7 +324,7 @@ async def test_roots_are_listed() -> None:
 
 async def test_progress_is_reported_under_the_clients_token_before_the_result() -> None:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             await raw.request("tools/call", {"name": "report", "_meta": {"progressToken": "t"}})
             reports = [await raw.receive(), await raw.receive()]
 
@@ -337,7 +337,7 @@ async def test_progress_is_reported_under_the_clients_token_before_the_result() 
 
 async def test_without_a_token_there_is_no_progress() -> None:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             assert await raw.call("report") == {"content": []}
 
 
@@ -345,7 +345,7 @@ async def test_the_log_respects_the_level_that_the_client_has_set() -> None:
     small = {"level": "debug", "data": "small"}
     big = {"level": "error", "data": {"big": True}, "logger": "l"}
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             await raw.start("chatter")
             assert [(await raw.receive())["params"] for _ in range(2)] == [small, big]
             await raw.receive()
@@ -360,7 +360,7 @@ async def test_the_log_respects_the_level_that_the_client_has_set() -> None:
 
 async def test_a_request_is_cancelled_with_its_caller_and_a_late_answer_is_ignored() -> None:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             call = await raw.start("impatient")
             asked, cancelled = await raw.receive(), await raw.receive()
 
@@ -371,9 +371,9 @@ async def test_a_request_is_cancelled_with_its_caller_and_a_late_answer_is_ignor
             assert await raw.result("ping") == {}
 
 
-async def test_an_error_of_the_client_is_an_exception_with_all_it_said() -> None:
+async def test_an_error_of_the_client_is_an_exception_with_its_code_message_and_data() -> None:
     with fail_after(5):
-        async with talk(server, lenient=True) as raw:
+        async with legacy(server, lenient=True) as raw:
             call = await raw.start("anything")
             told, asked = await raw.receive(), await raw.receive()
             await raw.reply_error(asked, -1, "no", {"why": "because"})
@@ -388,9 +388,9 @@ async def test_an_error_of_the_client_is_an_exception_with_all_it_said() -> None
             }
 
 
-async def test_a_tool_that_does_not_expect_a_refusal_fails_with_its_words() -> None:
+async def test_a_tool_that_does_not_catch_a_refusal_fails_with_its_text() -> None:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             call = await raw.start("ask")
             await raw.reply_error(await raw.receive(), -1, "User rejected sampling request", None)
 
@@ -401,7 +401,7 @@ async def test_a_tool_that_does_not_expect_a_refusal_fails_with_its_words() -> N
 
 async def test_a_malformed_answer_of_the_client_fails_the_tool_that_waits_for_it() -> None:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             call = await raw.start("ask")
             await raw.reply(await raw.receive(), {"role": "assistant"})
             assert await result_of(raw, call) == failed("malformed CreateMessageResult: content: Field required")
@@ -428,17 +428,17 @@ async def test_a_malformed_answer_of_the_client_fails_the_tool_that_waits_for_it
     ],
     ids=str,
 )
-async def test_what_the_client_did_not_declare_it_is_not_asked(
+async def test_a_client_is_not_asked_for_undeclared_capabilities(
     tool: str, capabilities: dict[str, Any], missing: str
 ) -> None:
     with fail_after(5):
-        async with talk(server, capabilities=capabilities) as raw:
+        async with legacy(server, capabilities=capabilities) as raw:
             assert await raw.call(tool) == failed(f"the client did not declare {missing}")
 
 
-async def test_an_elicitation_capability_of_old_means_forms() -> None:
+async def test_an_empty_elicitation_capability_means_forms() -> None:
     with fail_after(5):
-        async with talk(server, version="2025-06-18", capabilities={"elicitation": {}}) as raw:
+        async with legacy(server, version="2025-06-18", capabilities={"elicitation": {}}) as raw:
             call = await raw.start("form")
             asked = await raw.receive()
             await raw.reply(asked, {"action": "cancel"})
@@ -447,7 +447,7 @@ async def test_an_elicitation_capability_of_old_means_forms() -> None:
             assert await result_of(raw, call) == text("cancel")
 
 
-async def test_a_conversation_that_an_older_revision_cannot_write_is_not_sent() -> None:
+async def test_a_conversation_that_does_not_fit_an_older_revision_is_not_sent() -> None:
     old = Server("old")
 
     @old.tool
@@ -456,7 +456,7 @@ async def test_a_conversation_that_an_older_revision_cannot_write_is_not_sent() 
         return (await ctx.sample(SamplingMessage(role="user", content=[block, block]))).text
 
     with fail_after(5):
-        async with talk(old, version="2025-06-18") as raw:
+        async with legacy(old, version="2025-06-18") as raw:
             assert await raw.call("two_blocks") == failed(
                 "a list of blocks at messages[0].content came with revision 2025-11-25; "
                 "this conversation is in 2025-06-18"
@@ -465,7 +465,7 @@ async def test_a_conversation_that_an_older_revision_cannot_write_is_not_sent() 
 
 async def test_a_tool_sees_the_requests_meta_and_what_the_client_declared() -> None:
     with fail_after(5):
-        async with talk(server, capabilities={"roots": {"listChanged": True}}) as raw:
+        async with legacy(server, capabilities={"roots": {"listChanged": True}}) as raw:
             result = await raw.result("tools/call", {"name": "who", "_meta": {"com.example/k": 1}})
 
     assert result["structuredContent"] == {
@@ -475,7 +475,7 @@ async def test_a_tool_sees_the_requests_meta_and_what_the_client_declared() -> N
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
-async def test_an_error_that_a_tool_of_the_loop_wants_to_be_the_answer_is_the_answer(at_once: int) -> None:
+async def test_a_request_error_in_a_tool_of_the_loop_answers_the_request(at_once: int) -> None:
     strict = Server("strict")
 
     def refuse() -> str:
@@ -486,7 +486,7 @@ async def test_an_error_that_a_tool_of_the_loop_wants_to_be_the_answer_is_the_an
         return (await ctx.sample_loop("Go!", tools=[refuse])).text
 
     with fail_after(5):
-        async with talk(strict) as raw:
+        async with legacy(strict) as raw:
             call = await raw.start("ask")
             await raw.reply(
                 await raw.receive(), answer(*(use(f"u{n}", "refuse") for n in range(at_once)), stop="toolUse")
@@ -514,7 +514,7 @@ async def test_the_tools_of_one_answer_run_at_the_same_time() -> None:
         return (await ctx.sample_loop("Meet!", tools=[meet])).text
 
     with fail_after(5):
-        async with talk(together) as raw:
+        async with legacy(together) as raw:
             call = await raw.start("both")
             await raw.reply(
                 await raw.receive(), answer(use("u0", "meet", me=0), use("u1", "meet", me=1), stop="toolUse")

@@ -1,4 +1,4 @@
-"""Headers that repeat the body, and what is said of those that do not."""
+"""The errors for headers that do not match the body."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def call(**arguments: object) -> Request:
         ),
     ],
 )
-def test_the_version_is_repeated_in_its_header(headers: dict[str, str], version: str | None, said: str | None) -> None:
+def test_the_version_header_must_match_the_body(headers: dict[str, str], version: str | None, said: str | None) -> None:
     assert problem({**headers, "mcp-method": "ping"}, Request(1, "ping", {}), version=version) == said
 
 
@@ -94,7 +94,9 @@ def test_the_version_is_repeated_in_its_header(headers: dict[str, str], version:
         (Request(1, "prompts/get", {"name": "p"}), {"mcp-method": "prompts/get"}, "Mcp-Name is missing"),
     ],
 )
-def test_method_and_name_are_repeated(request_: Request, headers: dict[str, str], said: str | None) -> None:
+def test_method_and_name_headers_must_match_the_body(
+    request_: Request, headers: dict[str, str], said: str | None
+) -> None:
     assert problem({**SIGNED, **headers}, request_) == said
 
 
@@ -130,7 +132,7 @@ def test_method_and_name_are_repeated(request_: Request, headers: dict[str, str]
         ({"plain": "x"}, {"plain": "y"}, None),
     ],
 )
-def test_annotated_parameters_are_repeated(
+def test_parameter_headers_must_match_the_body(
     arguments: dict[str, object], headers: dict[str, str], said: str | None
 ) -> None:
     given = CALL | {f"mcp-param-{name}": value for name, value in headers.items()}
@@ -138,5 +140,5 @@ def test_annotated_parameters_are_repeated(
     assert problem(given, call(**arguments), SCHEMA) == said
 
 
-def test_a_tool_that_no_client_may_call_has_no_such_headers() -> None:
+def test_a_tool_with_invalid_annotations_needs_no_parameter_headers() -> None:
     assert problem(CALL, call(a=1.5), INVALID) is None

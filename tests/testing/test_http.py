@@ -1,4 +1,4 @@
-"""A test server over Streamable HTTP: real sockets, uvicorn, and a client of no rules."""
+"""A test server over Streamable HTTP: real sockets, uvicorn, and a client that checks nothing."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ HELLO = {"content": [{"type": "text", "text": "hello"}]}
 BECAUSE = {"content": [{"type": "text", "text": "Because."}]}
 
 
-async def test_a_post_is_answered_by_a_stream_that_carries_all_it_causes() -> None:
+async def test_a_post_is_answered_by_a_stream_with_all_its_messages() -> None:
     with fail_after(20):
-        async with served(asking()) as stranger:
-            peer = await stranger.initialize()
+        async with served(asking()) as anonymous:
+            peer = await anonymous.initialize()
             async with peer.stream(call(1, "ask", _meta={"progressToken": "t"})) as events:
                 progress = await events.next()
                 asked = await events.message()
@@ -66,7 +66,7 @@ async def test_a_post_is_answered_by_a_stream_that_carries_all_it_causes() -> No
     assert answered == {"jsonrpc": "2.0", "id": 1, "result": BECAUSE}
 
 
-async def test_with_json_answers_everything_else_is_on_the_get_stream() -> None:
+async def test_with_json_responses_all_other_messages_use_the_get_stream() -> None:
     async def answer_once(peer: Peer, events: Stream) -> None:
         heard.append(await events.next())
         asked = await events.message()
@@ -74,8 +74,8 @@ async def test_with_json_answers_everything_else_is_on_the_get_stream() -> None:
 
     heard: list[Wire | None] = []
     with fail_after(20):
-        async with served(asking(), json_response=True) as stranger:
-            peer = await stranger.initialize()
+        async with served(asking(), json_response=True) as anonymous:
+            peer = await anonymous.initialize()
             async with peer.stream() as events, create_task_group() as tasks:
                 tasks.start_soon(answer_once, peer, events)
                 response = await peer.post(call(1, "ask", _meta={"progressToken": "t"}))
@@ -86,11 +86,11 @@ async def test_with_json_answers_everything_else_is_on_the_get_stream() -> None:
     assert heard[0]["method"] == "notifications/progress"
 
 
-async def test_what_is_said_unasked_waits_for_the_get_stream() -> None:
+async def test_announcements_wait_for_the_get_stream() -> None:
     server = asking()
     with fail_after(20):
-        async with served(server) as stranger:
-            peer = await stranger.initialize()
+        async with served(server) as anonymous:
+            peer = await anonymous.initialize()
             await server.notify_tools_changed()
             async with peer.stream() as events:
                 assert await events.next() == {
@@ -107,18 +107,18 @@ async def test_what_is_said_unasked_waits_for_the_get_stream() -> None:
     assert resumed == {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed", "params": {}}
 
 
-async def test_a_second_get_takes_the_stream_over() -> None:
+async def test_a_second_get_takes_over_the_stream() -> None:
     server = asking()
     with fail_after(20):
-        async with served(server) as stranger:
-            peer = await stranger.initialize()
+        async with served(server) as anonymous:
+            peer = await anonymous.initialize()
             async with peer.stream() as first, peer.stream() as second:
                 assert await first.next() is None
                 await server.notify_tools_changed()
                 assert await second.next() is not None
 
 
-async def test_a_stream_that_was_cut_is_resumed_and_nothing_runs_twice() -> None:
+async def test_a_cut_stream_is_resumed_and_the_tool_runs_once() -> None:
     server = asking()
     runs = []
 
@@ -129,8 +129,8 @@ async def test_a_stream_that_was_cut_is_resumed_and_nothing_runs_twice() -> None
         return "hello"
 
     with fail_after(20):
-        async with served(server) as stranger:
-            peer = await stranger.initialize()
+        async with served(server) as anonymous:
+            peer = await anonymous.initialize()
             async with peer.stream(call(1, "cut")) as events:
                 assert await events.rest() == []
                 cursor, retry = events.last_id, events.retry
@@ -144,11 +144,11 @@ async def test_a_stream_that_was_cut_is_resumed_and_nothing_runs_twice() -> None
     assert replayed == resumed
 
 
-async def test_leaving_a_stream_cancels_nothing() -> None:
+async def test_disconnecting_cancels_nothing_in_a_session() -> None:
     """ "Disconnection SHOULD NOT be interpreted as the client cancelling its request"."""
     with fail_after(20):
-        async with served(asking()) as stranger:
-            peer = await stranger.initialize()
+        async with served(asking()) as anonymous:
+            peer = await anonymous.initialize()
             async with peer.stream(call(1, "ask")) as events:
                 asked = await events.next()
                 cursor = events.last_id
@@ -160,8 +160,8 @@ async def test_leaving_a_stream_cancels_nothing() -> None:
 
 async def test_a_request_id_in_use_is_refused() -> None:
     with fail_after(20):
-        async with served(asking()) as stranger:
-            peer = await stranger.initialize()
+        async with served(asking()) as anonymous:
+            peer = await anonymous.initialize()
             async with peer.stream(call(1, "ask")) as events:
                 await events.message()
                 refused = await peer.post(call(1, "echo"))
@@ -174,8 +174,8 @@ CANCEL = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"req
 
 async def test_a_cancelled_request_ends_its_stream_without_an_answer() -> None:
     with fail_after(20):
-        async with served(asking()) as stranger:
-            peer = await stranger.initialize()
+        async with served(asking()) as anonymous:
+            peer = await anonymous.initialize()
             async with peer.stream(call(1, "ask")) as events:
                 asked = await events.message()
                 await peer.post(CANCEL)
@@ -184,15 +184,15 @@ async def test_a_cancelled_request_ends_its_stream_without_an_answer() -> None:
     assert rest == [{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": asked["id"]}}]
 
 
-async def test_a_cancelled_request_that_waits_for_json_gets_none() -> None:
+async def test_a_cancelled_request_gets_no_json_response() -> None:
     responses: list[Response] = []
 
     async def begin(peer: Peer) -> None:
         responses.append(await peer.post(call(1, "ask")))
 
     with fail_after(20):
-        async with served(asking(), json_response=True) as stranger:
-            peer = await stranger.initialize()
+        async with served(asking(), json_response=True) as anonymous:
+            peer = await anonymous.initialize()
             async with peer.stream() as events, create_task_group() as tasks:
                 tasks.start_soon(begin, peer)
                 await events.message()
@@ -201,10 +201,10 @@ async def test_a_cancelled_request_that_waits_for_json_gets_none() -> None:
     assert [(response.status, response.body) for response in responses] == [(202, b"")]
 
 
-async def test_deleting_a_session_ends_its_streams_and_forgets_it() -> None:
+async def test_deleting_a_session_ends_its_streams() -> None:
     with fail_after(20):
-        async with served(asking()) as stranger:
-            peer = await stranger.initialize()
+        async with served(asking()) as anonymous:
+            peer = await anonymous.initialize()
             async with peer.stream() as events:
                 deleted = await peer.send("DELETE")
                 assert await events.rest() == []
@@ -214,18 +214,18 @@ async def test_deleting_a_session_ends_its_streams_and_forgets_it() -> None:
     assert [deleted.status, again.status, gone.status] == [204, 404, 404]
 
 
-async def test_forgotten_sessions_are_404_and_a_new_one_can_begin() -> None:
+async def test_expired_sessions_are_404_and_a_new_one_can_begin() -> None:
     server = asking()
     with fail_after(20):
-        async with served(server) as stranger:
-            peer = await stranger.initialize()
+        async with served(server) as anonymous:
+            peer = await anonymous.initialize()
             async with peer.stream(call(1, "ask")) as events:
                 await events.next()
                 await server.expire_sessions()
                 assert b"result" not in to_json(await events.rest())
             await server.drop_streams()  # of which there are none
             lost = await peer.post(request(2, "ping"))
-            peer = await stranger.initialize()
+            peer = await anonymous.initialize()
             [fresh] = await peer.ask(call(1, "echo"))
 
     assert (lost.status, lost.json()) == (
@@ -237,18 +237,18 @@ async def test_forgotten_sessions_are_404_and_a_new_one_can_begin() -> None:
 
 async def test_a_batch_is_refused() -> None:
     with fail_after(20):
-        async with served(asking()) as stranger:
-            peer = await stranger.initialize("2025-03-26")
+        async with served(asking()) as anonymous:
+            peer = await anonymous.initialize("2025-03-26")
             refused = await peer.post([call(1, "echo"), request(2, "ping")])
 
     assert (refused.status, refused.json()["error"]["message"]) == (400, "the body has to be one message, not a batch")
 
 
-async def test_streams_are_primed_where_the_revision_asks_for_it() -> None:
+async def test_streams_are_primed_since_2025_11_25() -> None:
     with fail_after(20):
-        async with served(asking()) as stranger:
+        async with served(asking()) as anonymous:
             bodies = [
-                (await (await stranger.initialize(version)).post(request(1, "ping"))).body.decode()
+                (await (await anonymous.initialize(version)).post(request(1, "ping"))).body.decode()
                 for version in ("2025-11-25", "2025-06-18")
             ]
 
@@ -256,10 +256,10 @@ async def test_streams_are_primed_where_the_revision_asks_for_it() -> None:
     assert bodies == [f"id: 2/0\ndata: \n\nid: 2/1\n{pong}", f"id: 2/0\n{pong}"]
 
 
-async def test_many_clients_at_once_have_a_session_each() -> None:
+async def test_each_client_has_a_session() -> None:
     with fail_after(20):
-        async with served(asking()) as stranger:
-            peers = [await stranger.initialize() for _ in range(3)]
+        async with served(asking()) as anonymous:
+            peers = [await anonymous.initialize() for _ in range(3)]
             answers = [await peer.ask(call(1, "echo")) for peer in peers]
 
     assert len({peer.headers["mcp-session-id"] for peer in peers}) == 3
@@ -269,8 +269,8 @@ async def test_many_clients_at_once_have_a_session_each() -> None:
 async def test_no_thread_and_no_session_is_left_behind() -> None:
     server = asking()
     with fail_after(20):
-        async with served(server) as stranger:
-            peer = await stranger.initialize()
+        async with served(server) as anonymous:
+            peer = await anonymous.initialize()
             async with peer.stream(), peer.stream(call(1, "ask")) as events:
                 await events.next()
                 assert "uvicorn" in {thread.name for thread in threading.enumerate()}
@@ -281,7 +281,7 @@ async def test_no_thread_and_no_session_is_left_behind() -> None:
     await server.expire_sessions()
 
 
-async def test_a_server_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_cannot_start_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     async def startup(server: uvicorn.Server, sockets: object) -> None:
         server.should_exit = True
 

@@ -40,7 +40,7 @@ def post(**headers: str) -> dict[str, str]:
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_what_breaks_the_rules_of_the_transport_has_the_status_the_rules_give(
+async def test_a_request_that_breaks_a_rule_of_the_transport_gets_its_status(
     method: str, path: str, headers: dict[str, str], body: bytes, status: int
 ) -> None:
     transport = httpx.ASGITransport(Server("s").asgi())
@@ -62,7 +62,7 @@ async def test_what_breaks_the_rules_of_the_transport_has_the_status_the_rules_g
     ],
     ids=str,
 )
-async def test_what_breaks_the_rules_of_a_session_has_a_status_too(
+async def test_a_request_that_breaks_a_rule_of_sessions_gets_its_status(
     headers: dict[str, str], body: Wire | None, status: int
 ) -> None:
     app = Server("s").asgi()
@@ -83,7 +83,7 @@ async def test_what_breaks_the_rules_of_a_session_has_a_status_too(
     assert response.status_code == status
 
 
-async def test_an_asgi_server_starts_and_ends_it_by_lifespan() -> None:
+async def test_an_asgi_server_starts_and_ends_the_app_by_lifespan() -> None:
     server = Server("s")
     app = server.asgi(path="/")
     said: list[str] = []
@@ -102,7 +102,7 @@ async def test_an_asgi_server_starts_and_ends_it_by_lifespan() -> None:
     assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
-async def test_a_client_that_goes_while_it_sends_is_not_answered() -> None:
+async def test_a_client_that_disconnects_while_it_sends_is_not_answered() -> None:
     async def receive() -> dict[str, Any]:
         return {"type": "http.disconnect"}
 

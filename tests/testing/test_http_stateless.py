@@ -1,4 +1,4 @@
-"""Revision 2026-07-28 over Streamable HTTP: real sockets, uvicorn, and a client of no rules."""
+"""Revision 2026-07-28 over Streamable HTTP: real sockets, uvicorn, and a client that checks nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Context, Server
-from tests.testing.raw_http import Modern, Stream, Wire, call, dressed, modern, request, served
+from tests.testing.raw_http import Modern, Stream, Wire, call, modern, request, served, with_meta
 
 SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1.0.0"}}
 MINE = {"io.modelcontextprotocol/subscriptionId": 7}
@@ -86,7 +86,7 @@ async def listening(bench: Bench, *, json_response: bool = False) -> AsyncIterat
     """The stream of a subscription that has been acknowledged."""
     async with (
         modern(bench.server, json_response=json_response) as peer,
-        peer.stream(dressed(request(7, "subscriptions/listen", LISTEN))) as stream,
+        peer.stream(with_meta(request(7, "subscriptions/listen", LISTEN))) as stream,
     ):
         acknowledged = await stream.message()
         assert acknowledged["params"] == LISTEN | {"_meta": MINE}
@@ -95,7 +95,7 @@ async def listening(bench: Bench, *, json_response: bool = False) -> AsyncIterat
 
 async def test_a_request_needs_no_session() -> None:
     with fail_after(20):
-        async with modern(Bench().server) as peer, peer.stream(dressed(call("a", "echo"))) as stream:
+        async with modern(Bench().server) as peer, peer.stream(with_meta(call("a", "echo"))) as stream:
             messages = await stream.rest()
             headers = stream.headers
 
@@ -106,19 +106,19 @@ async def test_a_request_needs_no_session() -> None:
     assert stream.last_id == ""
 
 
-async def test_a_request_may_be_answered_in_json_and_what_else_it_causes_is_lost() -> None:
+async def test_with_a_json_response_progress_is_lost() -> None:
     with fail_after(20):
         async with modern(Bench().server, json_response=True) as peer:
-            response = await peer.post(dressed(call(1, "report"), progressToken="t"))
+            response = await peer.post(with_meta(call(1, "report"), progressToken="t"))
 
     assert (response.status, response.headers["content-type"]) == (200, "application/json")
     assert response.json() == {"jsonrpc": "2.0", "id": 1, "result": HELLO}
 
 
-async def test_progress_travels_on_the_stream_of_its_request() -> None:
+async def test_progress_is_sent_on_the_stream_of_its_request() -> None:
     with fail_after(20):
         async with modern(Bench().server) as peer:
-            progress, result = await peer.ask(dressed(call(1, "report"), progressToken="t"))
+            progress, result = await peer.ask(with_meta(call(1, "report"), progressToken="t"))
 
     assert progress["params"] == {"progressToken": "t", "progress": 1}
     assert result["result"] == HELLO
@@ -128,9 +128,9 @@ async def test_progress_travels_on_the_stream_of_its_request() -> None:
 async def test_a_function_is_resumed_by_another_post(json_response: bool) -> None:
     with fail_after(20):
         async with modern(Bench().server, json_response=json_response) as peer:
-            asked = await reply(peer, dressed(call(1, "ask")))
+            asked = await reply(peer, with_meta(call(1, "ask")))
             answers = {"inputResponses": {"sampling-1": answer("So.")}, "requestState": asked["result"]["requestState"]}
-            answered = await reply(peer, dressed(call(1, "ask", **answers)))  # ids are the client's own business
+            answered = await reply(peer, with_meta(call(1, "ask", **answers)))  # ids are the client's own business
 
     assert asked["result"]["inputRequests"].keys() == {"sampling-1"}
     assert answered["result"]["content"] == [{"type": "text", "text": "So."}]
@@ -146,26 +146,26 @@ async def reply(peer: Modern, body: Wire) -> Wire:
 @pytest.mark.parametrize(
     ("body", "headers", "status", "code"),
     [
-        (dressed(call(1, "echo")), {"mcp-protocol-version": ""}, 400, -32020),
-        (dressed(call(1, "echo")), {"mcp-protocol-version": "2025-11-25"}, 400, -32020),
-        (dressed(call(1, "echo")), {"mcp-method": ""}, 400, -32020),
-        (dressed(call(1, "echo")), {"mcp-name": "other"}, 400, -32020),
-        (dressed(call(1, "echo")), {"mcp-name": "=?base64?ZWNobw==?="}, 200, None),
-        (dressed(call(1, "route", arguments={"region": "eu"})), {}, 400, -32020),
-        (dressed(call(1, "route", arguments={"region": "eu"})), {"mcp-param-region": "us"}, 400, -32020),
-        (dressed(call(1, "route", arguments={"region": "eu"})), {"mcp-param-region": "eu"}, 200, None),
-        (dressed(call(1, "echo")), {"mcp-session-id": "ignored", "last-event-id": "1/1"}, 200, None),
+        (with_meta(call(1, "echo")), {"mcp-protocol-version": ""}, 400, -32020),
+        (with_meta(call(1, "echo")), {"mcp-protocol-version": "2025-11-25"}, 400, -32020),
+        (with_meta(call(1, "echo")), {"mcp-method": ""}, 400, -32020),
+        (with_meta(call(1, "echo")), {"mcp-name": "other"}, 400, -32020),
+        (with_meta(call(1, "echo")), {"mcp-name": "=?base64?ZWNobw==?="}, 200, None),
+        (with_meta(call(1, "route", arguments={"region": "eu"})), {}, 400, -32020),
+        (with_meta(call(1, "route", arguments={"region": "eu"})), {"mcp-param-region": "us"}, 400, -32020),
+        (with_meta(call(1, "route", arguments={"region": "eu"})), {"mcp-param-region": "eu"}, 200, None),
+        (with_meta(call(1, "echo")), {"mcp-session-id": "ignored", "last-event-id": "1/1"}, 200, None),
         (call(1, "echo"), {}, 400, -32602),
-        (dressed(request(1, "made/up")), {}, 404, -32601),
-        (dressed(request(1, "initialize")), {}, 404, -32601),
-        (dressed(request(1, "ping")), {}, 404, -32601),
-        (dressed(request(1, "prompts/list")), {}, 404, -32601),
-        (dressed(call(1, "ask"), {}), {}, 400, -32021),
-        (dressed(call(1, "none")), {}, 200, -32602),
+        (with_meta(request(1, "made/up")), {}, 404, -32601),
+        (with_meta(request(1, "initialize")), {}, 404, -32601),
+        (with_meta(request(1, "ping")), {}, 404, -32601),
+        (with_meta(request(1, "prompts/list")), {}, 404, -32601),
+        (with_meta(call(1, "ask"), {}), {}, 400, -32021),
+        (with_meta(call(1, "none")), {}, 200, -32602),
     ],
 )
 @pytest.mark.parametrize("json_response", [False, True])
-async def test_what_is_refused_has_a_status(
+async def test_refusals_have_a_status(
     json_response: bool, body: Wire, headers: dict[str, str], status: int, code: int | None
 ) -> None:
     with fail_after(20):
@@ -177,8 +177,8 @@ async def test_what_is_refused_has_a_status(
     assert answered.get("error", {}).get("code") == code
 
 
-async def test_an_unsupported_revision_is_a_bad_request_that_names_those_there_are() -> None:
-    body = dressed(call(1, "echo"))
+async def test_an_unsupported_revision_is_a_bad_request_that_names_the_supported_ones() -> None:
+    body = with_meta(call(1, "echo"))
     body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2027-01-01"
     with fail_after(20):
         async with modern(Bench("2026-07-28").server) as peer:
@@ -188,16 +188,16 @@ async def test_an_unsupported_revision_is_a_bad_request_that_names_those_there_a
     assert response.json()["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2027-01-01"}
 
 
-async def test_once_something_was_said_an_error_is_an_event() -> None:
+async def test_after_another_message_an_error_is_an_event() -> None:
     with fail_after(20):
         async with modern(Bench().server) as peer:
-            body = dressed(call(1, "report", arguments={"fail": True}), {}, progressToken="t")
+            body = with_meta(call(1, "report", arguments={"fail": True}), {}, progressToken="t")
             messages = await peer.ask(body)
 
     assert [message.get("error", {}).get("code") for message in messages] == [None, -32021]
 
 
-async def test_a_server_without_handshakes_has_neither_sessions_nor_get_nor_delete() -> None:
+async def test_a_stateless_server_has_no_sessions_no_get_and_no_delete() -> None:
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}}
     with fail_after(20):
         async with served(Bench("2026-07-28").server) as peer:
@@ -220,21 +220,21 @@ async def test_a_server_without_handshakes_has_neither_sessions_nor_get_nor_dele
     )
 
 
-async def test_a_server_of_handshakes_is_asked_for_its_session() -> None:
+async def test_a_legacy_server_requires_a_session() -> None:
     with fail_after(20):
         async with modern(Bench("2025-11-25").server) as peer:
-            response = await peer.post(dressed(request(1, "server/discover")))
+            response = await peer.post(with_meta(request(1, "server/discover")))
 
     assert (response.status, response.json()["error"]["message"]) == (400, "the header Mcp-Session-Id is missing")
 
 
-async def test_both_kinds_of_client_share_an_endpoint() -> None:
+async def test_clients_of_both_eras_share_an_endpoint() -> None:
     with fail_after(20):
-        async with served(Bench().server) as stranger:
-            old = await stranger.initialize()
+        async with served(Bench().server) as anonymous:
+            old = await anonymous.initialize()
             [first] = await old.ask(call(1, "echo"))
-            [second] = await Modern(stranger.url).ask(dressed(call(1, "echo")))
-            [third] = await Modern(stranger.url, old.headers).ask(dressed(call(1, "echo")))
+            [second] = await Modern(anonymous.url).ask(with_meta(call(1, "echo")))
+            [third] = await Modern(anonymous.url, old.headers).ask(with_meta(call(1, "echo")))
 
     assert "resultType" not in first["result"]
     assert second["result"] == third["result"] == HELLO
@@ -245,7 +245,7 @@ async def test_both_kinds_of_client_share_an_endpoint() -> None:
     [
         ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}, 202),
         ({"jsonrpc": "2.0", "id": 1, "result": {}}, 400),
-        ([dressed(call(1, "echo"))], 400),
+        ([with_meta(call(1, "echo"))], 400),
         ([], 400),
     ],
     ids=["notification", "response", "batch", "nothing"],
@@ -258,11 +258,11 @@ async def test_a_body_is_one_request_or_notification(body: object, status: int) 
     assert response.status == status
 
 
-async def test_hanging_up_cancels_the_request() -> None:
+async def test_disconnecting_cancels_a_stateless_request() -> None:
     bench = Bench()
     with fail_after(20):
         async with modern(bench.server) as peer, create_task_group() as tasks:
-            tasks.start_soon(peer.post, dressed(call(1, "wait")))
+            tasks.start_soon(peer.post, with_meta(call(1, "wait")))
             await bench.begun.wait()
             tasks.cancel_scope.cancel()
     with fail_after(20):
@@ -270,26 +270,26 @@ async def test_hanging_up_cancels_the_request() -> None:
 
 
 @pytest.mark.parametrize("json_response", [False, True])
-async def test_hanging_up_cancels_the_function_that_was_resumed(json_response: bool) -> None:
+async def test_disconnecting_cancels_a_resumed_function(json_response: bool) -> None:
     bench = Bench()
     with fail_after(20):
         async with modern(bench.server, json_response=json_response) as peer:
             arguments = {"arguments": {"then_wait": True}}
-            asked = await reply(peer, dressed(call(1, "ask", **arguments)))
+            asked = await reply(peer, with_meta(call(1, "ask", **arguments)))
             answers = {"inputResponses": {"sampling-1": answer("So.")}, "requestState": asked["result"]["requestState"]}
             async with create_task_group() as tasks:
-                tasks.start_soon(peer.post, dressed(call(2, "ask", **arguments, **answers)))
+                tasks.start_soon(peer.post, with_meta(call(2, "ask", **arguments, **answers)))
                 await bench.begun.wait()
                 tasks.cancel_scope.cancel()
             await bench.ended.wait()
 
 
-async def test_a_response_that_is_cut_has_no_answer_and_its_function_is_cancelled() -> None:
+async def test_a_cut_response_has_no_answer_and_its_function_is_cancelled() -> None:
     bench = Bench()
     heard: list[list[Wire]] = []
 
     async def post(peer: Modern) -> None:
-        heard.append(await peer.ask(dressed(call(1, "wait"))))
+        heard.append(await peer.ask(with_meta(call(1, "wait"))))
 
     with fail_after(20):
         async with modern(bench.server) as peer:
@@ -302,12 +302,12 @@ async def test_a_response_that_is_cut_has_no_answer_and_its_function_is_cancelle
     assert heard == [[]]
 
 
-async def test_a_response_that_is_cut_keeps_what_was_said() -> None:
+async def test_a_cut_response_keeps_earlier_messages() -> None:
     bench = Bench()
     with fail_after(20):
         async with (
             modern(bench.server) as peer,
-            peer.stream(dressed(call(1, "wait"), progressToken="t")) as stream,
+            peer.stream(with_meta(call(1, "wait"), progressToken="t")) as stream,
         ):
             progress = await stream.message()
             await bench.server.drop_streams()
@@ -318,30 +318,30 @@ async def test_a_response_that_is_cut_keeps_what_was_said() -> None:
     assert progress["method"] == "notifications/progress"
 
 
-async def test_a_server_that_ends_cancels_the_functions_that_wait() -> None:
+async def test_suspended_functions_are_cancelled_when_the_server_ends() -> None:
     bench = Bench()
     with fail_after(20):
         async with modern(bench.server) as peer:
-            await reply(peer, dressed(call(1, "ask")))
+            await reply(peer, with_meta(call(1, "ask")))
         await bench.ended.wait()
 
 
-async def test_a_server_that_forgets_its_sessions_forgets_its_functions() -> None:
+async def test_suspended_functions_are_cancelled_when_sessions_expire() -> None:
     bench = Bench()
     with fail_after(20):
         async with modern(bench.server) as peer:
-            asked = await reply(peer, dressed(call(1, "ask")))
+            asked = await reply(peer, with_meta(call(1, "ask")))
             await bench.server.expire_sessions()
             await bench.ended.wait()
-            again = await reply(peer, dressed(call(2, "ask", requestState=asked["result"]["requestState"])))
+            again = await reply(peer, with_meta(call(2, "ask", requestState=asked["result"]["requestState"])))
 
     assert again["error"] == {"code": -32602, "message": "requestState is unknown, or has been used already"}
 
 
-async def test_a_server_that_forgets_its_sessions_ends_the_requests_under_way_without_an_answer() -> None:
+async def test_open_requests_end_without_an_answer_when_sessions_expire() -> None:
     bench = Bench()
     with fail_after(20):
-        async with modern(bench.server) as peer, peer.stream(dressed(call(1, "wait"), progressToken="t")) as stream:
+        async with modern(bench.server) as peer, peer.stream(with_meta(call(1, "wait"), progressToken="t")) as stream:
             await stream.message()
             await bench.server.expire_sessions()
             assert await stream.rest() == []
@@ -365,7 +365,7 @@ async def test_a_subscription_is_a_stream_until_the_server_ends_it(json_response
     ]
 
 
-async def test_a_server_that_ends_ends_its_subscriptions_with_their_results() -> None:
+async def test_subscriptions_end_with_their_results_when_sessions_expire() -> None:
     bench = Bench()
     with fail_after(20):
         async with listening(bench) as stream:
@@ -375,7 +375,7 @@ async def test_a_server_that_ends_ends_its_subscriptions_with_their_results() ->
     assert ended["result"]["resultType"] == "complete"
 
 
-async def test_a_subscription_that_is_cut_has_no_result() -> None:
+async def test_a_cut_subscription_has_no_result() -> None:
     bench = Bench()
     with fail_after(20):
         async with listening(bench) as stream:
@@ -384,13 +384,13 @@ async def test_a_subscription_that_is_cut_has_no_result() -> None:
             assert await stream.rest() == []
 
 
-async def test_a_client_that_hangs_up_listens_no_more() -> None:
+async def test_disconnecting_ends_a_subscription() -> None:
     bench = Bench()
     with fail_after(20):
         async with modern(bench.server) as peer:
-            async with peer.stream(dressed(request(7, "subscriptions/listen", LISTEN))) as stream:
+            async with peer.stream(with_meta(request(7, "subscriptions/listen", LISTEN))) as stream:
                 await stream.message()
             await bench.server.notify_tools_changed()
-            [fresh] = await peer.ask(dressed(call(1, "echo")))
+            [fresh] = await peer.ask(with_meta(call(1, "echo")))
 
     assert fresh["result"] == HELLO

@@ -1,4 +1,4 @@
-"""The request state of a suspended call: unguessable, valid once, for one request, and for a while."""
+"""The request state of a suspended call: unguessable, and valid once, for one request and for a limited time."""
 
 from __future__ import annotations
 

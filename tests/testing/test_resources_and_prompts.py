@@ -18,7 +18,7 @@ from mcp_host.types import (
     TextContent,
     TextResourceContents,
 )
-from tests.testing.raw import talk
+from tests.testing.raw import legacy
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -116,17 +116,17 @@ async def titles(value: str, settled: Mapping[str, str]) -> list[str]:
 
 async def ask(method: str, params: dict[str, Any], version: str = "2025-11-25") -> dict[str, Any]:
     with fail_after(5):
-        async with talk(server, version=version) as raw:
+        async with legacy(server, version=version) as raw:
             return await raw.result(method, params)
 
 
 async def refused(method: str, params: dict[str, Any]) -> dict[str, Any]:
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             return await raw.error(method, params)
 
 
-async def test_resources_are_listed_with_what_they_were_registered_with() -> None:
+async def test_resources_are_listed_as_they_were_registered() -> None:
     listed = await ask("resources/list", {})
 
     assert listed["resources"][:3] == [
@@ -160,7 +160,7 @@ async def test_resources_are_listed_with_what_they_were_registered_with() -> Non
         ("files://a/b", [{"uri": "files://a/b", "text": "a/b"}]),
     ],
 )
-async def test_reading_gives_what_the_function_returns(uri: str, contents: list[object]) -> None:
+async def test_reading_a_resource_returns_the_value_of_its_function(uri: str, contents: list[object]) -> None:
     assert await ask("resources/read", {"uri": uri}) == {"contents": contents}
 
 
@@ -173,32 +173,32 @@ async def test_a_missing_resource_raises_resource_not_found(uri: str) -> None:
     }
 
 
-async def test_a_uri_that_does_not_fit_the_function_is_refused() -> None:
+async def test_a_uri_with_arguments_of_the_wrong_type_is_refused() -> None:
     assert (await refused("resources/read", {"uri": "notes://now/a"}))["message"] == (
         "Invalid arguments: year: Input should be a valid integer, unable to parse string as an integer"
     )
 
 
-async def test_a_function_that_fails_says_nothing_of_it_to_the_client(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_text_of_an_exception_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     assert await refused("resources/read", {"uri": "r://broken"}) == {"code": -32603, "message": "Internal error"}
     assert "secret" in caplog.text
 
 
-async def test_a_resource_that_may_not_ask_the_client_says_so() -> None:
+async def test_a_resource_that_needs_an_undeclared_capability_is_an_error() -> None:
     with fail_after(5):
-        async with talk(server, capabilities={}) as raw:
+        async with legacy(server, capabilities={}) as raw:
             error = await raw.error("resources/read", {"uri": "r://modelled"})
 
     assert error == {"code": -32603, "message": "the client did not declare sampling"}
 
 
 @pytest.mark.parametrize("template", ["x://{?query}", "x://{a}/{a}", "x://{a b}"])
-def test_a_template_that_is_not_understood_is_refused_when_it_is_registered(template: str) -> None:
+def test_an_unsupported_template_is_refused_when_it_is_registered(template: str) -> None:
     with pytest.raises(ValueError, match=r"query|redefinition|a b"):
         server.resource_template(template)(a_file)
 
 
-async def test_prompts_are_listed_with_their_blanks() -> None:
+async def test_prompts_are_listed_with_their_arguments() -> None:
     listed = await ask("prompts/list", {})
 
     assert listed["prompts"][:2] == [
@@ -238,7 +238,9 @@ async def test_a_prompt_is_filled_in(name: str, arguments: dict[str, str], said:
     ],
     ids=str,
 )
-async def test_a_prompt_that_cannot_be_had_is_refused(params: dict[str, Any], code: int, message: str) -> None:
+async def test_a_prompt_with_wrong_params_or_results_is_refused(
+    params: dict[str, Any], code: int, message: str
+) -> None:
     assert await refused("prompts/get", params) == {"code": code, "message": message}
 
 

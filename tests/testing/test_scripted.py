@@ -1,4 +1,4 @@
-"""A far end that follows a script."""
+"""`ScriptedPeer`: a server that follows a script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while a
 INFO = Implementation(name="c", version="1")
 
 
-async def test_a_peer_says_what_its_script_says_and_remembers_what_it_heard() -> None:
+async def test_a_peer_sends_what_its_script_sends_and_records_what_it_receives() -> None:
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.answer_initialize(capabilities={"tools": {}}, version="2025-06-18", instructions="Hm.")
         assert request["params"]["protocolVersion"] == "2025-11-25"
@@ -47,7 +47,7 @@ async def test_a_peer_says_what_its_script_says_and_remembers_what_it_heard() ->
     assert peer.received[3]["params"] == {"name": "t", "arguments": {"a": 1}}
 
 
-async def test_a_peer_asks_tells_and_hears_the_answer() -> None:
+async def test_a_peer_sends_requests_and_notifications_and_receives_the_answer() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
         call = await peer.receive("tools/call")
@@ -78,7 +78,7 @@ async def test_a_peer_can_break_every_rule() -> None:
             assert await client.call_tool("t") == CallToolResult(content=[])
 
 
-async def test_a_peer_hangs_up() -> None:
+async def test_a_peer_ends_the_connection() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
         await peer.receive("tools/call")
@@ -90,7 +90,7 @@ async def test_a_peer_hangs_up() -> None:
                 await client.call_tool("t")
 
 
-async def test_what_the_script_raises_is_named_in_the_clients_error() -> None:
+async def test_an_exception_in_the_script_is_named_in_the_clients_error() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
         call = await peer.receive("tools/call")
@@ -115,7 +115,7 @@ async def test_the_script_runs_again_on_every_connection() -> None:
     assert [message["method"] for message in peer.received] == ["initialize", "notifications/initialized"] * 2
 
 
-async def test_a_peer_listens_on_when_its_script_is_over() -> None:
+async def test_a_peer_goes_on_receiving_after_its_script() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
 
@@ -129,7 +129,7 @@ async def test_a_peer_listens_on_when_its_script_is_over() -> None:
     assert [message["method"] for message in peer.received[2:]] == ["tools/call", "notifications/cancelled"]
 
 
-async def test_what_comes_between_is_heard_and_passed_over() -> None:
+async def test_messages_in_between_are_recorded_and_skipped() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
         first = await peer.receive("tools/call")
@@ -155,7 +155,7 @@ async def test_what_comes_between_is_heard_and_passed_over() -> None:
 
 
 class Recorded(ScriptedPeer):
-    """A peer that remembers what it said, too."""
+    """A peer that also records what it sends."""
 
     said: list[Mapping[str, Any]]
 
@@ -164,7 +164,7 @@ class Recorded(ScriptedPeer):
         await super().send(message)
 
 
-async def test_a_peer_that_is_discovered_says_what_a_stateless_server_has_to() -> None:
+async def test_answer_discover_sends_a_complete_discovery() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities={"tools": {"listChanged": True}}, instructions="Ask.")
         listen = await peer.receive("subscriptions/listen")

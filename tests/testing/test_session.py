@@ -1,4 +1,4 @@
-"""One client's conversation: handshake, lists, cancellation, and what is said unasked."""
+"""One session: the handshake, lists, cancellation and announcements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from anyio import Event, fail_after, sleep_forever
 
 from mcp_host.testing import Context, Server
-from tests.testing.raw import EVERYTHING, INFO, connect, talk
+from tests.testing.raw import EVERYTHING, INFO, connect, legacy
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -38,7 +38,7 @@ def full() -> Server:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_the_revision_that_the_client_asks_for_is_spoken(version: str) -> None:
+async def test_the_requested_revision_is_used(version: str) -> None:
     with fail_after(5):
         async with connect(full()) as raw:
             result = await raw.initialize(version=version)
@@ -60,7 +60,7 @@ async def test_the_revision_that_the_client_asks_for_is_spoken(version: str) -> 
     }
 
 
-async def test_a_client_that_asks_for_another_revision_is_offered_the_preferred_one() -> None:
+async def test_an_unsupported_revision_is_answered_with_the_preferred_one() -> None:
     with fail_after(5):
         async with connect(Server("s", versions=("2025-06-18", "2024-11-05"))) as raw:
             result = await raw.initialize(version="2025-11-25")
@@ -73,26 +73,26 @@ async def test_a_client_that_asks_for_another_revision_is_offered_the_preferred_
 
 
 @pytest.mark.parametrize("versions", [(), ("2027-07-28",)], ids=str)
-def test_a_server_speaks_the_revisions_there_are(versions: tuple[str, ...]) -> None:
+def test_only_known_revisions_can_be_supported(versions: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="versions are among 2026-07-28, 2025-11-25, "):
         Server("s", versions=versions)
 
 
-async def test_before_the_handshake_there_is_only_ping() -> None:
+async def test_before_the_handshake_only_ping_is_answered() -> None:
     with fail_after(5):
         async with connect(full()) as raw:
             assert await raw.result("ping") == {}
             assert await raw.error("tools/list") == {"code": -32600, "message": "not initialized yet"}
 
 
-async def test_there_is_one_handshake() -> None:
+async def test_a_second_handshake_is_refused() -> None:
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
     with fail_after(5):
-        async with talk(full()) as raw:
+        async with legacy(full()) as raw:
             assert await raw.error("initialize", params) == {"code": -32600, "message": "initialized already"}
 
 
-async def test_a_malformed_handshake_is_refused_and_may_be_tried_again() -> None:
+async def test_a_malformed_handshake_is_refused_and_can_be_repeated() -> None:
     with fail_after(5):
         async with connect(full()) as raw:
             assert await raw.error("initialize", {"protocolVersion": "2025-11-25"}) == {
@@ -111,9 +111,9 @@ async def test_a_malformed_handshake_is_refused_and_may_be_tried_again() -> None
         ("completion/complete", "completions"),
     ],
 )
-async def test_what_a_server_has_none_of_it_does_not_declare(method: str, missing: str) -> None:
+async def test_a_server_does_not_declare_what_it_does_not_offer(method: str, missing: str) -> None:
     with fail_after(5):
-        async with talk(Server("empty")) as raw:
+        async with legacy(Server("empty")) as raw:
             assert await raw.error(method) == {
                 "code": -32601,
                 "message": f"{method} needs {missing}, which was not declared",
@@ -122,12 +122,12 @@ async def test_what_a_server_has_none_of_it_does_not_declare(method: str, missin
 
 async def test_an_unknown_method_is_refused() -> None:
     with fail_after(5):
-        async with talk(full()) as raw:
+        async with legacy(full()) as raw:
             assert await raw.error("made/up") == {"code": -32601, "message": "Method not found: made/up"}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_lists_come_in_pages_of_the_size_that_was_asked_for(version: str) -> None:
+async def test_lists_have_pages_of_page_size(version: str) -> None:
     server = Server("s", page_size=2)
     for name in "vwxyz":
         server.tool(name=name)(a)
@@ -141,7 +141,7 @@ async def test_lists_come_in_pages_of_the_size_that_was_asked_for(version: str) 
         "prompts/list": "prompts",
     }
     with fail_after(5):
-        async with talk(server, version=version) as raw:
+        async with legacy(server, version=version) as raw:
             for method, key in lists.items():
                 pages = [await raw.result(method)]
                 while cursor := pages[-1].get("nextCursor"):
@@ -151,12 +151,12 @@ async def test_lists_come_in_pages_of_the_size_that_was_asked_for(version: str) 
 
 
 @pytest.mark.parametrize("cursor", ["0", "1000", "-1", "x", "²"])
-async def test_a_cursor_that_was_never_given_out_is_refused(cursor: str) -> None:
+async def test_an_unknown_cursor_is_refused(cursor: str) -> None:
     server = Server("s", page_size=1)
     server.tool(a)
     server.tool(b)
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             error = await raw.error("tools/list", {"cursor": cursor})
 
     assert error == {"code": -32602, "message": f"Invalid cursor: {cursor}"}
@@ -175,7 +175,7 @@ async def test_a_cancelled_tool_stops_and_is_not_answered() -> None:
         return "never"
 
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             call = await raw.start("wait")
             asked = await raw.receive()
             await raw.notify("notifications/cancelled", {"requestId": call, "reason": "enough"})
@@ -198,7 +198,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_not_answered_either() ->
         return "never"
 
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             call = await raw.start("stubborn")
             await raw.receive()
             await raw.notify("notifications/cancelled", {"requestId": call})
@@ -208,9 +208,9 @@ async def test_a_tool_that_swallows_its_cancellation_is_not_answered_either() ->
 
 
 @pytest.mark.parametrize("params", [{}, {"requestId": 99}, {"requestId": [1]}, {"requestId": None}], ids=str)
-async def test_cancelling_what_is_not_under_way_is_ignored(params: dict[str, object]) -> None:
+async def test_cancelling_an_unknown_request_is_ignored(params: dict[str, object]) -> None:
     with fail_after(5):
-        async with talk(full()) as raw:
+        async with legacy(full()) as raw:
             await raw.notify("notifications/cancelled", params)
 
             assert await raw.result("ping") == {}
@@ -226,7 +226,7 @@ async def test_a_request_id_in_use_is_refused_and_the_first_request_goes_on() ->
         return "done"
 
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             await raw.request_as("x", "tools/call", {"name": "wait"})
             await raw.request_as("x", "tools/call", {"name": "wait"})
             refused = await raw.receive()
@@ -237,9 +237,9 @@ async def test_a_request_id_in_use_is_refused_and_the_first_request_goes_on() ->
     assert answered["result"]["content"] == [{"type": "text", "text": "done"}]
 
 
-async def test_what_is_no_message_is_refused_with_as_much_of_an_id_as_can_be_read() -> None:
+async def test_a_malformed_message_is_refused_with_its_id_if_that_can_be_read() -> None:
     with fail_after(5):
-        async with talk(full()) as raw:
+        async with legacy(full()) as raw:
             await raw.send_raw(b"{")
             await raw.send({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": []})
             answers = [await raw.receive(), await raw.receive()]
@@ -250,7 +250,7 @@ async def test_what_is_no_message_is_refused_with_as_much_of_an_id_as_can_be_rea
 async def test_every_client_has_its_own_session() -> None:
     server = full()
     with fail_after(5):
-        async with talk(server) as one, talk(server, version="2024-11-05") as two:
+        async with legacy(server) as one, legacy(server, version="2024-11-05") as two:
             await one.result("resources/subscribe", {"uri": "r://a"})
             await server.notify_resource_updated("r://a")
             await server.notify_resource_updated("r://b")
@@ -269,11 +269,11 @@ async def test_every_client_has_its_own_session() -> None:
             assert await one.nothing_more()
 
 
-async def test_changes_are_announced_to_all_who_have_shaken_hands() -> None:
+async def test_changes_are_announced_to_all_initialized_clients() -> None:
     server = full()
     params = {"protocolVersion": "2025-11-25", "capabilities": EVERYTHING, "clientInfo": INFO}
     with fail_after(5):
-        async with talk(server) as one, talk(server) as two, connect(server) as half:
+        async with legacy(server) as one, legacy(server) as two, connect(server) as half:
             await half.result("initialize", params)
             server.tool(b)
             server.remove_tool("a")
@@ -288,7 +288,7 @@ async def test_changes_are_announced_to_all_who_have_shaken_hands() -> None:
             assert await half.nothing_more()
 
 
-async def test_a_client_that_leaves_takes_its_calls_with_it() -> None:
+async def test_calls_are_cancelled_when_the_client_disconnects() -> None:
     server = Server("s")
     ended = Event()
     begun = Event()
@@ -302,7 +302,7 @@ async def test_a_client_that_leaves_takes_its_calls_with_it() -> None:
             ended.set()
 
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             await raw.start("wait")
             await begun.wait()
             await raw.close()

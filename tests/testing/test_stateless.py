@@ -1,4 +1,4 @@
-"""Requests of revision 2026-07-28, in which each stands for itself, beside those of a handshake."""
+"""Stateless requests (2026-07-28), also beside a session on the same connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcp_host.types import (
     TextContent,
     TextResourceContents,
 )
-from tests.testing.raw import INFO, MODERN, Wire, connect, meta, modern, talk
+from tests.testing.raw import INFO, MODERN, Wire, connect, legacy, meta, modern
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -72,7 +72,7 @@ def full(**options: Any) -> Server:
     return server
 
 
-async def test_a_server_says_what_it_can_do_without_a_handshake() -> None:
+async def test_discovery_returns_the_capabilities() -> None:
     with fail_after(5):
         async with modern(full(ttl=1.5)) as raw:
             result = await raw.result("server/discover")
@@ -95,9 +95,9 @@ async def test_a_server_says_what_it_can_do_without_a_handshake() -> None:
 
 
 @pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"])
-async def test_lists_say_how_long_they_are_good(method: str) -> None:
+async def test_lists_have_a_ttl(method: str) -> None:
     with fail_after(5):
-        async with modern(full()) as raw, talk(full()) as old:
+        async with modern(full()) as raw, legacy(full()) as old:
             result = await raw.result(method)
             same = await old.result(method)
 
@@ -105,12 +105,12 @@ async def test_lists_say_how_long_they_are_good(method: str) -> None:
 
 
 @pytest.mark.parametrize("ttl", [-1, float("inf"), float("nan")])
-def test_how_long_is_a_number_of_seconds(ttl: float) -> None:
+def test_a_ttl_is_a_number_of_seconds(ttl: float) -> None:
     with pytest.raises(ValueError, match="ttl is a number of seconds, 0 or more, not "):
         Server("s", ttl=ttl)
 
 
-async def test_what_was_read_is_kept_for_this_client_alone() -> None:
+async def test_a_read_resource_may_be_cached_privately() -> None:
     with fail_after(5):
         async with modern(full(ttl=60)) as raw:
             result = await raw.complete("resources/read", {"uri": "r://a"})
@@ -119,7 +119,7 @@ async def test_what_was_read_is_kept_for_this_client_alone() -> None:
     assert result == {"contents": [contents], "ttlMs": 60_000, "cacheScope": "private"}
 
 
-async def test_a_function_has_the_last_word_on_its_own_result() -> None:
+async def test_a_function_can_override_the_ttl_and_the_meta() -> None:
     server = Server("s")
 
     @server.resource("r://a")
@@ -180,7 +180,7 @@ async def test_a_function_has_the_last_word_on_its_own_result() -> None:
     ],
     ids=["wrapped", "structured", "any JSON", "failed", "bad arguments", "prompt", "completion"],
 )
-async def test_functions_answer_as_ever(method: str, params: Wire, result: Wire) -> None:
+async def test_stateless_requests_call_the_same_functions(method: str, params: Wire, result: Wire) -> None:
     with fail_after(5):
         async with modern(full()) as raw:
             assert await raw.complete(method, params) == result
@@ -210,7 +210,7 @@ async def test_functions_answer_as_ever(method: str, params: Wire, result: Wire)
         ],
     ],
 )
-async def test_what_cannot_be_answered_is_refused(method: str, params: Wire, error: Wire) -> None:
+async def test_unanswerable_requests_are_refused(method: str, params: Wire, error: Wire) -> None:
     with fail_after(5):
         async with modern(full()) as raw:
             assert await raw.error(method, params) == error
@@ -225,7 +225,7 @@ async def test_what_cannot_be_answered_is_refused(method: str, params: Wire, err
         ("completion/complete", "completions"),
     ],
 )
-async def test_what_a_server_has_none_of_is_no_method_of_it(method: str, missing: str) -> None:
+async def test_methods_of_undeclared_capabilities_are_refused(method: str, missing: str) -> None:
     with fail_after(5):
         async with modern(Server("empty")) as raw:
             assert await raw.error(method) == {
@@ -250,7 +250,7 @@ async def test_what_a_server_has_none_of_is_no_method_of_it(method: str, missing
     ],
     ids=["no capabilities", "no version to speak of", "no such level"],
 )
-async def test_a_request_that_does_not_say_who_asks_is_malformed(said: Wire, problem: str) -> None:
+async def test_a_request_with_incomplete_meta_is_malformed(said: Wire, problem: str) -> None:
     asked = {f"io.modelcontextprotocol/{key}": value for key, value in said.items()}
     with fail_after(5):
         async with connect(full()) as raw:
@@ -261,7 +261,7 @@ async def test_a_request_that_does_not_say_who_asks_is_malformed(said: Wire, pro
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "1900-01-01"])
-async def test_a_revision_that_is_not_stateless_is_refused_with_those_that_are(version: str) -> None:
+async def test_a_meta_with_an_unsupported_revision_is_refused(version: str) -> None:
     with fail_after(5):
         async with modern(full(versions=(MODERN, "2025-11-25"))) as raw:
             error = await raw.error("tools/list", {"_meta": meta(version=version)})
@@ -293,7 +293,7 @@ async def test_a_modern_server_tells_an_older_client_its_revisions() -> None:
     }
 
 
-async def test_a_server_of_handshakes_knows_nothing_else() -> None:
+async def test_a_legacy_server_answers_no_stateless_requests() -> None:
     server = full(versions=("2025-11-25",))
     with fail_after(5):
         async with connect(server) as raw:
@@ -307,7 +307,7 @@ async def test_a_server_of_handshakes_knows_nothing_else() -> None:
     assert "resultType" not in listed
 
 
-async def test_both_kinds_of_request_are_answered_on_one_connection() -> None:
+async def test_requests_of_both_eras_are_answered_on_one_connection() -> None:
     with fail_after(5):
         async with connect(full()) as raw:
             raw.meta = meta()
@@ -322,7 +322,7 @@ async def test_both_kinds_of_request_are_answered_on_one_connection() -> None:
     assert versions == ["2026-07-28", "2025-06-18", "2026-07-28"]
 
 
-async def test_a_client_need_not_say_its_name() -> None:
+async def test_the_name_of_the_client_is_optional() -> None:
     anonymous = meta()
     del anonymous["io.modelcontextprotocol/clientInfo"]
     with fail_after(5):
@@ -333,7 +333,7 @@ async def test_a_client_need_not_say_its_name() -> None:
     assert result["structuredContent"] == {"name": "", "version": "2026-07-28", "id": 1}
 
 
-async def test_each_request_says_anew_what_its_client_can_do() -> None:
+async def test_each_request_has_its_own_client_capabilities() -> None:
     server, seen = Server("s"), []
 
     @server.tool
@@ -349,7 +349,7 @@ async def test_each_request_says_anew_what_its_client_can_do() -> None:
     assert seen == [ClientCapabilities(sampling=SamplingCapability()), ClientCapabilities()]
 
 
-async def test_progress_and_logs_are_for_those_who_asked_for_them() -> None:
+async def test_progress_and_logs_are_sent_if_the_request_asks_for_them() -> None:
     server = Server("s")
 
     @server.tool
@@ -404,7 +404,7 @@ async def test_a_request_that_is_cancelled_is_not_answered() -> None:
         ({}, "several", "sampling", {"sampling": {}}),
     ],
 )
-async def test_what_a_client_cannot_do_is_an_error_of_its_request(
+async def test_a_missing_client_capability_is_an_error(
     capabilities: Wire, name: str, missing: str, required: Wire
 ) -> None:
     with fail_after(5):
@@ -422,7 +422,7 @@ async def test_what_a_client_cannot_do_is_an_error_of_its_request(
     ("method", "params"),
     [("resources/read", {"uri": "r://a"}), ("prompts/get", {"name": "greet"})],
 )
-async def test_resources_and_prompts_need_clients_that_can_as_well(method: str, params: Wire) -> None:
+async def test_a_missing_client_capability_is_an_error_for_resources_and_prompts_too(method: str, params: Wire) -> None:
     server = Server("s")
 
     @server.resource("r://a")
@@ -437,7 +437,7 @@ async def test_resources_and_prompts_need_clients_that_can_as_well(method: str, 
     assert error["code"] == -32021
 
 
-async def test_a_tool_that_can_do_without_does() -> None:
+async def test_a_tool_can_catch_a_missing_client_capability() -> None:
     with fail_after(5):
         async with modern(asking(), capabilities={"sampling": {}}) as raw:
             result = await raw.complete("tools/call", {"name": "careful"})
@@ -445,9 +445,9 @@ async def test_a_tool_that_can_do_without_does() -> None:
     assert result == {"content": [{"type": "text", "text": "the client did not declare roots"}]}
 
 
-async def test_in_a_handshake_revision_that_is_a_result_of_the_tool() -> None:
+async def test_in_legacy_revisions_a_missing_capability_is_an_error_result() -> None:
     with fail_after(5):
-        async with talk(asking(), capabilities={}) as raw:
+        async with legacy(asking(), capabilities={}) as raw:
             single = await raw.call("sample")
             several = await raw.call("several")
 

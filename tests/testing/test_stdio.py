@@ -1,4 +1,4 @@
-"""A test server as a child process, with nothing between the test and its pipes."""
+"""A test server as a child process: the test reads and writes its pipes."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ class Child:
             with suppress(OSError):  # what it never read
                 pipe.close()
 
-    def say(self, message: object) -> None:
-        self.say_raw(json.dumps(message).encode() + b"\n")
+    def send(self, message: object) -> None:
+        self.send_raw(json.dumps(message).encode() + b"\n")
 
-    def say_raw(self, raw: bytes) -> None:
+    def send_raw(self, raw: bytes) -> None:
         self._stdin.write(raw)
         self._stdin.flush()
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         message: dict[str, Any] = json.loads(self._stdout.readline())
         return message
 
-    def stop_hearing(self) -> None:
+    def close_stdout(self) -> None:
         self._stdout.close()
 
     def ends(self) -> bool:
@@ -80,8 +80,8 @@ class Child:
         self._stdin.close()
         return self.process.wait(DEADLINE) == 0
 
-    def hang_up(self) -> tuple[list[dict[str, Any]], str]:
-        """Close its stdin; what it said after that, and all of its stderr."""
+    def finish(self) -> tuple[list[dict[str, Any]], str]:
+        """Close its stdin; return its further messages, and all of its stderr."""
         out, err = self.process.communicate(timeout=DEADLINE)
         return [json.loads(line) for line in out.splitlines()], err.decode()
 
@@ -95,104 +95,104 @@ def child(request: pytest.FixtureRequest) -> Iterator[Child]:
 
 @pytest.fixture
 def ready(child: Child) -> Child:
-    child.say(INITIALIZE)
-    assert child.hear()["result"]["serverInfo"] == {"name": "child", "version": "1.0.0"}
-    child.say(INITIALIZED)
+    child.send(INITIALIZE)
+    assert child.receive()["result"]["serverInfo"] == {"name": "child", "version": "1.0.0"}
+    child.send(INITIALIZED)
     return child
 
 
-def test_it_answers_and_asks_over_its_pipes(ready: Child) -> None:
-    ready.say(call(1, "ask", question="Why?"))
-    question = ready.hear()
+def test_requests_go_both_ways_over_the_pipes(ready: Child) -> None:
+    ready.send(call(1, "ask", question="Why?"))
+    question = ready.receive()
     answer = {"role": "assistant", "content": {"type": "text", "text": "Because."}, "model": "m"}
-    ready.say({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+    ready.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
 
     assert question["method"] == "sampling/createMessage"
     assert question["params"]["messages"] == [{"role": "user", "content": {"type": "text", "text": "Why?"}}]
-    assert ready.hear()["result"] == {"content": [{"type": "text", "text": "Because."}]}
+    assert ready.receive()["result"] == {"content": [{"type": "text", "text": "Because."}]}
 
 
-def test_it_answers_requests_that_stand_for_themselves(child: Child) -> None:
+def test_stateless_requests_are_answered(child: Child) -> None:
     asked = modern(1, "tools/call", name="ask", arguments={"question": "Why?"})
-    child.say(asked)
-    result = child.hear()["result"]
+    child.send(asked)
+    result = child.receive()["result"]
     answer = {"role": "assistant", "content": {"type": "text", "text": "Because."}, "model": "m"}
     answers = {"inputResponses": {"sampling-1": answer}, "requestState": result["requestState"]}
-    child.say({**asked, "id": 2, "params": {**asked["params"], **answers}})
+    child.send({**asked, "id": 2, "params": {**asked["params"], **answers}})
 
     assert result["inputRequests"].keys() == {"sampling-1"}
-    assert child.hear()["result"]["content"] == [{"type": "text", "text": "Because."}]
-    assert child.hang_up() == ([], "")
+    assert child.receive()["result"]["content"] == [{"type": "text", "text": "Because."}]
+    assert child.finish() == ([], "")
 
 
-def test_a_subscription_and_a_suspended_function_keep_it_from_nothing(child: Child) -> None:
-    child.say(modern(1, "tools/call", name="ask", arguments={"question": "Why?"}))
-    child.say(modern(2, "subscriptions/listen", notifications={"toolsListChanged": True}))
-    first = [child.hear(), child.hear()]
+def test_subscriptions_and_suspended_functions_end_with_stdin(child: Child) -> None:
+    child.send(modern(1, "tools/call", name="ask", arguments={"question": "Why?"}))
+    child.send(modern(2, "subscriptions/listen", notifications={"toolsListChanged": True}))
+    first = [child.receive(), child.receive()]
 
-    said, _ = child.hang_up()
+    said, _ = child.finish()
 
     assert {message.get("method") for message in first} == {None, "notifications/subscriptions/acknowledged"}
     assert [(message["id"], message["result"]["resultType"]) for message in said] == [(2, "complete")]
 
 
-def test_what_tools_and_their_processes_print_goes_to_stderr(ready: Child) -> None:
-    ready.say(call(1, "shout", text="hey"))
+def test_the_output_of_tools_and_their_processes_goes_to_stderr(ready: Child) -> None:
+    ready.send(call(1, "shout", text="hey"))
 
-    assert ready.hear()["result"] == {"content": [{"type": "text", "text": "hey"}]}
-    said, stderr = ready.hang_up()
+    assert ready.receive()["result"] == {"content": [{"type": "text", "text": "hey"}]}
+    said, stderr = ready.finish()
     assert said == []
     assert stderr.count("hey") == 2
     assert "nothing to read" in stderr  # the process did not get our client's messages to read
 
 
-def test_it_ends_when_stdin_does_even_while_a_tool_runs(ready: Child) -> None:
-    ready.say(call(1, "wait"))
+def test_the_server_ends_with_stdin_even_while_a_tool_runs(ready: Child) -> None:
+    ready.send(call(1, "wait"))
 
-    assert ready.hang_up() == ([], "")
+    assert ready.finish() == ([], "")
     assert ready.process.returncode == 0
 
 
-def test_what_was_piped_in_is_answered_before_it_ends(child: Child) -> None:
+def test_piped_input_is_answered_before_the_server_ends(child: Child) -> None:
     messages = [INITIALIZE, INITIALIZED, call(1, "shout", text="last")]
-    child.say_raw("\n".join(json.dumps(message) for message in messages).encode())  # and no last line end
+    child.send_raw("\n".join(json.dumps(message) for message in messages).encode())  # and no last line end
 
-    said, _ = child.hang_up()
+    said, _ = child.finish()
 
     assert [message["id"] for message in said] == [0, 1]
 
 
-def test_a_line_that_is_no_json_is_answered_and_survived(ready: Child) -> None:
-    ready.say_raw(b"hello\n\n")
-    ready.say({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+def test_a_line_that_is_not_json_is_answered_with_an_error(ready: Child) -> None:
+    ready.send_raw(b"hello\n\n")
+    ready.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
 
-    error = ready.hear()
+    error = ready.receive()
     assert (error["id"], error["error"]["code"]) == (None, -32700)
-    assert ready.hear() == {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert ready.hang_up() == ([], "")
+    assert ready.receive() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert ready.finish() == ([], "")
 
 
-def test_what_a_pipe_cannot_hold_waits_for_a_client_that_reads_late(ready: Child) -> None:
+def test_output_that_exceeds_the_pipe_waits_for_the_client(ready: Child) -> None:
     for id in range(1, 20):
-        ready.say(call(id, "echo", text="x" * 50_000))
+        ready.send(call(id, "echo", text="x" * 50_000))
 
-    said, _ = ready.hang_up()
+    said, _ = ready.finish()
 
     assert sorted(message["id"] for message in said) == list(range(1, 20))
 
 
-def test_a_line_past_every_bound_is_dropped_and_survived(ready: Child) -> None:
-    ready.say_raw(b"x" * (64 * 1024 * 1024 + 1) + b"\n")
-    ready.say({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+def test_a_huge_line_that_is_not_json_is_answered_with_an_error(ready: Child) -> None:
+    ready.send_raw(b"x" * (64 * 1024 * 1024 + 1) + b"\n")
+    ready.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
 
-    assert ready.hear()["error"]["code"] == -32700
-    assert ready.hear() == {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert ready.hang_up() == ([], "")
+    assert ready.receive()["error"]["code"] == -32700
+    assert ready.receive() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert ready.finish() == ([], "")
 
 
-def test_a_client_that_hears_no_more_can_still_end_it(ready: Child) -> None:
-    ready.stop_hearing()
+def test_the_server_ends_with_stdin_even_if_stdout_is_closed(ready: Child) -> None:
+    ready.close_stdout()
     for id in (1, 2):
-        ready.say(call(id, "echo", text="lost"))
+        ready.send(call(id, "echo", text="lost"))
 
     assert ready.ends()

@@ -1,4 +1,4 @@
-"""Subscriptions of revision 2026-07-28: what is granted, and who hears what."""
+"""Subscriptions (2026-07-28): what is granted, and which client gets which notification."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def full() -> Server:
     return server
 
 
-async def say_everything(server: Server) -> None:
+async def announce_everything(server: Server) -> None:
     await server.notify_tools_changed()
     await server.notify_prompts_changed()
     await server.notify_resources_changed()
@@ -88,7 +88,7 @@ async def test_a_listener_gets_only_the_notifications_that_it_chose(
     with fail_after(5):
         async with modern(server) as raw:
             await listen(raw, **chosen)
-            await say_everything(server)
+            await announce_everything(server)
             told = [await raw.receive() for _ in heard]
 
             assert await raw.nothing_more()
@@ -99,7 +99,7 @@ async def test_a_listener_gets_only_the_notifications_that_it_chose(
 
 
 async def listen(raw: Raw, **wanted: object) -> int:
-    """Begin to listen; the subscription's id, once it is acknowledged."""
+    """Subscribe, wait for the acknowledgment, and return the subscription's id."""
     id = await raw.request("subscriptions/listen", {"notifications": wanted})
     assert await raw.receive() == {
         "jsonrpc": "2.0",
@@ -114,13 +114,13 @@ def told(method: str, id: object, **params: object) -> Wire:
     return {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": signed}
 
 
-async def test_a_listener_hears_what_it_chose_from_its_acknowledgment_on() -> None:
+async def test_a_listener_gets_notifications_after_its_acknowledgment() -> None:
     server = full()
     with fail_after(5):
         async with modern(server) as raw:
-            await say_everything(server)
+            await announce_everything(server)
             id = await listen(raw, **EVERYTHING)
-            await say_everything(server)
+            await announce_everything(server)
             heard = [await raw.receive() for _ in range(4)]
 
             assert await raw.nothing_more()
@@ -133,13 +133,13 @@ async def test_a_listener_hears_what_it_chose_from_its_acknowledgment_on() -> No
     ]
 
 
-async def test_each_subscription_has_its_own_stream() -> None:
+async def test_each_subscription_gets_its_own_notifications() -> None:
     server = full()
     with fail_after(5):
         async with modern(server) as raw:
             first = await listen(raw, toolsListChanged=True)
             second = await listen(raw, toolsListChanged=True, promptsListChanged=True)
-            await say_everything(server)
+            await announce_everything(server)
             heard = [await raw.receive() for _ in range(3)]
 
     assert heard == [
@@ -149,14 +149,14 @@ async def test_each_subscription_has_its_own_stream() -> None:
     ]
 
 
-async def test_a_subscription_that_is_cancelled_hears_nothing_more() -> None:
+async def test_a_cancelled_subscription_gets_nothing_more() -> None:
     server = full()
     with fail_after(5):
         async with modern(server) as raw:
             id = await listen(raw, toolsListChanged=True)
             await raw.notify("notifications/cancelled", {"requestId": id})
             assert await raw.nothing_more()
-            await say_everything(server)
+            await announce_everything(server)
 
             assert await raw.nothing_more()
 
@@ -168,7 +168,7 @@ async def test_a_server_ends_subscriptions_with_a_result() -> None:
             id = await listen(raw, toolsListChanged=True)
             await server.end_subscriptions()
             ended = await raw.receive()
-            await say_everything(server)
+            await announce_everything(server)
 
             assert await raw.nothing_more()
 
@@ -185,7 +185,7 @@ async def test_a_server_ends_subscriptions_with_a_result() -> None:
     }
 
 
-async def test_what_is_no_filter_is_refused() -> None:
+async def test_a_malformed_filter_is_refused() -> None:
     with fail_after(5):
         async with modern(full()) as raw:
             assert await raw.error("subscriptions/listen") == {
@@ -194,7 +194,7 @@ async def test_what_is_no_filter_is_refused() -> None:
             }
 
 
-async def test_both_kinds_of_client_hear_the_same_news() -> None:
+async def test_clients_of_both_eras_get_the_same_notifications() -> None:
     server = full()
     with fail_after(5):
         async with connect(server) as old, connect(server) as new:
@@ -202,7 +202,7 @@ async def test_both_kinds_of_client_hear_the_same_news() -> None:
             await old.result("resources/subscribe", {"uri": "r://a"})
             new.meta = meta()
             await listen(new, **EVERYTHING)
-            await say_everything(server)
+            await announce_everything(server)
             both = [[(await raw.receive())["method"] for _ in range(4)] for raw in (old, new)]
 
             assert await old.nothing_more()

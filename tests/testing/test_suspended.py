@@ -1,4 +1,4 @@
-"""Functions that ask their client in 2026-07-28: suspended with a result, and resumed by a retry."""
+"""Functions that request input in 2026-07-28: suspended with a result, and resumed by a retry."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def interviewer() -> Server:
     return server
 
 
-async def test_a_question_is_a_result_and_its_answer_comes_with_the_retry() -> None:
+async def test_an_input_request_is_a_result_and_its_answer_comes_with_the_retry() -> None:
     with fail_after(5):
         async with modern(interviewer()) as raw:
             asked = await raw.result("tools/call", {"name": "ask"})
@@ -71,7 +71,7 @@ async def test_a_question_is_a_result_and_its_answer_comes_with_the_retry() -> N
     assert result == text("So.")
 
 
-async def test_every_input_request_has_a_name_and_every_round_its_own_state() -> None:
+async def test_each_input_request_has_a_name_and_each_round_a_state() -> None:
     with fail_after(5):
         async with modern(interviewer()) as raw:
             first = await raw.round("twice")
@@ -84,7 +84,7 @@ async def test_every_input_request_has_a_name_and_every_round_its_own_state() ->
     assert result == text("ab")
 
 
-async def test_what_is_asked_at_the_same_time_is_one_round() -> None:
+async def test_concurrent_input_requests_are_one_round() -> None:
     with fail_after(5):
         async with modern(interviewer()) as raw:
             asked = await raw.round("both")
@@ -96,7 +96,7 @@ async def test_what_is_asked_at_the_same_time_is_one_round() -> None:
     assert result["structuredContent"] == {"result": ["A", "B"]}
 
 
-async def test_questions_that_take_a_few_steps_to_come_to_are_still_one_round() -> None:
+async def test_input_requests_a_few_steps_apart_are_one_round() -> None:
     server = Server("s")
 
     @server.tool
@@ -117,7 +117,7 @@ async def test_questions_that_take_a_few_steps_to_come_to_are_still_one_round() 
     assert len(asked.requests) == 4
 
 
-async def test_a_task_that_is_slower_asks_in_the_next_round() -> None:
+async def test_a_slower_task_asks_in_the_next_round() -> None:
     server, go, done = Server("s"), Event(), Event()
 
     @server.tool
@@ -148,7 +148,7 @@ async def test_a_task_that_is_slower_asks_in_the_next_round() -> None:
     assert result == text("done")
 
 
-async def test_a_task_that_waits_for_another_one_s_answer_holds_up_nothing() -> None:
+async def test_a_task_that_waits_for_the_answer_of_another_does_not_delay_the_round() -> None:
     server = Server("s")
 
     @server.tool
@@ -171,7 +171,7 @@ async def test_a_task_that_waits_for_another_one_s_answer_holds_up_nothing() -> 
             assert await raw.last_round("relay", {"sampling-1": answer("A")}, asked.state) == text("done")
 
 
-async def test_a_function_may_wait_for_other_things_before_it_asks() -> None:
+async def test_a_function_may_wait_for_a_thread_before_it_asks() -> None:
     server = Server("s")
 
     @server.tool
@@ -188,7 +188,7 @@ async def test_a_function_may_wait_for_other_things_before_it_asks() -> None:
     assert result == text("x")
 
 
-async def test_what_was_left_unanswered_is_asked_again_and_what_was_not_asked_is_ignored() -> None:
+async def test_unanswered_requests_are_repeated_and_unknown_answers_are_ignored() -> None:
     with fail_after(5):
         async with modern(interviewer()) as raw:
             first = await raw.round("both")
@@ -201,7 +201,7 @@ async def test_what_was_left_unanswered_is_asked_again_and_what_was_not_asked_is
     assert result["structuredContent"] == {"result": ["x", "x"]}
 
 
-async def test_answers_without_a_state_answer_nothing() -> None:
+async def test_answers_without_a_state_are_ignored() -> None:
     with fail_after(5):
         async with modern(interviewer()) as raw:
             asked = await raw.result("tools/call", {"name": "ask", "inputResponses": {"sampling-1": {"odd": True}}})
@@ -210,7 +210,7 @@ async def test_answers_without_a_state_answer_nothing() -> None:
 
 
 @pytest.mark.parametrize("answers", [[], {"sampling-1": "text"}, None], ids=["a list", "a text in it", "null"])
-async def test_answers_of_a_wrong_shape_are_refused_and_the_state_stays_good(answers: object) -> None:
+async def test_malformed_answers_are_refused_and_the_state_stays_valid(answers: object) -> None:
     with fail_after(5):
         async with modern(interviewer()) as raw:
             asked = await raw.round("ask")
@@ -222,7 +222,7 @@ async def test_answers_of_a_wrong_shape_are_refused_and_the_state_stays_good(ans
     assert result == text("x")
 
 
-async def test_an_answer_that_is_no_answer_to_the_question_fails_the_call() -> None:
+async def test_an_answer_of_the_wrong_kind_fails_the_call() -> None:
     with fail_after(5):
         async with modern(interviewer()) as raw:
             asked = await raw.round("ask")
@@ -255,7 +255,7 @@ async def test_a_function_without_a_retry_is_cancelled() -> None:
             assert await refusal(raw, asked.state) == {"code": -32602, "message": "requestState has expired"}
 
 
-async def test_there_is_room_for_so_many_suspended_functions() -> None:
+async def test_the_number_of_suspended_functions_is_limited() -> None:
     server, ended = Server("s", max_suspended=2), Event()
 
     @server.tool
@@ -279,7 +279,7 @@ async def test_there_is_room_for_so_many_suspended_functions() -> None:
 
 
 @pytest.mark.fake_clock
-async def test_functions_that_have_ended_take_no_room() -> None:
+async def test_ended_functions_do_not_count_as_suspended() -> None:
     server, ended = Server("s", max_suspended=1), Event()
 
     @server.tool
@@ -298,7 +298,7 @@ async def test_functions_that_have_ended_take_no_room() -> None:
             await raw.round("impatient")
 
 
-async def test_a_function_that_failed_meanwhile_says_so_on_the_retry() -> None:
+async def test_a_function_that_fails_while_suspended_fails_the_retry() -> None:
     server, go, failed = Server("s"), Event(), Event()
 
     @server.tool
@@ -346,7 +346,7 @@ async def test_cancelling_the_retry_ends_the_function() -> None:
             assert await raw.nothing_more()
 
 
-async def test_hanging_up_ends_the_functions_that_wait() -> None:
+async def test_closing_the_connection_cancels_suspended_functions() -> None:
     server, ended = Server("s"), Event()
 
     @server.tool
@@ -364,7 +364,7 @@ async def test_hanging_up_ends_the_functions_that_wait() -> None:
     assert ended.is_set()
 
 
-async def test_what_a_resumed_function_says_belongs_to_the_retry() -> None:
+async def test_notifications_of_a_resumed_function_belong_to_the_retry() -> None:
     server, seen = Server("s"), []
 
     @server.tool
@@ -422,7 +422,7 @@ async def test_a_tool_loop_is_one_round_a_turn() -> None:
     assert result == text("8")
 
 
-async def test_what_a_tool_of_the_model_finds_undeclared_is_told_to_the_model() -> None:
+async def test_a_missing_capability_in_a_tool_of_the_loop_is_a_result_for_the_model() -> None:
     server = Server("s")
 
     async def look(ctx: Context) -> int:
@@ -442,7 +442,7 @@ async def test_what_a_tool_of_the_model_finds_undeclared_is_told_to_the_model() 
     assert (result["content"][0]["text"], result["isError"]) == ("the client did not declare roots", True)
 
 
-async def test_a_question_that_is_withdrawn_is_not_asked() -> None:
+async def test_a_cancelled_input_request_is_not_sent() -> None:
     server, go = Server("s"), Event()
 
     @server.tool
@@ -465,7 +465,7 @@ async def test_a_question_that_is_withdrawn_is_not_asked() -> None:
     assert (answered["id"], answered["result"]["content"]) == (id, text("done")["content"])
 
 
-async def test_the_user_and_the_roots_are_asked_for_in_the_same_way() -> None:
+async def test_elicitation_and_roots_are_input_requests_too() -> None:
     server = Server("s")
 
     @server.tool
@@ -525,7 +525,7 @@ async def test_the_user_and_the_roots_are_asked_for_in_the_same_way() -> None:
         ),
     ],
 )
-async def test_resources_and_prompts_can_ask_as_well(method: str, params: Wire, result: Wire) -> None:
+async def test_resources_and_prompts_can_request_input_too(method: str, params: Wire, result: Wire) -> None:
     server = Server("s")
 
     @server.resource("r://a")

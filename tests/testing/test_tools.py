@@ -19,7 +19,7 @@ from mcp_host.types import (
     TextContent,
     ToolAnnotations,
 )
-from tests.testing.raw import modern, talk
+from tests.testing.raw import legacy, modern
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -44,14 +44,14 @@ def failed(value: str) -> dict[str, object]:
 
 async def listed(server: Server, version: str = "2025-11-25") -> list[Any]:
     with fail_after(5):
-        async with talk(server, version=version) as raw:
+        async with legacy(server, version=version) as raw:
             tools: list[Any] = (await raw.result("tools/list"))["tools"]
             return tools
 
 
 async def called(server: Server, name: str, *, version: str = "2025-11-25", **arguments: object) -> dict[str, Any]:
     with fail_after(5):
-        async with talk(server, version=version) as raw:
+        async with legacy(server, version=version) as raw:
             return await raw.call(name, **arguments)
 
 
@@ -87,7 +87,7 @@ async def test_a_signature_becomes_the_input_schema_and_a_docstring_the_descript
     ]
 
 
-async def test_what_the_decorator_is_told_goes_before_what_the_function_says() -> None:
+async def test_arguments_of_the_decorator_override_the_function() -> None:
     server = Server("s")
 
     @server.tool(
@@ -113,7 +113,7 @@ async def test_what_the_decorator_is_told_goes_before_what_the_function_says() -
     ]
 
 
-async def test_parameters_may_be_named_like_the_methods_of_a_model() -> None:
+async def test_parameters_may_have_the_names_of_model_methods() -> None:
     server = Server("s")
 
     @server.tool
@@ -123,7 +123,7 @@ async def test_parameters_may_be_named_like_the_methods_of_a_model() -> None:
     assert await called(server, "serialize", copy="c") == text("cj")
 
 
-async def test_the_context_is_given_by_the_server_and_is_no_argument() -> None:
+async def test_the_context_is_not_part_of_the_input_schema() -> None:
     server = Server("s")
 
     @server.tool
@@ -136,7 +136,7 @@ async def test_the_context_is_given_by_the_server_and_is_no_argument() -> None:
     assert await called(server, "who", prefix="I am") == text("I am raw 2025-11-25 2")
 
 
-async def test_null_is_structured_content_only_where_it_may_be_any_value() -> None:
+async def test_structured_content_can_be_null_since_2026_07_28() -> None:
     server = Server("s")
 
     @server.tool
@@ -286,7 +286,7 @@ async def test_a_request_error_is_the_answer() -> None:
         raise RequestError.url_required("not logged in", visit)
 
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             error = await raw.error("tools/call", {"name": "login"})
 
     assert error == {
@@ -316,7 +316,7 @@ async def test_before_2025_11_25_bad_arguments_are_a_protocol_error() -> None:
     server.tool(takes_a_number)
 
     with fail_after(5):
-        async with talk(server, version="2025-06-18") as raw:
+        async with legacy(server, version="2025-06-18") as raw:
             error = await raw.error("tools/call", {"name": "takes_a_number", "arguments": {}})
 
     assert error == {"code": -32602, "message": "Invalid arguments: n: Field required"}
@@ -327,11 +327,11 @@ async def test_an_unknown_tool_is_a_protocol_error() -> None:
     server.tool(a_text)
 
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             assert await raw.error("tools/call", {"name": "b"}) == {"code": -32602, "message": "Unknown tool: b"}
 
 
-async def test_an_older_client_hears_nothing_of_what_is_newer() -> None:
+async def test_an_older_client_does_not_get_newer_fields() -> None:
     server = Server("s")
     server.tool(title="T", annotations=ToolAnnotations(title="A"))(a_number)
 
@@ -344,7 +344,7 @@ async def test_an_older_client_hears_nothing_of_what_is_newer() -> None:
     assert await called(server, "a_number", version="2025-03-26") == text("2.5")
 
 
-async def test_content_that_an_older_client_cannot_read_is_an_error_result() -> None:
+async def test_content_that_an_older_revision_lacks_is_an_error_result() -> None:
     server = Server("s")
 
     @server.tool
@@ -356,7 +356,7 @@ async def test_content_that_an_older_client_cannot_read_is_an_error_result() -> 
     )
 
 
-async def test_a_value_that_json_cannot_say_is_an_internal_error() -> None:
+async def test_a_value_that_is_not_json_is_an_internal_error() -> None:
     server = Server("s")
 
     @server.tool
@@ -364,7 +364,7 @@ async def test_a_value_that_json_cannot_say_is_an_internal_error() -> None:
         return {"n": float("nan")}
 
     with fail_after(5):
-        async with talk(server) as raw:
+        async with legacy(server) as raw:
             error = await raw.error("tools/call", {"name": "infinite"})
 
     assert error["code"] == -32603
@@ -413,7 +413,7 @@ async def test_a_value_that_breaks_its_annotation_fails_the_tool(caplog: pytest.
     assert await called(server, "liar") == failed("the tool liar failed")
 
 
-async def test_the_decorator_gives_the_function_back() -> None:
+async def test_the_decorator_returns_the_function() -> None:
     assert Server("s").tool(a_number) is a_number
     assert Server("s").tool(name="n")(a_number) is a_number
 
@@ -426,7 +426,7 @@ async def test_the_decorator_gives_the_function_back() -> None:
     ],
     ids=["ours", "not ours"],
 )
-async def test_an_error_that_a_tool_raises_in_a_task_group_says_as_much_as_outside(
+async def test_a_tool_error_in_a_task_group_has_the_same_text_as_outside(
     error: ExceptionGroup[Exception], said: str
 ) -> None:
     server = Server("s")

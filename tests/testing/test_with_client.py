@@ -1,4 +1,4 @@
-"""The host's own client and a test server, on every way they can meet, in both eras."""
+"""`Client` and a test server over every transport, in both eras."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcp_host.testing import Context, ScriptedModel, Server
 from mcp_host.transports.base import Transport
 from mcp_host.types import CallToolResult, ElicitResult, ProgressNotificationParams, TextContent, ToolResultContent
 
-Meet: TypeAlias = Callable[[Server], AbstractAsyncContextManager[Transport]]
+ConnectBy: TypeAlias = Callable[[Server], AbstractAsyncContextManager[Transport]]
 
 
 def add(a: float, b: float) -> float:
@@ -70,9 +70,9 @@ async def over_http_in_json(server: Server) -> AsyncIterator[Transport]:
         yield StreamableHttp(url)
 
 
-@pytest.fixture(params=[in_process, over_http, over_http_in_json], ids=lambda meet: meet.__name__)
-def meet(request: pytest.FixtureRequest) -> Meet:
-    chosen: Meet = request.param
+@pytest.fixture(params=[in_process, over_http, over_http_in_json], ids=lambda connect_by: connect_by.__name__)
+def connect_by(request: pytest.FixtureRequest) -> ConnectBy:
+    chosen: ConnectBy = request.param
     return chosen
 
 
@@ -92,7 +92,7 @@ def said(result: CallToolResult) -> list[str]:
     return [block.text for block in result.content if isinstance(block, TextContent)]
 
 
-async def test_a_tool_that_samples_with_tools_gets_through_its_loop(meet: Meet, versions: Sequence[str]) -> None:
+async def test_a_tool_loop_works_over_every_transport(connect_by: ConnectBy, versions: Sequence[str]) -> None:
     model = planner()
     reports: list[str | None] = []
 
@@ -101,7 +101,7 @@ async def test_a_tool_that_samples_with_tools_gets_through_its_loop(meet: Meet, 
 
     with fail_after(20):
         async with (
-            meet(calculator(versions)) as transport,
+            connect_by(calculator(versions)) as transport,
             Client(transport, sampling=Sampling(with_tools=model, approve=always)) as client,
         ):
             mode = client.sampling_mode
@@ -110,19 +110,19 @@ async def test_a_tool_that_samples_with_tools_gets_through_its_loop(meet: Meet, 
     results = [block for block in model.requests[1].params.messages[2].content if isinstance(block, ToolResultContent)]
     assert mode == "with_tools"
     # Since 2026-07-28 a JSON answer leaves no way for reports: there is no other stream.
-    assert reports == ([] if (meet, versions) == (over_http_in_json, MODERN) else ["asking"])
+    assert reports == ([] if (connect_by, versions) == (over_http_in_json, MODERN) else ["asking"])
     assert [tool.name for tool in model.requests[0].params.tools or []] == ["add", "divide"]
     assert [(one.structured_content, one.is_error) for one in results] == [({"result": 3.0}, None), (None, True)]
     assert said(result) == ["It is 3, and the other is endless."]
 
 
-async def test_elicitation_and_roots_get_through(meet: Meet, versions: Sequence[str]) -> None:
+async def test_elicitation_and_roots_work_over_every_transport(connect_by: ConnectBy, versions: Sequence[str]) -> None:
     async def accept(request: FormRequest) -> ElicitResult:
         return ElicitResult(action="accept", content={"sure": True})
 
     with fail_after(20):
         async with (
-            meet(calculator(versions)) as transport,
+            connect_by(calculator(versions)) as transport,
             Client(transport, elicitation=Elicitation(form=accept), roots=["file:///a"]) as client,
         ):
             confirmed = await client.call_tool("confirm")
@@ -131,28 +131,28 @@ async def test_elicitation_and_roots_get_through(meet: Meet, versions: Sequence[
     assert (said(confirmed), folders.structured_content) == (["accept"], {"result": ["file:///a"]})
 
 
-async def test_a_host_without_a_model_is_not_asked_for_one(meet: Meet) -> None:
+async def test_a_host_without_a_model_is_not_asked_for_one(connect_by: ConnectBy) -> None:
     with fail_after(20):
-        async with meet(calculator(HANDSHAKE)) as transport, Client(transport) as client:
+        async with connect_by(calculator(HANDSHAKE)) as transport, Client(transport) as client:
             result = await client.call_tool("solve", {"problem": "?"})
 
     assert (said(result), result.is_error) == (["the client did not declare sampling"], True)
 
 
-async def test_since_2026_a_host_without_a_model_is_told_what_it_takes(meet: Meet) -> None:
+async def test_since_2026_a_host_without_a_model_gets_the_missing_capability(connect_by: ConnectBy) -> None:
     with fail_after(20):
-        async with meet(calculator(MODERN)) as transport, Client(transport) as client:
+        async with connect_by(calculator(MODERN)) as transport, Client(transport) as client:
             with pytest.raises(MissingRequiredClientCapability) as caught:
                 await client.call_tool("solve", {"problem": "?"})
 
     assert caught.value.required_capabilities == {"sampling": {}}
 
 
-async def test_sixty_four_turns_are_within_everybodys_limits(meet: Meet, versions: Sequence[str]) -> None:
+async def test_sixty_four_turns_are_within_the_default_limits(connect_by: ConnectBy, versions: Sequence[str]) -> None:
     model = ScriptedModel(*[ToolCall("add", {"a": turn, "b": 1}) for turn in range(63)], "done")
     with fail_after(30):
         async with (
-            meet(calculator(versions)) as transport,
+            connect_by(calculator(versions)) as transport,
             Client(transport, sampling=Sampling(with_tools=model, approve=always)) as client,
         ):
             result = await client.call_tool("solve", {"problem": "count"})
@@ -160,7 +160,7 @@ async def test_sixty_four_turns_are_within_everybodys_limits(meet: Meet, version
     assert (said(result), len(model.requests)) == (["done"], 64)
 
 
-async def test_many_clients_share_a_server(meet: Meet, versions: Sequence[str]) -> None:
+async def test_many_clients_share_a_server(connect_by: ConnectBy, versions: Sequence[str]) -> None:
     answers: list[list[str]] = []
 
     async def one(transport: Transport, name: str) -> None:
@@ -169,7 +169,7 @@ async def test_many_clients_share_a_server(meet: Meet, versions: Sequence[str]) 
             answers.append(said(await client.call_tool("solve", {"problem": "who?"})))
 
     with fail_after(20):
-        async with meet(calculator(versions)) as transport, create_task_group() as tasks:
+        async with connect_by(calculator(versions)) as transport, create_task_group() as tasks:
             for name in "abc":
                 tasks.start_soon(one, transport, name)
 
@@ -177,7 +177,7 @@ async def test_many_clients_share_a_server(meet: Meet, versions: Sequence[str]) 
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_a_child_process_is_met_the_same_way(era: str) -> None:
+async def test_a_child_process_works_in_both_eras(era: str) -> None:
     transport = Stdio([sys.executable, "-m", "tests.testing.stdio_server"])
     sampling = Sampling(with_tools=ScriptedModel("Because."), approve=always)
     with fail_after(30):
@@ -186,7 +186,7 @@ async def test_a_child_process_is_met_the_same_way(era: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
-async def test_every_older_revision_is_spoken_to_the_end(version: str) -> None:
+async def test_a_sampling_call_works_in_every_older_revision(version: str) -> None:
     server = Server("old", versions=(version,))
 
     @server.tool
@@ -200,7 +200,7 @@ async def test_every_older_revision_is_spoken_to_the_end(version: str) -> None:
             assert said(await client.call_tool("ask")) == ["Because."]
 
 
-async def test_a_session_that_the_server_forgot_is_taken_up_anew() -> None:
+async def test_an_expired_session_is_reinitialized() -> None:
     server = calculator(HANDSHAKE)
     with fail_after(20):
         async with server.http() as url, Client(StreamableHttp(url)) as client:
@@ -211,7 +211,7 @@ async def test_a_session_that_the_server_forgot_is_taken_up_anew() -> None:
     assert [tool.name for tool in after] == [tool.name for tool in before]
 
 
-async def test_a_stream_that_was_cut_is_resumed_by_the_client() -> None:
+async def test_a_cut_stream_is_resumed_by_the_client() -> None:
     server = Server("s", versions=HANDSHAKE)
     runs: list[int] = []
 
