@@ -242,15 +242,15 @@ def _copied(value: object) -> Any:
 def _prepare(source: Mapping[str, object]) -> Any:
     """The validator of a schema, after all checks of the schema itself."""
     root = _copied(dict(source))
-    survey = _Survey(_dialect(root))
-    survey.check_validity(root)
-    survey.look_through(root)
-    resource = survey.specification.create_resource(root)
+    check = _SchemaCheck(_dialect(root))
+    check.check_validity(root)
+    check.check_subschemas(root)
+    resource = check.specification.create_resource(root)
     address = resource.id() or ""
     # Crawled once, not for each "#anchor".
-    resolver = _known().with_resource(address, resource).crawl().resolver(address)
-    survey.follow(root, resolver)
-    return _checking(survey.dialect)(root, registry=_known(), _resolver=resolver)
+    resolver = _metaschemas().with_resource(address, resource).crawl().resolver(address)
+    check.follow_references(root, resolver)
+    return _validator_class(check.dialect)(root, registry=_metaschemas(), _resolver=resolver)
 
 
 def _dialect(schema: Mapping[str, Any]) -> str:
@@ -266,28 +266,28 @@ def _dialect(schema: Mapping[str, Any]) -> str:
 
 
 @cache
-def _known() -> Registry[Any]:
+def _metaschemas() -> Registry[Any]:
     """The official metaschemas, without a way to retrieve others."""
     known: Registry[Any] = REGISTRY.crawl()
     return known
 
 
-class _Survey:
+class _SchemaCheck:
     """Checks every subschema and every referenced schema, before there is a value."""
 
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
         self.specification: Specification[Any] = specification_with(dialect)
         self._seen: set[int] = set()
-        self._words: set[str] = set()
+        self._keywords: set[str] = set()
 
     def check_validity(self, schema: object) -> None:
-        found = _known().resolver().lookup(self.dialect)
-        metaschema = _checking(self.dialect)(found.contents, registry=_known(), _resolver=found.resolver)
+        found = _metaschemas().resolver().lookup(self.dialect)
+        metaschema = _validator_class(self.dialect)(found.contents, registry=_metaschemas(), _resolver=found.resolver)
         if problem := _first_problem(metaschema, schema):
             raise UncheckableSchema(f"it is not a valid JSON Schema: {problem}")
 
-    def look_through(self, schema: Any) -> None:
+    def check_subschemas(self, schema: Any) -> None:
         """Check each subschema on its own, before references are resolved."""
         todo = [schema]
         while todo:
@@ -295,10 +295,10 @@ class _Survey:
             BUDGET.get().spend(1)
             if isinstance(part, dict) and id(part) not in self._seen:
                 self._seen.add(id(part))
-                self._note(part)
+                self._check_keywords(part)
                 todo += self.specification.subresources_of(part)
 
-    def _note(self, schema: dict[str, Any]) -> None:
+    def _check_keywords(self, schema: dict[str, Any]) -> None:
         if "$schema" in schema and _dialect(schema) != self.dialect:
             raise UncheckableSchema("it mixes two dialects")
         if any(len(str(schema.get(name, ""))) > MAX_ADDRESS for name in ("$id", "id", "$ref")):
@@ -307,14 +307,14 @@ class _Survey:
             raise UncheckableSchema("it has a dynamic reference, which only the official metaschemas may have")
         for source in [*schema.get("patternProperties", ()), *([schema["pattern"]] if "pattern" in schema else ())]:
             BUDGET.get().pattern(source)
-        self._words.update(schema)
-        if {"unevaluatedProperties", "patternProperties"} <= self._words:  # the library would use `re`
+        self._keywords.update(schema)
+        if {"unevaluatedProperties", "patternProperties"} <= self._keywords:  # the library would use `re`
             raise UncheckableSchema("it has both unevaluatedProperties and patternProperties")
         for name in ("unevaluatedProperties", "unevaluatedItems"):
             if name in schema:  # moved to the end: it evaluates the other keywords again, uncounted
                 schema[name] = schema.pop(name)
 
-    def follow(self, root: Any, resolver: Any) -> None:
+    def follow_references(self, root: Any, resolver: Any) -> None:
         todo = [(root, resolver)]
         done = set()
         while todo:
@@ -330,15 +330,15 @@ class _Survey:
                 # "#/components/Pet" may refer to something that is no schema
                 if id(target.contents) not in self._seen:
                     self.check_validity(target.contents)
-                    self.look_through(target.contents)
+                    self.check_subschemas(target.contents)
                 todo.append((target.contents, target.resolver))
 
 
 @cache
-def _checking(dialect: str) -> Any:
+def _validator_class(dialect: str) -> Any:
     """The library's validator class for a dialect, with every keyword counted."""
     library: Any = validator_for({"$schema": dialect})
-    keywords = {name: _bounded(name, _KEYWORDS.get(name, keyword)) for name, keyword in library.VALIDATORS.items()}
+    keywords = {name: _counted(name, _KEYWORDS.get(name, keyword)) for name, keyword in library.VALIDATORS.items()}
     checking: Any = extend(library, keywords)  # type: ignore[no-untyped-call]  # its stub has no types
     checking.evolve = _evolve
     return checking
@@ -347,15 +347,15 @@ def _checking(dialect: str) -> Any:
 def _evolve(validator: Any, *, schema: Any, _resolver: Any = None) -> Any:
     """As the library's `evolve`, but a `$schema` in a subschema does not select an uncounted class."""
     BUDGET.get().spend(1)
-    return type(validator)(schema, registry=_known(), _resolver=_resolver or validator._resolver)
+    return type(validator)(schema, registry=_metaschemas(), _resolver=_resolver or validator._resolver)
 
 
-def _bounded(name: str, keyword: Keyword) -> Keyword:
-    def bounded(validator: Any, demand: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _counted(name: str, keyword: Keyword) -> Keyword:
+    def counted(validator: Any, required: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
         budget = BUDGET.get()
-        entries = _entries(value) + (0 if name in _KEYWORDS else _entries(demand))
+        entries = _entries(value) + (0 if name in _KEYWORDS else _entries(required))
         if name in ("dependentRequired", "dependencies"):
-            entries += sum(map(_entries, demand.values()))
+            entries += sum(map(_entries, required.values()))
         if name.startswith("unevaluated") and _entries(value) > MAX_UNEVALUATED:
             raise UncheckableSchema(f"its {name} would meet more than {MAX_UNEVALUATED} entries")
         budget.spend(1 + entries // ENTRIES_PER_STEP + (REFERENCE if name == "$ref" else 0))
@@ -363,13 +363,13 @@ def _bounded(name: str, keyword: Keyword) -> Keyword:
         if budget.depth > MAX_DEPTH:
             raise UncheckableSchema(TOO_DEEP)
         try:
-            for error in keyword(validator, demand, value, schema) or ():
+            for error in keyword(validator, required, value, schema) or ():
                 budget.spend(ERROR + len(error.message) // LETTERS_PER_STEP)
                 yield error
         finally:  # callers may stop at the first error
             budget.depth -= 1
 
-    return bounded
+    return counted
 
 
 def _entries(value: object) -> int:
@@ -449,24 +449,27 @@ def _first_problem(validator: Any, value: object, show_values: bool = True) -> s
     if error is None:
         return None
     if not show_values and (choices := _choices(error)):
-        nearest, message = error, _IN_WORDS["enum"](choices)
+        nearest, message = error, _VIOLATIONS["enum"].format(_listed(choices))
     else:
         nearest = best_match([error]) or error  # in the most likely alternative of "anyOf"
-        message = nearest.message if show_values else _discreet(nearest)
+        message = nearest.message if show_values else _without_values(nearest)
     path = excerpt(nearest.json_path, PATH_SHOWN)
     return excerpt(message if path == "$" else f"{path}: {message}", MAX_PROBLEM)
 
 
-def _discreet(error: ValidationError) -> str:
+def _without_values(error: ValidationError) -> str:
     """What is wrong, in terms of the schema only."""
-    keyword, demand = error.validator, error.validator_value
+    keyword = error.validator
+    required: Any = error.validator_value
+    shown = excerpt(repr(required), TEXT_SHOWN)
     if keyword is None:
         return "no value is allowed"
-    if keyword in _IN_WORDS:
-        return _IN_WORDS[keyword](demand)
+    if keyword in _VIOLATIONS:
+        lists = keyword in ("type", "enum") and isinstance(required, list)
+        return _VIOLATIONS[keyword].format(_listed(required) if lists else shown, s="" if required == 1 else "s")
     if isinstance(error.instance, dict | list):
         return error.message  # which contains names and counts
-    return f"it violates {quoted(keyword)}, which is {_shown(demand)}"
+    return f"it violates {quoted(keyword)}, which is {shown}"
 
 
 def _choices(error: ValidationError) -> Sequence[Any]:
@@ -483,27 +486,19 @@ def _listed(values: Sequence[Any]) -> str:
     return ", ".join(map(repr, values[:LISTED])) + more
 
 
-def _shown(demand: object) -> str:
-    return excerpt(repr(demand), TEXT_SHOWN)
-
-
-def _count(number: Any, noun: str) -> str:
-    return f"{_shown(number)} {noun}{'' if number == 1 else 's'}"
-
-
-_IN_WORDS: dict[str, Callable[[Any], str]] = {
-    "type": lambda kinds: f"not of type {_listed(kinds if isinstance(kinds, list) else [kinds])}",
-    "enum": lambda choices: f"not one of: {_listed(choices)}",
-    "const": lambda value: f"not {_shown(value)}",
-    "minimum": lambda bound: f"less than the minimum of {_shown(bound)}",
-    "maximum": lambda bound: f"greater than the maximum of {_shown(bound)}",
-    "exclusiveMinimum": lambda bound: f"not greater than {_shown(bound)}",
-    "exclusiveMaximum": lambda bound: f"not less than {_shown(bound)}",
-    "multipleOf": lambda unit: f"not a multiple of {_shown(unit)}",
-    "minLength": lambda bound: f"shorter than {_count(bound, 'character')}",
-    "maxLength": lambda bound: f"longer than {_count(bound, 'character')}",
-    "pattern": lambda source: f"does not match {_shown(source)}",
-    "minItems": lambda bound: f"fewer than {_count(bound, 'item')}",
-    "maxItems": lambda bound: f"more than {_count(bound, 'item')}",
+_VIOLATIONS = {
+    "type": "not of type {}",
+    "enum": "not one of: {}",
+    "const": "not {}",
+    "minimum": "less than the minimum of {}",
+    "maximum": "greater than the maximum of {}",
+    "exclusiveMinimum": "not greater than {}",
+    "exclusiveMaximum": "not less than {}",
+    "multipleOf": "not a multiple of {}",
+    "minLength": "shorter than {} character{s}",
+    "maxLength": "longer than {} character{s}",
+    "pattern": "does not match {}",
+    "minItems": "fewer than {} item{s}",
+    "maxItems": "more than {} item{s}",
 }
-"""How a value violates each keyword."""
+"""How a value violates each keyword, whose own value goes into the braces."""
