@@ -94,7 +94,7 @@ async def test_tools_and_parallel_tool_use_travel_in_both_directions() -> None:
     }
 
 
-async def test_without_a_handler_the_server_is_told_so() -> None:
+async def test_without_a_handler_a_request_is_refused() -> None:
     answer = await asked(Asking("sampling/createMessage", QUESTION))
 
     assert answer == {"error": {"code": -32601, "message": "this client does not offer sampling/createMessage"}}
@@ -167,7 +167,9 @@ async def test_before_tools_existed_several_texts_are_joined_into_the_one_block_
     assert answer["result"]["content"] == {"type": "text", "text": "Paris.\n\nIn France."}
 
 
-async def test_what_an_old_revision_cannot_say_is_our_error_and_not_dropped(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_answer_that_an_old_revision_cannot_express_is_an_error_and_not_dropped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         return CreateMessageResult(
             content=[text("a"), {"type": "image", "data": "", "mimeType": "image/png"}],  # type: ignore[list-item]
@@ -276,7 +278,7 @@ async def test_a_handler_that_fails_on_its_way_out_of_a_call_that_has_ended_ends
             await client.call_tool("geo")
 
 
-async def test_a_second_request_under_an_id_in_use_is_refused_and_the_first_goes_on() -> None:
+async def test_a_second_request_with_an_id_in_use_is_refused_and_the_first_continues() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities=TOOLS)
         call = await peer.receive("tools/call")
@@ -392,7 +394,7 @@ async def test_a_fault_of_our_own_while_answering_is_an_error_to_the_server(
     assert "ZeroDivisionError: ours" in caplog.text
 
 
-async def test_what_came_too_early_is_kept_up_to_a_bound() -> None:
+async def test_early_messages_are_kept_up_to_a_limit() -> None:
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
         for n in range(74):

@@ -76,7 +76,7 @@ def test_after_silence_there_is_one_attempt_more_with_the_least_offer_and_a_thir
     assert str(tried.failure) == "it said nothing"
 
 
-def test_another_era_is_assumed_once_for_each_offer_and_goes_on_to_be() -> None:
+def test_another_era_is_tried_once_for_each_offer_and_then_kept() -> None:
     tried = attempts()
     died = ConnectFailed("it died", exit_code=1)
 
@@ -87,7 +87,7 @@ def test_another_era_is_assumed_once_for_each_offer_and_goes_on_to_be() -> None:
     assert tried.next(WrongEra(died, None)) == Attempt(None, LESS, 30.0, corrected=True)
 
 
-def test_silence_is_no_reason_to_offer_no_forms() -> None:
+def test_after_silence_forms_are_still_offered() -> None:
     urls, forms = frozenset({"elicitation.url"}), frozenset({"elicitation.form"})
 
     assert Attempts([urls, NONE], None, 30.0).next(NoAnswer("it said nothing")) == Attempt(None, NONE, 10.0)
@@ -129,7 +129,7 @@ def test_another_era_is_not_tried_when_the_time_is_up() -> None:
     assert str(tried.failure) == "it died"
 
 
-def test_what_silence_adds_is_a_third_of_all_of_the_time() -> None:
+def test_after_silence_another_third_of_the_time_is_added() -> None:
     tried = attempts()
 
     assert tried.next(ServerError(-1, "no"), 12.0) == Attempt(None, LESS, 18.0)

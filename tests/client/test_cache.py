@@ -63,7 +63,7 @@ def test_another_request_is_never_served_with_it() -> None:
     assert kept.find("resources/read", {"uri": "a:1", "_meta": {"trace": 1}}) == {"contents": [1]}
 
 
-def test_what_one_caller_does_to_a_result_is_not_seen_by_the_next() -> None:
+def test_a_cached_result_cannot_be_changed_by_a_caller() -> None:
     kept, _ = cache()
     kept.keep("tools/list", {}, Complete({"tools": [{"name": "x"}]}, 5.0))
 
@@ -95,7 +95,7 @@ def test_entries_and_what_they_are_found_by_take_room_however_small_the_results_
 
 
 @pytest.mark.parametrize("room", [0, -1], ids=["just", "one byte short"])
-def test_what_fits_exactly_is_kept(room: int) -> None:
+def test_a_result_that_fits_exactly_is_kept(room: int) -> None:
     kept, _ = cache(limit=512 + 10 + 6 + 1000 + 2 + room)
     long = {"cursor": "x" * 1000}
     kept.keep("tools/list", long, Complete({}, 5.0))
@@ -103,7 +103,7 @@ def test_what_fits_exactly_is_kept(room: int) -> None:
     assert (kept.find("tools/list", long) is not None) == (room == 0)
 
 
-def test_what_nests_deeply_is_found_as_it_was() -> None:
+def test_a_deeply_nested_result_is_cached_unchanged() -> None:
     kept, _ = cache()
     kept.keep("tools/list", {}, Complete({"a": nested(150)}, 5.0))
 
@@ -111,7 +111,7 @@ def test_what_nests_deeply_is_found_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("depth", [210, 260, 5000])
-def test_what_nests_too_deeply_to_be_kept_is_not_found(depth: int) -> None:
+def test_a_too_deeply_nested_result_is_not_cached(depth: int) -> None:
     kept, _ = cache()
     kept.keep("tools/list", {}, Complete({"a": nested(depth)}, 5.0))
 
@@ -167,7 +167,7 @@ def test_a_result_that_was_on_its_way_when_something_changed_is_not_kept(change:
     ],
     ids=["message", "no uri", "no text"],
 )
-def test_what_says_of_nothing_that_it_has_changed_hinders_nothing(nothing: Notification) -> None:
+def test_a_change_of_nothing_drops_nothing_from_the_cache(nothing: Notification) -> None:
     kept, _ = cache()
     kept.keep("resources/read", {"uri": "a:1"}, Complete({"contents": []}, 5.0))
     since = kept.changes
@@ -325,7 +325,7 @@ async def test_a_handshake_server_is_always_asked() -> None:
     assert [message["method"] for message in peer.received[2:]] == ["tools/list", "tools/list"]
 
 
-async def test_a_change_that_is_told_of_makes_the_list_stale_for_who_asks_next() -> None:
+async def test_an_announced_change_makes_the_cached_list_stale() -> None:
     told = anyio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
@@ -350,7 +350,7 @@ async def test_a_change_that_is_told_of_makes_the_list_stale_for_who_asks_next()
             assert [tool.name for tool in await client.list_tools()] == ["add"]
 
 
-async def test_a_list_that_was_on_its_way_when_a_change_was_told_of_is_not_fresh() -> None:
+async def test_a_list_requested_before_a_change_was_announced_is_not_fresh() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
         listen = await peer.receive("subscriptions/listen")
@@ -370,7 +370,7 @@ async def test_a_list_that_was_on_its_way_when_a_change_was_told_of_is_not_fresh
                 assert [tool.name for tool in await client.list_tools()] == ["add"]
 
 
-async def test_another_process_is_asked_anew() -> None:
+async def test_the_cache_is_not_kept_for_another_process() -> None:
     """It may be another version of the server."""
     peer = serving(FRESH | {"tools": []})
     client = Client(peer)
@@ -394,7 +394,7 @@ async def test_the_cache_is_bounded_by_the_limits() -> None:
     assert len(peer.received) == 3
 
 
-async def test_a_change_of_something_that_is_no_uri_ends_no_connection(era: Era) -> None:
+async def test_a_change_with_an_invalid_uri_does_not_end_the_connection(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         request = await peer.receive("tools/list")

@@ -202,7 +202,7 @@ async def test_with_two_calls_in_flight_over_a_pipe_no_caller_is_guessed() -> No
 
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("how", ["answers late", "answers late to a text", "never answers"])
-async def test_a_question_is_not_of_the_next_call_while_the_server_may_work_on_one_that_was_given_up(how: str) -> None:
+async def test_a_request_is_not_attributed_to_the_next_call_while_an_abandoned_one_may_run(how: str) -> None:
     """Over a pipe, a server that ignores a cancellation goes on asking for that call."""
 
     async def script(peer: ScriptedPeer) -> None:
@@ -235,7 +235,7 @@ async def test_a_question_is_not_of_the_next_call_while_the_server_may_work_on_o
 
 
 @pytest.mark.fake_clock
-async def test_each_call_that_was_given_up_counts_for_as_long_as_the_server_may_be_silent_about_it() -> None:
+async def test_each_abandoned_call_counts_for_its_idle_timeout() -> None:
     async def script(peer: ScriptedPeer) -> None:
         question: dict[str, Any] = SAMPLE
         await peer.answer_initialize(capabilities=TOOLS)
@@ -260,7 +260,7 @@ async def test_each_call_that_was_given_up_counts_for_as_long_as_the_server_may_
 
 
 @pytest.mark.fake_clock
-async def test_calls_that_were_given_up_are_forgotten_though_nothing_is_asked_after_them() -> None:
+async def test_abandoned_calls_are_forgotten_without_further_requests() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities=TOOLS)
         while True:
@@ -317,7 +317,7 @@ async def test_over_http_each_of_many_calls_in_flight_has_its_own_caller_and_con
     assert len({call_id for *_, call_id in seen}) == 3
 
 
-async def test_over_http_a_question_on_the_servers_own_stream_is_of_no_call_though_one_alone_is_in_flight() -> None:
+async def test_over_http_a_request_on_the_servers_own_stream_belongs_to_no_call() -> None:
     """What comes there "SHOULD be unrelated to any concurrently-running JSON-RPC request"."""
     called, answered = anyio.Event(), anyio.Event()
 
@@ -406,7 +406,7 @@ async def test_the_caller_is_in_nothing_that_is_sent_shown_or_logged(
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["2025-11-25", "2026-07-28"])
-async def test_nothing_keeps_the_caller_once_its_call_is_over(modern: bool) -> None:
+async def test_the_caller_object_is_released_after_its_call(modern: bool) -> None:
     async def call() -> weakref.ref[Caller]:
         user = Caller()
         await client.call_tool("x", caller=user)
@@ -424,7 +424,7 @@ async def test_nothing_keeps_the_caller_once_its_call_is_over(modern: bool) -> N
             assert gone() is None
 
 
-async def test_a_question_that_comes_right_behind_the_answer_of_a_call_is_not_of_that_call() -> None:
+async def test_a_request_right_after_the_response_of_a_call_does_not_belong_to_that_call() -> None:
     """In one piece with it, so that the caller has had no time to go on."""
     body = f"""
         call = read()
@@ -480,7 +480,7 @@ async def test_two_questions_of_one_round_need_one_yes_if_that_is_for_the_whole_
     assert [message["params"]["inputResponses"] for message in peer.received[2:]] == [{"a": PARIS, "b": PARIS}] * 2
 
 
-def test_nothing_that_holds_the_caller_looks_at_it_to_be_shown_or_compared() -> None:
+def test_the_caller_object_is_never_used_for_a_repr_or_a_comparison() -> None:
     outer = OuterCall("tools/call", "x", 7, call_id=1, caller=Caller())
     visit = ElicitRequestURLParams(message="Sign in", url="https://id.example/")
     completion = CreateMessageRequestParams(messages=[], max_tokens=1)

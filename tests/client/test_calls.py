@@ -141,7 +141,7 @@ async def test_unknown_and_malformed_progress_is_counted_and_ignored(era: Era) -
     assert client.counters["progress for nothing"] == 3
 
 
-async def test_a_slow_callback_gets_the_newest_progress_though_not_all_of_it(era: Era) -> None:
+async def test_a_slow_callback_gets_the_newest_progress_but_not_all(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         call = await peer.receive("tools/call")
@@ -167,7 +167,7 @@ async def test_a_slow_callback_gets_the_newest_progress_though_not_all_of_it(era
     assert seen == [*range(1024), 1499], "the first, 1,023 that had room to wait, and the newest in the last place"
 
 
-async def test_a_silent_server_ends_the_call_and_hears_so(era: Era) -> None:
+async def test_a_silent_server_times_the_call_out_and_gets_a_cancellation(era: Era) -> None:
     peer = answering(era)
 
     with anyio.fail_after(5):
@@ -345,7 +345,7 @@ async def test_a_batch_of_answers_answers_each_call() -> None:
     assert contents == {"a": [TextContent(text="a")], "b": [TextContent(text="b")]}
 
 
-async def test_what_was_not_advertised_is_not_asked() -> None:
+async def test_a_feature_that_was_not_advertised_is_not_requested() -> None:
     peer = answering(HANDSHAKE)
 
     with anyio.fail_after(5):

@@ -128,7 +128,7 @@ def test_a_url_that_cannot_be_one_is_a_value_error() -> None:
         Client("http://")
 
 
-def test_a_bare_sampling_handler_is_told_what_is_missing() -> None:
+def test_a_bare_sampling_handler_is_refused_with_the_right_spelling() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         raise AssertionError
 
@@ -145,7 +145,7 @@ def test_a_bare_sampling_handler_is_told_what_is_missing() -> None:
         ("on_change", 5, "on_change has to be a function, async or plain, not int"),
     ],
 )
-def test_what_cannot_be_registered_is_refused_at_once(argument: str, value: object, words: str) -> None:
+def test_invalid_handlers_are_refused_at_once(argument: str, value: object, words: str) -> None:
     arguments: dict[str, Any] = {argument: value}
 
     with pytest.raises(TypeError, match=words):
@@ -244,7 +244,7 @@ def test_its_repr_holds_no_secret() -> None:
         assert "hunter2" not in repr(Client(server))
 
 
-async def test_what_connecting_has_settled_holds_when_the_server_has_ended(era: Era) -> None:
+async def test_the_properties_of_the_connection_can_be_read_after_the_server_has_ended(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer, TOOLS, instructions="be kind")
         await peer.receive("tools/call")

@@ -493,7 +493,7 @@ async def test_completion_of_2024_needs_no_capability_for_there_was_none() -> No
     assert result.completion.values == ["Oslo"]
 
 
-async def test_a_transport_that_breaks_in_its_own_code_ends_the_calls_and_says_so(
+async def test_a_bug_in_a_transport_ends_the_calls_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @dataclass(frozen=True)
@@ -575,7 +575,7 @@ async def test_a_handler_may_close_its_own_client() -> None:
         await client.aclose()
 
 
-async def test_closing_goes_on_when_its_caller_is_cancelled() -> None:
+async def test_closing_continues_if_its_caller_is_cancelled() -> None:
     client = Client(
         Stdio(python("reply(read(), text(str(os.getpid()))); time.sleep(60)")), limits=Limits(close_timeout=1)
     )

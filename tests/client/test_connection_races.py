@@ -163,7 +163,7 @@ async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is(
     assert [message["method"] for message in peer.received] == ["server/discover"]
 
 
-async def test_what_a_server_says_in_refusing_is_harmless_in_a_warning() -> None:
+async def test_a_servers_text_is_escaped_and_cut_in_a_warning() -> None:
     async def script(peer: ScriptedPeer) -> None:
         for _ in range(2):
             await peer.reply_error(await peer.receive("server/discover"), -32020, "\x1b[2J\n" + "x" * 100_000)
@@ -222,7 +222,7 @@ WANTS_ROOTS = {"resultType": "input_required", "inputRequests": {"r": {"method":
 
 
 @pytest.mark.fake_clock
-async def test_a_call_whose_beginning_has_run_may_have_run_though_its_retry_was_never_sent() -> None:
+async def test_a_call_may_have_run_if_its_first_round_was_sent() -> None:
     with anyio.fail_after(5):
         async with site(result(WANTS_ROOTS), *4 * [refuse_connection]) as client:
             with pytest.raises(ConnectFailed) as raised:
@@ -231,7 +231,7 @@ async def test_a_call_whose_beginning_has_run_may_have_run_though_its_retry_was_
     assert raised.value.may_have_run
 
 
-async def test_headers_that_are_refused_in_the_middle_of_a_call_do_not_begin_it_anew() -> None:
+async def test_a_header_mismatch_in_a_later_round_does_not_restart_the_call() -> None:
     with anyio.fail_after(5):
         async with site(result(WANTS_ROOTS), mismatch) as client:
             with pytest.raises(HeaderMismatch) as raised:
@@ -241,7 +241,7 @@ async def test_headers_that_are_refused_in_the_middle_of_a_call_do_not_begin_it_
 
 
 @pytest.mark.fake_clock
-async def test_a_request_that_was_made_again_may_have_run_though_its_last_try_was_never_sent() -> None:
+async def test_a_repeated_request_may_have_run_if_an_earlier_attempt_was_sent() -> None:
     def break_off(message: dict[str, Any]) -> httpx.Response:
         raise httpx.ReadError("reset")
 
@@ -368,7 +368,7 @@ async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> Non
     assert changes == []
 
 
-async def test_an_error_without_an_id_is_the_only_calls_though_a_subscription_stands() -> None:
+async def test_an_error_without_an_id_fails_the_only_call_besides_a_subscription() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities=CHANGING)
         await peer.acknowledge(await peer.receive(LISTEN))
@@ -497,7 +497,7 @@ async def test_a_server_that_worked_once_is_not_restarted_endlessly(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("quick")
-async def test_what_is_asked_of_a_server_to_re_establish_does_not_make_it_useful(tmp_path: Path) -> None:
+async def test_restored_subscriptions_do_not_reset_the_count_of_failures(tmp_path: Path) -> None:
     """It answers that and dies, again and again, without a single call answered."""
     body = f"""
     request = read()
@@ -568,7 +568,7 @@ async def test_any_refusal_clears_the_cached_discovery() -> None:
             assert cache.find("server/discover", {"version": "2026-07-28"}) is None
 
 
-async def test_what_a_channel_waits_for_on_behalf_of_a_call_that_is_over_ends_at_once(
+async def test_a_channel_that_fails_a_pending_request_ends_the_call_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:

@@ -115,7 +115,9 @@ async def test_handlers_may_be_plain_functions() -> None:
         ({"url": URLS, "on_complete": 3}, "on_complete"),
     ],
 )
-async def test_what_cannot_be_called_is_refused_when_it_is_registered(arguments: dict[str, Any], name: str) -> None:
+async def test_a_handler_that_is_not_callable_is_refused_when_it_is_registered(
+    arguments: dict[str, Any], name: str
+) -> None:
     with pytest.raises(TypeError, match=f"^{name} has to be a function, async or plain, not "):
         Elicitation(**arguments)
 
@@ -237,7 +239,7 @@ LISTED = [f"value {n}" for n in range(7)]
     ],
     ids=str,
 )
-async def test_what_is_wrong_with_a_field_is_said_in_plain_words_and_without_what_the_user_wrote(
+async def test_the_problem_of_a_field_is_described_without_the_users_input(
     field: object, value: Any, problem: str
 ) -> None:
     schema = {"type": "object", "properties": {"f": field}}
@@ -319,7 +321,7 @@ async def test_a_value_that_no_form_can_hold_is_a_mistake_of_the_handlers_author
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-async def test_what_a_handler_raises_is_logged_and_kept_from_the_server(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_handlers_exception_is_logged_and_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     secret = RuntimeError("the user's password is hunter2")
 
     def fail(_: object) -> ElicitResult:
@@ -360,7 +362,7 @@ async def test_an_answer_to_a_schema_that_cannot_be_checked_goes_out_with_a_line
     ]
 
 
-async def test_fields_that_are_no_objects_have_no_defaults() -> None:
+async def test_fields_that_are_not_objects_have_no_defaults() -> None:
     params = {**FORM, "requestedSchema": {"type": "object", "properties": {"a": True, "b": {"default": 1}}}}
     seen: list[dict[str, Any]] = []
 

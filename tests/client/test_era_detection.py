@@ -48,7 +48,7 @@ async def silent(peer: ScriptedPeer) -> None:
     await peer.reply(await peer.receive("tools/call"), EMPTY)
 
 
-async def test_a_server_that_can_be_discovered_is_spoken_to_without_a_handshake() -> None:
+async def test_a_server_that_answers_discover_is_used_without_a_handshake() -> None:
     peer = ScriptedPeer(modern, name="m")
 
     with anyio.fail_after(5):
@@ -138,7 +138,7 @@ async def test_a_slow_modern_server_is_not_taken_for_a_silent_one() -> None:
 
 
 @pytest.mark.fake_clock
-async def test_a_server_that_never_says_a_word_is_given_up_in_time() -> None:
+async def test_a_silent_server_is_a_connect_timeout() -> None:
     async def mute(peer: ScriptedPeer) -> None:
         pass
 
@@ -197,7 +197,7 @@ async def test_a_refused_version_leads_to_one_in_common() -> None:
     assert methods(peer) == ["server/discover", "server/discover", "tools/call"]
 
 
-async def test_a_modern_server_that_says_nothing_of_itself_can_be_called_all_the_same() -> None:
+async def test_a_modern_server_that_refuses_to_describe_itself_can_be_called() -> None:
     async def shy(peer: ScriptedPeer) -> None:
         for _ in range(2):
             await peer.reply_error(
@@ -213,7 +213,7 @@ async def test_a_modern_server_that_says_nothing_of_itself_can_be_called_all_the
             assert client.warnings == ["shy did not describe itself: not to you"]
 
 
-async def test_a_modern_server_with_no_revision_of_ours_ends_the_connecting() -> None:
+async def test_a_modern_server_without_a_common_revision_fails_the_connect() -> None:
     async def future(peer: ScriptedPeer) -> None:
         await peer.answer_discover(versions=["2031-01-01"])
 
@@ -440,7 +440,7 @@ async def test_a_server_over_http_that_fails_over_the_probe_is_reported_where_no
 
 
 @pytest.mark.parametrize("refusal", [says(b"", 401), says(b"", 403), says(b"", 502), says(b"", 503), says(b"", 504)])
-async def test_what_says_nothing_of_the_era_over_http_is_no_reason_for_a_handshake(refusal: Answer) -> None:
+async def test_an_http_error_that_does_not_tell_the_era_causes_no_handshake(refusal: Answer) -> None:
     async with serving(mcp(discover=refusal)) as peer:
         with anyio.fail_after(5), pytest.raises(HttpStatusError):
             await Client(StreamableHttp(peer.url)).connect()
@@ -470,7 +470,7 @@ async def test_what_says_nothing_of_the_era_over_http_is_no_reason_for_a_handsha
     ],
     ids=["handshake refused", "handshake dropped", "both dropped", "both 500"],
 )
-async def test_where_the_handshake_fails_as_well_the_error_says_how_both_did(
+async def test_if_probe_and_handshake_fail_the_error_has_both_reasons(
     discover: Answer, initialize: Answer, kind: type[Exception], text: str
 ) -> None:
     async with serving(mcp(discover=discover, initialize=initialize)) as peer:

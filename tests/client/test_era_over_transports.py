@@ -91,7 +91,7 @@ WELCOME = json.loads(handshake({"id": 0}).content)["result"]
 
 
 @pytest.mark.adjustable_clock
-async def test_a_session_that_began_beside_a_slow_probe_is_no_session_of_a_modern_server() -> None:
+async def test_a_session_begun_beside_a_slow_probe_is_not_used_with_a_modern_server() -> None:
     """It speaks both: in one era it began a session, in the other it knows of none."""
     begun = anyio.Event()
 
@@ -166,7 +166,7 @@ async def test_a_session_id_that_a_modern_server_offers_is_ignored() -> None:
     ],
     ids=["legacy", "modern"],
 )
-async def test_to_leave_a_stream_is_a_cancellation_in_one_era_and_has_to_be_said_in_the_other(
+async def test_leaving_a_stream_cancels_in_one_era_and_needs_a_notification_in_the_other(
     era: str, methods: list[str], cancelled: list[dict[str, Any]]
 ) -> None:
     left = anyio.Event()

@@ -224,7 +224,7 @@ async def plainly(request: SamplingRequest) -> CreateMessageResult:
         "no input at all",
     ],
 )
-async def test_what_is_refused_ends_the_call_and_nothing_is_sent(
+async def test_a_refused_input_request_ends_the_call_and_nothing_is_sent(
     registered: Sampling | None, asked: dict[str, Any], why: str, cause: type[Exception]
 ) -> None:
     peer = answering(wants("s", good=ROOTS, bad=asked), DONE)
@@ -399,7 +399,7 @@ async def test_a_handler_may_call_the_client_in_whose_call_it_works() -> None:
     assert [message["params"].get("name") for message in peer.received] == [None, "outer", "inner", "outer"]
 
 
-async def test_what_failed_in_a_handler_within_handlers_is_said_once() -> None:
+async def test_the_error_of_nested_handlers_names_the_failure_once() -> None:
     """The error of the outer call says what the innermost handler raised; the errors between are its causes."""
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
@@ -474,7 +474,7 @@ async def test_progress_of_every_round_comes_in_order_before_the_result() -> Non
 @pytest.mark.parametrize(
     ("text", "why"), [("\ud800", "surrogates"), (math.nan, "not JSON compliant")], ids=["half a character", "no number"]
 )
-async def test_an_answer_that_is_no_json_is_an_input_that_was_not_given(text: str | float, why: str) -> None:
+async def test_an_answer_that_is_not_json_raises_input_not_given(text: str | float, why: str) -> None:
     async def garble(request: FormRequest) -> ElicitResult:
         return ElicitResult(action="accept", content={"ok": text})
 

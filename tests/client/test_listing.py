@@ -61,7 +61,7 @@ async def names(client: Client) -> list[str]:
     return [tool.name for tool in await client.list_tools()]
 
 
-async def test_a_kept_page_whose_cursor_has_become_invalid_is_asked_for_anew() -> None:
+async def test_cached_pages_are_dropped_if_a_cursor_has_become_invalid() -> None:
     """ "The client SHOULD discard all cached pages and re-fetch from the beginning" (server/utilities/caching)."""
     peer = refusing_stale_cursors(
         STATELESS,
@@ -94,7 +94,7 @@ async def test_a_cursor_that_stays_invalid_is_an_error_after_one_more_try() -> N
     assert cursors(peer) == [None, "1", None, "1"]
 
 
-async def test_what_was_never_kept_is_not_asked_for_twice(era: Era) -> None:
+async def test_an_invalid_cursor_without_cached_pages_is_not_retried(era: Era) -> None:
     peer = refusing_stale_cursors(era, page("a", "1"), INVALID_PARAMS)
 
     with anyio.fail_after(5):
@@ -165,7 +165,7 @@ async def problem(tools: ToolCache, result: CallToolResult) -> str | None:
     return None
 
 
-def test_of_two_tools_with_one_name_the_first_counts_and_the_other_is_left_out() -> None:
+def test_of_two_tools_with_one_name_the_first_is_used_and_the_other_left_out() -> None:
     warnings: list[str] = []
     tools = ToolCache(warnings.append, mirrored=True)
 
@@ -183,7 +183,7 @@ def test_the_first_that_can_be_mirrored_is_the_one_that_counts() -> None:
 
 
 @pytest.mark.parametrize("now", [[], [tool(region=INVALID)], [tool()]], ids=["not listed", "invalid", "not annotated"])
-def test_what_the_last_listing_does_not_say_is_not_mirrored_any_more(now: list[Tool]) -> None:
+def test_arguments_are_mirrored_only_as_the_last_listing_says(now: list[Tool]) -> None:
     tools = ToolCache(lambda text: None, mirrored=True)
     tools.replace([tool(region=REGION)])
 
@@ -192,7 +192,7 @@ def test_what_the_last_listing_does_not_say_is_not_mirrored_any_more(now: list[T
     assert headers(tools) == {}
 
 
-def test_nothing_is_mirrored_where_messages_have_no_headers() -> None:
+def test_arguments_are_not_mirrored_if_messages_have_no_headers() -> None:
     tools = ToolCache(pytest.fail, mirrored=False)
 
     assert tools.replace([tool(region=REGION)]) == [tool(region=REGION)]
@@ -321,7 +321,7 @@ async def test_a_call_that_is_refused_for_its_headers_stays_that_when_the_list_c
     assert site.methods() == ["server/discover", "tools/call", "tools/list"]
 
 
-async def test_where_there_are_no_headers_their_mismatch_lists_nothing(era: Era) -> None:
+async def test_a_header_mismatch_without_headers_does_not_list_the_tools(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         await peer.reply_error(await peer.receive("tools/call"), -32020, "Header mismatch")
@@ -360,7 +360,7 @@ async def test_where_there_are_no_headers_their_mismatch_lists_nothing(era: Era)
     ],
     ids=["nan", "negative", "huge", "text", "bool"],
 )
-async def test_a_timeout_that_is_no_number_of_seconds_is_refused_before_anything_is_sent(
+async def test_an_invalid_timeout_is_refused_before_anything_is_sent(
     era: Era, ask: Callable[..., Awaitable[object]], name: str, wrong: object, error: type[Exception], says: str
 ) -> None:
     peer = ScriptedPeer(era.open)

@@ -188,7 +188,7 @@ async def _decline(request: Any) -> Any:
     return request.decline()
 
 
-async def test_what_no_callback_wants_costs_nothing_and_breaks_nothing(era: Era) -> None:
+async def test_notifications_without_a_callback_are_ignored(era: Era) -> None:
     with anyio.fail_after(5):
         async with Client(
             telling(era, log(1), ("notifications/unheard/of", {"x": 1}), ("notifications/cancelled", {}))

@@ -307,7 +307,7 @@ async def test_a_server_that_never_comes_up_is_not_tried_with_less(monkeypatch: 
 
 
 @pytest.mark.fake_clock
-async def test_a_server_that_answers_no_handshake_at_all_costs_a_third_more_than_allowed() -> None:
+async def test_a_server_that_answers_no_handshake_takes_a_third_more_than_the_connect_timeout() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.receive("initialize")
 

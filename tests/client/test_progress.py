@@ -34,7 +34,7 @@ async def test_a_progress_callback_may_be_a_plain_function(era: Era) -> None:
     assert seen == [1, 2]
 
 
-async def test_what_cannot_be_called_for_progress_is_refused_before_anything_is_sent(era: Era) -> None:
+async def test_an_on_progress_that_is_not_callable_is_refused_before_anything_is_sent(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         await peer.receive()
@@ -63,7 +63,7 @@ async def test_a_progress_callback_that_could_not_be_called_is_refused_before_an
 
 @pytest.mark.parametrize("error", [ValueError("mine"), ServerError(5, "of another call")], ids=["any", "one of ours"])
 @pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "after the answer"])
-async def test_what_a_progress_callback_raises_ends_the_call_and_nothing_else(
+async def test_an_exception_of_a_progress_callback_ends_only_its_call(
     era: Era, error: Exception, answered: bool
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -127,7 +127,7 @@ async def test_no_callback_runs_or_begins_after_the_timeout(era: Era, closed: bo
     assert seen == [1]
 
 
-async def test_reports_that_came_with_the_answer_are_delivered_though_its_time_was_up_by_then() -> None:
+async def test_progress_that_came_with_the_answer_is_delivered_after_the_timeout() -> None:
     async def note(params: dict[str, Any]) -> None:
         seen.append(params["progress"])
 

@@ -60,7 +60,7 @@ def reports(token: object) -> list[object]:
 
 
 @pytest.mark.parametrize("token", ["t", 7, 0])
-async def test_a_server_that_gave_a_token_hears_how_far_its_sampling_has_come(token: str | int) -> None:
+async def test_a_server_that_gave_a_token_gets_the_progress_of_its_sampling(token: str | int) -> None:
     script = Asking("sampling/createMessage", QUESTION, token)
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
@@ -79,7 +79,7 @@ async def test_without_a_token_nothing_is_said() -> None:
 
 
 @pytest.mark.parametrize("token", [True, 1.5, ["t"]])
-async def test_what_is_no_token_is_none(token: object) -> None:
+async def test_an_invalid_progress_token_is_ignored(token: object) -> None:
     script = Asking("roots/list", {}, token)
     with anyio.fail_after(5):
         async with Client(ScriptedPeer(script), era="legacy", roots=[]) as client:
@@ -88,7 +88,7 @@ async def test_what_is_no_token_is_none(token: object) -> None:
     assert script.heard == [{"roots": []}]
 
 
-async def test_a_stateless_server_is_told_nothing() -> None:
+async def test_a_stateless_server_gets_no_progress() -> None:
     """The only notification of a client since 2026-07-28 is a cancellation."""
     ask = {**SAMPLE, "params": QUESTION | {"_meta": {"progressToken": "t"}}}
     peer = answering(wants(None, k=ask), DONE)
@@ -130,7 +130,7 @@ async def test_after_the_answer_nothing_is_reported() -> None:
 
 
 @pytest.mark.parametrize("numbers", [(math.nan, None), (math.inf, None), (1, math.inf)])
-async def test_what_is_no_number_is_the_handlers_mistake(numbers: tuple[float, float | None]) -> None:
+async def test_progress_that_is_not_a_number_raises_in_the_handler(numbers: tuple[float, float | None]) -> None:
     async def count(request: SamplingRequest) -> CreateMessageResult:
         with pytest.raises(ValueError, match="finite"):
             await request.report_progress(*numbers)

@@ -150,7 +150,7 @@ async def test_each_request_is_written_and_its_result_read(
     ],
     ids=["subscribe", "unsubscribe", "log-level", "ping"],
 )
-async def test_what_can_only_be_asked_after_a_handshake_is_written_and_has_no_result(
+async def test_requests_of_handshake_revisions_are_sent_and_have_no_result(
     ask: Ask, method: str, params: dict[str, Any]
 ) -> None:
     peer = answering(HANDSHAKE, {})
@@ -213,7 +213,7 @@ async def test_a_client_that_bounds_no_pages_reads_them_all(era: Era) -> None:
     assert [tool.name for tool in tools] == ["a", "b", "c"]
 
 
-async def test_a_page_without_its_list_is_no_page(era: Era) -> None:
+async def test_a_page_without_its_list_is_a_protocol_error(era: Era) -> None:
     with anyio.fail_after(5):
         async with Client(answering(era, {"tools": {}})) as client:
             with pytest.raises(ProtocolError, match="has no list 'tools'"):
@@ -428,7 +428,7 @@ async def test_the_urls_that_a_server_requires_come_with_the_error(era: Era) -> 
     assert (elicitation.url, elicitation.elicitation_id) == ("https://a.example/x", "e1")
 
 
-async def test_a_server_that_knows_no_ping_is_alive_all_the_same() -> None:
+async def test_a_server_that_does_not_know_ping_is_alive() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
         await peer.reply_error(await peer.receive("ping"), -32601, "what?")
@@ -466,7 +466,7 @@ async def test_an_unknown_content_block_is_kept_as_it_came(era: Era) -> None:
     assert result.content[1] == TextContent(text="t")
 
 
-async def test_roots_may_change_and_the_server_is_told() -> None:
+async def test_roots_may_change_and_the_server_is_notified() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
         roots.append((await peer.request("roots/list"))["result"])
@@ -486,6 +486,6 @@ async def test_roots_may_change_and_the_server_is_told() -> None:
     ]
 
 
-async def test_roots_cannot_be_offered_after_the_server_was_told_there_are_none() -> None:
+async def test_a_client_made_without_roots_cannot_set_them() -> None:
     with pytest.raises(CallerError, match="made without roots"):
         await Client(answering(HANDSHAKE)).set_roots(["/tmp"])

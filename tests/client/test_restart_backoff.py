@@ -82,7 +82,7 @@ async def test_an_answer_resets_the_count_of_failed_restarts() -> None:
     assert took == pytest.approx([0, 0, 1.125, 0, 1.125])
 
 
-async def test_who_hears_of_changes_gets_the_server_back_without_calling_it() -> None:
+async def test_with_on_change_a_dead_server_is_restarted_without_a_call() -> None:
     """Nothing is subscribed to by name: to listen to the lists is enough."""
     lives = iter([1, 2])
     connected, changed = anyio.Event(), anyio.Event()

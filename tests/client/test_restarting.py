@@ -30,7 +30,7 @@ async def until_dead(client: Client) -> None:
     await connection.dispatcher.idle()
 
 
-async def test_a_stateless_server_that_died_between_calls_is_started_again_by_the_next(tmp_path: Path) -> None:
+async def test_a_stateless_server_that_died_is_restarted_by_the_next_call(tmp_path: Path) -> None:
     with anyio.fail_after(20):
         async with Client(counted(tmp_path / "starts", LIVES_FOR_ONE_CALL)) as client:
             texts = []
@@ -67,7 +67,7 @@ async def test_many_calls_at_once_start_one_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("restart", [False], ids=["never"])
-async def test_who_wants_no_restart_gets_none(tmp_path: Path, restart: bool) -> None:
+async def test_with_restart_false_a_dead_server_is_not_restarted(tmp_path: Path, restart: bool) -> None:
     with anyio.fail_after(20):
         async with Client(counted(tmp_path / "starts", LIVES_FOR_ONE_CALL, restart=restart)) as client:
             await client.call_tool("x")
@@ -101,7 +101,7 @@ while True:
 """
 
 
-async def test_a_handshake_server_is_started_again_by_choice_with_all_that_was_asked_of_it(tmp_path: Path) -> None:
+async def test_with_restart_true_a_handshake_server_is_restarted_with_its_subscriptions(tmp_path: Path) -> None:
     command = python(HANDSHAKE.replace("STARTS", repr(str(tmp_path / "starts"))), hands=False)
 
     with anyio.fail_after(20):
@@ -115,7 +115,7 @@ async def test_a_handshake_server_is_started_again_by_choice_with_all_that_was_a
     assert first.text == second.text == "resources/subscribe logging/setLevel tools/call"
 
 
-async def test_a_handshake_server_stays_down_unless_that_was_chosen(tmp_path: Path) -> None:
+async def test_a_handshake_server_is_not_restarted_by_default(tmp_path: Path) -> None:
     command = python(HANDSHAKE.replace("STARTS", repr(str(tmp_path / "starts"))), hands=False)
 
     with anyio.fail_after(20):
@@ -128,7 +128,7 @@ async def test_a_handshake_server_stays_down_unless_that_was_chosen(tmp_path: Pa
     assert (tmp_path / "starts").read_text() == "x"
 
 
-async def test_a_server_that_keeps_failing_is_given_up_until_connect(tmp_path: Path) -> None:
+async def test_a_server_that_keeps_failing_is_not_restarted_until_connect(tmp_path: Path) -> None:
     body = "discovered()\nread()\nsys.exit(1)"
     errors: list[McpError] = []
 
@@ -163,7 +163,7 @@ async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come
             assert (await client.call_tool("x")).text == "3"
 
 
-async def test_a_call_waits_for_a_restart_no_longer_than_it_may_take_and_the_restart_goes_on(tmp_path: Path) -> None:
+async def test_a_call_waits_for_a_restart_up_to_its_timeout_and_the_restart_continues(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     body = f"""
     import pathlib

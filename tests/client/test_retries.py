@@ -104,7 +104,7 @@ async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first(time
 
 
 @pytest.mark.fake_clock
-async def test_a_request_that_was_lost_may_have_run_though_it_could_not_be_sent_again() -> None:
+async def test_a_lost_request_may_have_run_if_it_could_not_be_sent_again() -> None:
     """The stream breaks. When the request is made again, the server cannot be reached until the time is up."""
     streams = [b": soon\n\n"]
 
@@ -133,7 +133,7 @@ async def test_the_wait_before_a_request_is_made_again_counts_as_well() -> None:
     assert site.methods() == ["server/discover", "resources/read"]
 
 
-async def test_what_was_cached_is_forgotten_when_the_stream_of_changes_ends() -> None:
+async def test_the_cache_is_cleared_when_the_stream_of_changes_ends() -> None:
     """Changes before the next stream begins are not announced."""
     over = anyio.Event()
     fresh = {"resultType": "complete", "tools": [ADD], "ttlMs": 60_000, "cacheScope": "private"}

@@ -47,12 +47,12 @@ async def test_a_root_is_a_root_a_path_or_a_file_uri(root: RootLike, wire: dict[
         ("file:///srv/%2e%2E/etc", "must not climb"),
     ],
 )
-async def test_what_no_server_could_use_or_what_climbs_is_a_mistake(root: RootLike, reason: str) -> None:
+async def test_an_unusable_root_is_a_value_error(root: RootLike, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Roots([root])
 
 
-async def test_one_path_is_no_list_of_paths() -> None:
+async def test_a_single_path_is_not_a_list_of_roots() -> None:
     with pytest.raises(ValueError, match="a list of roots"):
         Roots("/srv")
 
@@ -122,7 +122,7 @@ async def test_a_plain_function_may_have_a_parameter_for_the_request() -> None:
     assert requests == [RootsRequest("shop")]
 
 
-async def test_what_is_neither_a_list_nor_a_function_is_refused() -> None:
+async def test_roots_must_be_a_list_or_a_function() -> None:
     with pytest.raises(TypeError, match=r"^roots has to be a list of roots or a function, not int$"):
         Roots(3)  # type: ignore[arg-type]  # the mistake in question
 
@@ -141,7 +141,7 @@ async def test_a_function_that_fails_is_logged_and_kept_from_the_server(caplog: 
     assert "/home/ann is gone" in caplog.text
 
 
-async def test_a_function_that_returns_what_is_no_root_has_failed() -> None:
+async def test_a_function_that_returns_an_invalid_root_has_failed() -> None:
     async def wrong() -> Sequence[RootLike]:
         return ["relative"]
 
@@ -188,7 +188,7 @@ ASKED = RootsRequest("shop", OuterCall("tools/call", "buy", 7, call_id=3, caller
     ],
     ids=["no parameter", "a parameter", "an object", "a bound parameter", "a default", "any number"],
 )
-async def test_a_function_with_a_parameter_is_told_who_asks_and_during_which_call(
+async def test_a_function_with_a_parameter_gets_the_server_and_the_call(
     function: Callable[[Asked], RootsHandler], told: RootsRequest | None
 ) -> None:
     asked = Asked()

@@ -226,7 +226,7 @@ async def test_a_call_of_the_innermost_handler_may_be_made_again_without_a_quest
     assert seen == ["inner"]
 
 
-async def test_what_is_asked_between_calls_is_in_no_handler() -> None:
+async def test_a_request_between_calls_has_no_nesting() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
         answers.append(await peer.request("sampling/createMessage", QUESTION))
@@ -314,7 +314,7 @@ async def test_a_handler_ends_with_the_last_of_the_calls_that_it_may_belong_to()
     ]
 
 
-async def test_what_was_asked_between_calls_does_not_end_with_a_call() -> None:
+async def test_a_request_between_calls_does_not_end_with_a_call() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
         await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
@@ -379,9 +379,7 @@ async def test_handlers_that_make_calls_do_not_wait_for_the_places_of_each_other
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("tool", ["answers", "never_answers"])
-async def test_a_call_of_a_handler_returns_within_its_timeout_though_no_place_is_free_to_go_on(
-    version: str, tool: str
-) -> None:
+async def test_a_call_of_a_handler_returns_within_its_timeout_even_without_a_free_slot(version: str, tool: str) -> None:
     server = Server("asker", versions=[version])
     second, took, released = anyio.Event(), anyio.Event(), anyio.Event()
     outcome: list[object] = []
@@ -433,7 +431,7 @@ async def test_a_call_of_a_handler_returns_within_its_timeout_though_no_place_is
     ids=["stops", "goes on"],
 )
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_a_server_that_asks_is_not_silent_but_the_timeout_holds(
+async def test_requests_of_the_server_restart_the_idle_timeout_but_not_the_timeout(
     version: str, asks: int, seconds: float, words: str
 ) -> None:
     """It asks every 15 seconds, with an idle_timeout of 20, until it has nothing more to ask."""

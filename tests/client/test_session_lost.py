@@ -156,7 +156,7 @@ async def test_subscriptions_and_the_log_level_are_re_established() -> None:
     ]
 
 
-async def test_a_server_that_keeps_losing_sessions_is_given_up() -> None:
+async def test_a_server_that_keeps_losing_sessions_fails_the_call() -> None:
     server = Forgetful()
 
     with anyio.fail_after(5):
@@ -201,7 +201,7 @@ async def test_a_registered_handler_serves_the_new_session_too() -> None:
     assert first.is_error is not True
 
 
-async def test_what_was_allowed_for_a_session_ends_with_it() -> None:
+async def test_an_approval_for_a_session_ends_with_it() -> None:
     server = asking_server()
 
     async def approve(request: SamplingRequest) -> Allow:
@@ -317,7 +317,7 @@ async def test_a_new_session_that_takes_too_long_is_a_connect_timeout() -> None:
                 await client.call_tool("x")
 
 
-async def test_what_cannot_be_re_established_is_a_warning_and_the_call_goes_on() -> None:
+async def test_a_subscription_that_cannot_be_restored_is_a_warning_and_the_call_continues() -> None:
     class Unwilling(Forgetful):
         async def __call__(self, request: httpx.Request) -> httpx.Response:
             message = json.loads(request.content or b"{}")
@@ -339,7 +339,7 @@ async def test_what_cannot_be_re_established_is_a_warning_and_the_call_goes_on()
 
 
 @pytest.mark.fake_clock
-async def test_leaving_a_stream_is_not_the_cancellation_so_that_it_is_announced() -> None:
+async def test_leaving_a_stream_does_not_cancel_so_a_notification_is_sent() -> None:
     """In these revisions "disconnection SHOULD NOT be interpreted as the client cancelling its request"."""
     server = Forgetful()
 

@@ -215,7 +215,7 @@ async def test_sampling_with_tools_in_2026_over_http_passes_few_files_and_functi
 
 
 @pytest.mark.parametrize("spoiled", ["a task", "a queue", "a second look"])
-async def test_what_counts_these_would_notice(spoiled: str) -> None:
+async def test_the_counters_notice_a_task_a_queue_and_a_second_validation(spoiled: str) -> None:
     async def nothing() -> None:
         pass
 

@@ -206,7 +206,7 @@ async def test_a_server_that_is_not_modern_is_initialized(discover: object) -> N
 @pytest.mark.parametrize(
     ("status", "error"), [(401, Unauthorized), (403, Unauthorized), (502, HttpStatusError), (503, HttpStatusError)]
 )
-async def test_what_says_nothing_of_the_era_is_no_reason_for_a_handshake(status: int, error: type[Exception]) -> None:
+async def test_a_response_that_does_not_tell_the_era_causes_no_handshake(status: int, error: type[Exception]) -> None:
     site = Site(server_discover=httpx.Response(status))
 
     with anyio.fail_after(5), pytest.raises(error):
@@ -265,7 +265,7 @@ async def test_a_discovery_that_is_fresh_serves_the_next_connection_of_the_clien
     assert [heard.rpc["method"] for heard in peer.heard] == ["server/discover", "tools/call", "tools/call"]
 
 
-async def test_nothing_is_kept_from_one_connection_to_the_next_where_the_credentials_may_be_others() -> None:
+async def test_with_the_callers_own_client_each_connection_has_a_new_cache() -> None:
     """The caller's HTTP client may have other credentials by then."""
     site = Site(server_discover=DISCOVERED | {"ttlMs": 60_000}, tools_list={"tools": [], "ttlMs": 60_000})
     client = site.client()
@@ -324,7 +324,7 @@ async def test_the_message_of_an_error_is_the_servers_under_any_status() -> None
                 assert raised.value.message == "no"
 
 
-async def test_what_was_cached_is_dropped_when_the_server_asks_for_credentials() -> None:
+async def test_the_cache_is_cleared_when_the_server_asks_for_credentials() -> None:
     statuses = [200, 401, 200]
 
     def read(message: dict[str, Any]) -> object:
@@ -396,7 +396,7 @@ async def breaking_site(breaking: list[str]) -> AsyncIterator[tuple[Peer, Client
     ],
     ids=["list", "read", "prompt", "prompts", "resources", "templates", "completion", "idempotent tool"],
 )
-async def test_what_does_no_harm_twice_is_made_again_under_a_new_id(method: str, request_: Any) -> None:
+async def test_a_request_that_may_run_twice_is_repeated_with_a_new_id(method: str, request_: Any) -> None:
     breaking: list[str] = []
 
     with anyio.fail_after(10):
@@ -410,7 +410,7 @@ async def test_what_does_no_harm_twice_is_made_again_under_a_new_id(method: str,
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_what_may_do_harm_twice_is_not_made_again() -> None:
+async def test_a_call_that_may_not_run_twice_is_not_repeated() -> None:
     breaking = ["tools/call"]
 
     with anyio.fail_after(10):
@@ -425,7 +425,7 @@ async def test_what_may_do_harm_twice_is_not_made_again() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_a_stream_that_always_breaks_is_given_up() -> None:
+async def test_a_request_whose_stream_always_breaks_fails() -> None:
     with anyio.fail_after(10):
         async with breaking_site(99 * ["resources/read"]) as (peer, client):
             with pytest.raises(ConnectionClosed):
@@ -434,7 +434,7 @@ async def test_a_stream_that_always_breaks_is_given_up() -> None:
     assert [heard.rpc["method"] for heard in peer.heard].count("resources/read") == 4
 
 
-async def test_leaving_the_stream_is_the_cancellation_and_nothing_more_is_said() -> None:
+async def test_leaving_the_stream_cancels_without_a_notification() -> None:
     left = anyio.Event()
 
     async def script(wire: Wire) -> None:

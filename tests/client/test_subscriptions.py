@@ -50,7 +50,7 @@ def filters(peer: ScriptedPeer) -> list[dict[str, Any]]:
     return [message["params"]["notifications"] for message in peer.received if message["method"] == LISTEN]
 
 
-async def test_who_has_a_callback_listens_to_the_lists_that_the_server_says_it_announces() -> None:
+async def test_with_on_change_the_client_subscribes_to_the_lists_that_the_server_announces() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities={"tools": {"listChanged": True}, "prompts": {}, "resources": {}})
         listen = await peer.receive(LISTEN)
@@ -70,7 +70,7 @@ async def test_who_has_a_callback_listens_to_the_lists_that_the_server_says_it_a
     [({}, [ALL_LISTS]), (CHANGING, [ALL_LISTS]), ({"tools": {}}, [])],
     ids=["says nothing", "announces all", "announces none"],
 )
-async def test_what_is_listened_to_is_what_may_come(
+async def test_the_subscription_has_only_what_the_server_can_announce(
     capabilities: dict[str, Any], expected: list[dict[str, Any]]
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -89,7 +89,7 @@ async def test_what_is_listened_to_is_what_may_come(
     assert filters(peer) == expected
 
 
-async def test_who_has_no_callback_opens_no_stream() -> None:
+async def test_without_on_change_no_stream_is_opened() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities=CHANGING)
         await peer.reply(await peer.receive(), EMPTY)
@@ -208,7 +208,7 @@ async def test_a_stream_that_the_server_ends_is_opened_again(
     assert filters(peer) == [ALL_LISTS, ALL_LISTS]
 
 
-async def test_a_stream_that_fails_ten_times_in_a_row_is_warned_of_once_and_opened_again_all_the_same() -> None:
+async def test_a_stream_that_fails_ten_times_in_a_row_is_one_warning_and_opened_again() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities=CHANGING)
         for number in range(1, 13):
@@ -233,7 +233,7 @@ async def test_a_stream_that_fails_ten_times_in_a_row_is_warned_of_once_and_open
     assert client.warnings == ["moody: the stream of changes keeps failing: changes are missed"]
 
 
-async def test_a_server_that_knows_no_subscriptions_can_be_called_all_the_same() -> None:
+async def test_a_server_without_subscriptions_can_be_called() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities=CHANGING)
         await peer.reply_error(await peer.receive(LISTEN), -32601, "Method not found")
@@ -266,7 +266,7 @@ async def test_the_clock_of_a_subscription_never_runs_out() -> None:
 
 
 @pytest.mark.parametrize(("level", "asked"), [(None, "info"), ("warning", "warning")])
-async def test_who_hears_logs_asks_for_them_with_every_request(level: Any, asked: str) -> None:
+async def test_with_on_log_every_request_has_the_log_level(level: Any, asked: str) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover()
         call = await peer.receive("tools/call")
@@ -292,7 +292,7 @@ async def test_who_hears_logs_asks_for_them_with_every_request(level: Any, asked
     assert peer.received[-1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == asked
 
 
-async def test_who_hears_no_logs_asks_for_none() -> None:
+async def test_without_on_log_no_request_has_a_log_level() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover()
         await peer.reply(await peer.receive("tools/call"), EMPTY)
@@ -305,7 +305,7 @@ async def test_who_hears_no_logs_asks_for_none() -> None:
     assert "io.modelcontextprotocol/logLevel" not in peer.received[-1]["params"]["_meta"]
 
 
-async def test_what_this_revision_has_no_words_for_is_not_sent() -> None:
+async def test_notifications_that_a_revision_does_not_have_are_not_sent() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover()
         call = await peer.receive("tools/call")
@@ -325,7 +325,7 @@ async def test_what_this_revision_has_no_words_for_is_not_sent() -> None:
     assert peer.received[-1]["params"]["inputResponses"] == {"r": {"roots": [{"uri": "file:///srv"}]}}
 
 
-async def test_what_was_not_advertised_is_asked_for_all_the_same() -> None:
+async def test_a_feature_that_was_not_advertised_is_requested_from_a_modern_server() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities={})
         await peer.reply(await peer.receive("prompts/list"), {"prompts": []})

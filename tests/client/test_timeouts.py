@@ -149,7 +149,7 @@ def test_each_of_the_three_may_have_no_bound_or_no_length(
         (20, 100, "the server was silent for 20 s (idle_timeout), after its input had taken 100 s (input_timeout)"),
     ],
 )
-def test_what_ran_out_is_said_with_its_number(passes: float, paused: float, words: str) -> None:
+def test_the_timeout_that_passed_is_named_with_its_value(passes: float, paused: float, words: str) -> None:
     clock = Clock()
     timeouts = begun(clock)
 
@@ -290,7 +290,7 @@ async def test_two_handlers_at_once_for_one_call_stop_its_clocks_once_and_until_
 
 
 @pytest.mark.fake_clock
-async def test_what_a_server_asks_while_it_is_connected_to_stops_the_clock_of_connecting() -> None:
+async def test_a_request_of_the_server_while_connecting_pauses_the_connect_timeout() -> None:
     """Here over what the last connection was subscribed to; a login will, in the same way."""
 
     async def script(peer: ScriptedPeer) -> None:
@@ -325,7 +325,7 @@ async def test_what_a_server_asks_while_it_is_connected_to_stops_the_clock_of_co
     assert [answer["result"]["content"]["text"] for answer in answers] == ["Paris"]
 
 
-async def test_a_call_that_may_take_no_time_at_all_is_not_sent_and_says_so(era: Era) -> None:
+async def test_a_call_with_a_timeout_of_zero_is_not_sent_and_has_not_run(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         await peer.reply(await peer.receive("tools/call"), EMPTY)

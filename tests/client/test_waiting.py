@@ -69,9 +69,7 @@ async def test_idle_rounds_never_wait_for_longer_than_ten_seconds() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "delivered"), [(29, 1025), (31, 1024)])
-async def test_an_answer_that_cannot_be_delivered_is_given_up_after_thirty_seconds(
-    seconds: int, delivered: int
-) -> None:
+async def test_an_answer_that_cannot_be_delivered_is_dropped_after_thirty_seconds(seconds: int, delivered: int) -> None:
     """The transport takes 1,024 messages that the server does not read; the next waits for room."""
 
     async def script(peer: ScriptedPeer) -> None:

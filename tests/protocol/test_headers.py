@@ -52,7 +52,7 @@ def test_a_value_is_plain_where_that_is_safe_and_base64_otherwise(text: str, hea
 
 
 @pytest.mark.parametrize("text", ["=?BASE64?YQ==?=", "=?base64?YQ==", "base64?YQ==?=", "=?base65?YQ==?="])
-def test_what_only_resembles_the_markers_is_plain(text: str) -> None:
+def test_text_that_only_resembles_the_markers_is_plain(text: str) -> None:
     """ "These markers are case-sensitive and MUST appear exactly as shown"."""
     assert encode_value(text) == text
     assert decode_value(text) == text

@@ -202,7 +202,7 @@ def test_a_value_that_json_cannot_express_is_a_caller_error(value: object) -> No
 @pytest.mark.parametrize(
     "message", [lambda deep: Request(1, "m", deep), lambda deep: Success(1, deep)], ids=["request", "answer"]
 )
-def test_a_message_of_ours_may_nest_255_levels_deep_and_no_deeper(message: Callable[[Params], Message]) -> None:
+def test_an_outgoing_message_may_nest_255_levels_deep_and_no_deeper(message: Callable[[Params], Message]) -> None:
     fits, too_deep = (message({"x": json.loads(b"[" * levels + b"]" * levels)}) for levels in (253, 254))
 
     assert decode(encode(fits)) == (fits,)

@@ -25,7 +25,7 @@ async def test_always_allows() -> None:
     assert await always(request()) == Allow()
 
 
-async def test_a_request_that_is_allowed_goes_on() -> None:
+async def test_an_allowed_request_continues() -> None:
     asked = request()
     seen: list[SamplingRequest] = []
 
@@ -276,7 +276,7 @@ async def test_a_refusal_is_for_one_request_only() -> None:
     assert decisions == []
 
 
-async def test_what_was_allowed_for_a_session_does_not_apply_to_another_connection_of_the_same_name() -> None:
+async def test_an_approval_for_a_session_does_not_apply_to_another_connection_of_the_same_name() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         return request.reply("x", model="m")
 
@@ -289,7 +289,7 @@ async def test_what_was_allowed_for_a_session_does_not_apply_to_another_connecti
     assert person.asked == 2
 
 
-async def test_what_was_allowed_for_a_call_is_forgotten_with_it() -> None:
+async def test_an_approval_for_a_call_is_forgotten_with_it() -> None:
     approvals = Approvals(Person("call"), subject="sampling for x")
     outer = call()
     await approvals.require(request(outer=outer))

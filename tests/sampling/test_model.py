@@ -52,7 +52,7 @@ async def test_a_turn_can_refuse_or_fail() -> None:
         await ScriptedModel(fail)(ASKED)
 
 
-async def test_asking_past_the_end_of_the_script_fails_and_says_so() -> None:
+async def test_a_request_after_the_end_of_the_script_fails() -> None:
     model = ScriptedModel("one")
     assert model.remaining == 1
     await model(ASKED)

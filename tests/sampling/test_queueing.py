@@ -69,7 +69,7 @@ async def test_many_requests_are_answered_a_few_at_a_time() -> None:
     assert turnstile.most == 16
 
 
-async def test_requests_beyond_the_queue_are_refused_at_once_and_told_the_limit() -> None:
+async def test_requests_beyond_the_queue_are_refused_at_once_with_the_limit() -> None:
     turnstile = Turnstile()
     asked = session(turnstile, limits=SamplingLimits(at_once_per_server=1, waiting=1))
 

@@ -284,7 +284,7 @@ async def test_a_denied_request_does_not_reach_the_model() -> None:
 # What the model's side can do wrong
 
 
-async def test_what_a_handler_raises_is_logged_and_not_sent(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_handlers_exception_is_logged_and_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     mistake = RuntimeError("secret sk-123")
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
@@ -496,7 +496,7 @@ def test_a_plain_handler_that_outlives_its_event_loop_keeps_its_slot_in_the_next
         ({"basic": basic, "approve": True}, "approve"),
     ],
 )
-def test_what_cannot_be_called_is_refused_when_it_is_registered(arguments: dict[str, Any], name: str) -> None:
+def test_a_handler_that_is_not_callable_is_refused_when_it_is_registered(arguments: dict[str, Any], name: str) -> None:
     kind = type(arguments[name]).__name__
 
     with pytest.raises(TypeError, match=rf"^{name} has to be a function, async or plain, not {kind}$"):

@@ -254,7 +254,7 @@ async def test_a_handler_lends_its_slot_while_it_awaits_a_call_and_then_waits_fo
         assert share.free == 1
 
 
-async def test_a_handler_with_several_calls_lends_once_and_goes_on_after_the_last() -> None:
+async def test_a_handler_with_several_calls_lends_its_slot_once_until_the_last_returns() -> None:
     handlers, share = Handlers(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
 
     with fail_after(5):

@@ -27,7 +27,7 @@ def kept(*answers: list[str]) -> list[str]:
         pytest.param("{}=1; Secure; HttpOnly; SameSite=Lax; Max-Age=3600", id="with attributes"),
     ],
 )
-def test_of_too_many_the_newest_are_kept(form: str) -> None:
+def test_of_too_many_cookies_the_newest_are_kept(form: str) -> None:
     names = [f"c{n:03}" for n in range(100)]
 
     assert kept(*([form.format(name, name)] for name in names)) == names[-50:]
@@ -71,7 +71,7 @@ def test_one_that_is_set_again_is_new_again() -> None:
     assert kept(["a=1"], [f"{name}=1" for name in names[1:]], ["a=2"], ["b=1"]) == ["a", "b", *names[2:]]
 
 
-def test_what_has_expired_takes_no_room() -> None:
+def test_expired_cookies_take_no_space() -> None:
     names = [f"c{n:03}" for n in range(49)]
     gone = [f"{name}=1; Max-Age=0" for name in names]
 

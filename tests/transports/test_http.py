@@ -143,7 +143,7 @@ async def test_callbacks_are_awaited_between_the_messages_of_a_stream() -> None:
     assert heard_before == [1, 2, 3]
 
 
-async def test_an_error_of_a_callback_comes_out_as_it_is_and_the_channel_goes_on() -> None:
+async def test_an_exception_of_a_callback_is_raised_and_the_channel_stays_open() -> None:
     async def fail() -> None:
         raise ZeroDivisionError
 
@@ -158,7 +158,7 @@ async def test_an_error_of_a_callback_comes_out_as_it_is_and_the_channel_goes_on
                 await channel.request(CALL, VERSION, RecordedHandle(on_progress=fail))
 
 
-async def test_what_json_cannot_say_is_refused_before_anything_is_sent() -> None:
+async def test_a_value_that_is_not_json_is_refused_before_anything_is_sent() -> None:
     async with mocked(lambda request: pytest.fail("sent")) as channel:
         with pytest.raises(CallerError):
             await ask(channel, Request(7, "tools/call", {"value": object()}))

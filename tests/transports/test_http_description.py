@@ -61,7 +61,7 @@ def test_only_the_url_of_an_http_server_will_do(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", [" http://mcp.test/", "http://mcp.test/mcp ", "http://mcp.test/mcp\n"])
-def test_a_url_with_space_around_it_is_told_so(url: str) -> None:
+def test_a_url_with_surrounding_space_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"^the URL has space around it: url\.strip\(\) removes it$"):
         StreamableHttp(url)
 
@@ -146,7 +146,7 @@ async def test_a_proxy_that_is_reached_by_tls_is_checked(monkeypatch: pytest.Mon
         pytest.param({"http_proxy": "http://proxy.test", "no_proxy": ".test"}, HttpxBackend, id="a pattern, which httpx reads"),
     ],
 )  # fmt: skip
-async def test_where_there_may_be_a_proxy_httpx_itself_decides(
+async def test_httpx_is_used_if_there_may_be_a_proxy(
     environment: dict[str, str], kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):

@@ -88,9 +88,7 @@ async def test_user_and_password_of_the_url_are_sent(headers: dict[str, str]) ->
 
 
 @pytest.mark.parametrize("whose", ["ours", "the caller's"])
-async def test_httpx_is_not_told_the_user_and_password_and_so_logs_none(
-    whose: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_httpx_gets_no_user_and_password_and_logs_none(whose: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
     async def script(wire: Wire) -> None:

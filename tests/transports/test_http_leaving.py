@@ -266,7 +266,7 @@ class Endless(httpx.AsyncByteStream):
         return self._first.pop(0) if self._first else b": x"
 
 
-async def test_a_stand_in_for_a_network_that_never_waits_is_left_all_the_same() -> None:
+async def test_an_endless_response_that_never_waits_is_left_after_the_reply() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, headers=EVENTS, stream=Endless())
 

@@ -63,7 +63,7 @@ def test_a_bomb_inflates_one_piece_at_a_time() -> None:
     assert next(pieces)
 
 
-def test_what_follows_the_end_of_the_compression_is_ignored() -> None:
+def test_bytes_after_the_compressed_data_are_ignored() -> None:
     assert b"".join(inflated("gzip", gzip.compress(b"tide") + b"garbage", b"more")) == b"tide"
 
 
@@ -140,7 +140,7 @@ def test_a_lost_session_is_recognized_by_status_or_by_its_known_spellings(status
     assert means_session_lost(kind(status, "refused", body=body)) is lost
 
 
-async def test_of_an_event_that_is_no_message_only_the_beginning_is_kept() -> None:
+async def test_only_the_beginning_of_an_invalid_event_is_kept() -> None:
     response = HttpxResponse(httpx.Response(200, stream=httpx.ByteStream(event(b"x" * 5000))), "the server")
     stream = MessageStream(response, LastEvent(), 10_000)
 

@@ -141,7 +141,7 @@ async def test_resuming_outlives_a_restart_of_the_server(pauses: list[float]) ->
     assert pauses == [1.0, 1.0, 1.0, 1.0, 1.5]  # after the reset of a kept connection, a GET is sent again at once
 
 
-async def test_resuming_is_given_up_after_failures_in_a_row(pauses: list[float]) -> None:
+async def test_resuming_ends_after_consecutive_failures(pauses: list[float]) -> None:
     script = legacy(post=stream(event(b"", id="e")), get=lambda w, h: w.reply(503))
 
     async with serving(script) as peer, opened(peer.url) as channel:
@@ -165,7 +165,7 @@ async def test_a_server_that_is_polled_in_silence_answers_in_the_end(pauses: lis
     assert max(pauses) == 5.0
 
 
-async def test_a_server_that_is_polled_in_vain_is_given_up(
+async def test_polling_without_events_ends_after_some_attempts(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

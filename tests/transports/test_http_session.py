@@ -121,7 +121,7 @@ async def test_an_id_in_any_other_reply_means_nothing() -> None:
     assert peer.heard[-2].headers["mcp-session-id"] == "s-1"
 
 
-async def test_an_id_that_is_no_visible_ascii_fails_the_handshake() -> None:
+async def test_a_session_id_that_is_not_visible_ascii_fails_the_handshake() -> None:
     async with serving(legacy(ids=iter(["s 1"]))) as peer, opened(peer.url) as channel:
         with pytest.raises(ProtocolError, match="the server's session id is not visible ASCII: 's 1'"):
             await ask(channel, INITIALIZE)
@@ -237,7 +237,7 @@ async def test_a_stream_that_ends_is_opened_again_from_where_it_ended(pauses: li
     assert pauses == [0.375, 0.562]
 
 
-async def test_a_stream_that_keeps_failing_is_opened_ever_more_slowly_then_given_up_and_taken_up_by_the_next_call(
+async def test_a_stream_that_keeps_failing_is_reopened_more_slowly_then_only_by_the_next_call(
     pauses: list[float],
 ) -> None:
     received = Log[Incoming]()

@@ -236,7 +236,7 @@ async def test_a_redirect_within_the_origin_is_followed_with_method_and_body(sta
     assert {request.headers["x-key"] for request in heard} == {"1"}
 
 
-async def test_user_and_password_of_the_url_outlive_a_redirect_but_none_come_from_one() -> None:
+async def test_user_and_password_of_the_url_survive_a_redirect_but_none_are_taken_from_one() -> None:
     heard: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:

@@ -135,7 +135,7 @@ async def test_any_call_of_a_server_that_was_there_before_is_made_when_it_is_bac
     assert [about for about in server.heard()[1] if about != "delete"] == ["call", "call"]
 
 
-async def test_a_server_that_stays_away_is_given_up_and_nothing_has_run(pauses: Pauses) -> None:
+async def test_a_server_that_stays_unreachable_fails_the_call_which_has_not_run(pauses: Pauses) -> None:
     async with restartable() as server, Client(StreamableHttp(server.url), era="modern") as client:
         await server.stop()
         error = await failing(client)
@@ -162,7 +162,7 @@ async def test_a_server_that_stays_away_in_the_middle_of_a_call_may_have_run_its
     assert pauses == [0.1, 0.5, 2.0]
 
 
-async def test_what_was_never_there_fails_at_once(pauses: Pauses) -> None:
+async def test_a_server_that_was_never_reached_fails_at_once(pauses: Pauses) -> None:
     async with restartable() as server:
         await server.stop()
         with pytest.raises(ConnectFailed):
@@ -171,7 +171,7 @@ async def test_what_was_never_there_fails_at_once(pauses: Pauses) -> None:
     assert pauses == []
 
 
-async def test_what_may_have_been_read_is_not_sent_again(pauses: Pauses) -> None:
+async def test_a_request_that_may_have_been_read_is_not_repeated(pauses: Pauses) -> None:
     async with restartable(call=drop) as server, Client(StreamableHttp(server.url), era="modern") as client:
         error = await failing(client)
 
@@ -216,7 +216,7 @@ async def test_a_deadline_that_passes_before_a_later_round_is_sent_leaves_a_begi
     assert caught.value.may_have_run is True
 
 
-async def test_what_was_sent_in_the_end_may_have_run(pauses: Pauses) -> None:
+async def test_a_request_that_was_sent_after_retries_may_have_run(pauses: Pauses) -> None:
     errors: list[ConnectionClosed] = []
 
     async def call() -> None:
@@ -265,7 +265,7 @@ async def test_a_subscription_has_its_own_backoff(pauses: Pauses, monkeypatch: p
 
 
 @pytest.mark.parametrize("failure", [httpx.ConnectTimeout, httpx.PoolTimeout])
-async def test_who_has_waited_for_a_connection_in_vain_does_not_wait_again(
+async def test_a_request_that_timed_out_while_connecting_is_not_retried(
     failure: type[httpx.TimeoutException], pauses: Pauses
 ) -> None:
     def answer(request: httpx.Request) -> httpx.Response:

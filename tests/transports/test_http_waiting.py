@@ -168,7 +168,7 @@ async def test_a_call_that_failed_makes_room_like_one_that_was_answered() -> Non
     assert subjects(peer).count("call") == 4
 
 
-async def test_a_connection_on_which_an_answer_goes_on_is_still_in_use() -> None:
+async def test_a_connection_with_an_unfinished_response_is_in_use() -> None:
     """The next call neither goes out beside it, nor waits longer than the unread rest is drained."""
     first_is_over = False
     overlapped: list[bool] = []
@@ -283,7 +283,7 @@ async def test_closing_tells_queued_calls_that_they_were_not_made() -> None:
 # What never waits
 
 
-async def test_a_handler_may_call_the_server_though_every_connection_waits_for_it() -> None:
+async def test_a_handler_may_call_the_server_while_every_connection_waits_for_it() -> None:
     """Nor does its reply wait."""
     answers = Log[object]()
 
@@ -309,7 +309,7 @@ async def test_a_handler_may_call_the_server_though_every_connection_waits_for_i
     assert [each for each in subjects(peer) if each in ("call", "answer")] == ["call", "call", "answer"]
 
 
-async def test_a_callback_may_call_the_server_though_its_own_call_has_the_only_connection() -> None:
+async def test_a_callback_may_call_the_server_while_its_call_has_the_only_connection() -> None:
     async def on_progress(report: ProgressNotificationParams) -> None:
         await tides(client)
 
@@ -320,7 +320,7 @@ async def test_a_callback_may_call_the_server_though_its_own_call_has_the_only_c
     assert subjects(peer).count("call") == 2
 
 
-async def test_what_a_new_session_begins_with_waits_for_no_call_of_the_last_one() -> None:
+async def test_a_new_handshake_does_not_wait_for_calls_of_the_last_session() -> None:
     """The only connection has a call that will never end; what its handler calls finds the session lost."""
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
@@ -359,7 +359,7 @@ async def test_streams_that_stay_open_take_no_connection_from_the_calls() -> Non
     assert subjects(peer).count("call") == 3
 
 
-async def test_neither_does_what_a_stateless_server_is_listened_to_on() -> None:
+async def test_a_subscription_stream_does_not_count_as_a_call() -> None:
     async def on_change(change: Change) -> None:
         pass
 
@@ -371,7 +371,7 @@ async def test_neither_does_what_a_stateless_server_is_listened_to_on() -> None:
     assert subjects(peer) == ["discover", "listen", "call", "call", "call"]
 
 
-async def test_a_cancellation_goes_out_though_the_next_call_has_taken_the_connection() -> None:
+async def test_a_cancellation_is_sent_while_the_next_call_has_the_only_connection() -> None:
     server = Holding()
     given_up = anyio.CancelScope()
 

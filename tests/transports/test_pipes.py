@@ -32,7 +32,7 @@ async def pipe() -> AsyncIterator[tuple[ReadEnd, WriteEnd]]:
         await writing.aclose()
 
 
-async def test_what_is_written_is_read_and_the_end_stays_the_end() -> None:
+async def test_a_pipe_passes_on_what_is_written_and_then_its_end() -> None:
     read: list[bytes] = []
 
     async with pipe() as (reading, writing):
@@ -223,7 +223,7 @@ async def test_a_waiting_writer_fails_when_its_end_is_closed() -> None:
             await writing.aclose()
 
 
-async def test_what_is_not_read_stays_in_the_pipe() -> None:
+async def test_unread_output_stays_in_the_pipe() -> None:
     """A server that writes faster than its client reads waits for its pipe."""
     written, read = 0, [0]
 

@@ -152,7 +152,7 @@ async def test_a_reset_is_an_error_of_reading(raw: bytes, kind: Kind) -> None:
 
 
 @both
-async def test_what_came_before_a_fault_is_delivered_first(kind: Kind) -> None:
+async def test_bytes_before_a_fault_are_delivered_first(kind: Kind) -> None:
     pieces: list[bytes] = []
 
     async def script(wire: Wire) -> None:

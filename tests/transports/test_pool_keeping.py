@@ -279,7 +279,7 @@ def forgetful(reset: bool) -> Callable[[Wire], Awaitable[None]]:
 
 @pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
 @both
-async def test_a_post_that_may_have_been_heard_is_not_sent_again(reset: bool, kind: Kind) -> None:
+async def test_a_post_that_may_have_been_read_is_not_sent_again(reset: bool, kind: Kind) -> None:
     async with serving(forgetful(reset)) as peer, kind.client() as client:
         await client.post(peer.url)
         with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
@@ -291,7 +291,9 @@ async def test_a_post_that_may_have_been_heard_is_not_sent_again(reset: bool, ki
 @pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
 @both
-async def test_what_does_no_harm_twice_is_sent_again_on_a_new_connection(method: str, reset: bool, kind: Kind) -> None:
+async def test_a_request_that_may_run_twice_is_sent_again_on_a_new_connection(
+    method: str, reset: bool, kind: Kind
+) -> None:
     not_with_httpx(kind, "it leaves the repetition to its caller")
 
     async with serving(forgetful(reset)) as peer, kind.client() as client:
@@ -425,7 +427,7 @@ async def test_a_server_that_closes_each_connection_after_its_first_answer_loses
     assert peer.connections == 7
 
 
-async def test_where_it_is_noticed_in_time_that_they_are_closed_none_is_lost_and_none_is_kept_any_more() -> None:
+async def test_if_closed_connections_are_noticed_in_time_no_request_is_lost_and_none_is_kept() -> None:
     async def script(wire: Wire) -> None:
         forgets = peer.connections <= 2
         await wire.hear()
@@ -445,7 +447,7 @@ async def test_where_it_is_noticed_in_time_that_they_are_closed_none_is_lost_and
     [(closing(2, unheard=True), 4), (closing(2, unheard=False), 6)],
     ids=["just then", "before"],
 )
-async def test_a_server_that_keeps_connections_for_a_while_goes_on_to_be_sent_several_requests_over_each(
+async def test_several_requests_are_sent_over_each_connection_that_a_server_keeps(
     server: Callable[[Wire], Awaitable[None]], opened: int
 ) -> None:
     async with serving(server) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:

@@ -42,7 +42,7 @@ class Halting:
 
 
 @both
-async def test_a_server_that_takes_nothing_is_given_up(kind: Kind) -> None:
+async def test_a_server_that_reads_nothing_is_a_write_timeout(kind: Kind) -> None:
     not_with_httpx(kind, "it leaves the generator of a body to the garbage collector")
 
     server = Halting(reads=False)
@@ -52,7 +52,7 @@ async def test_a_server_that_takes_nothing_is_given_up(kind: Kind) -> None:
 
 
 @both
-async def test_a_server_that_never_shakes_hands_is_given_up(kind: Kind) -> None:
+async def test_a_tls_handshake_without_an_answer_is_a_connect_timeout(kind: Kind) -> None:
     hung_up = anyio.Event()
 
     async def script(wire: Wire) -> None:
@@ -162,7 +162,7 @@ async def after_steps(count: int, function: Callable[[], Awaitable[object]]) -> 
     return done
 
 
-async def test_wherever_a_request_is_cancelled_the_pool_stays_good() -> None:
+async def test_a_request_cancelled_at_any_point_leaves_the_pool_usable() -> None:
     """Each turn of the event loop is a place at which a cancellation may strike."""
     done = False
 
@@ -282,7 +282,7 @@ async def test_a_closed_pool_has_no_connections_and_makes_none() -> None:
     assert sorted(hung_up) == ["GET", "POST"]
 
 
-async def test_whenever_a_pool_is_closed_nothing_of_it_stays_open() -> None:
+async def test_a_pool_closed_at_any_point_leaves_nothing_open() -> None:
     """Requests may end between the closing of one connection and the next."""
     opened = closed = 0
 
@@ -317,7 +317,7 @@ async def test_whenever_a_pool_is_closed_nothing_of_it_stays_open() -> None:
 
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 @both
-async def test_what_ends_after_the_client_is_closed_is_not_kept(secure: bool, kind: Kind) -> None:
+async def test_a_connection_that_ends_its_request_after_close_is_not_kept(secure: bool, kind: Kind) -> None:
     hung_up = anyio.Event()
 
     async def script(wire: Wire) -> None:

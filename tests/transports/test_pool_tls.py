@@ -99,7 +99,7 @@ async def test_a_connection_that_is_cut_off_ends_a_body_only_where_nothing_else_
 
 
 @both
-async def test_unsolicited_bytes_are_no_response_to_the_next_request(kind: Kind) -> None:
+async def test_unsolicited_bytes_are_not_the_response_to_the_next_request(kind: Kind) -> None:
     """The second record waits behind the first, where no look at the socket finds it."""
     not_with_httpx(kind, "it takes such a record for the answer")
 
@@ -116,7 +116,7 @@ async def test_unsolicited_bytes_are_no_response_to_the_next_request(kind: Kind)
 
 
 @both
-async def test_an_early_answer_is_heard_through_tls(kind: Kind) -> None:
+async def test_an_early_response_is_read_over_tls(kind: Kind) -> None:
     not_with_httpx(kind, "it writes to the end before it reads")
 
     async def script(wire: Wire) -> None:

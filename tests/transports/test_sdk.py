@@ -163,7 +163,7 @@ async def test_the_error_of_a_server_is_reported_without_its_exception_groups() 
         await Client(Failing(), era="legacy").connect()
 
 
-async def test_a_server_that_ends_by_itself_says_so() -> None:
+async def test_a_server_that_ends_by_itself_closes_the_connection() -> None:
     class Ending(LowLevelServer):
         async def answer(self, message: dict[str, Any], write_stream: Any) -> None:
             await super().answer(message, write_stream)

@@ -68,7 +68,7 @@ def test_the_last_twenty_lines_are_kept_and_escaped() -> None:
     assert stderr.tail().split("\n") == [*(f"line {n}" for n in range(11, 30)), r"\x1b[2J"]
 
 
-def test_of_long_lines_the_last_thousand_characters_are_shown() -> None:
+def test_the_last_thousand_characters_of_long_lines_are_shown() -> None:
     stderr = Stderr(None)
     list(stderr.feed(b"".join(b"%d" % n + b"x" * 398 + b"\n" for n in range(10, 20))))
 

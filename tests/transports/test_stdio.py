@@ -44,7 +44,7 @@ def test_an_invalid_command_is_an_error_that_shows_how_to_write_it(command: Any,
 
 
 @pytest.mark.parametrize("env", [{"PORT": 8000}, {8000: "PORT"}, ["PORT=8000"]], ids=["value", "name", "list"])
-def test_an_environment_that_is_no_mapping_of_text_is_an_error(env: Any) -> None:
+def test_an_environment_that_is_not_a_mapping_of_text_is_an_error(env: Any) -> None:
     with pytest.raises(TypeError, match=r'^env must be a mapping of text to text, like \{"PORT": "8000"\}$'):
         Stdio(["uvx"], env=env)
 
@@ -74,7 +74,7 @@ async def test_the_working_directory_is_the_callers_choice(tmp_path: Path) -> No
             assert (await client.call_tool("x")).text == str(tmp_path)
 
 
-async def test_a_server_can_write_much_at_its_end_though_the_client_is_cancelled(tmp_path: Path) -> None:
+async def test_a_server_can_write_much_while_shutting_down_after_a_cancellation(tmp_path: Path) -> None:
     """Its output is discarded, but a server that cannot write cannot shut down."""
     body = f"""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

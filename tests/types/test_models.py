@@ -86,7 +86,7 @@ def test_a_constant_is_written_as_it_is_read(cls: type[Model]) -> None:
         assert constant in get_args(cls.model_fields[name].annotation)
 
 
-def test_what_was_not_given_is_not_written_and_an_explicit_none_is_null() -> None:
+def test_unset_fields_are_not_written_and_an_explicit_none_is_null() -> None:
     assert Tool(name="a", input_schema={}, description=None).to_wire() == {
         "name": "a",
         "inputSchema": {},

@@ -67,7 +67,7 @@ def lone_blocks_bare(value: object) -> object:
 @pytest.mark.parametrize("revision", spec.REVISIONS)
 @few_but_large
 @given(data=st.data())
-def test_what_a_schema_allows_is_written_as_it_was_read(revision: str, data: st.DataObject) -> None:
+def test_every_value_that_a_schema_allows_round_trips(revision: str, data: st.DataObject) -> None:
     _, kind, value = drawn(data, revision, readable(revision))
 
     assert exact(lone_blocks_bare(kind.from_wire(value).to_wire())) == exact(lone_blocks_bare(value))
@@ -76,7 +76,7 @@ def test_what_a_schema_allows_is_written_as_it_was_read(revision: str, data: st.
 @pytest.mark.parametrize("revision", spec.REVISIONS)
 @few_but_large
 @given(data=st.data())
-def test_what_a_client_sends_is_valid(revision: str, data: st.DataObject) -> None:
+def test_every_message_of_a_client_is_valid(revision: str, data: st.DataObject) -> None:
     name, kind, value = drawn(data, revision, said_by_a_client(revision))
 
     spec.assert_valid(revision, name, kind.from_wire(value).to_wire())
