@@ -68,7 +68,7 @@ def test_the_lines_of_a_tools_text_are_kept() -> None:
     assert stream.getvalue() == "x" * 60 + "\n    a\\x00b\\u202e\n"
 
 
-@pytest.mark.parametrize(("style", "code"), [("bold", 1), ("dim", 2), ("red", 31), ("green", 32), ("cyan", 36)])
+@pytest.mark.parametrize(("style", "code"), [("bold", 1), ("dim", 2), ("green", 32), ("cyan", 36)])
 def test_a_terminal_gets_colors(style: Style, code: int) -> None:
     stream = Terminal()
 

@@ -31,34 +31,23 @@ class Command(NamedTuple):
     about: str
     operands: str
     """What it takes besides options."""
-    examples: Sequence[str]
+    examples: str
+    """One on each line."""
 
 
 COMMANDS: Mapping[str, Command] = {
-    "demo": Command("show a server that asks a model and offers it tools, over stdio and over HTTP", "", ["demo"]),
-    "tools": Command(
-        "list the tools of a server",
-        "SERVER",
-        ["tools https://example.com/mcp", "tools -- npx -y @modelcontextprotocol/server-everything"],
-    ),
-    "call": Command(
-        "call a tool of a server",
-        "SERVER TOOL [JSON]",
-        [
-            """call https://example.com/mcp echo '{"message": "hi"}'""",
-            """call echo '{"message": "hi"}' -- npx -y @modelcontextprotocol/server-everything""",
-            """call solve '{"problem": "2 * (3 + 4)"}' --model arithmetic -- python examples/calculator_server.py""",
-        ],
-    ),
-    "inspect": Command(
-        "show a server's name, capabilities, tools, resources and prompts",
-        "SERVER",
-        [
-            "inspect -H 'Authorization=Bearer ...' https://example.com/mcp",
-            "inspect --json -- python examples/calculator_server.py",
-        ],
-    ),
-}
+    "demo": Command("show a server that asks a model and offers it tools, over stdio and over HTTP", "", "demo"),
+    "tools": Command("list the tools of a server", "SERVER", """\
+tools https://example.com/mcp
+tools -- npx -y @modelcontextprotocol/server-everything"""),
+    "call": Command("call a tool of a server", "SERVER TOOL [JSON]", """\
+call https://example.com/mcp echo '{"message": "hi"}'
+call echo '{"message": "hi"}' -- npx -y @modelcontextprotocol/server-everything
+call solve '{"problem": "2 * (3 + 4)"}' --model arithmetic -- python examples/calculator_server.py"""),
+    "inspect": Command("show a server's name, capabilities, tools, resources and prompts", "SERVER", """\
+inspect -H 'Authorization=Bearer ...' https://example.com/mcp
+inspect --json -- python examples/calculator_server.py"""),
+}  # fmt: skip
 
 URL = re.compile(r"https?://", re.IGNORECASE)
 HEADER = re.compile(r"([^\s=:]+)(?:=|:\s*)(.*)", re.DOTALL)  # no header's name has either sign, and curl takes ":"
@@ -172,7 +161,8 @@ def _main_parser() -> _Parser:
 
 
 def _examples(*commands: Command) -> str:
-    return "".join(["examples:\n", *[f"  {NAME} {line}\n" for command in commands for line in command.examples]])
+    lines = [f"  {NAME} {line}\n" for command in commands for line in command.examples.splitlines()]
+    return "".join(["examples:\n", *lines])
 
 
 def _parser(verb: str) -> _Parser:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import DEVNULL
+from typing import NamedTuple
 
 from anyio import IncompleteRead, fail_after, open_process
 from anyio.streams.buffered import BufferedByteReceiveStream
@@ -74,36 +74,32 @@ async def _http_server(script: Path) -> AsyncIterator[str]:
                 process.terminate()
 
 
-@dataclass(frozen=True, slots=True)
-class Headings:
-    """What is printed above each message; the two eras send different ones."""
+class Headings(NamedTuple):
+    """What is printed above the messages; the two eras send different ones."""
 
-    connect: str
-    connected: str
-    request: str
+    first_request: str
+    sampling_request: str
     answer: str
 
 
 HANDSHAKE = Headings(
-    connect="host -> server: initialize",
-    connected="server -> host: the result of initialize",
-    request="server -> host: sampling/createMessage, a request for our model",
-    answer="host -> server: our model's answer",
+    "initialize",
+    "server -> host: sampling/createMessage, a request for our model",
+    "host -> server: our model's answer",
 )
 STATELESS = Headings(
-    connect="host -> server: server/discover",
-    connected="server -> host: the result of server/discover",
-    request="server -> host: a result that asks for sampling/createMessage, a request for our model",
-    answer="host -> server: tools/call once more, with our model's answer",
+    "server/discover",
+    "server -> host: a result that asks for sampling/createMessage, a request for our model",
+    "host -> server: tools/call once more, with our model's answer",
 )
 
 
 async def _call(transport: Transport, era: str, headings: Headings, model: Model, printer: Printer) -> None:
     sampling = Sampling(with_tools=PrintingModel(model, printer, headings), approve=always)
     async with Client(transport, sampling=sampling, era=era) as client:
-        printer.heading(headings.connect)
+        printer.heading(f"host -> server: {headings.first_request}")
         printer.field("capabilities", compact({"sampling": sampling.capability()}))
-        printer.heading(headings.connected)
+        printer.heading(f"server -> host: the result of {headings.first_request}")
         printer.field("server", f"{client.server_info.name} {client.server_info.version}")
         printer.field("revision", client.protocol_version)
         printer.field("capabilities", compact(client.server_capabilities.to_wire()))
@@ -127,7 +123,7 @@ class PrintingModel:
 
     async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
         printer = self._printer
-        printer.heading(self._headings.request)
+        printer.heading(self._headings.sampling_request)
         if self._printed:
             printer.field("messages", f"{self._printed} as before, and")
         for message in request.messages[self._printed :]:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from textwrap import TextWrapper
 from typing import Literal, Self, TextIO, TypeAlias
@@ -65,15 +65,14 @@ CODES: Mapping[type[BaseException], ExitCode] = {
     McpError: ExitCode.INTERNAL_ERROR,  # the others are about sampling: the server gets them as an answer
 }
 
-Style: TypeAlias = Literal["bold", "dim", "red", "green", "cyan"]
+Style: TypeAlias = Literal["bold", "dim", "green", "cyan"]
 
-SGR: Mapping[Style, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "cyan": "36"}
+SGR: Mapping[Style, str] = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
 MIN_WIDTH = 24
 INDENT = "    "  # of labels
 TEXT_COLUMN = 18  # where the text beside a label begins
-DEFAULT_SIZE = (80, 24)  # columns and lines, where the output is no terminal and COLUMNS is not set
 
 
 class Printer:
@@ -83,13 +82,12 @@ class Printer:
         self._stream = stream
         no_color = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         self._color = stream.isatty() and not no_color and sys.platform != "win32"  # older consoles show the codes
-        columns = shutil.get_terminal_size(DEFAULT_SIZE).columns
+        columns = shutil.get_terminal_size().columns
         self._width = max(MIN_WIDTH, min(MAX_WIDTH, columns - 1))  # some terminals wrap after a full last column
 
     def line(self, text: str = "", style: Style | None = None) -> None:
         """Print text of the command itself, wrapped."""
-        for part in self._wrap(text, "", ""):
-            self._print(part, style)
+        self._print_wrapped(text, style)
 
     def heading(self, text: str) -> None:
         """Print a heading of the command itself, after an empty line."""
@@ -104,27 +102,26 @@ class Printer:
             self.paragraph(label, style, indent=len(INDENT))
             first = rest = INDENT + "  "
         for line in text.splitlines() or [""]:
-            for part in self._wrap(clean(line), first, rest):
-                self._print(part, style)
+            self._print_wrapped(clean(line), style, first, rest)
             first = rest
 
     def paragraph(self, text: str, style: Style | None = None, *, indent: int = 0) -> None:
         """Print a server's text, wrapped and indented."""
         margin = " " * indent
         for line in text.strip().splitlines():
-            for part in self._wrap(clean(line), margin, margin):
-                self._print(part, style)
+            self._print_wrapped(clean(line), style, margin, margin)
 
     def text(self, text: str) -> None:
         """Print a server's text with its own lines, for another program to read."""
         for line in text.splitlines():
-            self._print(clean(line), None)
+            self._print(clean(line))
 
-    def _wrap(self, text: str, first: str, rest: str) -> Iterator[str]:
+    def _print_wrapped(self, text: str, style: Style | None, first: str = "", rest: str = "") -> None:
         wrapper = TextWrapper(self._width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
-        yield from wrapper.wrap(text) or [first.rstrip()]
+        for line in wrapper.wrap(text) or [first.rstrip()]:
+            self._print(line, style)
 
-    def _print(self, text: str, style: Style | None) -> None:
+    def _print(self, text: str, style: Style | None = None) -> None:
         if style is not None and self._color:
             text = f"\x1b[{SGR[style]}m{text}\x1b[0m"
         print(text, file=self._stream, flush=True)
