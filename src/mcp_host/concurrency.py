@@ -111,13 +111,14 @@ class Alarm:
         return TimeoutScope(self, self.loop.time() + seconds, within)
 
     def ring_at(self, deadline: float) -> None:
-        self.stop()
+        if self._timer is not None:
+            self._timer.cancel()
         self.next = deadline
         self._timer = self.loop.call_at(deadline, self._ring)
 
     def stop(self) -> None:
-        """Do not ring until the next `ring_at`."""
-        self.next = math.inf
+        """Never ring again: what still waits is cancelled by other means."""
+        self.next = -math.inf
         if self._timer is not None:
             self._timer.cancel()
 

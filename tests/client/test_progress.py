@@ -12,7 +12,7 @@ from mcp_host._backends import Loop
 from mcp_host.concurrency import Alarm
 from mcp_host.errors import ConnectionClosed, RequestTimeout, ServerError
 from mcp_host.protocol.jsonrpc import Request, Success
-from mcp_host.session.call import CallTimeouts, PendingRequest
+from mcp_host.session.call import Call, CallTimeouts, PendingRequest
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
 from tests.client.support import EMPTY, Era
@@ -133,8 +133,9 @@ async def test_progress_that_came_with_the_answer_is_delivered_after_the_timeout
 
     seen: list[int] = []
     timeouts = CallTimeouts(timeout=10, idle_timeout=10)
+    call = Call(method="tools/call", params={}, timeouts=timeouts, on_report=note)
     handle = PendingRequest(
-        Request(1, "tools/call", {}), timeouts, lambda message, origin: None, Alarm(Loop.running()), note
+        Request(1, "tools/call", {}), timeouts, lambda message, origin: None, Alarm(Loop.running()), call
     )
     handle.report({"progressToken": 1, "progress": 1})
     handle.settle(Success(1, {}))

@@ -200,6 +200,7 @@ class CallTimeouts:
         return passed
 
 
+@dataclass(slots=True, eq=False)
 class PendingRequest:
     """One request until its outcome. Implements `transports.base.RequestHandle`.
 
@@ -216,57 +217,44 @@ class PendingRequest:
     has none: connecting is bounded as a whole, a subscription is not.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        timeouts: CallTimeouts,
-        route: Route,
-        alarm: Alarm,
-        on_report: OnReport | None = None,
-        on_event: OnEvent | None = None,
-        call: Call | None = None,
-        *,
-        stateless: bool = False,
-    ) -> None:
-        self.request = request
-        self.stateless = stateless
-        self.timeouts = timeouts
-        self.call = call
-        """The application's call that this request belongs to, if any."""
-        self.on_report = on_report
-        """Takes progress, if the request has a progress token."""
-        self.on_event = on_event
-        """Takes the notifications of a subscription, if this is one."""
-        self.inputs = 0
-        """How many requests of the server may have belonged to this one."""
-        self.outcome: Response | McpError | None = None
-        self.done = False
-        self.unsent = False
-        self.callback_error: McpError | None = None
-        """What the progress callback raised. It passes through the channel, but is no failure of the channel."""
-        self.deadline = math.inf
-        """When to `expire`, on the event loop's clock."""
-        self._route = route
-        self._alarm = alarm
-        self._loop = alarm.loop
-        self.reports: deque[Params] = deque()
-        self._queued = False
-        self._reporting = False
-        self._wake: Awaitable[None] | None = None
-        self._scope: CancelScope | None = None
-        timeouts.observers.append(self.restart_idle)
-        alarm.waits.add(self)
+    request: Request
+    timeouts: CallTimeouts
+    route: Route
+    alarm: Alarm
+    call: Call | None = None
+    """The application's call that this request belongs to, if any."""
+    on_event: OnEvent | None = None
+    """Takes the notifications of a subscription, if this is one."""
+    stateless: bool = False
+    inputs: int = 0
+    """How many requests of the server may have belonged to this one."""
+    outcome: Response | McpError | None = None
+    done: bool = False
+    unsent: bool = False
+    reports: deque[Params] = field(default_factory=deque)
+    callback_error: McpError | None = None
+    """What the progress callback raised. It passes through the channel, but is no failure of the channel."""
+    deadline: float = math.inf
+    """When to `expire`, on the event loop's clock."""
+    _queued: bool = False
+    _reporting: bool = False
+    _wake: Awaitable[None] | None = None
+    _scope: CancelScope | None = None
+
+    def __post_init__(self) -> None:
+        self.timeouts.observers.append(self.restart_idle)
+        self.alarm.waits.add(self)
         self.restart_idle()
 
     def close(self) -> None:
         """The caller has left."""
-        self._alarm.waits.discard(self)
+        self.alarm.waits.discard(self)
         self.timeouts.observers.remove(self.restart_idle)
 
     # For channels
 
     def receive(self, message: Incoming) -> None:
-        self._route(message, self)
+        self.route(message, self)
 
     def fail(self, error: McpError) -> None:
         self.settle(error)
@@ -277,7 +265,7 @@ class PendingRequest:
                 await self.deliver_progress()
             if self.done:
                 return
-            self._wake = self._loop.signal()
+            self._wake = self.alarm.loop.signal()
             await self._wake
             self._wake = None
 
@@ -301,9 +289,9 @@ class PendingRequest:
 
     async def deliver_progress(self) -> None:
         """Await the caller's callback for each report so far, in order. *idle_timeout* is paused meanwhile."""
-        if not self.reports or self.on_report is None:
+        if not self.reports or self.call is None or self.call.on_report is None:
             return
-        if self.done and (self.outcome is None or self._loop.time() >= self.timeouts.end):
+        if self.done and (self.outcome is None or self.alarm.loop.time() >= self.timeouts.end):
             return  # reports that came with an answer in time are delivered
         outer = self._scope
         self._reporting = True
@@ -311,7 +299,7 @@ class PendingRequest:
         try:
             with HandlerScope(), CancelScope() as self._scope:
                 while self.reports:
-                    await self.on_report(self.reports.popleft())
+                    await self.call.on_report(self.reports.popleft())
         except McpError as exc:
             self.callback_error = exc
             raise
@@ -321,10 +309,12 @@ class PendingRequest:
 
     # For the dispatcher
 
-    def report(self, params: Params) -> None:
-        """The server has reported progress."""
+    def report(self, params: Params) -> bool:
+        """The server has reported progress. False if that was not asked for, or is malformed."""
+        if self.call is None or self.call.on_report is None or not isinstance(params.get("progress"), int | float):
+            return False
         if self.outcome is not None:
-            return
+            return True
         if len(self.reports) >= MAX_REPORTS:
             self.reports.pop()
         self.reports.append(params)
@@ -332,7 +322,8 @@ class PendingRequest:
             self.restart_idle()
         else:
             self.deadline = self.timeouts.end  # REPORTING begins
-            self._loop.wake(self._wake)
+            self.alarm.loop.wake(self._wake)
+        return True
 
     def settle(self, outcome: Response | McpError, *, by: PendingRequest | None = None) -> bool:
         """Set the outcome, unless there is one; *by* is the request on whose stream it came."""
@@ -341,7 +332,7 @@ class PendingRequest:
         self.outcome = outcome
         self.done = True
         if self._wake is not None:
-            self._loop.wake(self._wake)
+            self.alarm.loop.wake(self._wake)
         elif by is not self and not self._reporting and self._scope is not None:
             self._scope.cancel()  # its task may be reading a stream on which nothing more comes
         return True
@@ -372,7 +363,7 @@ class PendingRequest:
         self.done = True
         self.deadline = math.inf
         if self._wake is not None:
-            self._loop.wake(self._wake)
+            self.alarm.loop.wake(self._wake)
         elif self._scope is not None:
             self._scope.cancel()
 
@@ -383,9 +374,9 @@ class PendingRequest:
         elif self.done or self.call is None:
             self.deadline = math.inf
         else:
-            self.deadline = self.timeouts.idle_end(self._loop.time() if now is None else now)
-        if self.deadline < self._alarm.next:
-            self._alarm.ring_at(self.deadline)
+            self.deadline = self.timeouts.idle_end(self.alarm.loop.time() if now is None else now)
+        if self.deadline < self.alarm.next:
+            self.alarm.ring_at(self.deadline)
 
 
 def server_error(request: Request, error: Failure | HttpStatusError) -> ServerError:

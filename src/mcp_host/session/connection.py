@@ -196,7 +196,7 @@ class Connection:
         while True:
             try:
                 return await dispatcher.request(
-                    call.method, wire, headers, call.timeouts, call.on_report, call=call, stateless=era.stateless
+                    call.method, wire, headers, call.timeouts, call=call, stateless=era.stateless
                 )
             except ServerError as exc:
                 self._state.invalidate(exc)

@@ -31,7 +31,7 @@ from mcp_host.protocol.jsonrpc import (
     Success,
     malformed_error,
 )
-from mcp_host.session.call import Call, CallTimeouts, OnEvent, OnReport, PendingRequest
+from mcp_host.session.call import Call, CallTimeouts, OnEvent, PendingRequest
 from mcp_host.session.features import Session
 from mcp_host.session.inbound import BackgroundSender, InboundRequests
 from mcp_host.transports.base import Channel, Headers
@@ -76,6 +76,7 @@ class Dispatcher:
         loop = Loop.running()
         self.now = loop.time
         """Seconds on the event loop's clock."""
+        self._call_soon = loop.call_soon
         self.alarm = Alarm(loop)
         self._sender = BackgroundSender(channel, tasks, limits.max_answers, counters, self._check_idle)
         self._inbound = InboundRequests(
@@ -104,16 +105,15 @@ class Dispatcher:
         params: Params,
         headers: Headers,
         timeouts: CallTimeouts,
-        on_report: OnReport | None = None,
-        on_event: OnEvent | None = None,
-        call: Call | None = None,
         *,
+        call: Call | None = None,
+        on_event: OnEvent | None = None,
         stateless: bool = False,
     ) -> Success:
         """Send one request and return its response. If this fails or is cancelled, the server is told.
 
-        *on_event* takes the notifications of a subscription, without awaiting.
         *call* is the application's call that the request belongs to, if any.
+        *on_event* takes the notifications of a subscription, without awaiting.
         *stateless* requests belong to no session of the transport.
 
         Raises:
@@ -126,12 +126,10 @@ class Dispatcher:
         if call is not None and timeouts.end <= self.now():
             raise RequestTimeout(f"{method}: {timeouts.overdue()}", may_have_run=False)
         id = next(self._ids)
-        if on_report is not None:
+        if call is not None and call.on_report is not None:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
         request = Request(id, method, params)
-        pending = PendingRequest(
-            request, timeouts, self.route, self.alarm, on_report, on_event, call, stateless=stateless
-        )
+        pending = PendingRequest(request, timeouts, self.route, self.alarm, call, on_event, stateless)
         self._pending[id] = pending
         try:
             return await self._exchange(pending, headers)
@@ -203,10 +201,8 @@ class Dispatcher:
                 self._settle(id, message, origin)
             case Notification(method="notifications/progress", params=params):
                 pending = self._find(params.get("progressToken"))
-                if pending is None or pending.on_report is None or not isinstance(params.get("progress"), int | float):
+                if pending is None or not pending.report(params):
                     self._counters["progress for nothing"] += 1
-                else:
-                    pending.report(params)
             case Request() | Notification():
                 self._take(message, origin)
             case Failure(code=code, message=text, data=data):  # without an id: the server could not read ours
@@ -295,17 +291,15 @@ class Dispatcher:
     def expect_handshake(self) -> None:
         """`initialize` is about to be sent, so the server may ping."""
         self._handshake_expected = True
-        early, self._early = self._early, []
-        for message in early:
-            if isinstance(message, Request) and message.method == "ping":
-                self.spawn(self._sender.send, Success(message.id, {}), {})  # after `initialize`
-            else:
-                self._early.append(message)
+        self._call_soon(self._take_early)  # the replies come after `initialize`
 
     def begin(self, session: Session) -> None:
         """Use *session* from now on: handle early messages, drop the last session's requests."""
         self.session = session
         self._inbound.drop_before(session.epoch)
+        self._take_early()
+
+    def _take_early(self) -> None:
         early, self._early = self._early, []
         for message in early:
             self._take(message, None)
