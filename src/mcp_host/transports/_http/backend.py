@@ -126,12 +126,12 @@ class HttpBackend(ABC):
 class HttpxBackend(HttpBackend):
     """An `httpx.AsyncClient`, used as it is: with its hooks, its authentication, its cookies."""
 
-    def __init__(
-        self, url: httpx.URL, headers: Headers, name: str, client: httpx.AsyncClient, timeout: httpx.Timeout
-    ) -> None:
+    def __init__(self, url: httpx.URL, headers: Headers, name: str, client: httpx.AsyncClient) -> None:
         super().__init__(url, headers, name)
         self._client = client
-        self._timeout = timeout
+        # The caller of a request says how long it may take, so the client's read timeout does not apply.
+        given = client.timeout
+        self._timeout = httpx.Timeout(None, connect=given.connect, write=given.write, pool=given.pool)
 
     async def _send(
         self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
@@ -343,7 +343,7 @@ def own_backend(url: httpx.URL, headers: Headers, name: str, limits: Limits) -> 
     # Streams stay open for hours: a bound on connections could block endlessly.
     bounds = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEPALIVE)
     client = httpx.AsyncClient(verify=tls_context(url), timeout=timeout, limits=bounds, cookies=BoundedCookieJar())
-    return HttpxBackend(url, headers, name, client, timeout)
+    return HttpxBackend(url, headers, name, client)
 
 
 def proxied(url: httpx.URL) -> bool:

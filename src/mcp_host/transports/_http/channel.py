@@ -10,14 +10,7 @@ import httpx
 from anyio import Event, Semaphore, WouldBlock, create_task_group, move_on_after, sleep
 from anyio.lowlevel import checkpoint
 
-from mcp_host.errors import (
-    ConnectFailed,
-    ConnectionClosed,
-    HttpStatusError,
-    McpError,
-    ProtocolError,
-    excerpt,
-)
+from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, McpError, ProtocolError, excerpt
 from mcp_host.handlers import in_handler
 from mcp_host.limits import Limits
 from mcp_host.protocol.backoff import RETRY_DELAYS
@@ -65,16 +58,10 @@ async def open_channel(
 ) -> AsyncIterator[HttpChannel]:
     """A channel to *url*, over the caller's *client* or a backend of our own, which is closed at the end."""
     headers = {**headers, **ALWAYS}
-    if client is None:
-        backend = own_backend(url, headers, name, limits)
-    else:
-        # The caller of a request says how long it may take, so the client's read timeout does not apply.
-        given = client.timeout
-        timeout = httpx.Timeout(None, connect=given.connect, write=given.write, pool=given.pool)
-        backend = HttpxBackend(url, headers, name, client, timeout)
+    backend = own_backend(url, headers, name, limits) if client is None else HttpxBackend(url, headers, name, client)
     try:
-        async with create_task_group() as backend.tasks:
-            tasks = backend.tasks
+        async with create_task_group() as tasks:
+            backend.tasks = tasks
             slots = Semaphore(sys.maxsize if max_connections is None else max_connections)
             channel = HttpChannel(backend, limits.max_message, slots, continuous=client is None)
             try:
