@@ -21,29 +21,25 @@ understood when reading, and never written:
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
-    TypeAdapter,
-    ValidationError,
     WrapSerializer,
     field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError, to_json
 
-from mcp_host.base_errors import quoted
+from mcp_host.base_errors import ProtocolError, quoted
 from mcp_host.types.base import FIRST_ERROR_ONLY, Array, JSONObject, Meta, Model, Number
 from mcp_host.types.content import (
-    KNOWN_TYPES,
     AudioContent,
     ContentBlock,
     ImageContent,
-    ReceivedContent,
     Role,
     TextContent,
     UnknownContent,
@@ -65,26 +61,6 @@ __all__ = [
 
 ToolOutput: TypeAlias = CallToolResult | str | Mapping[str, Any] | ContentBlock | Sequence[ContentBlock]
 """What `ToolResultContent.of` accepts as the result of a tool."""
-
-
-def _told(block: ReceivedContent) -> ContentBlock:
-    return TextContent(text=as_text(block)) if isinstance(block, UnknownContent) else block
-
-
-@cache
-def _block_reader() -> TypeAdapter[ContentBlock]:
-    return TypeAdapter(ContentBlock)
-
-
-def _is_block(content: JSONObject) -> bool:
-    """Whether it is a content block, not data that happens to have a ``type``."""
-    if content.get("type") not in KNOWN_TYPES:
-        return False
-    try:
-        _block_reader().validate_python(content, by_alias=True, by_name=False)
-    except ValidationError:
-        return False
-    return True
 
 
 class ToolUseContent(Model, since="2025-11-25"):
@@ -123,7 +99,10 @@ class ToolResultContent(Model, since="2025-11-25"):
             case CallToolResult():
                 given = {"structured_content", "is_error"} & result.model_fields_set
                 fields = {name: getattr(result, name) for name in given} | fields
-                content = [_told(block) for block in result.content]
+                content = [
+                    TextContent(text=as_text(block)) if isinstance(block, UnknownContent) else block
+                    for block in result.content
+                ]
             case str(text):
                 content = [TextContent(text=text)]
             case Mapping():
@@ -151,12 +130,16 @@ class ToolResultContent(Model, since="2025-11-25"):
                 return {**value, "content": []}
             case str(text):
                 return {**value, "content": [{"type": "text", "text": text}]}
-            case dict(content) if _is_block(content):
-                return {**value, "content": [content]}
             case dict(content):
+                with suppress(ProtocolError):  # it is data, which may have a ``type``, too
+                    return {**value, "content": [_OneBlock.from_wire({"block": content}).block]}
                 text = to_json(content).decode()
                 return {"structuredContent": content, **value, "content": [{"type": "text", "text": text}]}
         return value
+
+
+class _OneBlock(Model):
+    block: ContentBlock
 
 
 SamplingMessageContentBlock: TypeAlias = Annotated[
@@ -191,12 +174,11 @@ OneOrMore: TypeAlias = Annotated[
 ]
 
 
-class HasBlocks:
-    """Properties of messages and answers."""
+class _HasBlocks(Model):
+    """What messages and answers have in common."""
 
-    if TYPE_CHECKING:
-        role: Role
-        content: OneOrMore
+    role: Role
+    content: OneOrMore
 
     @property
     def text(self) -> str:
@@ -209,11 +191,9 @@ class HasBlocks:
         return [block for block in self.content if isinstance(block, ToolUseContent)]
 
 
-class SamplingMessage(HasBlocks, Model):
+class SamplingMessage(_HasBlocks):
     """One message of a sampling conversation; a single block may be given without a list."""
 
-    role: Role
-    content: OneOrMore
     meta: Annotated[Meta, SINCE_2025_11_25] = None
 
     if TYPE_CHECKING:
@@ -250,7 +230,7 @@ class UserMessage(SamplingMessage):
         *,
         meta: Meta = None,
     ) -> None:
-        super().__init__(role="user", content=_blocks(content), **_given(meta))
+        super().__init__(role="user", **_fields(content, meta))
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as `Model.__init__`
 
@@ -282,7 +262,7 @@ class AssistantMessage(SamplingMessage):
         *,
         meta: Meta = None,
     ) -> None:
-        super().__init__(role="assistant", content=_blocks(content), **_given(meta))
+        super().__init__(role="assistant", **_fields(content, meta))
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as `Model.__init__`
 
@@ -294,14 +274,9 @@ class AssistantMessage(SamplingMessage):
         return blocks
 
 
-def _blocks(
-    content: str | SamplingMessageContentBlock | Sequence[SamplingMessageContentBlock],
-) -> SamplingMessageContentBlock | Sequence[SamplingMessageContentBlock]:
-    return TextContent(text=content) if isinstance(content, str) else content
-
-
-def _given(meta: Meta) -> dict[str, Meta]:
-    return {} if meta is None else {"meta": meta}
+def _fields(content: object, meta: Meta) -> dict[str, Any]:
+    fields = {"content": TextContent(text=content) if isinstance(content, str) else content}
+    return fields if meta is None else {**fields, "meta": meta}
 
 
 END_TURN = "endTurn"
@@ -398,7 +373,7 @@ class CreateMessageRequestParams(TaskAugmentedRequestParams):
         return any(place.get("disable_parallel_tool_use") is True for place in places)
 
 
-class CreateMessageResult(HasBlocks, Model):
+class CreateMessageResult(_HasBlocks):
     """The model's answer; a single block may be given without a list.
 
     *stop_reason* is any string; the specification names ``endTurn``, ``stopSequence``,
@@ -406,7 +381,6 @@ class CreateMessageResult(HasBlocks, Model):
     """
 
     role: Role = "assistant"
-    content: OneOrMore
     model: str
     stop_reason: str | None = None
     meta: Meta = None
