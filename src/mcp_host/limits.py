@@ -94,6 +94,7 @@ def check_count(name: str, count: float, *, least: int = 1, what: str = "a numbe
         raise ValueError(f"{name} must be at most {LARGEST:g}, or math.inf for no bound")
 
 
-def check_seconds(name: str, seconds: float) -> None:
-    """Check that *seconds* is a time of at least 0. Raises as `check_count` does."""
+def check_seconds(name: str, seconds: float) -> float:
+    """*seconds*, a time of at least 0. Raises as `check_count` does."""
     check_count(name, seconds, least=0, what="a number of seconds")
+    return seconds

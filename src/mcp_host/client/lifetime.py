@@ -90,17 +90,9 @@ class Lifetime:
         """
         self.bind_to_loop()
         connection, limits = self.require(), self._state.limits
-        if timeout is None:
-            timeout = limits.timeout
-        else:
-            check_seconds("timeout", timeout)
-        if idle_timeout is None:
-            idle_timeout = limits.idle_timeout
-        else:
-            check_seconds("idle_timeout", idle_timeout)
         timeouts = CallTimeouts(
-            timeout=timeout,
-            idle_timeout=idle_timeout,
+            timeout=limits.timeout if timeout is None else check_seconds("timeout", timeout),
+            idle_timeout=limits.idle_timeout if idle_timeout is None else check_seconds("idle_timeout", idle_timeout),
             input_timeout=limits.input_timeout,
             clock=connection.dispatcher.now,
         )
