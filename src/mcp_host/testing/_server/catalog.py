@@ -62,12 +62,6 @@ class Offer(Generic[DefinitionT]):
     definition: DefinitionT
     function: Function
 
-    async def call(self, arguments: types.JSONObject, context: Context) -> object:
-        try:
-            return await self.function.call(arguments, context)
-        except BadArguments as exc:
-            raise RequestError(INVALID_PARAMS, str(exc)) from None
-
 
 @dataclass(slots=True)
 class Catalog:
@@ -152,13 +146,12 @@ class Catalog:
     def _page(self, method: str, cursor: str | None) -> Model:
         result, name = LISTS[method]
         items = [offer.definition for offer in getattr(self, name).values()]
-        start, end = 0, len(items)
+        start = 0
         if cursor is not None:
-            if self.page_size is None or not cursor.isdecimal() or not 0 < int(cursor) < len(items):
+            if not (self.page_size and cursor.isdecimal() and 0 < int(cursor) < len(items)):
                 raise RequestError(INVALID_PARAMS, f"Invalid cursor: {cursor}")
             start = int(cursor)
-        if self.page_size is not None:
-            end = start + self.page_size
+        end = start + (self.page_size or len(items))
         page: dict[str, Any] = {name: items[start:end], **given(next_cursor=str(end) if end < len(items) else None)}
         return result(**page)
 
@@ -170,8 +163,8 @@ class Catalog:
             return client.write(await self.tools[call.name].run(call.arguments or {}, context))
         except BadArguments as exc:
             if not client.bad_arguments_are_results:
-                raise RequestError(INVALID_PARAMS, str(exc)) from None
-            problem = str(exc)
+                raise
+            problem = exc.message
         except NotDeclared as exc:
             if client.stateless:
                 raise
@@ -187,7 +180,7 @@ class Catalog:
             code = INVALID_PARAMS if client.stateless else RESOURCE_NOT_FOUND
             raise RequestError(code, "Resource not found", {"uri": uri})
         offer, arguments = found
-        return client.write(_contents(uri, await offer.call(arguments, context), offer.definition.mime_type))
+        return client.write(_contents(uri, await offer.function.call(arguments, context), offer.definition.mime_type))
 
     def _find_resource(
         self, uri: str
@@ -204,7 +197,7 @@ class Catalog:
         request = read(types.GetPromptRequestParams, params)
         if (prompt := self.prompts.get(request.name)) is None:
             raise RequestError(INVALID_PARAMS, f"Unknown prompt: {request.name}")
-        value = await prompt.call(dict(request.arguments or {}), context)
+        value = await prompt.function.call(dict(request.arguments or {}), context)
         return client.write(_messages(value, prompt.definition.description))
 
     async def _complete(self, params: Params, client: RemoteClient, context: Context) -> Params:

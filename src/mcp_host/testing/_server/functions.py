@@ -15,6 +15,7 @@ from pydantic_core import CoreSchema, to_json, to_jsonable_python
 
 from mcp_host.concurrency import first
 from mcp_host.errors import McpError
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.testing._server.remote_client import given
 from mcp_host.testing.errors import NotDeclared, RequestError
 from mcp_host.types import (
@@ -47,8 +48,8 @@ class Injected:
     """Base class of parameters that the server fills in; they are not part of the JSON arguments."""
 
 
-class BadArguments(ValueError):
-    """The arguments do not fit the function. The text names each argument and its problem, for the client."""
+class BadArguments(RequestError):
+    """The arguments do not fit the function. The message names each argument and its problem."""
 
 
 class PlainSchema(GenerateJsonSchema):
@@ -118,7 +119,7 @@ class Function:
         except ValidationError as exc:
             problems = [(".".join(map(str, error["loc"])), error["msg"]) for error in exc.errors(include_url=False)]
             text = "; ".join(f"{path}: {message}" if path else message for path, message in problems)
-            raise BadArguments(f"Invalid arguments: {text}") from None
+            raise BadArguments(INVALID_PARAMS, f"Invalid arguments: {text}") from None
         values = {name: getattr(read, key) for key, name in self._names.items()}
         try:
             result = self._function(**values, **dict.fromkeys(self._injected, injected))
@@ -172,13 +173,12 @@ class FunctionTool:
         """Run the tool. A failure is a result, too, with *is_error* set.
 
         Raises:
-            BadArguments: The arguments do not fit; the function was not called.
-            RequestError: The function raised it, to answer with this JSON-RPC error.
+            RequestError: The function raised it, or `BadArguments`: it was not called.
             NotDeclared: The function needs a capability that the client lacks.
         """
         try:
             return self._write(await self._function.call(arguments, context))
-        except (BadArguments, RequestError, NotDeclared):
+        except (RequestError, NotDeclared):
             raise
         except McpError as exc:  # a ToolError, or raised by the context: its text is for the model
             return text_result(str(exc), is_error=True)
@@ -231,7 +231,9 @@ async def run_tools(
                 result = await tools[use.name].run(use.input, context)
             else:
                 result = text_result(f"There is no tool {use.name}", is_error=True)
-        except (BadArguments, NotDeclared) as exc:  # a result, which the model can react to
+        except BadArguments as exc:  # a result, which the model can react to
+            result = text_result(exc.message, is_error=True)
+        except NotDeclared as exc:
             result = text_result(str(exc), is_error=True)
         results[index] = ToolResultContent.of(use, result)
 

@@ -114,7 +114,7 @@ class Stateless:
 
     def end(self) -> None:
         """End every subscription with its result, and cancel every suspended function."""
-        for subscription in self._catalog.subscriptions:
+        for subscription in list(self._catalog.subscriptions):
             if subscription.owner is self:
                 subscription.ended.set()
         for suspended in self._suspended.values():
