@@ -343,8 +343,8 @@ async def test_a_request_between_calls_does_not_end_with_a_call() -> None:
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_handlers_that_make_calls_do_not_wait_for_the_places_of_each_other(version: str) -> None:
-    """As many as have a place, each with two calls at once that need a model again."""
+async def test_handlers_that_make_calls_do_not_wait_for_the_slots_of_each_other(version: str) -> None:
+    """As many handlers as there are slots, each with two calls at once that need a model again."""
     server = asking_server(versions=[version])
     all_running = anyio.Event()
     running = most = 0
@@ -386,7 +386,7 @@ async def test_a_call_of_a_handler_returns_within_its_timeout_even_without_a_fre
 
     @server.tool
     async def ask(ctx: Context, words: str) -> str:
-        if words == "takes the place":
+        if words == "takes the slot":
             second.set()
         return (await ctx.sample(words)).text
 
@@ -399,12 +399,12 @@ async def test_a_call_of_a_handler_returns_within_its_timeout_even_without_a_fre
         await anyio.sleep_forever()
 
     async def model(request: SamplingRequest) -> str:
-        if request.messages[0].text == "takes the place":
+        if request.messages[0].text == "takes the slot":
             took.set()
             await released.wait()
             return "done"
         await second.wait()
-        await anyio.wait_all_tasks_blocked()  # so the other request waits for the place
+        await anyio.wait_all_tasks_blocked()  # so the other request waits for the slot
         began = anyio.current_time()
         try:
             outcome.append((await client.call_tool(tool, timeout=10)).text)
@@ -417,9 +417,9 @@ async def test_a_call_of_a_handler_returns_within_its_timeout_even_without_a_fre
     sampling = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1, at_once_per_server=1))
     with anyio.fail_after(100):
         async with Client(server.in_process(), sampling=sampling) as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(client.call_tool, "ask", {"words": "lends the place"})
+            tasks.start_soon(client.call_tool, "ask", {"words": "lends the slot"})
             await anyio.wait_all_tasks_blocked()
-            tasks.start_soon(client.call_tool, "ask", {"words": "takes the place"})
+            tasks.start_soon(client.call_tool, "ask", {"words": "takes the slot"})
 
     assert took.is_set()
     assert outcome == ["answered" if tool == "answers" else RequestTimeout, pytest.approx(10)]

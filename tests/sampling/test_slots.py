@@ -13,6 +13,11 @@ from anyio import CancelScope, Event, create_task_group, fail_after, to_thread, 
 from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot
 
 
+def share_of(slots: int, *, queue_space: float = 8) -> SemaphoreShare:
+    """The only share of a semaphore with so many slots."""
+    return SemaphoreShare(FairSemaphore(slots), free=slots, queue_space=queue_space)
+
+
 async def acquire(share: SemaphoreShare) -> Slot:
     slot = Slot(share)
     await slot.acquire()
@@ -20,7 +25,7 @@ async def acquire(share: SemaphoreShare) -> Slot:
 
 
 class Visitors:
-    """Users of slots that stay until they are sent home."""
+    """Users of slots that hold them until a test says so."""
 
     def __init__(self) -> None:
         self.inside: list[str] = []
@@ -43,7 +48,7 @@ class Visitors:
 
 
 async def test_a_free_slot_is_acquired_at_once() -> None:
-    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=0)
+    share = share_of(1, queue_space=0)
 
     with fail_after(0):
         entered = await acquire(share)
@@ -52,7 +57,7 @@ async def test_a_free_slot_is_acquired_at_once() -> None:
 
 
 async def test_slots_are_acquired_in_the_order_of_asking() -> None:
-    visitors, share = Visitors(), SemaphoreShare(FairSemaphore(2), free=2, queue_space=math.inf)
+    visitors, share = Visitors(), share_of(2, queue_space=math.inf)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -69,7 +74,7 @@ async def test_slots_are_acquired_in_the_order_of_asking() -> None:
 
 async def test_a_released_slot_goes_to_the_first_that_waits() -> None:
     """Not to one that asks in the same instant."""
-    visitors, share = Visitors(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=1)
+    visitors, share = Visitors(), share_of(1, queue_space=1)
 
     with fail_after(5):
         entered = await acquire(share)
@@ -123,7 +128,7 @@ async def test_only_so_many_may_wait_in_each_share() -> None:
 
 
 async def test_a_cancelled_wait_leaves_the_queue() -> None:
-    visitors, share = Visitors(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=2)
+    visitors, share = Visitors(), share_of(1, queue_space=2)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -142,7 +147,7 @@ async def test_a_cancelled_wait_leaves_the_queue() -> None:
 
 async def test_a_slot_acquired_in_the_moment_of_cancellation_goes_to_the_next() -> None:
     """It must not be lost."""
-    visitors, share, leaving = Visitors(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=2), CancelScope()
+    visitors, share, leaving = Visitors(), share_of(1, queue_space=2), CancelScope()
 
     async def leave_when_called() -> None:
         with leaving:
@@ -190,7 +195,7 @@ class Handlers:
     """Handlers with a slot that do what a test tells them to."""
 
     def __init__(self) -> None:
-        self.at_work: list[str] = []
+        self.running: list[str] = []
         self.awaiting = 0
         self._calls: dict[str, Event] = {}
         self._ends: dict[str, Event] = {}
@@ -208,10 +213,10 @@ class Handlers:
             async with create_task_group() as tasks:
                 for number in range(calls):
                     tasks.start_soon(self._call, f"{name}{number}", slot)
-        self.at_work.append(name)
+        self.running.append(name)
         self._works[name].set()
         await self._ends[name].wait()
-        self.at_work.remove(name)
+        self.running.remove(name)
         slot.release()
 
     async def _call(self, name: str, slot: Slot) -> None:
@@ -232,7 +237,7 @@ class Handlers:
 
 
 async def test_a_handler_lends_its_slot_while_it_awaits_a_call_and_then_waits_for_one() -> None:
-    handlers, share = Handlers(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
+    handlers, share = Handlers(), share_of(1)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -241,12 +246,12 @@ async def test_a_handler_lends_its_slot_while_it_awaits_a_call_and_then_waits_fo
             for name in "bc":
                 tasks.start_soon(partial(handlers.handle, name, share, calls=0))
                 await wait_all_tasks_blocked()
-            assert handlers.at_work == ["b"]
+            assert handlers.running == ["b"]
             await handlers.answer("a0")
-            assert handlers.at_work == ["b"]
+            assert handlers.running == ["b"]
             await handlers.end("b")
             await handlers.works("a")
-            assert handlers.at_work == ["a"], "it began before c, so it goes first"
+            assert handlers.running == ["a"], "it began before c, so it goes first"
             await handlers.end("a")
             await handlers.works("c")
             await handlers.end("c")
@@ -255,7 +260,7 @@ async def test_a_handler_lends_its_slot_while_it_awaits_a_call_and_then_waits_fo
 
 
 async def test_a_handler_with_several_calls_lends_its_slot_once_until_the_last_returns() -> None:
-    handlers, share = Handlers(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
+    handlers, share = Handlers(), share_of(1)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -267,14 +272,14 @@ async def test_a_handler_with_several_calls_lends_its_slot_once_until_the_last_r
             await handlers.answer("a1")
             await handlers.answer("a2")
             await handlers.works("a")
-            assert (share.free, handlers.at_work) == (0, ["a"])
+            assert (share.free, handlers.running) == (0, ["a"])
             await handlers.end("a")
 
     assert share.free == 1
 
 
 async def test_calls_of_one_handler_wait_for_its_one_slot_together() -> None:
-    handlers, share = Handlers(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
+    handlers, share = Handlers(), share_of(1)
 
     with fail_after(5):
         async with create_task_group() as tasks:
@@ -284,17 +289,17 @@ async def test_calls_of_one_handler_wait_for_its_one_slot_together() -> None:
             await wait_all_tasks_blocked()
             await handlers.answer("a0")
             await handlers.answer("a1")
-            assert (handlers.at_work, handlers.awaiting) == (["b"], 1)
+            assert (handlers.running, handlers.awaiting) == (["b"], 1)
             await handlers.end("b")
             await handlers.works("a")
-            assert (handlers.at_work, handlers.awaiting) == (["a"], 0)
+            assert (handlers.running, handlers.awaiting) == (["a"], 0)
             await handlers.end("a")
 
     assert share.free == 1
 
 
 async def test_a_call_that_begins_while_another_waits_for_the_slot_lets_that_one_continue_without() -> None:
-    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
+    share = share_of(1)
     slot, first, second = Slot(share), Event(), Event()
     ended: list[str] = []
 
@@ -324,7 +329,7 @@ async def test_a_call_that_begins_while_another_waits_for_the_slot_lets_that_one
 
 @pytest.mark.parametrize("answered", [False, True], ids=["in the call", "in the queue"])
 async def test_a_cancelled_call_acquires_a_slot_at_once_and_one_fewer_is_given_out(answered: bool) -> None:
-    handlers, share = Handlers(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
+    handlers, share = Handlers(), share_of(1)
     scope = CancelScope()
 
     with fail_after(5):
@@ -338,19 +343,19 @@ async def test_a_cancelled_call_acquires_a_slot_at_once_and_one_fewer_is_given_o
                 await handlers.answer("a0")
             scope.cancel()
             await handlers.works("a")
-            assert (handlers.at_work, share.free) == (["b", "a"], -1)
+            assert (handlers.running, share.free) == (["b", "a"], -1)
             await handlers.end("b")
-            assert handlers.at_work == ["a"]
+            assert handlers.running == ["a"]
             await handlers.end("a")
             await handlers.works("c")
-            assert handlers.at_work == ["c"]
+            assert handlers.running == ["c"]
             await handlers.end("c")
 
     assert share.free == 1
 
 
 async def test_if_one_of_two_calls_that_wait_for_the_slot_is_cancelled_the_other_continues_with_the_same_slot() -> None:
-    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
+    share = share_of(1)
     slot, answered, scope = Slot(share), Event(), CancelScope()
     ended: list[str] = []
 
@@ -383,7 +388,7 @@ async def test_if_one_of_two_calls_that_wait_for_the_slot_is_cancelled_the_other
 
 
 async def test_a_call_that_fails_takes_the_slot_back_as_well() -> None:
-    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
+    share = share_of(1)
     slot = Slot(share)
 
     async def fail() -> None:
@@ -401,7 +406,7 @@ async def test_a_call_that_fails_takes_the_slot_back_as_well() -> None:
 
 
 async def test_tasks_that_outlive_the_handler_take_no_slot() -> None:
-    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
+    share = share_of(1)
     slot, answered = Slot(share), [Event(), Event()]
 
     with fail_after(5):
@@ -421,7 +426,7 @@ async def test_tasks_that_outlive_the_handler_take_no_slot() -> None:
 
 
 async def test_a_released_slot_stays_acquired_until_the_last_of_its_threads_has_ended() -> None:
-    visitors, share = Visitors(), SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
+    visitors, share = Visitors(), share_of(1)
     slot = Slot(share)
 
     with fail_after(5):
@@ -443,7 +448,7 @@ async def test_a_released_slot_stays_acquired_until_the_last_of_its_threads_has_
 
 
 async def test_a_slot_whose_thread_has_ended_is_free_once_released() -> None:
-    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
+    share = share_of(1)
     slot = Slot(share)
 
     with fail_after(5):
@@ -456,7 +461,7 @@ async def test_a_slot_whose_thread_has_ended_is_free_once_released() -> None:
 
 
 async def test_a_slot_whose_thread_has_ended_can_be_acquired_where_none_may_wait() -> None:
-    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=0)
+    share = share_of(1, queue_space=0)
     slot = Slot(share)
 
     with fail_after(5):
@@ -473,7 +478,7 @@ async def test_a_slot_whose_thread_has_ended_can_be_acquired_where_none_may_wait
 
 
 async def test_a_thread_left_behind_in_a_call_takes_the_slot_back_until_it_has_ended() -> None:
-    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
+    share = share_of(1)
     slot, answered = Slot(share), Event()
 
     with fail_after(5):
@@ -494,7 +499,7 @@ async def test_a_thread_left_behind_in_a_call_takes_the_slot_back_until_it_has_e
 
 
 async def test_a_task_that_returns_from_a_call_takes_no_slot_if_the_last_thread_has_ended_meanwhile() -> None:
-    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=8)
+    share = share_of(1)
     slot, answered = Slot(share), Event()
 
     with fail_after(5):
@@ -513,7 +518,7 @@ async def test_a_task_that_returns_from_a_call_takes_no_slot_if_the_last_thread_
 
 
 async def test_a_thread_that_ended_while_nothing_waited_frees_its_slot_for_a_handler_that_returns_from_a_call() -> None:
-    share = SemaphoreShare(FairSemaphore(2), free=2, queue_space=8)
+    share = share_of(2)
     slot, other, third = Slot(share), Slot(share), Slot(share)
 
     async def call() -> None:
@@ -536,7 +541,7 @@ async def test_a_thread_that_ended_while_nothing_waited_frees_its_slot_for_a_han
 def test_a_thread_that_outlives_its_event_loop_frees_its_slot_in_the_next(
     anyio_backend_name: str, waiting: bool
 ) -> None:
-    share = SemaphoreShare(FairSemaphore(1), free=1, queue_space=1)
+    share = share_of(1, queue_space=1)
     ends: list[Callable[[], None]] = []
 
     async def leave_a_thread() -> None:
