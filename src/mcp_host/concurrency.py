@@ -7,6 +7,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from types import TracebackType, coroutine
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -111,6 +112,7 @@ class Alarm:
         return TimeoutScope(self, self.loop.time() + seconds, within)
 
     def ring_at(self, deadline: float) -> None:
+        """Ring at *deadline*, which is earlier than `next`."""
         if self._timer is not None:
             self._timer.cancel()
         self.next = deadline
@@ -133,6 +135,7 @@ class Alarm:
             self.ring_at(first)
 
 
+@dataclass(slots=True, eq=False)
 class TimeoutScope:
     """Cancels what runs inside at *deadline*; `expired` tells so.
 
@@ -140,14 +143,12 @@ class TimeoutScope:
     itself is cancelled, and the caller can await nothing more after the timeout.
     """
 
-    __slots__ = ("_alarm", "_is_own", "deadline", "expired", "scope")
-
-    def __init__(self, alarm: Alarm, deadline: float, within: CancelScope | None = None) -> None:
-        self.deadline = deadline
-        self.scope = CancelScope() if within is None else within
-        self.expired = False
-        self._alarm = alarm
-        self._is_own = within is None
+    alarm: Alarm
+    deadline: float
+    within: CancelScope | None = None
+    scope: CancelScope = field(init=False)
+    """The one that is cancelled; from entering on."""
+    expired: bool = False
 
     def expire(self) -> None:
         self.deadline = math.inf
@@ -155,9 +156,8 @@ class TimeoutScope:
         self.scope.cancel()
 
     def __enter__(self) -> TimeoutScope:
-        if self._is_own:
-            self.scope.__enter__()
-        alarm = self._alarm
+        alarm, within = self.alarm, self.within
+        self.scope = CancelScope().__enter__() if within is None else within
         alarm.waits.add(self)
         if self.deadline < alarm.next:
             if self.deadline <= alarm.loop.time():
@@ -169,8 +169,8 @@ class TimeoutScope:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        self._alarm.waits.discard(self)
-        if self._is_own:
+        self.alarm.waits.discard(self)
+        if self.within is None:
             return self.scope.__exit__(exc_type, exc, tb)
         return self.expired and is_cancellation(exc)
 

@@ -211,7 +211,7 @@ async def test_sampling_with_tools_in_2026_over_http_passes_few_files_and_functi
 
     assert answers == [{"type": "text", "text": "Paris"}] * 3
     assert len(files) <= 26
-    assert len(functions) <= 119
+    assert len(functions) <= 114
 
 
 @pytest.mark.parametrize("spoiled", ["a task", "a queue", "a second look"])

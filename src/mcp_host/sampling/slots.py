@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -77,6 +77,7 @@ class SemaphoreShare:
     """How many more new slots may wait."""
 
 
+@dataclass(slots=True, eq=False)
 class Slot:
     """The right of one request to run. Its handler lends it while it awaits a call.
 
@@ -86,18 +87,15 @@ class Slot:
     A thread that was left behind keeps the slot until it ends.
     """
 
-    __slots__ = ("_left", "_lent", "_threads", "acquired", "queue", "share", "turn")
-
-    def __init__(self, share: SemaphoreShare) -> None:
-        self.share = share
-        self.acquired = False
-        self.queue: deque[Slot] | None = None
-        """Where it waits, if it does."""
-        self.turn: Event
-        """Set when it stops waiting."""
-        self._lent = 0
-        self._threads = 0
-        self._left = False
+    share: SemaphoreShare
+    acquired: bool = False
+    queue: deque[Slot] | None = None
+    """Where it waits, if it does."""
+    turn: Event = field(init=False)
+    """Set when it stops waiting."""
+    _lent: int = 0
+    _threads: int = 0
+    _left: bool = False
 
     async def acquire(self) -> None:
         """Wait for a slot. Release it after use.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,16 +39,16 @@ IDLE_PAUSE = 0.1  # seconds before a request is repeated that needs no input; do
 LONGEST_PAUSE = 10.0  # seconds
 
 
+@dataclass(slots=True)
 class InputRequiredLoop:
     """Answers what the server requires within *call* with the handlers of *session*, within *limits*."""
 
-    def __init__(self, call: Call, dispatcher: Dispatcher, session: Session, limits: Limits) -> None:
-        self._call = call
-        self._dispatcher = dispatcher
-        self._session = session
-        self._limits = limits
-        self._idle_rounds = 0
-        self._inputs = 0
+    call: Call
+    dispatcher: Dispatcher
+    session: Session
+    limits: Limits
+    _idle_rounds: int = 0
+    _inputs: int = 0
 
     async def answer(self, required: InputRequired, response: Success) -> Params:
         """The additional params of the next request; *response* is the one that has the input requests.
@@ -60,26 +61,26 @@ class InputRequiredLoop:
         """
         self._count(len(required.requests))
         answers: Params = {} if required.state is None else {"requestState": required.state}
-        call = self._call
+        call = self.call
         if not required.requests:
-            with self._dispatcher.waiting(call):
+            with self.dispatcher.waiting(call):
                 await sleep(min(IDLE_PAUSE * 2.0 ** (self._idle_rounds - 1), LONGEST_PAUSE))
             return answers
         call.timeouts.pause()
         try:
-            with self._dispatcher.waiting(call, idle=True) as scope:
+            with self.dispatcher.waiting(call, idle=True) as scope:
                 answers["inputResponses"] = await self._answer_all(required.requests, response, scope)
         finally:
             call.timeouts.resume()
         return answers
 
     def _count(self, inputs: int) -> None:
-        limits = self._limits
+        limits = self.limits
         self._idle_rounds = 0 if inputs else self._idle_rounds + 1
         self._inputs += inputs
         if self._idle_rounds > limits.max_idle_rounds:
             what, limit = f"gave no result and asked for nothing {self._idle_rounds} times in a row", "max_idle_rounds"
-        elif inputs and self._call.nesting >= limits.max_nesting:
+        elif inputs and self.call.nesting >= limits.max_nesting:
             what, limit = f"asked for input in {limits.max_nesting} handlers within each other", "max_nesting"
         elif inputs > limits.max_inputs_per_round:
             what, limit = f"asked for {inputs} inputs at once", "max_inputs_per_round"
@@ -87,23 +88,23 @@ class InputRequiredLoop:
             what, limit = f"asked for more than {limits.max_inputs} inputs", "max_inputs"
         else:
             return
-        raise RoundsExceeded(f"{self._call.method}: the server {what}", limit)
+        raise RoundsExceeded(f"{self.call.method}: the server {what}", limit)
 
     async def _answer_all(
         self, requests: Mapping[str, InputRequest], response: Success, scope: CancelScope
     ) -> dict[str, Any]:
         """All answers, in the order of the *requests*. The first failure cancels the others."""
-        outer = self._call.outer(response.id, inferred=False)
+        outer = self.call.outer(response.id, inferred=False)
         if len(requests) == 1:  # needs no task, and its timeout no other cancel scope
             [(key, request)] = requests.items()
-            timeout = partial(self._dispatcher.alarm.timeout, within=scope)
+            timeout = partial(self.dispatcher.alarm.timeout, within=scope)
             answer = self._answer(key, request, outer, response.size, timeout)
-            return {key: await in_context(self._call.context.copy(), answer)}
+            return {key: await in_context(self.call.context.copy(), answer)}
         answers: dict[str, Any] = dict.fromkeys(requests)
         failure: BaseException | None = None
 
         async def answer_one(key: str, request: InputRequest) -> None:
-            answers[key] = await self._answer(key, request, outer, response.size, self._dispatcher.alarm.timeout)
+            answers[key] = await self._answer(key, request, outer, response.size, self.dispatcher.alarm.timeout)
 
         try:
             async with create_task_group() as tasks:
@@ -119,8 +120,8 @@ class InputRequiredLoop:
         self, key: str, request: InputRequest, outer: OuterCall, size: float, timeout: Timeout
     ) -> dict[str, Any]:
         try:
-            with HandlerScope(nesting=self._call.nesting + 1):
-                return await self._session.answer(request.method, request.params, outer, size=size, timeout=timeout)
+            with HandlerScope(nesting=self.call.nesting + 1):
+                return await self.session.answer(request.method, request.params, outer, size=size, timeout=timeout)
         except InputRefused as exc:
             cause = exc.__cause__ if exc.code == INTERNAL_ERROR else None
             raise self._not_given(key, request, str(exc), cause) from (cause or exc)
@@ -135,7 +136,7 @@ class InputRequiredLoop:
 
     def _not_given(self, key: str, request: InputRequest, why: str, cause: BaseException | None) -> InputNotGiven:
         asked = f"{quoted(request.method)} under {quoted(key)}"
-        text = f"{self._call.method}: the server wants {asked}: {why}"
+        text = f"{self.call.method}: the server wants {asked}: {why}"
         while isinstance(cause, InputNotGiven):  # a handler's own call failed: its cause is the interesting one
             cause = cause.__cause__
         if cause is not None:  # shown to the caller, never to the server
