@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -306,8 +306,7 @@ def malformed_error(message: Malformed) -> ProtocolError:
     return ProtocolError(f"the server's answer is no JSON-RPC response: {message.reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Oversize:
+class Oversize(NamedTuple):
     """A line longer than the limit. It is reported twice: with its *head* at once, with both ends when the line ends."""
 
     head: bytes

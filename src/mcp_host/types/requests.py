@@ -193,6 +193,9 @@ class PingRequest(TypedRequest):
     method: Literal["ping"] = "ping"
 
 
+# Connecting
+
+
 class RootsCapability(Model):
     """The client can list roots; with *list_changed* it sends notifications of changes (until 2025-11-25)."""
 
@@ -222,9 +225,6 @@ class ClientCapabilities(Model):
     elicitation: Annotated[ElicitationCapability | None, SINCE_2025_06_18] = None
     tasks: Annotated[TasksCapability | None, SINCE_2025_11_25] = None
     extensions: Annotated[JSONObject | None, SINCE_2026_07_28] = None
-
-
-# Connecting
 
 
 class InitializeRequestParams(RequestParams):
@@ -261,19 +261,6 @@ class DiscoverResult(CacheableResult, since="2026-07-28"):
     supported_versions: Array[str]
     capabilities: ServerCapabilities
     instructions: str | None = None
-
-
-class SetLevelRequestParams(RequestParams):
-    """The least severe level to send."""
-
-    level: LoggingLevel
-
-
-class SetLevelRequest(TypedRequest):
-    """The request ``logging/setLevel``. Since 2026-07-28 each request has the level in its ``_meta``."""
-
-    method: Literal["logging/setLevel"] = "logging/setLevel"
-    params: SetLevelRequestParams
 
 
 def _reserved_name(name: str) -> str:
@@ -373,7 +360,7 @@ class InputResponseRequestParams(RequestParams, since="2026-07-28"):
     request_state: Annotated[str | None, SINCE_2026_07_28] = None
 
 
-# Tools, resources, prompts, completion
+# Tools, resources, prompts, completion, logging
 
 
 class PaginatedRequestParams(RequestParams):
@@ -505,6 +492,19 @@ class CompleteRequest(TypedRequest):
 
     method: Literal["completion/complete"] = "completion/complete"
     params: CompleteRequestParams
+
+
+class SetLevelRequestParams(RequestParams):
+    """The least severe level to send."""
+
+    level: LoggingLevel
+
+
+class SetLevelRequest(TypedRequest):
+    """The request ``logging/setLevel``. Since 2026-07-28 each request has the level in its ``_meta``."""
+
+    method: Literal["logging/setLevel"] = "logging/setLevel"
+    params: SetLevelRequestParams
 
 
 # Subscriptions
