@@ -102,25 +102,17 @@ class ParameterHeader:
             found = found.get(name) if isinstance(found, Mapping) else None
         match found:
             case str():
-                return self._encoded(found)
+                try:
+                    return encode_value(found)
+                except ValueError as exc:  # the message must not repeat an argument, which may be a secret
+                    raise ValueError(f"the text for {self.header}: {exc}") from None
             case bool():
                 return "true" if found else "false"
-            case int():
-                return self._decimal(found)
-            case float() if found.is_integer():  # JSON has one kind of number: 42.0 is an integer
-                return self._decimal(int(found))
+            case int() | float() if found % 1 == 0:  # JSON has one kind of number: 42.0 is an integer
+                if int(found) not in SAFE:
+                    raise ValueError(f"the number for {self.header} is not within -(2**53 - 1) and 2**53 - 1")
+                return str(int(found))
         return None
-
-    def _encoded(self, text: str) -> str:
-        try:
-            return encode_value(text)
-        except ValueError as exc:  # the message must not repeat an argument, which may be a secret
-            raise ValueError(f"the text for {self.header}: {exc}") from None
-
-    def _decimal(self, number: int) -> str:
-        if number not in SAFE:
-            raise ValueError(f"the number for {self.header} is not within -(2**53 - 1) and 2**53 - 1")
-        return str(number)
 
 
 def parameter_headers(input_schema: Mapping[str, object]) -> tuple[ParameterHeader, ...]:
