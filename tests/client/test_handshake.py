@@ -97,9 +97,7 @@ class Streaming:
 
 @pytest.mark.fake_clock
 @pytest.mark.parametrize(("stream", "waits"), [("held back", 1), ("opened", 0), ("refused", 0)])
-async def test_a_stream_whose_headers_are_held_back_holds_up_the_first_call_for_a_second_and_nothing_else(
-    stream: str, waits: int
-) -> None:
+async def test_a_stream_without_headers_delays_only_the_first_call_by_a_second(stream: str, waits: int) -> None:
     """A proxy may keep them until there is an event. The notification was answered all the same."""
     server = Streaming(stream)
     with anyio.fail_after(60):

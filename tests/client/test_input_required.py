@@ -41,7 +41,7 @@ async def confirm(request: FormRequest) -> ElicitResult:
     return request.accept({"ok": True})
 
 
-async def test_a_server_that_needs_sampling_gets_it_on_the_retry_under_a_new_id_with_its_state_unchanged() -> None:
+async def test_a_sampling_answer_is_sent_in_the_retry_with_a_new_id_and_the_same_state() -> None:
     state = ' {"a": 1}\n\u0000 =?é🙂\ufeff '
     peer = answering(wants(state, k=SAMPLE), DONE)
 

@@ -234,9 +234,7 @@ def test_a_tool_is_said_to_be_left_out_once_and_again_when_that_is_news_again() 
     assert all("'query' is left out" in warning for warning in warnings)
 
 
-async def test_a_check_that_ran_out_of_steps_is_made_again_when_the_schema_has_changed_and_not_when_it_is_listed_again() -> (
-    None
-):
+async def test_a_check_that_ran_out_of_steps_is_repeated_only_for_a_changed_schema() -> None:
     numbers = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}}}}
     listed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": numbers})
     again = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": {**numbers}})

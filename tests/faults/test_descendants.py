@@ -88,7 +88,7 @@ async def test_a_descendant_that_left_the_process_group_with_the_pipes_does_not_
 
 
 @fault("P14")
-async def test_a_server_that_exits_ends_its_calls_though_a_descendant_holds_its_stdout(runaways: list[int]) -> None:
+async def test_a_server_that_exits_ends_its_calls_even_if_a_descendant_holds_its_stdout(runaways: list[int]) -> None:
     body = """
     reply(read(), text(str(child_that("time.sleep(60)", start_new_session=True))))
     read()

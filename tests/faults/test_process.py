@@ -254,7 +254,7 @@ async def test_a_reply_that_was_written_before_the_exit_is_delivered(size: int) 
 
 
 @fault("P07")
-async def test_a_result_is_checked_by_the_listed_schema_though_the_server_has_exited() -> None:
+async def test_a_result_is_checked_by_the_listed_schema_after_the_server_has_exited() -> None:
     body = """
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     reply(read(), {"tools": [{"name": "x", "inputSchema": {"type": "object"}, "outputSchema": schema}]})

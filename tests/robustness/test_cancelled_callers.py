@@ -100,7 +100,7 @@ async def check_every_step(over: str, era: str, run: Run) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("over", SERVERS)
-async def test_a_caller_may_be_cancelled_at_any_step_and_the_client_goes_on(over: str, era: str) -> None:
+async def test_a_caller_may_be_cancelled_at_any_step_and_the_client_keeps_working(over: str, era: str) -> None:
     """Cancelled in connect, it can connect; in a call, it is connected; in aclose, it closes; and nothing is left."""
     await check_every_step(over, era, by_a_scope)
 
@@ -108,7 +108,7 @@ async def test_a_caller_may_be_cancelled_at_any_step_and_the_client_goes_on(over
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("over", SERVERS)
-async def test_a_task_of_asyncio_may_be_cancelled_at_any_step_and_the_client_goes_on(
+async def test_an_asyncio_task_may_be_cancelled_at_any_step_and_the_client_keeps_working(
     over: str, era: str, anyio_backend: str
 ) -> None:
     await check_every_step(over, era, natively)

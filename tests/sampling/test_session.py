@@ -88,7 +88,7 @@ async def test_approver_and_handler_see_the_same_request_in_this_order() -> None
     assert (request.server, request.outer, request.mode, request.max_tokens) == ("calculator", outer, "with_tools", 10)
 
 
-async def test_parallel_calls_that_a_server_spreads_over_several_messages_reach_the_model_as_one_turn_each() -> None:
+async def test_parallel_calls_in_several_messages_reach_the_model_as_one_turn() -> None:
     model = ScriptedModel("both done")
     flattened = [assistant(use("1")), assistant(use("2")), user(result("1")), user(result("2")), user(text("And now?"))]
 

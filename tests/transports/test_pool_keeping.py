@@ -416,7 +416,7 @@ async def posted(client: httpx.AsyncClient, url: str) -> bool:
     return True
 
 
-async def test_a_server_that_closes_each_connection_after_its_first_answer_loses_two_requests_and_no_more() -> None:
+async def test_a_server_that_closes_each_connection_after_one_response_loses_two_requests_at_most() -> None:
     async with (
         serving(closing(1, unheard=True)) as peer,
         httpx.AsyncClient(transport=PoolTransport(untrusting())) as client,
