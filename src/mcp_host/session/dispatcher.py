@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -86,11 +86,8 @@ class Dispatcher:
             self._pending,
             limits,
             counters,
-            self._serves_abandoned,
             stream_per_request=channel.stream_per_request,
         )
-        self._abandoned: OrderedDict[Id, float] = OrderedDict()  # until when each counts, in order
-        self._idle_timeout = limits.idle_timeout
         self._early: list[Request | Notification] = []
         self._handshake_expected = False
         self._waiting: set[CancelScope] = set()
@@ -145,7 +142,6 @@ class Dispatcher:
                 self._check_idle()
 
     async def _exchange(self, pending: PendingRequest, headers: Headers) -> Success:
-        failure: McpError | None = None
         try:
             if self.stream_per_request:
                 with pending.bounded():
@@ -155,11 +151,9 @@ class Dispatcher:
         except McpError as exc:
             if exc is pending.callback_error:
                 raise
-            failure = exc
+            pending.fail(exc)
         if pending.reports:  # they came before the answer, so they are delivered before it
             await pending.deliver_progress()
-        if failure is not None:
-            pending.fail(failure)
         return pending.result()
 
     async def notify(self, method: str, params: Params, headers: Headers) -> None:
@@ -176,21 +170,9 @@ class Dispatcher:
             if self.session is not None and self.session.era.disconnect_cancels:
                 return  # leaving the stream was the cancellation
         else:
-            self._serves_abandoned()  # which drops old ones
-            self._abandoned[pending.request.id] = self.now() + self._idle_timeout
+            self._inbound.request_abandoned(pending.request.id)
         cancelled = Notification("notifications/cancelled", {"requestId": pending.request.id})
         self._sender.send_soon(cancelled, headers)
-
-    def _serves_abandoned(self) -> bool:
-        """Whether, over a pipe, the server may still be working on a cancelled call.
-
-        That is so until it answers or `Limits.idle_timeout` has passed: servers that respect the
-        cancellation never answer.
-        """
-        now = self.now()
-        while self._abandoned and next(iter(self._abandoned.values())) <= now:
-            self._abandoned.popitem(last=False)
-        return bool(self._abandoned)
 
     # What arrives
 
@@ -216,8 +198,8 @@ class Dispatcher:
     def _settle(self, id: Id, outcome: Response | McpError, origin: PendingRequest | None) -> None:
         if isinstance(id, str):
             id = _number(id)
-        if self._abandoned:
-            self._abandoned.pop(id, None)
+        if self._inbound.abandoned:
+            self._inbound.abandoned.pop(id, None)
         pending = self._pending.get(id)
         if pending is None or not pending.settle(outcome, by=origin):
             self._counters["answers to nothing"] += 1  # late, repeated, or meant for another client

@@ -69,8 +69,7 @@ class InboundRequest:
 class InboundRequests:
     """The requests of the server: each is answered in one of the *application*'s tasks, or refused at once.
 
-    *pending* are the requests of ours in flight. *serves_abandoned* tells whether the server may still
-    be working on a call that was cancelled.
+    *pending* are the requests of ours in flight.
     """
 
     def __init__(
@@ -81,7 +80,6 @@ class InboundRequests:
         pending: Mapping[Id, PendingRequest],
         limits: Limits,
         counters: Counter[str],
-        serves_abandoned: Callable[[], bool],
         *,
         stream_per_request: bool,
     ) -> None:
@@ -91,8 +89,9 @@ class InboundRequests:
         self._pending = pending
         self._limits = limits
         self._counters = counters
-        self._serves_abandoned = serves_abandoned
         self._stream_per_request = stream_per_request
+        self.abandoned: OrderedDict[Id, float] = OrderedDict()
+        """Our cancelled requests that are not answered yet, over a pipe, and until when the server may work on each."""
         self._current: dict[Key, InboundRequest] = {}
         self._answered: OrderedDict[Place, None] = OrderedDict()  # over HTTP, where a stream may repeat requests
         self._unprompted: deque[float] = deque()  # when requests came while no call was in flight, the oldest first
@@ -246,6 +245,18 @@ class InboundRequests:
         for key in self._current:
             if key[0] < epoch:
                 self.cancel(key)
+
+    def request_abandoned(self, id: Id) -> None:
+        """We have cancelled the request with *id*. Servers that respect that never answer it."""
+        self._serves_abandoned()  # which drops old ones
+        self.abandoned[id] = self._alarm.loop.time() + self._limits.idle_timeout
+
+    def _serves_abandoned(self) -> bool:
+        """Whether, over a pipe, the server may still be working on a request that we have cancelled."""
+        now = self._alarm.loop.time()
+        while self.abandoned and next(iter(self.abandoned.values())) <= now:
+            self.abandoned.popitem(last=False)
+        return bool(self.abandoned)
 
     def request_ended(self, pending: PendingRequest) -> None:
         """A request of ours has ended: what belonged only to it is cancelled."""
