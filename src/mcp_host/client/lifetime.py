@@ -41,6 +41,7 @@ class Lifetime:
         self._owned: OwnedContext[Connection] | None = None
         self._last_dead: Connection | None = None
         self._loop: Loop | None = None
+        # `bind_to_loop` sets these, anew for each event loop.
         self._connecting: Lock
         self._restart: SingleFlight
         self._background: SingleFlight
