@@ -339,6 +339,6 @@ class Server:
         *retry* first tells the client for how many seconds to wait before that. Since 2026-07-28
         no client can resume, and the requests are cancelled.
         """
-        farewell = b"" if retry is None else b"retry: %d\n\n" % round(retry * 1000)
+        field = b"" if retry is None else b"retry: %d\n\n" % round(retry * 1000)
         for app in list(self._apps):
-            await app.drop_streams(farewell)
+            await app.drop_streams(field)

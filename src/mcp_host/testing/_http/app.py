@@ -98,10 +98,10 @@ class HttpApp:
         if self._event_loop is not None:
             await self._event_loop.run(self._end_all)
 
-    async def drop_streams(self, farewell: bytes) -> None:
-        """Send *farewell* on every open event stream of a session, and end all connections."""
+    async def drop_streams(self, retry: bytes) -> None:
+        """Send the `retry` field on every open event stream of a session, and end all connections."""
         if self._event_loop is not None:
-            await self._event_loop.run(self._drop_all, farewell)
+            await self._event_loop.run(self._drop_all, retry)
 
     def _end_all(self) -> None:
         self._stateless.end()
@@ -112,10 +112,10 @@ class HttpApp:
         for session in sessions.values():
             session.close()
 
-    def _drop_all(self, farewell: bytes) -> None:
+    def _drop_all(self, retry: bytes) -> None:
         for session in self._sessions.values():
             for stream in session.streams():
-                stream.drop(farewell)
+                stream.drop(retry)
         for post in self._stateless_posts:
             post.scope.cancel()
 
@@ -193,7 +193,7 @@ class HttpApp:
             call = self._accept(http, post)
         except RequestError as exc:
             return _json(Failure(message.id, exc.code, exc.message, exc.data), 400, {})
-        response, started = None, False
+        response = None
         self._stateless_posts.add(post)
         try:
             async with http.while_connected() as tasks:
@@ -203,15 +203,12 @@ class HttpApp:
                     await post.stream.begun()  # the first message may decide the status
                 response = post.response({})
                 if response is None:
-                    started = True
                     await http.start_events(STATELESS_HEADERS)
                     await post.stream.send_to(http.write, 0, keep_alive=KEEP_ALIVE)
         finally:
             self._stateless_posts.discard(post)
-        if response is None:
-            if not started:  # cut before it began
-                await http.start_events(STATELESS_HEADERS)
-            await http.end_events()
+        if response is None:  # it may have been cut before it began
+            await http.end_events(STATELESS_HEADERS)
         return response
 
     def _accept(self, http: HttpExchange, post: Post) -> Call:
@@ -337,7 +334,7 @@ async def _send_events(http: HttpExchange, stream: EventStream, position: int, h
     await http.start_events(headers)
     async with http.while_connected():
         await stream.send_to(http.write, position)
-    await http.end_events(stream.farewell)
+    await http.end_events(headers, stream.retry)
 
 
 def _json(response: Response, status: int, headers: Mapping[str, str]) -> HttpResponse:

@@ -38,7 +38,7 @@ class HttpError(Exception):
         self.response = HttpResponse(status, body, {"content-type": JSON, **headers})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HttpExchange:
     """A request, and the means to respond to it: all at once, or event by event."""
 
@@ -49,6 +49,7 @@ class HttpExchange:
     body: bytes
     _receive: Receive
     _send: Send
+    _started: bool = False
 
     @classmethod
     async def read(cls, scope: Scope, receive: Receive, send: Send) -> Self | None:
@@ -72,14 +73,17 @@ class HttpExchange:
 
     async def start_events(self, headers: Mapping[str, str]) -> None:
         """Begin a response that is an event stream."""
+        self._started = True
         await self._start(200, {"content-type": EVENTS, "cache-control": "no-cache", **headers})
 
     async def write(self, events: bytes) -> None:
         await self._send({"type": "http.response.body", "body": events, "more_body": True})
 
-    async def end_events(self, farewell: bytes = b"") -> None:
-        """End a response that is an event stream."""
-        await self._send({"type": "http.response.body", "body": farewell})
+    async def end_events(self, headers: Mapping[str, str], last: bytes = b"") -> None:
+        """End a response that is an event stream. If it has not begun, it is empty."""
+        if not self._started:
+            await self.start_events(headers)
+        await self._send({"type": "http.response.body", "body": last})
 
     @asynccontextmanager
     async def while_connected(self) -> AsyncIterator[TaskGroup]:
@@ -116,8 +120,8 @@ class EventStream:
         self.key = key
         self.sent = 0
         """How many events have been sent on any connection."""
-        self.farewell = b""
-        """What to send on connections that are dropped."""
+        self.retry = b""
+        """The `retry` field to send on connections that are dropped, or nothing."""
         self._events: list[bytes] = []
         self._ended = False
         self._connection = 0
@@ -139,9 +143,9 @@ class EventStream:
         self._ended = True
         self._wake()
 
-    def drop(self, farewell: bytes) -> None:
+    def drop(self, retry: bytes) -> None:
         """End the current connection, if there is one; the stream goes on."""
-        self.farewell = farewell
+        self.retry = retry
         self._connection += 1
         self._wake()
 

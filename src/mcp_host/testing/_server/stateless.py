@@ -1,8 +1,8 @@
 """Stateless requests, since revision 2026-07-28: each names its client, and what that client can do.
 
-A function asks for input in a result, and a retry answers. A running coroutine cannot be
+A function requests input in a result, and a retry answers. A running coroutine cannot be
 repeated for the retry: it has side effects and local variables. So it stays suspended where
-it asked, in a task that outlives the request, and the `requestState` of the result refers to it.
+it is, in a task that outlives the request, and the `requestState` of the result refers to it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ UNNAMED = Implementation(name="", version="")  # "Clients SHOULD include" their 
 CACHE_SCOPE = dict.fromkeys(CACHEABLE, "public") | {"resources/read": "private"}
 """ "Servers MUST include caching hints on" these results. A function may read something else for each client."""
 
-QUIET_PASSES = 16  # passes of the event loop without a new question, after which a round is complete
+QUIET_PASSES = 16  # passes of the event loop without a new input request, after which a round is complete
 
 
 def version_of(message: Incoming) -> object:
@@ -107,7 +107,7 @@ class Stateless:
             return self._complete(method, discovered.to_wire())
         if method == LISTEN:
             return partial(self._listen, call, read(SubscriptionsListenRequestParams, params).notifications)
-        # Without a state there are no questions: "the server SHOULD ignore any information it does not [...] need".
+        # Without a state nothing was requested: "the server SHOULD ignore any information it does not [...] need".
         own = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
         found = self._catalog.find(method, own, call.client)
         return self._complete(method, found) if isinstance(found, dict) else partial(self._call, found, call)
@@ -144,9 +144,11 @@ class Stateless:
         else:
             suspended = SuspendedCall(call)
             self._spawn(partial(suspended.run, function))
-        if questions := await suspended.resume(call, answers):
+        if requests := await suspended.resume(call, answers):
             state = self._suspend(suspended)
-            return self._signed({"resultType": "input_required", "inputRequests": questions, "requestState": state})
+            return self._with_server_info(
+                {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+            )
         try:
             return self._complete(request.method, suspended.result())
         except NotDeclared as exc:
@@ -184,9 +186,9 @@ class Stateless:
         hints: Params = {}
         if scope := CACHE_SCOPE.get(method):
             hints = {"ttlMs": round(self._catalog.ttl * 1000), "cacheScope": scope}
-        return self._signed({"resultType": "complete", **hints, **result})
+        return self._with_server_info({"resultType": "complete", **hints, **result})
 
-    def _signed(self, result: Params) -> Params:
+    def _with_server_info(self, result: Params) -> Params:
         """ "Servers SHOULD include [serverInfo] in every result's `_meta`"."""
         return {**result, "_meta": {**ResultMetaObject(server_info=self._catalog.info).to_wire(), **meta_of(result)}}
 
@@ -205,11 +207,11 @@ def identity(request: Request) -> tuple[object, ...]:
 class SuspendedCall:
     """One function, over the request that called it and all its retries.
 
-    Questions that the function asks at the same time go into one round. A round is complete
-    when the function has asked nothing new for `QUIET_PASSES` passes of the event loop, in
-    each of which every task that can run does run. (Whether a waiting task will ask later
-    cannot be known: it may wait for a clock, a thread, or another task's answer.) A task
-    that asks later does so in the next round; its notifications in between are lost.
+    Input that the function requests at the same time goes into one round. A round is complete
+    when the function has requested nothing new for `QUIET_PASSES` passes of the event loop, in
+    each of which every task that can run does run. (Whether a waiting task will request input
+    later cannot be known: it may wait for a clock, a thread, or another task's answer.) Later
+    requests go into the next round; notifications in between are lost.
     """
 
     def __init__(self, call: Call) -> None:
@@ -219,9 +221,9 @@ class SuspendedCall:
         self._call = replace(call, notify=self._notify)
         self._current: Call | None = None
         """The request that waits for this function, if there is one."""
-        self._questions: dict[str, tuple[Params, Future[Params]]] = {}
+        self._requests: dict[str, tuple[Params, Future[Params]]] = {}
         self._count = 0
-        self._outcome: Params | Exception = RequestError(INTERNAL_ERROR, "the server has given up this request")
+        self._outcome: Params | Exception = RequestError(INTERNAL_ERROR, "the server has cancelled this request")
         self._ended = False
         self._changed = Event()
 
@@ -238,13 +240,13 @@ class SuspendedCall:
             self._changed.set()
 
     async def resume(self, call: Call, answers: Mapping[str, Params]) -> dict[str, Params]:
-        """Continue with *answers* until the function has ended or asks again; return its open questions.
+        """Continue with *answers* until the function has ended or requests input; return its open input requests.
 
         Unknown answers are ignored. If the caller is cancelled, so is the function.
         """
         self._current, self.scope.deadline = call, math.inf
         self._call.request, self._call.client = call.request, call.client
-        for key, (_, answer) in self._questions.items():
+        for key, (_, answer) in self._requests.items():
             if key in answers:
                 answer.set(answers[key])
         try:
@@ -265,26 +267,26 @@ class SuspendedCall:
         quiet = 0
         while not self._ended:
             count = self._count
-            questions = {key: question for key, (question, answer) in self._questions.items() if not answer.done}
-            if not questions:
+            requests = {key: request for key, (request, answer) in self._requests.items() if not answer.done}
+            if not requests:
                 self._changed = Event()
                 await self._changed.wait()
             elif quiet == QUIET_PASSES:
-                return questions
+                return requests
             else:
                 await checkpoint()
-            quiet = quiet + 1 if questions and count == self._count else 0
+            quiet = quiet + 1 if requests and count == self._count else 0
         return {}
 
     async def _request(self, method: str, params: Params) -> Params:
         self._count += 1
         key, answer = f"{method.partition('/')[0]}-{self._count}", Future[Params]()
-        self._questions[key] = {"method": method, "params": params}, answer
+        self._requests[key] = {"method": method, "params": params}, answer
         self._changed.set()
         try:
             return await answer.wait()
         finally:
-            del self._questions[key]
+            del self._requests[key]
 
     def _notify(self, method: str, params: Params) -> None:
         if self._current is not None:

@@ -1,4 +1,4 @@
-"""Which clients get which notifications, in whichever event loop each of them runs."""
+"""Which clients get which notifications, each in the event loop of its connection."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Args = TypeVarTuple("Args")
 
 UPDATED = "notifications/resources/updated"
 LISTED = frozenset({"tools", "prompts", "resources"})
-"""What a server has lists of, whose changes it announces."""
+"""The kinds of lists whose changes a server announces."""
 
 
 class EventLoop:
     """The event loop that created this object.
 
-    A server over HTTP runs in a thread; the test that has it announce something does not.
+    `Server.http` serves in another thread than the test that calls `Server.notify_tools_changed`.
     """
 
     def __init__(self) -> None:
