@@ -153,7 +153,7 @@ class _TrioSignal:
         self.event = new_event()
 
     def __await__(self) -> Generator[Any, Any, None]:
-        return self.event.wait().__await__()  # type: ignore[no-any-return]  # as above
+        return self.event.wait().__await__()  # type: ignore[no-any-return]  # trio is imported on demand
 
 
 class _TrioLoop(Loop):
@@ -179,7 +179,7 @@ class _TrioLoop(Loop):
                 callback()
 
         self._trio.lowlevel.spawn_system_task(ring)
-        return timer  # type: ignore[no-any-return]  # trio is imported on demand
+        return timer  # type: ignore[no-any-return]  # as above
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the run is over

@@ -262,7 +262,7 @@ class OwnedContext(Generic[T]):
 
 
 def first(group: BaseException) -> BaseException:
-    """The first error in nested groups, where one says as much as all."""
+    """The first error in nested groups."""
     while isinstance(group, BaseExceptionGroup):
         group = group.exceptions[0]
     return group

@@ -1,4 +1,4 @@
-"""Calls of a stateless server that wants input before it will finish them (2026-07-28, basic/patterns/mrtr)."""
+"""Calls of a stateless server that requires input (2026-07-28, basic/patterns/mrtr)."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ async def plainly(request: SamplingRequest) -> CreateMessageResult:
         (
             Sampling(with_tools=fail, approve=always),
             SAMPLE,
-            r"wants 'sampling/createMessage' under 'bad': .* model failed: RuntimeError: the secret of the host$",
+            r"asks for 'sampling/createMessage' under 'bad': .* model failed: RuntimeError: the secret of the host$",
             RuntimeError,
         ),
         (
@@ -415,7 +415,7 @@ async def test_the_error_of_nested_handlers_names_the_failure_once() -> None:
                 await client.call_tool("1")
 
     assert str(raised.value) == (
-        "tools/call: the server wants 'sampling/createMessage' under 'k': this client's model failed: "
+        "tools/call: the server asks for 'sampling/createMessage' under 'k': this client's model failed: "
         "RuntimeError: no credit"
     )
     assert isinstance(raised.value.__cause__, InputNotGiven)

@@ -50,7 +50,7 @@ def output(name: str, backend: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-ASKED = "tools/call: the server wants 'sampling/createMessage' under 'sampling-1'"
+ASKED = "tools/call: the server asks for 'sampling/createMessage' under 'sampling-1'"
 
 
 def test_hello_stdio(backend: str) -> None:

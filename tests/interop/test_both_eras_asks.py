@@ -217,7 +217,7 @@ async def test_missing_input_ends_the_call_with_the_reason(
                 await client.call_tool("calculate", {"question": "2+3?"})
             await all_heard(client, http)
 
-    assert str(ended.value) == f"tools/call: the server wants 'sampling/createMessage' under 'turn': {why}"
+    assert str(ended.value) == f"tools/call: the server asks for 'sampling/createMessage' under 'turn': {why}"
     assert (ended.value.key, ended.value.method) == ("turn", "sampling/createMessage")
     assert isinstance(ended.value.__cause__, cause)
     assert http.count("heard tools/call") == before + 1

@@ -116,7 +116,7 @@ class Dispatcher:
         Raises:
             ServerError: The server answered with an error, or an HTTP status.
             RequestTimeout: One of the timeouts has passed.
-            ConnectionClosed, ProtocolError: As the channel or the answer says.
+            ConnectionClosed, ProtocolError: The connection ended, or the answer is invalid.
         """
         if self.closed is not None:
             self._raise_closed()

@@ -136,7 +136,7 @@ class InputRequiredLoop:
 
     def _not_given(self, key: str, request: InputRequest, why: str, cause: BaseException | None) -> InputNotGiven:
         asked = f"{quoted(request.method)} under {quoted(key)}"
-        text = f"{self.call.method}: the server wants {asked}: {why}"
+        text = f"{self.call.method}: the server asks for {asked}: {why}"
         while isinstance(cause, InputNotGiven):  # a handler's own call failed: its cause is the interesting one
             cause = cause.__cause__
         if cause is not None:  # shown to the caller, never to the server
