@@ -373,6 +373,7 @@ class Connection:
                     raise ConnectionClosed(f"{self._name}: the server switched to another protocol")
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """The next part of a response in what has arrived."""
         try:
             return self._h11.next_event()
         except h11.RemoteProtocolError as exc:

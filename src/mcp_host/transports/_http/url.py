@@ -14,13 +14,8 @@ SESSION_ID = "Mcp-Session-Id"
 LAST_EVENT_ID = "Last-Event-ID"
 ALWAYS = {"Accept": f"{JSON}, {EVENT_STREAM}", "Accept-Encoding": ACCEPT_ENCODING}
 POSTED = {"Content-Type": JSON}
-RESERVED = frozenset(
-    name.lower()
-    for name in (
-        *(*ALWAYS, *POSTED, "Content-Length", "Transfer-Encoding"),
-        *(SESSION_ID, PROTOCOL_VERSION, LAST_EVENT_ID, MCP_METHOD, MCP_NAME),
-    )
-)
+_BY_HTTP = (*ALWAYS, *POSTED, "Content-Length", "Transfer-Encoding", LAST_EVENT_ID)
+RESERVED = frozenset(map(str.lower, (*_BY_HTTP, SESSION_ID, PROTOCOL_VERSION, MCP_METHOD, MCP_NAME)))
 """Headers that the transport writes itself."""
 
 # RFC 9110, section 5: a line end in a value would inject another header.
