@@ -1,4 +1,4 @@
-"""Handler tasks, and one timer for many deadlines."""
+"""Handler tasks, one timer for many deadlines, and coroutines in other contexts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host._backends import Loop
-from mcp_host.concurrency import Alarm, HandlerTasks, TimeoutScope
+from mcp_host.concurrency import Alarm, HandlerTasks, TimeoutScope, in_context
 
 
 @pytest.mark.fake_clock
@@ -189,3 +189,41 @@ async def test_a_job_runs_in_a_copy_of_the_given_context_even_of_an_empty_one() 
             await anyio.wait_all_tasks_blocked()
 
     assert sorted(seen) == ["gathered", "given", "given", "none"]
+
+
+async def test_a_coroutine_runs_in_another_context_within_the_task_that_awaits_it() -> None:
+    var: ContextVar[str] = ContextVar("var", default="none")
+
+    async def look() -> list[str]:
+        seen = [var.get()]
+        await checkpoint()
+        var.set("changed")
+        await checkpoint()
+        return [*seen, var.get()]
+
+    context = Context()
+    context.run(var.set, "given")
+
+    assert await in_context(context, look()) == ["given", "changed"]
+    assert (var.get(), context[var]) == ("none", "changed")
+
+
+async def test_errors_and_cancellations_pass_through_another_context() -> None:
+    async def fail() -> None:
+        await checkpoint()
+        raise ZeroDivisionError
+
+    async def wait() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            steps.append("cancelled")
+
+    steps: list[str] = []
+    with pytest.raises(ZeroDivisionError):
+        await in_context(Context(), fail())
+    with anyio.move_on_after(0) as scope:
+        await in_context(Context(), wait())
+
+    assert scope.cancelled_caught
+    assert steps == ["cancelled"]

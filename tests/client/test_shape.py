@@ -131,6 +131,31 @@ async def test_a_plain_call_over_http_does_not_either() -> None:
     assert seen == FIVE
 
 
+ASK_FIRST = """
+ASKS = {"resultType": "input_required", "requestState": "asked", "inputRequests": {"model": {
+    "method": "sampling/createMessage",
+    "params": {"messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}], "maxTokens": 100}}}}
+reply(read(), {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
+while True:
+    reply(read(), ASKS)
+    reply(read(), text("hello"))
+"""
+
+
+async def test_a_round_with_one_input_request_starts_no_task_either() -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return request.reply("Paris")
+
+    with anyio.fail_after(20):
+        async with Client(
+            Stdio(python(ASK_FIRST, hands=False)), sampling=Sampling(with_tools=model, approve=always)
+        ) as client:
+            seen = await plainly(client)
+
+    # Validated are, for each call, the input request, the model's text and answer, and the result.
+    assert seen == {"messages read": 10, "messages written": 10, "results validated": 20}
+
+
 SOURCE = Path(mcp_host.__file__).parent
 
 
