@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 from anyio import create_task_group
 
+from mcp_host import types
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.testing._server.catalog import Catalog, CompletionFunction, Offer, template_pattern
@@ -17,15 +18,6 @@ from mcp_host.testing._server.functions import AnyFunction, Function, FunctionTo
 from mcp_host.testing._server.remote_client import given
 from mcp_host.testing._server.session import Session
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
-from mcp_host.types import (
-    Implementation,
-    JSONObject,
-    Prompt,
-    PromptArgument,
-    Resource,
-    ResourceTemplate,
-    ToolAnnotations,
-)
 
 if TYPE_CHECKING:
     from mcp_host.testing._http.app import HttpApp
@@ -76,7 +68,7 @@ class Server:
         if not 0 <= ttl < math.inf:
             raise ValueError(f"ttl is a number of seconds, 0 or more, not {ttl}")
         self.name = name
-        info = Implementation(name=name, version=version)
+        info = types.Implementation(name=name, version=version)
         self._catalog = Catalog(
             info,
             instructions,
@@ -101,8 +93,8 @@ class Server:
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
-        annotations: ToolAnnotations | None = None,
-        output_schema: JSONObject | None = None,
+        annotations: types.ToolAnnotations | None = None,
+        output_schema: types.JSONObject | None = None,
     ) -> Callable[[FunctionT], FunctionT]: ...
 
     def tool(
@@ -113,8 +105,8 @@ class Server:
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
-        annotations: ToolAnnotations | None = None,
-        output_schema: JSONObject | None = None,
+        annotations: types.ToolAnnotations | None = None,
+        output_schema: types.JSONObject | None = None,
     ) -> FunctionT | Callable[[FunctionT], FunctionT]:
         """Register a function as a tool: its signature is the input schema, its docstring the description.
 
@@ -163,7 +155,7 @@ class Server:
         def register(function: FunctionT) -> FunctionT:
             read = Function(function)
             optional = given(title=title, description=description or read.description, mime_type=mime_type)
-            self._catalog.resources[uri] = Offer(Resource(uri=uri, name=name or read.name, **optional), read)
+            self._catalog.resources[uri] = Offer(types.Resource(uri=uri, name=name or read.name, **optional), read)
             return function
 
         return register
@@ -186,7 +178,7 @@ class Server:
         def register(function: FunctionT) -> FunctionT:
             read = Function(function, strict=False)  # everything in a URI is text; the signature may have numbers
             optional = given(title=title, description=description or read.description, mime_type=mime_type)
-            template = ResourceTemplate(uri_template=uri_template, name=name or read.name, **optional)
+            template = types.ResourceTemplate(uri_template=uri_template, name=name or read.name, **optional)
             self._catalog.resource_templates[uri_template] = Offer(template, read)
             return function
 
@@ -214,11 +206,11 @@ class Server:
         def register(function: FunctionT) -> FunctionT:
             read = Function(function, strict=False)  # prompt arguments are text; the signature may have numbers
             arguments = [
-                PromptArgument(name=argument, required=required, **given(description=text))
+                types.PromptArgument(name=argument, required=required, **given(description=text))
                 for argument, text, required in read.parameters
             ]
             optional = given(title=title, description=description or read.description)
-            prompt = Prompt(name=name or read.name, arguments=arguments, **optional)
+            prompt = types.Prompt(name=name or read.name, arguments=arguments, **optional)
             self._catalog.prompts[prompt.name] = Offer(prompt, read)
             return function
 

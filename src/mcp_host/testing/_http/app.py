@@ -29,16 +29,7 @@ from mcp_host.protocol.jsonrpc import (
     decode,
     encode,
 )
-from mcp_host.testing._http.asgi import (
-    JSON,
-    EventStream,
-    HttpError,
-    HttpExchange,
-    HttpResponse,
-    Receive,
-    Scope,
-    Send,
-)
+from mcp_host.testing._http.asgi import JSON, EventStream, HttpError, HttpExchange, HttpResponse, Receive, Scope, Send
 from mcp_host.testing._http.rules import METHODS, check_headers, check_request
 from mcp_host.testing._server.catalog import Catalog
 from mcp_host.testing._server.dispatcher import Dispatcher
