@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -196,3 +197,10 @@ def test_the_server_ends_with_stdin_even_if_stdout_is_closed(ready: Child) -> No
         ready.send(call(id, "echo", text="lost"))
 
     assert ready.ends()
+
+
+def test_an_interrupt_ends_the_server_quietly(ready: Child) -> None:
+    ready.process.send_signal(signal.SIGINT)
+
+    assert ready.process.wait(DEADLINE) == 0
+    assert ready.finish() == ([], "")

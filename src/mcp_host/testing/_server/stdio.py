@@ -24,8 +24,11 @@ FLUSH_TIMEOUT = 5.0  # seconds for the client to read what has been written
 def run(catalog: Catalog, backend: Literal["asyncio", "trio"]) -> None:
     """Serve one client over this process's stdin and stdout, until stdin ends."""
     stdin, stdout = _take_over()
-    with redirect_stdout(sys.stderr), suppress(KeyboardInterrupt):
-        anyio.run(_serve, catalog, stdin, stdout, backend=backend)
+    with redirect_stdout(sys.stderr):
+        try:
+            anyio.run(_serve, catalog, stdin, stdout, backend=backend)
+        except* KeyboardInterrupt:  # on trio it comes in a group
+            pass
 
 
 def _take_over() -> tuple[int, int]:
