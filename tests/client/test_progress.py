@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 
 from mcp_host import Client
 from mcp_host._backends import Loop
 from mcp_host.concurrency import Alarm
-from mcp_host.errors import ConnectionClosed, RequestTimeout, ServerError
+from mcp_host.errors import (
+    CallerError,
+    ConnectionClosed,
+    HeaderMismatch,
+    McpError,
+    NotConnected,
+    RequestTimeout,
+    ServerError,
+    SessionLost,
+    Unauthorized,
+)
 from mcp_host.protocol.jsonrpc import Request, Success
 from mcp_host.session.call import Call, CallTimeouts, PendingRequest
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
-from tests.client.support import EMPTY, Era
+from tests.client.rounds import DONE, SAMPLE, wants
+from tests.client.sites import MIRRORED, Site
+from tests.client.support import EMPTY, Era, sampling
 
 
 async def test_a_progress_callback_may_be_a_plain_function(era: Era) -> None:
@@ -144,3 +159,122 @@ async def test_progress_that_came_with_the_answer_is_delivered_after_the_timeout
     await handle.deliver_progress()
 
     assert seen == [1]
+
+
+# An error that the callback got from another client is not about this call.
+
+
+def fails_with(error: McpError) -> Callable[[ProgressNotificationParams], None]:
+    def on_progress(progress: ProgressNotificationParams) -> None:
+        raise error
+
+    return on_progress
+
+
+OF_ANOTHER_CLIENT = [
+    ConnectionClosed("another server exited", may_have_run=False),
+    ConnectionClosed("the stream of another call broke"),
+    SessionLost("another session is lost", may_have_run=False),
+    RequestTimeout("another call took too long", may_have_run=False),
+    Unauthorized(401, "log in elsewhere"),
+    HeaderMismatch(-32020, "another server misses a header"),
+]
+
+
+@pytest.mark.parametrize("error", OF_ANOTHER_CLIENT, ids=str)
+async def test_an_error_that_a_progress_callback_raises_repeats_nothing_and_drops_no_cached_result(
+    error: McpError,
+) -> None:
+    def answer_with_progress(request: dict[str, Any]) -> httpx.Response:
+        report = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1}
+        messages: list[dict[str, Any]] = [
+            {"method": "notifications/progress", "params": report},
+            {"id": request["id"], "result": EMPTY},
+        ]
+        lines = [f"data: {json.dumps({'jsonrpc': '2.0', **message})}\n\n" for message in messages]
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, text="".join(lines))
+
+    before = dict(vars(error))
+    listed = {"tools": [MIRRORED | {"annotations": {"idempotentHint": True}}], "ttlMs": 60_000, "cacheScope": "private"}
+    site = Site(tools_list=listed, tools_call=answer_with_progress)
+    with anyio.fail_after(10):
+        async with site.client() as client:
+            await client.list_tools()
+            with pytest.raises(type(error)) as caught:
+                await client.call_tool("query", on_progress=fails_with(error))
+            await client.list_tools()
+
+    assert caught.value is error
+    assert vars(error) == before
+    assert site.methods() == ["server/discover", "tools/list", "tools/call"]
+
+
+async def test_a_progress_callback_that_raises_session_lost_begins_no_new_session() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
+        while True:
+            await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    error = SessionLost("of another client", may_have_run=False)
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(10):
+        async with Client(peer) as client:
+            with pytest.raises(SessionLost) as caught:
+                await client.call_tool("x", on_progress=fails_with(error), timeout=5)
+            await client.call_tool("y")
+
+    assert caught.value is error
+    assert [message["method"] for message in peer.received].count("initialize") == 1
+
+
+@pytest.mark.parametrize("asked", [wants("again"), wants(None, k=SAMPLE)], ids=["nothing", "a sampling request"])
+@pytest.mark.parametrize(
+    "error",
+    [CallerError("mine"), NotConnected("another client"), ConnectionClosed("another", may_have_run=False)],
+    ids=lambda error: type(error).__name__,
+)
+async def test_an_error_of_a_progress_callback_during_a_repeated_call_reaches_the_caller(
+    asked: dict[str, Any], error: McpError
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities={"tools": {}})
+        await peer.reply(await peer.receive("tools/call"), asked)
+        call = await peer.receive("tools/call")
+        await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
+        await peer.reply(call, DONE)
+
+    before = dict(vars(error))
+    with anyio.fail_after(10):
+        async with Client(ScriptedPeer(script), sampling=sampling()) as client:
+            with pytest.raises(type(error)) as caught:
+                await client.call_tool("x", on_progress=fails_with(error))
+
+    assert caught.value is error
+    assert vars(error) == before
+
+
+async def test_an_error_of_a_progress_callback_keeps_its_cause_and_where_it_was_raised(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        call = await peer.receive("tools/call")
+        await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
+        await peer.reply(call, EMPTY)
+
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        try:
+            raise LookupError("why")
+        except LookupError as why:
+            causes.append(why)
+            if progress.progress:
+                raise ValueError("mine")  # noqa: B904  # its context is asserted
+
+    causes: list[LookupError] = []
+    with anyio.fail_after(10):
+        async with Client(ScriptedPeer(script)) as client:
+            with pytest.raises(ValueError, match="mine") as caught:
+                await client.call_tool("x", on_progress=on_progress)
+
+    assert (caught.value.__cause__, caught.value.__context__) == (None, causes[0])
+    assert caught.traceback[-1].name == "on_progress"

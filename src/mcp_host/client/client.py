@@ -19,7 +19,7 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache
-from mcp_host.session.call import Call, CallTimeouts, OnReport
+from mcp_host.session.call import Call, CallbackRaised, CallTimeouts, OnReport
 from mcp_host.session.features import ClientFeatures
 from mcp_host.session.notifications import OnChange, OnLog
 from mcp_host.session.state import ClientState
@@ -236,11 +236,14 @@ class Client:
         on_report = None if on_progress is None else _report(on_progress)
         call = Call(method="tools/call", params=params, timeouts=timeouts, on_report=on_report, caller=caller)
         try:
-            wire = await connection.request(call if tool is None else tool.prepare(call))
-        except HeaderMismatch as mismatch:
-            await self._list_missing_headers(timeouts, mismatch)
-            tool = self._lifetime.tools.listed.get(name)
-            wire = await connection.request(call if tool is None else tool.prepare(call))
+            try:
+                wire = await connection.request(call if tool is None else tool.prepare(call))
+            except HeaderMismatch as mismatch:
+                await self._list_missing_headers(timeouts, mismatch)
+                tool = self._lifetime.tools.listed.get(name)
+                wire = await connection.request(call if tool is None else tool.prepare(call))
+        except CallbackRaised as raised:
+            raised.unwrap()
         result = types.CallToolResult.from_wire(wire)
         tool = self._lifetime.tools.listed.get(name)  # it may have been listed meanwhile
         if tool is not None:
@@ -445,9 +448,11 @@ class Client:
     ) -> Params:
         connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
         on_report = None if on_progress is None else _report(on_progress)
-        return await connection.request(
-            Call(method=method, params=params, timeouts=timeouts, on_report=on_report, caller=caller)
-        )
+        call = Call(method=method, params=params, timeouts=timeouts, on_report=on_report, caller=caller)
+        try:
+            return await connection.request(call)
+        except CallbackRaised as raised:
+            raised.unwrap()
 
     async def _list_tools(self, timeouts: CallTimeouts) -> list[types.Tool]:
         tools = await self._pages("tools/list", "tools", types.Tool, timeouts)

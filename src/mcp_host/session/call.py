@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
 
 from anyio import CancelScope, current_time
 
@@ -95,6 +95,25 @@ class Call:
     @property
     def repeatable(self) -> bool:
         return self.idempotent or self.method in READ_ONLY
+
+
+class CallbackRaised(Exception):
+    """A progress callback raised *error*: no failure of this call, although it may be an error that another call raised.
+
+    It passes through the channel and the connection as this exception. `Client` unwraps it.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self._error = error
+
+    def unwrap(self) -> NoReturn:
+        """Raise the error, with the context that it had."""
+        context = self._error.__context__
+        try:
+            raise self._error
+        finally:
+            self._error.__context__ = context
 
 
 class CallTimeouts:
@@ -232,8 +251,6 @@ class PendingRequest:
     done: bool = False
     unsent: bool = False
     reports: deque[Params] = field(default_factory=deque)
-    callback_error: McpError | None = None
-    """What the progress callback raised. It passes through the channel, but is no failure of the channel."""
     deadline: float = math.inf
     """When to `expire`, on the event loop's clock."""
     _queued: bool = False
@@ -288,7 +305,11 @@ class PendingRequest:
             self._scope = None
 
     async def deliver_progress(self) -> None:
-        """Await the caller's callback for each report so far, in order. *idle_timeout* is paused meanwhile."""
+        """Await the caller's callback for each report so far, in order. *idle_timeout* is paused meanwhile.
+
+        Raises:
+            CallbackRaised: The callback raised.
+        """
         if not self.reports or self.call is None or self.call.on_report is None:
             return
         if self.done and (self.outcome is None or self.alarm.loop.time() >= self.timeouts.end):
@@ -300,9 +321,8 @@ class PendingRequest:
             with HandlerScope(), CancelScope() as self._scope:
                 while self.reports:
                     await self.call.on_report(self.reports.popleft())
-        except McpError as exc:
-            self.callback_error = exc
-            raise
+        except Exception as exc:
+            raise CallbackRaised(exc) from None
         finally:
             self._reporting, self._scope = False, outer
             self.restart_idle()

@@ -117,6 +117,8 @@ class Dispatcher:
             ServerError: The server answered with an error, or an HTTP status.
             RequestTimeout: One of the timeouts has passed.
             ConnectionClosed, ProtocolError: The connection ended, or the answer is invalid.
+            CallerError: The request cannot be encoded.
+            CallbackRaised: The progress callback of *call* raised.
         """
         if self.closed is not None:
             self._raise_closed()
@@ -149,8 +151,6 @@ class Dispatcher:
             else:
                 await self._channel.request(pending.request, headers, pending)
         except McpError as exc:
-            if exc is pending.callback_error:
-                raise
             pending.fail(exc)
         if pending.reports:  # they came before the answer, so they are delivered before it
             await pending.deliver_progress()
