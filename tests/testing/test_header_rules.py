@@ -114,7 +114,7 @@ def test_method_and_name_headers_must_match_the_body(
         ({}, {"region": "eu"}, "Mcp-Param-Region repeats what the body does not have"),
         ({"region": None}, {"region": "null"}, "Mcp-Param-Region repeats what the body does not have"),
         ({"count": 42}, {"count": "42"}, None),
-        ({"count": 42}, {"count": "42.0"}, "Mcp-Param-Count is '42.0', but the body has '42'"),
+        ({"count": 42}, {"count": "42.0"}, None),
         ({"count": 42.0}, {"count": "42"}, None),
         ({"count": -7}, {"count": "-7"}, None),
         ({"count": 42}, {"count": "42.5"}, "Mcp-Param-Count is '42.5', but the body has '42'"),

@@ -97,22 +97,26 @@ class ParameterHeader:
         Raises:
             ValueError: An integer beyond JavaScript's safe range, or a text with a lone surrogate.
         """
+        match self.find(arguments):
+            case str() as text:
+                try:
+                    return encode_value(text)
+                except ValueError as exc:  # the message must not repeat an argument, which may be a secret
+                    raise ValueError(f"the text for {self.header}: {exc}") from None
+            case bool() as flag:
+                return "true" if flag else "false"
+            case int() | float() as number if number % 1 == 0:  # JSON has one kind of number: 42.0 is an integer
+                if int(number) not in SAFE:
+                    raise ValueError(f"the number for {self.header} is not within -(2**53 - 1) and 2**53 - 1")
+                return str(int(number))
+        return None
+
+    def find(self, arguments: Mapping[str, object]) -> object:
+        """The value of the parameter in *arguments*; None if it is missing."""
         found: object = arguments
         for name in self.path:
             found = found.get(name) if isinstance(found, Mapping) else None
-        match found:
-            case str():
-                try:
-                    return encode_value(found)
-                except ValueError as exc:  # the message must not repeat an argument, which may be a secret
-                    raise ValueError(f"the text for {self.header}: {exc}") from None
-            case bool():
-                return "true" if found else "false"
-            case int() | float() if found % 1 == 0:  # JSON has one kind of number: 42.0 is an integer
-                if int(found) not in SAFE:
-                    raise ValueError(f"the number for {self.header} is not within -(2**53 - 1) and 2**53 - 1")
-                return str(int(found))
-        return None
+        return found
 
 
 def parameter_headers(input_schema: Mapping[str, object]) -> tuple[ParameterHeader, ...]:
