@@ -232,6 +232,14 @@ def test_small_requests_skip_what_they_cannot_exceed() -> None:
         check_sizes(params, limits, size=5)
 
 
+def test_a_request_that_could_exceed_any_limit_in_bytes_is_measured() -> None:
+    params = CreateMessageRequestParams.from_wire(wire(user(image(21))))
+
+    check_sizes(params, SamplingLimits(binary=20), size=4)
+    with pytest.raises(ProtocolError, match="limit binary is 20, and the request has 21"):
+        check_sizes(params, SamplingLimits(binary=20), size=5)
+
+
 def test_small_tools_limits_do_not_cause_the_text_to_be_measured() -> None:
     """The limit of a tool is a sixteenth of the text's."""
     params = CreateMessageRequestParams.from_wire(wire(user(text("x" * 21))))

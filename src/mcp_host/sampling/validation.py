@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter, sub
 from typing import Any, assert_never
 
 from pydantic_core import to_json
@@ -38,6 +40,7 @@ NO_TOOLS = "this client did not declare sampling.tools"
 MOST_TOKENS = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC 8259, section 6)
 LONGER = 5  # written anew, JSON can be at most this many times longer: 1e15 becomes 1000000000000000.0
 SMALLEST_BLOCK = len('{"type":"text","text":""}')  # bytes
+THIS = "the request has"
 NEXT = "a request with this answer in it would have"
 
 COMPLETED = frozenset({END_TURN, None})  # with any other stop reason, the model did not finish
@@ -94,15 +97,15 @@ def check_counts(wire: Mapping[str, object], limits: SamplingLimits, size: float
     """
     messages, tools = wire.get("messages"), wire.get("tools")
     if isinstance(messages, list):
-        _check("messages", len(messages), limits)
+        _check("messages", len(messages), limits.messages)
         if size > limits.blocks * SMALLEST_BLOCK:
-            _check("blocks", _count_blocks(messages), limits)
+            _check("blocks", _count_blocks(messages), limits.blocks)
     if isinstance(tools, list):
-        _check("tools", len(tools), limits)
+        _check("tools", len(tools), limits.tools)
         # To measure all tools together is fast, and nearly always enough.
         if size * LONGER > limits.tool_definition and _json_size(tools) > limits.tool_definition:
             for index, tool in enumerate(tools):
-                _check("tool_definition", _json_size(tool), limits, where=f"tools[{index}]: ")
+                _check("tool_definition", _json_size(tool), limits.tool_definition, where=f"tools[{index}]: ")
 
 
 def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size: float = math.inf) -> None:
@@ -115,11 +118,11 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size
         raise ProtocolError(f"maxTokens: must be from 1 to {MOST_TOKENS}")
     for index, tool in enumerate(params.tools or ()):
         if len(tool.name) > limits.tool_name:
-            _check("tool_name", len(tool.name), limits, where=f"tools[{index}]: ")
-    if size * LONGER > min(limits.text, limits.binary):
-        _, text, binary = _measure_request(params)
-        _check("text", text, limits)
-        _check("binary", binary, limits)
+            _check("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")
+    if size * LONGER > min(_each_size(limits)):
+        sizes = Sizes()
+        sizes.add_request(params)
+        sizes.check(limits)
 
 
 def check_answer(
@@ -222,29 +225,27 @@ def check_history(
     match answer.content:
         case [TextContent(text=words)] if len(words) * 4 <= limits.text:
             return  # most answers; a character takes at most four bytes of UTF-8
+    sizes, blocks = Sizes(), len(answer.content)
     try:
-        blocks, text, binary = _measure(answer.content)
+        sizes.add(answer.content)
     except ProtocolError as exc:
         raise SamplingError("it holds something that cannot be written as JSON") from exc
+    room = sizes.room(limits)
     if uses := len(answer.tool_uses):
-        _check("messages", len(params.messages) + 2, limits, found_in=NEXT)
-        blocks += uses
-        if (
-            blocks + size / SMALLEST_BLOCK > limits.blocks
-            or text + size * LONGER > limits.text
-            or binary + size * LONGER > limits.binary
-        ):
-            history = _measure_request(params)
-            blocks, text, binary = blocks + history[0], text + history[1], binary + history[2]
-    _check("blocks", blocks, limits, found_in=NEXT)
-    _check("text", text, limits, found_in=NEXT)
-    _check("binary", binary, limits, found_in=NEXT)
+        _check("messages", len(params.messages) + 2, limits.messages, found_in=NEXT)
+        blocks += uses  # their results
+        if blocks + size / SMALLEST_BLOCK > limits.blocks:
+            history = [block for message in params.messages for block in message.content]
+            blocks += len(history) + sum([len(block.content) for block in history if block.type == "tool_result"])
+        if size * LONGER > room:
+            sizes.add_request(params)
+            room = sizes.room(limits)
+    _check("blocks", blocks, limits.blocks, found_in=NEXT)
+    if room < 0:
+        sizes.check(limits, found_in=NEXT)
 
 
-def _check(
-    name: str, found: int, limits: SamplingLimits, *, where: str = "", found_in: str = "the request has"
-) -> None:
-    limit = getattr(limits, name)
+def _check(name: str, found: int, limit: int, *, where: str = "", found_in: str = THIS) -> None:
     if found > limit:
         raise ProtocolError(f"{where}this client's limit {name} is {limit}, and {found_in} {found}")
 
@@ -256,40 +257,54 @@ def _count_blocks(messages: list[object]) -> int:
     return len(blocks) + sum(len(result) for result in results if isinstance(result, list))
 
 
-def _measure_request(params: CreateMessageRequestParams) -> tuple[int, int, int]:
-    blocks, text, binary = _measure(block for message in params.messages for block in message.content)
-    for words in (params.system_prompt or "", *(params.stop_sequences or ())):
-        text += _utf8(words)
-    return blocks, text + _json_size(params.metadata), binary
+@dataclass(slots=True)
+class Sizes:
+    """The bytes of what a model reads. Each field is compared with the field of `SamplingLimits` that has its name."""
+
+    text: int = 0
+    binary: int = 0
+
+    def add_request(self, params: CreateMessageRequestParams) -> None:
+        for message in params.messages:
+            self.add(message.content)
+        for words in (params.system_prompt or "", *(params.stop_sequences or ())):
+            self.text += _utf8(words)
+        self.text += _json_size(params.metadata)
+
+    def add(self, blocks: Iterable[SamplingMessageContentBlock | ContentBlock]) -> None:
+        for block in blocks:
+            match block:
+                case TextContent():
+                    self.text += _utf8(block.text)
+                case ImageContent() | AudioContent():
+                    self.binary += _decoded(block.data)
+                case ToolUseContent():
+                    self.text += _json_size(block.input)
+                case ToolResultContent():
+                    self.add(block.content)
+                    self.text += _json_size(block.structured_content)
+                case EmbeddedResource(resource=resource):
+                    if isinstance(resource, BlobResourceContents):
+                        self.binary += _decoded(resource.blob)
+                    else:
+                        self.text += _utf8(resource.text)
+                case ResourceLink():
+                    self.text += _json_size(block.to_wire())
+                case _:
+                    assert_never(block)
+
+    def room(self, limits: SamplingLimits) -> int:
+        """The number of bytes to the nearest limit; negative if a limit is exceeded."""
+        room: int = min(map(sub, _each_size(limits), _each_size(self)))
+        return room
+
+    def check(self, limits: SamplingLimits, *, found_in: str = THIS) -> None:
+        for name, found, limit in zip(SIZES, _each_size(self), _each_size(limits), strict=True):
+            _check(name, found, limit, found_in=found_in)
 
 
-def _measure(contents: Iterable[SamplingMessageContentBlock | ContentBlock]) -> tuple[int, int, int]:
-    """The number of blocks, the bytes of text, and those of binary data."""
-    blocks = text = binary = 0
-    for block in contents:
-        blocks += 1
-        match block:
-            case TextContent():
-                text += _utf8(block.text)
-            case ImageContent() | AudioContent():
-                binary += _decoded(block.data)
-            case ToolUseContent():
-                text += _json_size(block.input)
-            case ToolResultContent():
-                inner = _measure(block.content)
-                blocks += inner[0]
-                text += inner[1] + _json_size(block.structured_content)
-                binary += inner[2]
-            case EmbeddedResource(resource=resource):
-                if isinstance(resource, BlobResourceContents):
-                    binary += _decoded(resource.blob)
-                else:
-                    text += _utf8(resource.text)
-            case ResourceLink():
-                text += _json_size(block.to_wire())
-            case _:
-                assert_never(block)
-    return blocks, text, binary
+SIZES = tuple(field.name for field in fields(Sizes))
+_each_size: Callable[[Sizes | SamplingLimits], tuple[int, ...]] = attrgetter(*SIZES)
 
 
 def _utf8(text: str) -> int:
