@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mcp_host.errors import ProtocolError
 from mcp_host.sampling import SamplingLimits
+from mcp_host.sampling.limits import LimitExceeded
 from mcp_host.sampling.validation import check_counts, check_sizes, read_params
 from mcp_host.types import CreateMessageRequestParams
 from tests.sampling.asking import ADD, Wire, assistant, result, text, use, user, wire
@@ -80,12 +81,12 @@ def tool(name: str, **more: object) -> Wire:
 def test_a_limit_is_exact_to_the_item_or_byte(name: str, size: int, params: Wire) -> None:
     check(params, SamplingLimits(**{name: size}))
 
-    with pytest.raises(ProtocolError, match=f"limit {name} is {size - 1}, and the request has {size}$"):
+    with pytest.raises(LimitExceeded, match=f"limit {name} is {size - 1}, and the request has {size}$"):
         check(params, SamplingLimits(**{name: size - 1}))
 
 
 def test_a_refusal_names_the_tool_that_exceeds_the_limit() -> None:
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(LimitExceeded) as refusal:
         check(wire(tools=[ADD, tool("multiply")]), SamplingLimits(tool_name=5))
 
     assert str(refusal.value) == "tools[1]: this client's limit tool_name is 5, and the request has 8"
@@ -120,7 +121,7 @@ def test_a_lone_surrogate_is_counted_and_left_to_the_handler() -> None:
     lone = wire(user(text("\ud800")))  # which would be three bytes, if UTF-8 had it
 
     check(lone, SamplingLimits(text=3))
-    with pytest.raises(ProtocolError, match=r"^this client's limit text is 2, and the request has 3$"):
+    with pytest.raises(LimitExceeded, match=r"^this client's limit text is 2, and the request has 3$"):
         check(lone, SamplingLimits(text=2))
 
 
@@ -224,11 +225,11 @@ def test_small_requests_skip_what_they_cannot_exceed() -> None:
 
     check_counts(read, limits, size=4)  # as a caller would never say
     check_sizes(params, limits, size=4)
-    with pytest.raises(ProtocolError, match="limit blocks is 1, and the request has 2"):
+    with pytest.raises(LimitExceeded, match="limit blocks is 1, and the request has 2"):
         check_counts(read, limits, size=26)
-    with pytest.raises(ProtocolError, match="limit tool_definition is 20, and the request has"):
+    with pytest.raises(LimitExceeded, match="limit tool_definition is 20, and the request has"):
         check_counts(read, SamplingLimits(tool_definition=20), size=5)
-    with pytest.raises(ProtocolError, match="limit text is 20, and the request has 26"):
+    with pytest.raises(LimitExceeded, match="limit text is 20, and the request has 26"):
         check_sizes(params, limits, size=5)
 
 
@@ -236,7 +237,7 @@ def test_a_request_that_could_exceed_any_limit_in_bytes_is_measured() -> None:
     params = CreateMessageRequestParams.from_wire(wire(user(image(21))))
 
     check_sizes(params, SamplingLimits(binary=20), size=4)
-    with pytest.raises(ProtocolError, match="limit binary is 20, and the request has 21"):
+    with pytest.raises(LimitExceeded, match="limit binary is 20, and the request has 21"):
         check_sizes(params, SamplingLimits(binary=20), size=5)
 
 
@@ -245,5 +246,5 @@ def test_small_tools_limits_do_not_cause_the_text_to_be_measured() -> None:
     params = CreateMessageRequestParams.from_wire(wire(user(text("x" * 21))))
 
     check_sizes(params, SamplingLimits(text=20, tool_definition=4), size=4)
-    with pytest.raises(ProtocolError, match="limit text is 20"):
+    with pytest.raises(LimitExceeded, match="limit text is 20"):
         check_sizes(params, SamplingLimits(text=20, tool_definition=4), size=5)

@@ -264,7 +264,7 @@ async def test_a_broken_or_oversized_request_reaches_neither_approver_nor_model(
 
     assert refusal.code == -32602
     assert str(refusal).startswith(problem)
-    assert isinstance(refusal.__cause__, ProtocolError)
+    assert type(refusal.__cause__) is (LimitExceeded if problem.startswith("this client's limit") else ProtocolError)
     assert (asked, model.requests) == ([], [])
 
 

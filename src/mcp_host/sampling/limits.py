@@ -12,6 +12,10 @@ MiB = 1024 * KiB
 MAY_BE_ZERO = frozenset({"tools", "tool_calls", "binary", "waiting"})  # at 0, any other limit would refuse everything
 
 
+class LimitExceeded(Exception):
+    """A request, or an answer with the request before it, exceeds a limit. The text names it, for the server."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingLimits:
     """The limits of sampling: counts, sizes in bytes, times in seconds.

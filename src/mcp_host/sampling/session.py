@@ -15,7 +15,7 @@ from mcp_host.errors import CallerError, InputRefused, ProtocolError, SamplingEr
 from mcp_host.handlers import HandlerScope, as_async, call_handler
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
-from mcp_host.sampling.limits import SamplingLimits
+from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
 from mcp_host.sampling.request import AsyncHandler, Handler, OuterCall, ProgressReporter, SamplingMode, SamplingRequest
 from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, slot_for_thread
 from mcp_host.sampling.validation import check_answer, read_params
@@ -155,7 +155,7 @@ class SamplingSession:
         limits = self._limits
         try:
             read = read_params(params, self.mode, limits, size, refuses_context=self._refuses_context)
-        except ProtocolError as exc:
+        except (LimitExceeded, ProtocolError) as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         request = SamplingRequest(params=read, server=self._server, outer=call, mode=self.mode, reporter=reporter)
         with (timeout or move_on_after)(limits.seconds):

@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from mcp_host.errors import QUOTED, InputRefused, ProtocolError, SamplingError, excerpt, quoted
 from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
-from mcp_host.sampling.limits import SamplingLimits
+from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
 from mcp_host.sampling.request import SamplingMode, SamplingRequest
 from mcp_host.types import (
     AudioContent,
@@ -59,7 +59,8 @@ def read_params(
     *size* is as for `check_counts`.
 
     Raises:
-        ProtocolError: It is malformed, breaks a rule of the conversation or exceeds a limit.
+        ProtocolError: It is malformed, or breaks a rule of the conversation.
+        LimitExceeded: It exceeds a limit.
     """
     if mode == "basic":
         # "The client MUST return an error if this field is provided but ClientCapabilities.sampling.tools is
@@ -93,7 +94,8 @@ def check_counts(wire: Mapping[str, object], limits: SamplingLimits, size: float
     left to the parser.
 
     Raises:
-        ProtocolError: A limit is exceeded.
+        LimitExceeded: A limit is exceeded.
+        ProtocolError: The tools cannot be written as JSON.
     """
     messages, tools = wire.get("messages"), wire.get("tools")
     if isinstance(messages, list):
@@ -112,7 +114,8 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size
     """Check the size of what a model would read. *size* is as for `check_counts`.
 
     Raises:
-        ProtocolError: A limit is exceeded, or maxTokens is out of range.
+        LimitExceeded: A limit is exceeded.
+        ProtocolError: maxTokens is out of range, or something cannot be written as JSON.
     """
     if not 1 <= params.max_tokens <= MOST_TOKENS:  # not quoted: Python refuses to write an int of 5,000 digits
         raise ProtocolError(f"maxTokens: must be from 1 to {MOST_TOKENS}")
@@ -156,7 +159,7 @@ def check_answer(
         raise SamplingError("it calls no tool, but toolChoice requires one")
     try:
         check_history(request.params, answer, limits, size)
-    except ProtocolError as exc:
+    except (LimitExceeded, ProtocolError) as exc:
         logger.error("sampling for %s: %s", excerpt(request.server), exc)
         raise InputRefused(INTERNAL_ERROR, str(exc)) from exc
     return answer
@@ -219,8 +222,9 @@ def check_history(
     may be the last, so it only has to fit alone.
 
     Raises:
-        ProtocolError: The next request would exceed a limit.
+        LimitExceeded: The next request would exceed a limit.
         SamplingError: The answer cannot be written as JSON.
+        ProtocolError: The request that it answers cannot be written as JSON.
     """
     match answer.content:
         case [TextContent(text=words)] if len(words) * 4 <= limits.text:
@@ -247,7 +251,7 @@ def check_history(
 
 def _check(name: str, found: int, limit: int, *, where: str = "", found_in: str = THIS) -> None:
     if found > limit:
-        raise ProtocolError(f"{where}this client's limit {name} is {limit}, and {found_in} {found}")
+        raise LimitExceeded(f"{where}this client's limit {name} is {limit}, and {found_in} {found}")
 
 
 def _count_blocks(messages: list[object]) -> int:
