@@ -25,6 +25,7 @@ from mcp_host.sampling import (
     ToolCall,
     always,
 )
+from mcp_host.sampling.limits import LimitExceeded
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
 from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, refused, result, said, session, text, use, user, wire
