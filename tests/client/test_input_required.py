@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -22,9 +23,11 @@ from mcp_host.errors import (
     ServerError,
 )
 from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Request
 from mcp_host.sampling import SamplingLimits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.testing.scripted import Wire
+from mcp_host.transports.base import Channel, Headers, RequestHandle
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, USER, answering, wants
 from tests.client.support import ADD, PARIS, QUESTION, sampling
@@ -488,3 +491,47 @@ async def test_an_answer_that_is_not_json_raises_input_not_given(text: str | flo
     assert (caught.value.key, caught.value.method) == ("bad", "elicitation/create")
     assert isinstance(caught.value.__cause__, CallerError)
     assert [message["method"] for message in peer.received] == ["server/discover", "tools/call"]
+
+
+async def test_an_answer_that_nests_too_deeply_for_the_repeated_request_raises_input_not_given() -> None:
+    async def nest(request: SamplingRequest) -> CreateMessageResult:
+        deep: dict[str, Any] = {}
+        for _ in range(252):  # this can be a result, but not a part of a request's params
+            deep = {"a": deep}
+        return request.reply("Paris").model_copy(update={"meta": deep})
+
+    peer = answering(wants("s", good=ROOTS, bad=SAMPLE), DONE)
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling(with_tools=nest), roots=[]) as client:
+            with pytest.raises(InputNotGiven, match=r"under 'bad': .*: CallerError: not expressible") as caught:
+                await client.call_tool("x")
+
+    assert caught.value.key == "bad"
+
+
+async def test_an_error_of_the_transport_about_a_repeated_request_blames_no_answer() -> None:
+    class Picky(ScriptedPeer):
+        @asynccontextmanager
+        async def open(self, limits: Limits) -> AsyncIterator[Channel]:
+            async with super().open(limits) as channel:
+                make = channel.request
+
+                async def refuse_states(request: Request, headers: Headers, handle: RequestHandle) -> None:
+                    if "requestState" in request.params:
+                        raise error
+                    await make(request, headers, handle)
+
+                channel.request = refuse_states  # type: ignore[method-assign]
+                yield channel
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover()
+        await peer.reply(await peer.receive("tools/call"), wants("s", k=ROOTS))
+
+    error = CallerError("this transport cannot write that")
+    with anyio.fail_after(5):
+        async with Client(Picky(script), roots=[]) as client:
+            with pytest.raises(CallerError) as caught:
+                await client.call_tool("x")
+
+    assert caught.value is error

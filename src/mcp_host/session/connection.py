@@ -175,7 +175,8 @@ class Connection:
                 try:
                     reply = await self._send(session, call, call.params | answers)
                 except CallerError as exc:
-                    raise rounds.unwritable(outcome, answers, exc) from exc
+                    rounds.check_answers(outcome, answers, exc)
+                    raise
                 outcome = session.era.read(call.method, reply.result)
         except (ConnectionClosed, HeaderMismatch, RequestTimeout) as exc:
             exc.may_have_run = True  # the first request has

@@ -217,7 +217,7 @@ class Dispatcher:
         self._counters["malformed messages"] += 1
         if message.method is not None and message.id is not None:
             self._reply(Failure(message.id, INVALID_REQUEST, message.reason))
-        elif message.id is not None:
+        elif message.id is not None:  # without a method it is a response: its call must not wait until it times out
             self._settle(message.id, malformed_error(message), origin)
         elif message.oversize and message.method is None and (only := self._only_pending()) is not None:
             only.settle(malformed_error(message), by=origin)
@@ -253,12 +253,12 @@ class Dispatcher:
             self._counters["notifications for nothing"] += 1
 
     def _cancel(self, id: object, session: Session) -> None:
-        """The server cancels its own request, or ends a subscription of ours."""
+        """The server cancels its own request, or where it can send none, ends a subscription of ours."""
         if not isinstance(id, int | str):
             return
-        self._inbound.cancel((session.epoch, id))
-        pending = self._find(id)
-        if pending is not None and pending.on_event is not None:
+        if not session.era.listens:
+            self._inbound.cancel((session.epoch, id))
+        elif (pending := self._find(id)) is not None and pending.on_event is not None:
             pending.settle(ConnectionClosed("the server has ended the subscription"))
 
     def _reply(self, reply: Success | Failure) -> None:

@@ -25,7 +25,7 @@ from mcp_host.errors import (
 from mcp_host.handlers import HandlerScope
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import InputRequest, InputRequired
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params, Success, encode
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params, Request, Success, encode
 from mcp_host.session.call import Call
 from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.features import FAILED, Session
@@ -129,10 +129,17 @@ class InputRequiredLoop:
             logger.exception("answering %s failed", request.method)
             raise self._not_given(key, request, FAILED, exc) from exc
 
-    def unwritable(self, required: InputRequired, answers: Params, error: CallerError) -> InputNotGiven:
-        """The error for an answer that is not JSON; *error* is what writing *answers* raised."""
-        key = next(key for key, answer in answers["inputResponses"].items() if not _is_json(answer))
-        return self._not_given(key, required.requests[key], FAILED, error)
+    def check_answers(self, required: InputRequired, answers: Params, error: CallerError) -> None:
+        """The next request could not be sent, for *error*: find out whether one of the *answers* is the reason.
+
+        Raises:
+            InputNotGiven: One of them cannot be encoded as a part of a request.
+        """
+        for key, answer in answers.get("inputResponses", {}).items():
+            try:
+                encode(Request(0, self.call.method, {"inputResponses": {key: answer}}))
+            except CallerError:
+                raise self._not_given(key, required.requests[key], FAILED, error) from error
 
     def _not_given(self, key: str, request: InputRequest, why: str, cause: BaseException | None) -> InputNotGiven:
         asked = f"{quoted(request.method)} under {quoted(key)}"
@@ -142,11 +149,3 @@ class InputRequiredLoop:
         if cause is not None:  # shown to the caller, never to the server
             text += f": {type(cause).__name__}" + (f": {excerpt(str(cause))}" if str(cause) else "")
         return InputNotGiven(text, key=key, method=request.method)
-
-
-def _is_json(answer: Params) -> bool:
-    try:
-        encode(Success(0, answer))
-    except CallerError:
-        return False
-    return True
