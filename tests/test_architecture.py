@@ -27,13 +27,14 @@ MAY_IMPORT = {
     "protocol": {"errors", "types"},
     "json_schema": {"errors"},
     "handlers": {"_backends", "errors", "protocol"},
+    "server_requests": {"protocol", "types"},
     "transports": {"_backends", "concurrency", "errors", "handlers", "limits", "protocol", "version"},
-    "sampling": {"_backends", "concurrency", "errors", "handlers", "limits", "protocol", "types"},
-    "elicitation": {"errors", "handlers", "json_schema", "protocol", "sampling", "types"},
-    "roots": {"errors", "handlers", "sampling", "types"},
+    "sampling": {"_backends", "concurrency", "errors", "handlers", "limits", "protocol", "server_requests", "types"},
+    "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "types"},
+    "roots": {"errors", "handlers", "server_requests", "types"},
     "session": {
         *("_backends", "concurrency", "elicitation", "errors", "handlers", "limits", "protocol", "roots", "sampling"),
-        *("transports", "types"),
+        *("server_requests", "transports", "types"),
     },
     "client": {
         *("_backends", "concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "protocol"),

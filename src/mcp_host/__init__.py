@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         Approve,
         Deny,
         Handler,
-        OuterCall,
         Sampling,
         SamplingLimits,
         SamplingRequest,
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
         always,
         ask_in_terminal,
     )
+    from mcp_host.server_requests import OuterCall
     from mcp_host.session.changes import Change
     from mcp_host.transports.http import StreamableHttp
     from mcp_host.transports.in_process import InProcess
@@ -92,7 +92,6 @@ _ON_DEMAND = {
         "Approve",
         "Deny",
         "Handler",
-        "OuterCall",
         "Sampling",
         "SamplingLimits",
         "SamplingRequest",
@@ -100,6 +99,7 @@ _ON_DEMAND = {
         "always",
         "ask_in_terminal",
     ),
+    "server_requests": ("OuterCall",),
     "session.changes": ("Change",),
     "transports.http": ("StreamableHttp",),
     "transports.in_process": ("InProcess",),

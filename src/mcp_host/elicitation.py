@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt, quoted
 from mcp_host.handlers import as_async, call_handler, check_callable
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.sampling import OuterCall
-from mcp_host.sampling.request import ProgressReporter, ReportsProgress
+from mcp_host.server_requests import OuterCall, ProgressReporter, ReportsProgress
 from mcp_host.types import REVISIONS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 from mcp_host.types.revisions import first_unknown
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from mcp_host.handlers import as_async, call_handler, check_callable, inspected
-from mcp_host.sampling import OuterCall
+from mcp_host.server_requests import OuterCall
 from mcp_host.types import ListRootsResult, Root
 
 RootLike: TypeAlias = Root | PurePath | str

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mcp_host.sampling.approval import Allow, Approve, Deny, always
     from mcp_host.sampling.limits import SamplingLimits
-    from mcp_host.sampling.request import Handler, OuterCall, SamplingMode, SamplingRequest, ToolCall
+    from mcp_host.sampling.request import Handler, SamplingMode, SamplingRequest, ToolCall
     from mcp_host.sampling.session import Sampling, SamplingCallback, SamplingSession
     from mcp_host.sampling.terminal import ask_in_terminal
+    from mcp_host.server_requests import OuterCall
 
 __all__ = [
     "Allow",
@@ -33,16 +34,17 @@ __all__ = [
 
 # Imported on first use, by module: a client without sampling does not need it.
 _ON_DEMAND = {
-    "approval": ("Allow", "Approve", "Deny", "always"),
-    "limits": ("SamplingLimits",),
-    "request": ("Handler", "OuterCall", "SamplingMode", "SamplingRequest", "ToolCall"),
-    "session": ("Sampling", "SamplingCallback", "SamplingSession"),
-    "terminal": ("ask_in_terminal",),
+    "mcp_host.sampling.approval": ("Allow", "Approve", "Deny", "always"),
+    "mcp_host.sampling.limits": ("SamplingLimits",),
+    "mcp_host.sampling.request": ("Handler", "SamplingMode", "SamplingRequest", "ToolCall"),
+    "mcp_host.sampling.session": ("Sampling", "SamplingCallback", "SamplingSession"),
+    "mcp_host.sampling.terminal": ("ask_in_terminal",),
+    "mcp_host.server_requests": ("OuterCall",),
 }
 
 
 def __getattr__(name: str) -> object:
     for module, names in _ON_DEMAND.items():
         if name in names:
-            return globals().setdefault(name, getattr(import_module(f"{__name__}.{module}"), name))
+            return globals().setdefault(name, getattr(import_module(module), name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

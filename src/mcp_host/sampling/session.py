@@ -16,9 +16,10 @@ from mcp_host.handlers import HandlerScope, as_async, call_handler
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
-from mcp_host.sampling.request import AsyncHandler, Handler, OuterCall, ProgressReporter, SamplingMode, SamplingRequest
+from mcp_host.sampling.request import AsyncHandler, Handler, SamplingMode, SamplingRequest
 from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, slot_for_thread
 from mcp_host.sampling.validation import check_answer, read_params
+from mcp_host.server_requests import OuterCall, ProgressReporter
 from mcp_host.types import CreateMessageResult
 
 logger = logging.getLogger(__name__)

@@ -48,7 +48,7 @@ from mcp_host.protocol.jsonrpc import (
 )
 
 if TYPE_CHECKING:
-    from mcp_host.sampling import OuterCall
+    from mcp_host.server_requests import OuterCall
 
 MAX_REPORTS = 1024  # progress reports kept for a slow callback; after that a new one replaces the last
 
@@ -80,7 +80,7 @@ class Call:
 
     def outer(self, request_id: Id, *, inferred: bool) -> OuterCall:
         """This call as handlers see it; *request_id* is that of its current request."""
-        from mcp_host.sampling import OuterCall  # few clients need it
+        from mcp_host.server_requests import OuterCall  # few clients need it
 
         return OuterCall(
             self.method,

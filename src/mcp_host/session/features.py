@@ -26,8 +26,8 @@ from mcp_host.types import Implementation, ServerCapabilities
 if TYPE_CHECKING:  # few clients use them, and importing them takes time
     from mcp_host.elicitation import Elicitation
     from mcp_host.roots import Roots
-    from mcp_host.sampling import OuterCall, Sampling, SamplingSession
-    from mcp_host.sampling.request import ProgressReporter
+    from mcp_host.sampling import Sampling, SamplingSession
+    from mcp_host.server_requests import OuterCall, ProgressReporter
     from mcp_host.types import InputResponse
 
 logger = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ from mcp_host.session.features import FAILED, Session
 from mcp_host.transports.base import Channel, Headers
 
 if TYPE_CHECKING:
-    from mcp_host.sampling.request import OuterCall, ProgressReporter
+    from mcp_host.server_requests import OuterCall, ProgressReporter
 
 logger = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ class InboundRequests:
                 report = Notification("notifications/progress", params)
                 await self._sender.send(report, session.era.headers(report.method, params))
 
-        from mcp_host.sampling.request import ProgressReporter  # on demand: many clients have no handlers
+        from mcp_host.server_requests import ProgressReporter  # on demand: many clients have no handlers
 
         return ProgressReporter(token, send)
 

@@ -31,7 +31,7 @@ from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.features import FAILED, Session
 
 if TYPE_CHECKING:
-    from mcp_host.sampling import OuterCall
+    from mcp_host.server_requests import OuterCall
 
 logger = logging.getLogger(__name__)
 
