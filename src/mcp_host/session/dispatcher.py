@@ -33,7 +33,8 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.session.call import Call, CallTimeouts, OnEvent, PendingRequest
 from mcp_host.session.features import Session
-from mcp_host.session.inbound import BackgroundSender, InboundRequests
+from mcp_host.session.inbound import InboundRequests
+from mcp_host.session.sender import BackgroundSender
 from mcp_host.transports.base import Channel, Headers
 
 logger = logging.getLogger(__name__)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from anyio import CancelScope, move_on_after, sleep
-from anyio.abc import TaskGroup
+from anyio import CancelScope
 
 from mcp_host.concurrency import Alarm, HandlerTasks
-from mcp_host.errors import CallerError, ConnectionClosed, HttpStatusError, InputRefused, McpError, SessionLost
+from mcp_host.errors import InputRefused
 from mcp_host.handlers import HandlerScope
 from mcp_host.limits import Limits
-from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.jsonrpc import (
     ASKED_TOO_MUCH,
     CALL_ENDED,
@@ -33,14 +31,13 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.session.call import PendingRequest
 from mcp_host.session.features import FAILED, Session
-from mcp_host.transports.base import Channel, Headers
+from mcp_host.session.sender import BackgroundSender
 
 if TYPE_CHECKING:
     from mcp_host.server_requests import OuterCall, ProgressReporter
 
 logger = logging.getLogger(__name__)
 
-SEND_TIMEOUT = 30.0  # seconds for delivering an answer or a cancellation: less than any sensible call timeout
 UNPROMPTED_PERIOD = 3600.0  # seconds in which a server may send `max_inputs` requests while no call is in flight
 REMEMBERED = 1024  # answered ids kept to recognise a replay; only recent events are replayed
 
@@ -266,80 +263,3 @@ class InboundRequests:
                 pending.timeouts.resume()
                 if not inbound.waiting:
                     inbound.scope.cancel()
-
-
-class BackgroundSender:
-    """Sends messages that no caller waits for: at most *limit* at a time; *on_sent* is called after each of them."""
-
-    def __init__(
-        self, channel: Channel, tasks: TaskGroup, limit: int, counters: Counter[str], on_sent: Callable[[], None]
-    ) -> None:
-        self.closed = False
-        self.sending = 0
-        self._channel = channel
-        self._tasks = tasks
-        self._limit = limit
-        self._counters = counters
-        self._on_sent = on_sent
-
-    def send_soon(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        """Send *message* without waiting if possible, or else in the background; not if the connection is closed."""
-        if self.closed or self._send_now(message):
-            return
-        if self.sending >= self._limit:
-            self._counters["dropped answers"] += 1  # the server sends a flood of pings, say, and reads no answers
-            return
-
-        async def send() -> None:
-            try:
-                await self.send(message, headers)
-            finally:
-                self.sending -= 1
-                self._on_sent()
-
-        self.sending += 1
-        self._tasks.start_soon(send)
-
-    async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        """Send *message*. Failures are only counted: a closed connection is reported elsewhere."""
-        if self._send_now(message):
-            return
-        with move_on_after(SEND_TIMEOUT):
-            try:
-                await self._send_with_retries(message, headers)
-            except CallerError:
-                logger.exception("a message could not be written as JSON")
-                if isinstance(message, Success | Failure):  # the server must not wait for an answer in vain
-                    await self.send(Failure(message.id, INTERNAL_ERROR, FAILED), headers)
-            except McpError as exc:
-                self._undelivered(exc)
-
-    def _send_now(self, message: Notification | Success | Failure) -> bool:
-        """Send *message* if that needs no waiting. False if it is still to be sent."""
-        try:
-            return self._channel.send_now(message)
-        except CallerError:
-            return False  # `send` handles it
-        except McpError as exc:
-            self._undelivered(exc)
-            return True
-
-    async def _send_with_retries(self, message: Notification | Success | Failure, headers: Headers) -> None:
-        """Send *message*. An answer over HTTP is repeated if it may be lost: servers accept it only once."""
-        is_answer = isinstance(message, Success | Failure)
-        for delay in RETRY_DELAYS if is_answer and self._channel.stream_per_request else ():
-            try:
-                return await self._channel.send(message, headers)
-            except HttpStatusError as exc:
-                if not exc.transient:
-                    raise
-            except SessionLost:
-                raise
-            except ConnectionClosed:
-                pass
-            await sleep(delay)
-        return await self._channel.send(message, headers)
-
-    def _undelivered(self, error: McpError) -> None:
-        self._counters["undelivered messages"] += 1
-        logger.debug("not delivered: %s", error)

@@ -89,31 +89,38 @@ class MemoryChannel:
         await checkpoint()
 
     async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:
-        if not self.send_now(request):
+        raw = encode(request)
+        if not self._put(raw):
             handle.unsent = True  # until it is in the queue
             with handle.bounded():
-                await self.send(request, headers)
+                await self._wait_to_put(raw)
             if handle.done:
                 return
             handle.unsent = False
         await handle.wait()
 
     async def send(self, message: Message, headers: Headers) -> None:
-        if self.send_now(message):
-            return
-        try:
-            await self._to_server.send(encode(message))
-        except (BrokenResourceError, ClosedResourceError) as exc:
-            raise ConnectionClosed(self.reason, may_have_run=False) from exc
+        raw = encode(message)
+        if not self._put(raw):
+            await self._wait_to_put(raw)
 
     def send_now(self, message: Message) -> bool:
+        return self._put(encode(message))
+
+    def _put(self, raw: bytes) -> bool:
         try:
-            self._to_server.send_nowait(encode(message))
+            self._to_server.send_nowait(raw)
         except WouldBlock:
             return False
         except (BrokenResourceError, ClosedResourceError) as exc:
             raise ConnectionClosed(self.reason, may_have_run=False) from exc
         return True
+
+    async def _wait_to_put(self, raw: bytes) -> None:
+        try:
+            await self._to_server.send(raw)
+        except (BrokenResourceError, ClosedResourceError) as exc:
+            raise ConnectionClosed(self.reason, may_have_run=False) from exc
 
     async def listen(self, receive: Receive) -> None:
         async for raw in self._from_server:
