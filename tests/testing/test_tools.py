@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import pytest
 from anyio import fail_after
@@ -19,6 +19,7 @@ from mcp_host.types import (
     TextContent,
     ToolAnnotations,
 )
+from mcp_host.types.content import CONTENT_BLOCKS
 from tests.testing.raw import legacy, modern
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
@@ -342,6 +343,28 @@ async def test_an_older_client_does_not_get_newer_fields() -> None:
         "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
     }
     assert await called(server, "a_number", version="2025-03-26") == text("2.5")
+
+
+@pytest.mark.parametrize("kind", CONTENT_BLOCKS)
+async def test_a_tool_that_returns_a_content_block_sends_it_as_it_is(kind: type[ContentBlock]) -> None:
+    server = Server("s")
+    [name] = get_args(kind.model_fields["type"].annotation)
+    wire = {
+        **{"type": name, "text": "hi", "data": "AA==", "mimeType": "image/png", "name": "a", "uri": "file:///a"},
+        "resource": {"uri": "file:///a", "text": "hi"},
+    }  # the fields of all classes: each keeps those that it does not know
+    block = kind.from_wire(wire)
+
+    @server.tool
+    def one():  # type: ignore[no-untyped-def]  # annotated, each would be another function
+        return block
+
+    @server.tool
+    def two():  # type: ignore[no-untyped-def]
+        return [block, block]
+
+    assert await called(server, "one") == {"content": [wire]}
+    assert await called(server, "two") == {"content": [wire, wire]}
 
 
 async def test_content_that_an_older_revision_lacks_is_an_error_result() -> None:

@@ -49,6 +49,7 @@ from mcp_host.types import (
     UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,
     UserMessage,
+    content,
 )
 from mcp_host.types.base import Model
 from mcp_host.types.sampling import ToolOutput
@@ -169,6 +170,20 @@ def test_a_block_of_an_unknown_type_is_kept_whole(block: dict[str, object]) -> N
     assert isinstance(result.content[1], UnknownContent)
     assert result.to_wire() == {"content": [{"type": "text", "text": "hi"}, block]}
     assert prompt.to_wire() == {"messages": [{"role": "user", "content": block}]}
+
+
+def test_the_classes_with_a_constant_type_are_the_content_blocks() -> None:
+    classes = [cls for cls in vars(content).values() if isinstance(cls, type) and issubclass(cls, Model)]
+    with_type = {cls for cls in classes if "type" in cls.model_fields} - {UnknownContent}
+
+    assert with_type == set(content.CONTENT_BLOCKS)
+    assert {"text", "image", "audio", "resource", "resource_link"} <= content.KNOWN_TYPES
+
+
+@pytest.mark.parametrize("kind", sorted(content.KNOWN_TYPES))
+def test_a_malformed_block_of_a_known_type_is_rejected(kind: str) -> None:
+    with pytest.raises(ProtocolError, match=r"^malformed CallToolResult: content\.0\."):
+        CallToolResult.from_wire({"content": [{"type": kind}]})
 
 
 def test_responses_are_distinguished_by_their_result_type() -> None:

@@ -1,7 +1,7 @@
 """Content blocks of messages, prompts and tool results."""
 
 from collections.abc import Iterable
-from typing import Annotated, Literal, TypeAlias, assert_never
+from typing import Annotated, Literal, TypeAlias, assert_never, get_args
 
 from pydantic import AfterValidator, Field
 
@@ -137,12 +137,14 @@ ContentBlock: TypeAlias = Annotated[
 ]
 """The content blocks of tool results and prompt messages."""
 
+CONTENT_BLOCKS: tuple[type[ContentBlock], ...] = get_args(get_args(ContentBlock)[0])
+"""The classes of `ContentBlock`."""
 
-KNOWN_TYPES = frozenset({"text", "image", "audio", "resource_link", "resource"})
+KNOWN_TYPES = frozenset(kind for block in CONTENT_BLOCKS for kind in get_args(block.model_fields["type"].annotation))
 
 
 def _refuse_known(block_type: str) -> str:
-    """Runs only after the known blocks have failed to match: then a known type is malformed."""
+    """Refuse the types of `ContentBlock`. `ReceivedContent` tries its classes first, so such a block is malformed."""
     if block_type in KNOWN_TYPES:
         raise ValueError("malformed")
     return block_type

@@ -19,19 +19,16 @@ from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.testing._server.remote_client import given
 from mcp_host.testing.errors import NotDeclared, RequestError
 from mcp_host.types import (
-    AudioContent,
     CallToolResult,
-    EmbeddedResource,
-    ImageContent,
     JSONObject,
     ReceivedContent,
-    ResourceLink,
     SamplingMessage,
     TextContent,
     Tool,
     ToolResultContent,
     ToolUseContent,
 )
+from mcp_host.types.content import CONTENT_BLOCKS
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +37,7 @@ AnyFunction: TypeAlias = Callable[..., object]  # plain or async, with any param
 Tools: TypeAlias = Mapping[str, AnyFunction] | Sequence[AnyFunction]
 """The functions that a model may call: under their own names, or under the names given here."""
 
-BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
-PLAIN = (str, None, NoneType, object, Any, inspect.Signature.empty, CallToolResult, *BLOCKS)
+PLAIN = (str, None, NoneType, object, Any, inspect.Signature.empty, CallToolResult, *CONTENT_BLOCKS)
 
 
 class Injected:
@@ -197,9 +193,9 @@ class FunctionTool:
                     return CallToolResult(content=[])
                 case str():
                     return text_result(value)
-                case TextContent() | ImageContent() | AudioContent() | ResourceLink() | EmbeddedResource():
+                case _ if isinstance(value, CONTENT_BLOCKS):
                     return CallToolResult(content=[value])
-                case list() | tuple() if value and all(isinstance(item, BLOCKS) for item in value):
+                case list() | tuple() if value and all(isinstance(item, CONTENT_BLOCKS) for item in value):
                     return CallToolResult(content=list(value))
             data = to_jsonable_python(value)
             wrapped = not isinstance(data, dict)
@@ -259,5 +255,5 @@ def _is_among(types: Sequence[object], annotation: Any) -> bool:
     if origin in (Union, UnionType):
         return all(_is_among(types, member) for member in members)
     if origin in (list, tuple, Sequence) and types is PLAIN:
-        return bool(members) and all(_is_among(BLOCKS, member) for member in members if member is not ...)
+        return bool(members) and all(_is_among(CONTENT_BLOCKS, member) for member in members if member is not ...)
     return annotation in types
