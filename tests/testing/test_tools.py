@@ -350,7 +350,12 @@ async def test_a_tool_that_returns_a_content_block_sends_it_as_it_is(kind: type[
     server = Server("s")
     [name] = get_args(kind.model_fields["type"].annotation)
     wire = {
-        **{"type": name, "text": "hi", "data": "AA==", "mimeType": "image/png", "name": "a", "uri": "file:///a"},
+        "type": name,
+        "text": "hi",
+        "data": "AA==",
+        "mimeType": "image/png",
+        "name": "a",
+        "uri": "file:///a",
         "resource": {"uri": "file:///a", "text": "hi"},
     }  # the fields of all classes: each keeps those that it does not know
     block = kind.from_wire(wire)

@@ -23,7 +23,9 @@ from mcp_host.types import (
 from mcp_host.types.sampling import END_TURN, TOOL_USE
 
 SamplingMode: TypeAlias = Literal["with_tools", "basic", "none"]
-"""The sampling requests that a session accepts: with tools, plain ones only, or none."""
+"""The sampling requests that a session accepts: with tools, or plain ones only.
+
+``none`` is a value of `Client.sampling_mode` only: a client without sampling has no sampling session."""
 
 REJECTION = "User rejected sampling request"
 

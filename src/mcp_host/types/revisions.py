@@ -56,7 +56,8 @@ def _fields_to_check(model: type[Model], revision: str) -> Mapping[str, Sequence
     for name, field_marks in marks(model).items():
         newer = [mark for mark in field_marks if mark.revision > revision]
         shapes = [mark for mark in newer if isinstance(mark, ShapeSince)]
-        # A field that is newer as a whole is an additional property to that revision, and may hold anything.
+        # If the field itself is newer, its value is not checked: to the older revision it is an unknown field,
+        # as `icons` of a tool is to 2025-06-18, and unknown fields may hold anything.
         if len(shapes) == len(newer) and (shapes or _holds_models(model.model_fields[name].annotation)):
             fields[name] = shapes
     return fields

@@ -22,19 +22,22 @@ understood when reading, and never written:
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
     WrapSerializer,
     field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError, to_json
 
-from mcp_host.base_errors import ProtocolError, quoted
+from mcp_host.base_errors import quoted
 from mcp_host.types.base import FIRST_ERROR_ONLY, Array, JSONObject, Meta, Model, Number
 from mcp_host.types.content import (
     AudioContent,
@@ -131,15 +134,19 @@ class ToolResultContent(Model, since="2025-11-25"):
             case str(text):
                 return {**value, "content": [{"type": "text", "text": text}]}
             case dict(content):
-                with suppress(ProtocolError):  # it is data, which may have a ``type``, too
-                    return {**value, "content": [_OneBlock.from_wire({"block": content}).block]}
+                with suppress(ValidationError):  # it is data, which may have a ``type``, too
+                    return {
+                        **value,
+                        "content": [_content_block().validate_python(content, by_alias=True, by_name=False)],
+                    }
                 text = to_json(content).decode()
                 return {"structuredContent": content, **value, "content": [{"type": "text", "text": text}]}
         return value
 
 
-class _OneBlock(Model):
-    block: ContentBlock
+@cache
+def _content_block() -> TypeAdapter[ContentBlock]:
+    return TypeAdapter(ContentBlock)
 
 
 SamplingMessageContentBlock: TypeAlias = Annotated[
@@ -148,8 +155,8 @@ SamplingMessageContentBlock: TypeAlias = Annotated[
 """The blocks of a sampling message. Unknown ones are rejected, because the model would miss a part."""
 
 
-MediaBlock: TypeAlias = TextContent | ImageContent | AudioContent
-"""The blocks that both roles may have."""
+BasicBlock: TypeAlias = TextContent | ImageContent | AudioContent
+"""The blocks that both roles may have, with or without tools."""
 
 
 def _as_list(content: object) -> object:
@@ -226,7 +233,7 @@ class UserMessage(SamplingMessage):
 
     def __init__(
         self,
-        content: str | MediaBlock | ToolResultContent | Sequence[MediaBlock | ToolResultContent],
+        content: str | BasicBlock | ToolResultContent | Sequence[BasicBlock | ToolResultContent],
         *,
         meta: Meta = None,
     ) -> None:
@@ -258,7 +265,7 @@ class AssistantMessage(SamplingMessage):
 
     def __init__(
         self,
-        content: str | MediaBlock | ToolUseContent | Sequence[MediaBlock | ToolUseContent],
+        content: str | BasicBlock | ToolUseContent | Sequence[BasicBlock | ToolUseContent],
         *,
         meta: Meta = None,
     ) -> None:

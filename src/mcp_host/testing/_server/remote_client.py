@@ -93,6 +93,10 @@ def _as_of(value: Any, revision: str) -> Any:
 
 
 def _since(model: Model, name: str) -> str:
-    """The revision that the field came with; if its value is None, the first that allows null."""
+    """The first revision that allows the field with its value.
+
+    Only None is a value of another shape here: a field such as ``structuredContent`` was an object until
+    2026-07-28, so earlier revisions refuse null, and its `ShapeSince` counts. `first_unknown` has refused the others.
+    """
     kinds = (Since, ShapeSince) if getattr(model, name) is None else Since
     return max([mark.revision for mark in marks(type(model)).get(name, ()) if isinstance(mark, kinds)], default="")
