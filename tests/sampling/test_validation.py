@@ -32,6 +32,14 @@ LATER = request(assistant(use("1")), user(result("1", text())), tools=[ADD])
 WORDS = TextContent(text="words")
 
 
+class TimedCall(ToolUseContent):
+    """A block of an application that adds something of its own."""
+
+
+class TimedResult(ToolResultContent):
+    """Another one."""
+
+
 def call(id: str = "2", name: str = "add") -> ToolUseContent:
     return ToolUseContent(id=id, name=name, input={})
 
@@ -240,6 +248,18 @@ def test_arguments_that_contain_themselves_are_illegal() -> None:
             answer(ToolResultContent(tool_use_id="1", content=[])),
             "it holds a tool_result; only the server has those",
             id="a tool result",
+        ),
+        pytest.param(
+            TOOLS,
+            answer(TimedResult(tool_use_id="1", content=[])),
+            "it holds a tool_result; only the server has those",
+            id="a tool result of a subclass",
+        ),
+        pytest.param(
+            TOOLS,
+            answer(TimedCall(id="1", name="rm", input={})),
+            "it calls 'rm', which the request does not offer",
+            id="an unknown tool in a subclass",
         ),
         pytest.param(PLAIN, answer(call()), "it calls 'add', but the request allows no tools", id="no tools"),
         pytest.param(FORBIDDEN, answer(call()), "it calls 'add', but the request allows no tools", id="forbidden"),

@@ -144,14 +144,13 @@ def check_answer(
         answer = request.reply(answer)
     if not isinstance(answer, CreateMessageResult):
         raise SamplingError(f"a {type(answer).__name__} is no CreateMessageResult, nor a str")
-    kinds = set(map(type, answer.content))
-    if not kinds or ToolUseContent in kinds:
+    if answer.tool_uses or not answer.content:
         answer = _corrected(answer, request)
     if answer.role != "assistant":
         raise SamplingError("its role is not assistant")
-    if ToolResultContent in kinds:
+    if any(isinstance(block, ToolResultContent) for block in answer.content):
         raise SamplingError("it holds a tool_result; only the server has those")
-    if ToolUseContent in kinds and (uses := answer.tool_uses):
+    if uses := answer.tool_uses:
         _check_calls(uses, answer.stop_reason, request, limits)
     elif answer.stop_reason == TOOL_USE:
         raise SamplingError("its stop reason is toolUse, but it calls no tool")
