@@ -99,6 +99,8 @@ def value(node: ast.expr) -> str:
     """A number as people write it: ``64 * MiB`` as 64 MiB."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Name):
         return f"{ast.unparse(node.left)} {node.right.id}"
+    if isinstance(node, ast.Call):  # of a unit: ``in_bytes(64 * MiB)``
+        return value(node.args[0])
     number: object = ast.literal_eval(node)
     return "none" if number is None else f"{number:g}" if isinstance(number, float) else f"{number:,}"
 
@@ -213,7 +215,9 @@ def field_parameter(module: str, node: ast.AnnAssign) -> str:
     if node.value is None:
         return f"{name}: {annotation}"
     default = ast.unparse(node.value)
-    if isinstance(node.value, ast.Call):
+    if isinstance(node.value, ast.Call) and node.value.args:  # a limit: ``in_seconds(30.0)``
+        default = ast.unparse(node.value.args[0])
+    elif isinstance(node.value, ast.Call):
         keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.value.keywords}
         if not {"default", "default_factory"} & keywords.keys():
             return f"{name}: {annotation}"

@@ -4,79 +4,18 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import partial
 from numbers import Real
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T")
 
 MiB = 1024 * 1024
 LARGEST = sys.float_info.max  # a larger integer does not fit a float; Python cannot even print one of 4,300 digits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The limits of one client's connection: times in seconds, sizes in bytes. For sampling, see `SamplingLimits`."""
-
-    connect_timeout: float = 30.0
-    """Connecting: starting or reaching the server, and the handshake. Paused like `timeout`. If a running
-    server does not answer `initialize` in this time, the client may ask once more with fewer capabilities,
-    for a third of this time."""
-
-    timeout: float = 3600.0
-    """One call from beginning to end, progress or not. Paused while the client handles server requests
-    that belong to the call, for *input_timeout* in total. If an HTTP server becomes unreachable, the client
-    tries again after 0.1, 0.5 and 2 seconds; then the call fails, even if time is left."""
-
-    idle_timeout: float = 120.0
-    """How long the server may be silent during one call. Requested progress and server requests within
-    the call restart it. Paused like `timeout`."""
-
-    input_timeout: float = 3600.0
-    """How long, in total, your handlers, forms and logins may pause the timeouts of one call. After that
-    the timeouts run again, so a server cannot extend a call by asking."""
-
-    close_timeout: float = 10.0
-    """Closing. After that, what is still running is killed."""
-
-    max_message: int = 64 * MiB
-    """One message: a line, a JSON body or an event, after decompression. A request whose answer is larger fails."""
-
-    max_outbox: int = 64 * MiB
-    """Bytes waiting to be written to a pipe. Beyond that, writers wait."""
-
-    stall_timeout: float = 60.0
-    """How long a server may read nothing while data waits to be written. Then the connection is closed."""
-
-    max_answers: int = 1024
-    """Server requests handled at the same time. Further requests are dropped and counted."""
-
-    max_notifications: int = 1024
-    """Notifications waiting for a callback. Beyond that, the oldest are dropped and counted."""
-
-    max_pages: int = 1000
-    """Pages of one list. Further pages are not requested, and a warning says so."""
-
-    max_inputs: int = 500
-    """Requests for input (sampling, elicitation, roots) that a server may make within one call. Each turn of
-    a server's tool loop counts as one. Beyond that, the call fails with `RoundsExceeded`. Before revision
-    2026-07-28, the server gets error -32013 instead, and a request counts for every call in flight. Between
-    calls, a server may make as many requests per hour."""
-
-    max_nesting: int = 8
-    """Depth of nested handlers: a handler makes a call, the server asks for input, another handler runs, and so
-    on. Deeper requests are refused like those beyond *max_inputs*, which counts for each call separately."""
-
-    max_inputs_per_round: int = 64
-    """Requests for input in one result (revision 2026-07-28)."""
-
-    max_idle_rounds: int = 3
-    """Results in a row that request no input and only ask the client to call again (revision 2026-07-28)."""
-
-    max_cache: int = 16 * MiB
-    """Cached results that the server declared fresh (revision 2026-07-28). Beyond that, the oldest are removed."""
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            check = check_count if field.name.startswith("max_") else check_seconds
-            check(f"Limits.{field.name}", getattr(self, field.name))
 
 
 def check_count(name: str, count: float, *, least: int = 1, what: str = "a number") -> None:
@@ -98,3 +37,99 @@ def check_seconds(name: str, seconds: float) -> float:
     """*seconds*, a time of at least 0. Raises as `check_count` does."""
     check_count(name, seconds, least=0, what="a number of seconds")
     return seconds
+
+
+def check_limits(limits: DataclassInstance) -> None:
+    """Check each field as its unit requires: `in_seconds`, `in_bytes` or `count`. None passes where it is the default.
+
+    Raises:
+        TypeError, ValueError: As `check_count` does.
+    """
+    for limit in fields(limits):
+        value = getattr(limits, limit.name)
+        if value is not None or limit.default is not None:
+            limit.metadata["check"](f"{type(limits).__name__}.{limit.name}", value)
+
+
+def in_seconds(default: T) -> T:
+    """A limit in seconds, as a field of a dataclass; see `check_limits`."""
+    return field(default=default, metadata={"check": check_seconds})
+
+
+def in_bytes(default: T, *, least: int = 1) -> T:
+    """A limit in bytes, as a field of a dataclass; see `check_limits`."""
+    return count(default, least=least)
+
+
+def count(default: T, *, least: int = 1) -> T:
+    """A limit that is a number of items, as a field of a dataclass; see `check_limits`."""
+    return field(default=default, metadata={"check": partial(check_count, least=least)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of one client's connection: times in seconds, sizes in bytes.
+
+    The limits of sampling are `SamplingLimits`: pass them to ``Sampling(limits=...)``.
+    """
+
+    connect_timeout: float = in_seconds(30.0)
+    """Seconds for connecting: starting or reaching the server, and the handshake. Paused like `timeout`. If a running
+    server does not answer `initialize` in this time, the client may ask once more with fewer capabilities,
+    for a third of this time."""
+
+    timeout: float = in_seconds(3600.0)
+    """Seconds for one call from beginning to end, progress or not. Paused while the client handles server requests
+    that belong to the call, for *input_timeout* in total. If an HTTP server becomes unreachable, the client
+    tries again after 0.1, 0.5 and 2 seconds; then the call fails, even if time is left."""
+
+    idle_timeout: float = in_seconds(120.0)
+    """Seconds that the server may be silent during one call. Requested progress and server requests within
+    the call restart it. Paused like `timeout`."""
+
+    input_timeout: float = in_seconds(3600.0)
+    """Seconds, in total, that your handlers, forms and logins may pause the timeouts of one call. After that
+    the timeouts run again, so a server cannot extend a call by asking."""
+
+    close_timeout: float = in_seconds(10.0)
+    """Seconds for closing. After that, what is still running is killed."""
+
+    max_message: int = in_bytes(64 * MiB)
+    """Bytes of one message: a line, a JSON body or an event, after decompression. A request whose answer is larger fails."""
+
+    max_outbox: int = in_bytes(64 * MiB)
+    """Bytes waiting to be written to a pipe. Beyond that, writers wait."""
+
+    stall_timeout: float = in_seconds(60.0)
+    """Seconds that a server may read nothing while data waits to be written. Then the connection is closed."""
+
+    max_answers: int = count(1024)
+    """Server requests handled at the same time. Further requests are dropped and counted."""
+
+    max_notifications: int = count(1024)
+    """Notifications waiting for a callback. Beyond that, the oldest are dropped and counted."""
+
+    max_pages: int = count(1000)
+    """Pages of one list. Further pages are not requested, and a warning says so."""
+
+    max_inputs: int = count(500)
+    """Requests for input (sampling, elicitation, roots) that a server may make within one call. Each turn of
+    a server's tool loop counts as one. Beyond that, the call fails with `RoundsExceeded`. Before revision
+    2026-07-28, the server gets error -32013 instead, and a request counts for every call in flight. Between
+    calls, a server may make as many requests per hour."""
+
+    max_nesting: int = count(8)
+    """Handlers nested in one another: a handler makes a call, the server asks for input, another handler runs, and so
+    on. Deeper requests are refused like those beyond *max_inputs*, which counts for each call separately."""
+
+    max_inputs_per_round: int = count(64)
+    """Requests for input in one result (revision 2026-07-28)."""
+
+    max_idle_rounds: int = count(3)
+    """Results in a row that request no input and only ask the client to call again (revision 2026-07-28)."""
+
+    max_cache: int = in_bytes(16 * MiB)
+    """Bytes of cached results that the server declared fresh (revision 2026-07-28). Beyond that, the oldest are removed."""
+
+    def __post_init__(self) -> None:
+        check_limits(self)
