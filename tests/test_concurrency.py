@@ -114,7 +114,7 @@ async def test_a_handler_task_is_not_made_by_the_applications_task_factory() -> 
         began.append(scope)
 
     began: list[anyio.CancelScope] = []
-    async with HandlerTasks.gathered() as tasks:
+    async with HandlerTasks.open() as tasks:
         loop = asyncio.get_running_loop()
         loop.set_task_factory(make)
         scope = tasks.start(job)
@@ -136,7 +136,7 @@ async def test_leaving_cancels_the_jobs_and_waits_for_them() -> None:
             ended.append("cleaned up")
 
     with anyio.fail_after(5):
-        async with HandlerTasks.gathered() as tasks:
+        async with HandlerTasks.open() as tasks:
             tasks.start(job)
             tasks.start(job)
             await anyio.wait_all_tasks_blocked()
@@ -156,7 +156,7 @@ async def test_one_job_can_be_cancelled_and_none_starts_after_the_end() -> None:
         steps.append("never")
 
     with anyio.fail_after(5):
-        async with HandlerTasks.gathered() as tasks:
+        async with HandlerTasks.open() as tasks:
             scope = tasks.start(job)
             await anyio.wait_all_tasks_blocked()
             scope.cancel()
@@ -182,7 +182,7 @@ async def test_a_job_runs_in_a_copy_of_the_given_context_even_of_an_empty_one() 
     given.run(var.set, "given")
     var.set("gathered")
     with anyio.fail_after(5):
-        async with HandlerTasks.gathered() as tasks:
+        async with HandlerTasks.open() as tasks:
             var.set("later")
             for context in (None, given, given, Context()):
                 tasks.start(look, context)

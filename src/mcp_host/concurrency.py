@@ -34,7 +34,7 @@ def spawn(job: Job, at_end: Callable[[], None] = lambda: None) -> None:
 
 
 class HandlerTasks:
-    """Jobs side by side, each in a task and a cancel scope. Leaving `gathered` cancels them and waits for them."""
+    """Jobs side by side, each in a task and a cancel scope. Leaving `open` cancels them and waits for them."""
 
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
@@ -46,7 +46,7 @@ class HandlerTasks:
 
     @classmethod
     @asynccontextmanager
-    async def gathered(cls) -> AsyncIterator[HandlerTasks]:
+    async def open(cls) -> AsyncIterator[HandlerTasks]:
         async with create_task_group() as tasks:
             handlers = cls(tasks)
             try:
@@ -59,7 +59,7 @@ class HandlerTasks:
     def start(self, job: Callable[[], Awaitable[None]], context: Context | None = None) -> CancelScope:
         """Run *job*, which must raise nothing but cancellation; return its cancel scope.
 
-        It runs in a copy of *context*, by default of the context in which these tasks were gathered.
+        It runs in a copy of *context*, by default of the context in which `open` was entered.
         """
         scope = self._new_scope()
         if self._cancelled:

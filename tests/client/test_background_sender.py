@@ -56,9 +56,9 @@ async def test_an_answer_that_is_not_taken_in_30_seconds_is_counted_and_logged(
         async with anyio.create_task_group() as tasks:
             sender = BackgroundSender(FullChannel(), tasks, 64, counters, lambda: None)
             if soon:
-                sender.send_soon(ANSWER, {})
+                sender.send_soon(ANSWER, None)
             else:
-                await sender.send(ANSWER, {})
+                await sender.send(ANSWER, None)
 
     assert anyio.current_time() - before == pytest.approx(30)
     assert counters == {"undelivered messages": 1}
@@ -71,7 +71,7 @@ async def test_a_message_that_has_to_wait_is_given_to_the_channel_once_more_and_
     counters: Counter[str] = Counter()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            BackgroundSender(channel, tasks, 64, counters, lambda: None).send_soon(ANSWER, {})
+            BackgroundSender(channel, tasks, 64, counters, lambda: None).send_soon(ANSWER, None)
             channel.room.set()
 
     assert channel.asked == ["send_now", "send"]

@@ -6,7 +6,7 @@ import pytest
 from anyio import Event, sleep_forever, wait_all_tasks_blocked
 
 from mcp_host import SamplingRequest
-from mcp_host.session import inbound
+from mcp_host.session import sender
 from mcp_host.types import CreateMessageResult
 from tests.faults.asking import PARIS, Model, sampling
 from tests.faults.fault import fault
@@ -145,7 +145,7 @@ async def test_a_handler_continues_after_the_stream_of_its_request_is_cut() -> N
 async def test_an_answer_lost_on_its_way_is_sent_again_without_asking_the_model_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inbound, "RETRY_DELAYS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(sender, "RETRY_DELAYS", (0.0, 0.0, 0.0))
     model, answers = Model(), Answers(in_turn(says(b"", 500), drop, reset, accept))
     async with connected(mcp(call=asking(answers, event(ASK), count=4), answer=answers), sampling=sampling(model)) as (
         client,
@@ -159,7 +159,7 @@ async def test_an_answer_lost_on_its_way_is_sent_again_without_asking_the_model_
 
 @fault("S23")
 async def test_a_timeout_error_lost_on_its_way_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inbound, "RETRY_DELAYS", (0.0,))
+    monkeypatch.setattr(sender, "RETRY_DELAYS", (0.0,))
 
     async def never(request: SamplingRequest) -> CreateMessageResult:
         await sleep_forever()
@@ -181,7 +181,7 @@ async def test_a_timeout_error_lost_on_its_way_is_sent_again(monkeypatch: pytest
 async def test_an_answer_that_the_server_never_reads_is_dropped_and_the_session_continues(
     taking: Answer, tries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inbound, "RETRY_DELAYS", (0.0, 0.0))
+    monkeypatch.setattr(sender, "RETRY_DELAYS", (0.0, 0.0))
     answers = Answers(taking)
     script = mcp(call=in_turn(asking(answers, event(ASK), count=tries), says()), answer=answers)
     async with connected(script, sampling=sampling(Model())) as (client, _):

@@ -78,16 +78,16 @@ class Connection:
                 lost()
 
         async with (
-            HandlerTasks.gathered() as application,
+            HandlerTasks.open() as handlers,
             state.transport.open(limits) as channel,
             create_task_group() as tasks,
         ):
             if not channel.continuous:
                 state.cache.drop()
-            dispatcher = Dispatcher(channel, application, tasks, notify, limits, state.counters)
+            dispatcher = Dispatcher(channel, handlers, tasks, notify, limits, state.counters)
             tasks.start_soon(listen)
             if notifications.wanted:
-                application.start(notifications.run)
+                handlers.start(notifications.run)
             try:
                 connection = cls(state, dispatcher, tasks, notify, attempt)
                 await connection._begin(channel)
@@ -96,7 +96,7 @@ class Connection:
                 dispatcher.close(ConnectionClosed("the client was closed"))
                 with move_on_after(CANCEL_GRACE, shield=True):
                     await dispatcher.idle()
-                application.cancel()  # and with it everything inside
+                handlers.cancel()  # and with it everything inside
 
     async def _begin(self, channel: Channel) -> None:
         timeouts = self._connector.timeouts
@@ -171,7 +171,7 @@ class Connection:
         rounds = InputRequiredLoop(call, self.dispatcher, session, self._state.limits)
         try:
             while isinstance(outcome, InputRequired):
-                answers = await rounds.answer(outcome, reply)
+                answers = await rounds.collect(outcome, reply)
                 try:
                     reply = await self._send(session, call, call.params | answers)
                 except CallerError as exc:
@@ -210,7 +210,7 @@ class Connection:
                 if not repeat or (delay := next(delays, None)) is None:
                     raise
             lost = True
-            with dispatcher.waiting(call):
+            with dispatcher.while_open(call):
                 await sleep(delay)
 
     async def notify(self, method: str, params: Params) -> None:

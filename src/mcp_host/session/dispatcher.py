@@ -54,7 +54,7 @@ class Dispatcher:
     def __init__(
         self,
         channel: Channel,
-        application: HandlerTasks,
+        handlers: HandlerTasks,
         tasks: TaskGroup,
         notify: Callable[[Notification], None],
         limits: Limits,
@@ -81,7 +81,7 @@ class Dispatcher:
         self.alarm = Alarm(loop)
         self._sender = BackgroundSender(channel, tasks, limits.max_answers, counters, self._check_idle)
         self._inbound = InboundRequests(
-            application,
+            handlers,
             self._sender,
             self.alarm,
             self._pending,
@@ -91,7 +91,7 @@ class Dispatcher:
         )
         self._early: list[Request | Notification] = []
         self._handshake_expected = False
-        self._waiting: set[CancelScope] = set()
+        self._open_scopes: set[CancelScope] = set()  # of the callers in `while_open`
         self._opened = self.now()
         self._idle = Event()
 
@@ -122,7 +122,7 @@ class Dispatcher:
             CallbackRaised: The progress callback of *call* raised.
         """
         if self.closed is not None:
-            self._raise_closed()
+            raise self._not_sent(self.closed)
         if call is not None and timeouts.end <= self.now():
             raise RequestTimeout(f"{method}: {timeouts.overdue()}", may_have_run=False)
         id = next(self._ids)
@@ -134,7 +134,7 @@ class Dispatcher:
         try:
             return await self._exchange(pending, headers)
         except BaseException:
-            self._abandon(pending, headers)
+            self._abandon(pending)
             raise
         finally:
             del self._pending[id]
@@ -161,7 +161,7 @@ class Dispatcher:
         """Send a notification."""
         await self._channel.send(Notification(method, params), headers)
 
-    def _abandon(self, pending: PendingRequest, headers: Headers) -> None:
+    def _abandon(self, pending: PendingRequest) -> None:
         """Cancel a request that has no outcome. The message is sent in the background."""
         if pending.outcome is not None or pending.unsent or self.closed is not None:
             return
@@ -173,7 +173,7 @@ class Dispatcher:
         else:
             self._inbound.request_abandoned(pending.request.id)
         cancelled = Notification("notifications/cancelled", {"requestId": pending.request.id})
-        self._sender.send_soon(cancelled, headers)
+        self._sender.send_soon(cancelled, None if self.session is None else self.session.era)
 
     # What arrives
 
@@ -265,9 +265,9 @@ class Dispatcher:
     def _reply(self, reply: Success | Failure) -> None:
         if self.session is None:
             if self._handshake_expected:  # else it may be a modern server, which must not be answered
-                self._sender.send_soon(reply, {})
+                self._sender.send_soon(reply, None)
         elif self.session.era.server_requests:  # else "the client MUST NOT send JSON-RPC responses"
-            self._sender.send_soon(reply, self.session.era.headers("", {}))
+            self._sender.send_soon(reply, self.session.era)
 
     # The life of the connection
 
@@ -306,7 +306,7 @@ class Dispatcher:
         self._inbound.drop_before(math.inf)
         for pending in list(self._pending.values()):
             pending.settle(reason.again())
-        for scope in self._waiting:
+        for scope in self._open_scopes:
             scope.cancel()
         self._check_idle()
 
@@ -319,27 +319,26 @@ class Dispatcher:
         """Wait, once closed, until every caller has left the channel and every message is sent."""
         await self._idle.wait()
 
-    def _raise_closed(self) -> None:
-        if self.closed is not None:
-            closed = self.closed.again()
-            closed.may_have_run = False  # nothing was sent
-            raise closed
+    def _not_sent(self, closed: ConnectionClosed) -> ConnectionClosed:
+        error = closed.again()
+        error.may_have_run = False
+        return error
 
     @contextmanager
-    def waiting(self, call: Call, *, idle: bool = False) -> Iterator[CancelScope]:
+    def while_open(self, call: Call, *, idle: bool = False) -> Iterator[CancelScope]:
         """Cancel the block when the connection ends or *call* times out, and raise why. Yields its cancel scope.
 
         With *idle*, also after the call's *idle_timeout*.
         """
         if self.closed is not None:
-            self._raise_closed()
+            raise self._not_sent(self.closed)
         timeouts = call.timeouts
         with TimeoutScope(self.alarm, timeouts.idle_end(self.now()) if idle else timeouts.end) as timeout:
-            self._waiting.add(timeout.scope)
+            self._open_scopes.add(timeout.scope)
             try:
                 yield timeout.scope
             finally:
-                self._waiting.discard(timeout.scope)
+                self._open_scopes.discard(timeout.scope)
         if timeout.scope.cancelled_caught:
             if timeout.expired or self.closed is None:
                 raise RequestTimeout(f"{call.method}: {timeouts.overdue()}")
@@ -348,7 +347,7 @@ class Dispatcher:
     def require(self) -> Session:
         """The session, if the connection is open."""
         if self.closed is not None:
-            self._raise_closed()
+            raise self._not_sent(self.closed)
         if self.session is None:
             raise NotConnected("the client has not finished connecting")
         return self.session

@@ -42,7 +42,7 @@ UNPROMPTED_PERIOD = 3600.0  # seconds in which a server may send `max_inputs` re
 REMEMBERED = 1024  # answered ids kept to recognise a replay; only recent events are replayed
 
 Key: TypeAlias = tuple[int, Id]  # session epoch, request id
-Place: TypeAlias = tuple[Key, Id | None]  # and the id of the request on whose stream it came
+StreamKey: TypeAlias = tuple[Key, Id | None]  # and the id of the request of ours on whose stream it came
 
 
 @dataclass(slots=True, eq=False)
@@ -50,9 +50,9 @@ class InboundRequest:
     """One request of the server while the client handles it."""
 
     key: Key
-    place: Place
-    waiting: list[PendingRequest]
-    """The requests in flight that it may belong to.
+    stream_key: StreamKey
+    candidates: list[PendingRequest]
+    """The requests of ours in flight that it may belong to.
 
     Their timeouts are paused until it is answered. It is cancelled when the last of them has ended.
     """
@@ -64,14 +64,14 @@ class InboundRequest:
 
 
 class InboundRequests:
-    """The requests of the server: each is answered in one of the *application*'s tasks, or refused at once.
+    """The requests of the server: each is answered in a task of *handlers*, or refused at once.
 
     *pending* are the requests of ours in flight.
     """
 
     def __init__(
         self,
-        application: HandlerTasks,
+        handlers: HandlerTasks,
         sender: BackgroundSender,
         alarm: Alarm,
         pending: Mapping[Id, PendingRequest],
@@ -80,7 +80,7 @@ class InboundRequests:
         *,
         stream_per_request: bool,
     ) -> None:
-        self._application = application
+        self._handlers = handlers
         self._sender = sender
         self._alarm = alarm
         self._pending = pending
@@ -90,59 +90,76 @@ class InboundRequests:
         self.abandoned: OrderedDict[Id, float] = OrderedDict()
         """Our cancelled requests that are not answered yet, over a pipe, and until when the server may work on each."""
         self._current: dict[Key, InboundRequest] = {}
-        self._answered: OrderedDict[Place, None] = OrderedDict()  # over HTTP, where a stream may repeat requests
+        self._answered: OrderedDict[StreamKey, None] = OrderedDict()  # over HTTP, where a stream may repeat requests
         self._unprompted: deque[float] = deque()  # when requests came while no call was in flight, the oldest first
 
     def take(self, request: Request, session: Session, origin: PendingRequest | None) -> None:
         """Handle *request*, refuse it or count it; *origin* is the request of ours on whose stream it came."""
         key = (session.epoch, request.id)
-        # On another stream it is no replay: a stateless server that has restarted counts from 1 again.
-        place = (key, None if origin is None else origin.request.id)
+        # On another stream it is no replay: a server that has restarted, and keeps no sessions, counts from 1 again.
+        stream_key = (key, None if origin is None else origin.request.id)
         if not session.era.server_requests:
             self._counters["requests that no server may send"] += 1
         elif request.method == "ping":
-            self._reply(Success(request.id, {}), session)
-        elif key in self._current or place in self._answered:
+            self._sender.send_soon(Success(request.id, {}), session.era)
+        elif key in self._current or stream_key in self._answered:
             self._counters["repeated requests"] += 1
             if not self._stream_per_request:  # over HTTP it is a replay
-                self._reply(Failure(request.id, INVALID_REQUEST, "this id is in use by a request under way"), session)
+                self._refuse(request, INVALID_REQUEST, "this id is in use by a request under way", session)
         elif request.method not in session.era.server_requests:
-            self._reply(Failure(request.id, METHOD_NOT_FOUND, "this client knows no such method"), session)
+            self._refuse(request, METHOD_NOT_FOUND, "this client knows no such method", session)
         elif self._sender.closed or len(self._current) >= self._limits.max_answers:
             self._counters["dropped requests"] += 1  # a flood
         else:
-            waiting = [each for each in self._pending.values() if not each.done] if origin is None else [origin]
-            inbound = InboundRequest(key, place, waiting, self._nesting(waiting))
-            if refusal := self._refusal(inbound):
-                self._remember(place)
-                self._reply(Failure(request.id, ASKED_TOO_MUCH, f"this client's limit {refusal}"), session)
+            candidates = [each for each in self._pending.values() if not each.done] if origin is None else [origin]
+            inbound = InboundRequest(key, stream_key, candidates, self._nesting(candidates))
+            if exceeded := self._count(inbound):
+                self._remember(stream_key)
+                self._refuse(request, ASKED_TOO_MUCH, f"this client's limit {exceeded}", session)
             else:
                 self._start(inbound, request, session, origin)
+
+    def _refuse(self, request: Request, code: int, reason: str, session: Session) -> None:
+        self._sender.send_soon(Failure(request.id, code, reason), session.era)
 
     def _start(
         self, inbound: InboundRequest, request: Request, session: Session, origin: PendingRequest | None
     ) -> None:
-        waiting = inbound.waiting
-        for pending in waiting:
+        for pending in inbound.candidates:
             pending.timeouts.pause()
-        # Over HTTP a request on a call's own stream belongs to that call; on another it "SHOULD be unrelated" to any.
-        # Over a pipe it belongs to the only call that the server can be working on.
-        named = origin is not None or not (self._stream_per_request or self._serves_abandoned())
-        call = waiting[0].call if named and len(waiting) == 1 else None
-        outer = None if call is None else call.outer(waiting[0].request.id, inferred=origin is None)
+        owner = self._owner(inbound.candidates, origin)
+        call = None if owner is None else owner.call
+        outer = None if owner is None or call is None else call.outer(owner.request.id, inferred=origin is None)
         run = partial(self._run, inbound, request, session, outer)
         self._current[inbound.key] = inbound
-        inbound.scope = self._application.start(run, None if call is None else call.context)
+        inbound.scope = self._handlers.start(run, None if call is None else call.context)
 
-    def _refusal(self, inbound: InboundRequest) -> str | None:
-        """Count a request, and return the limit that it exceeds, if any."""
+    def _owner(self, candidates: list[PendingRequest], origin: PendingRequest | None) -> PendingRequest | None:
+        """The request of ours that a request of the server belongs to; None if that is not certain.
+
+        The handler learns who made that call, and runs in its context. So nothing is guessed:
+
+            over HTTP, on the stream of a request     that request
+            over HTTP, on the connection's stream     none: it "SHOULD be unrelated" to any
+            over a pipe                               the only request in flight, unless the server may
+                                                      still be working on one that we have cancelled
+        """
+        if origin is not None:
+            return origin
+        if self._stream_per_request or len(candidates) != 1:
+            return None
+        self._forget_old_abandoned()
+        return None if self.abandoned else candidates[0]
+
+    def _count(self, inbound: InboundRequest) -> str | None:
+        """Count a request. Returns the limit that it exceeds, if any."""
         nested, most = self._limits.max_nesting, self._limits.max_inputs
-        for pending in inbound.waiting:
+        for pending in inbound.candidates:
             pending.inputs += 1
         if inbound.nesting >= nested:
             return f"max_nesting is {nested} handlers within each other"
-        if inbound.waiting:
-            too_many = min([pending.inputs for pending in inbound.waiting]) > most
+        if inbound.candidates:
+            too_many = min([pending.inputs for pending in inbound.candidates]) > most
             return f"max_inputs is {most} for one call" if too_many else None
         now = self._alarm.loop.time()
         while self._unprompted and self._unprompted[0] <= now - UNPROMPTED_PERIOD:
@@ -152,13 +169,14 @@ class InboundRequests:
         self._unprompted.append(now)
         return None
 
-    def _nesting(self, waiting: list[PendingRequest]) -> int:
-        """The nesting of the call that the server asks for, which is one of *waiting*.
+    def _nesting(self, candidates: list[PendingRequest]) -> int:
+        """The nesting of the call that a request of the server is for, which is one of *candidates*.
 
-        If these differ, it is the outermost that has no request yet: most servers await
-        one answer for each call. If every call has one, it is the innermost.
+        Most servers await one answer for each call, so it is the outermost call of which no request is being
+        handled; or else the innermost. An example: you call *a*, and the handler of a request for *a* calls *b*.
+        The next request counts for *b*, because one for *a* is being handled; so does the one after it.
         """
-        nestings = sorted([each.call.nesting for each in waiting if each.call is not None])
+        nestings = sorted([each.call.nesting for each in candidates if each.call is not None])
         if not nestings or nestings[0] == nestings[-1]:
             return nestings[0] if nestings else 0
         handled = Counter(inbound.nesting for inbound in self._current.values())
@@ -169,21 +187,21 @@ class InboundRequests:
 
     async def _run(self, inbound: InboundRequest, request: Request, session: Session, call: OuterCall | None) -> None:
         try:
-            reply = await self._answer(inbound, request, session, call)
+            reply = await self._handle(inbound, request, session, call)
         except BaseException:  # cancelled
             self._end(inbound)
             if not inbound.dropped:
-                self._reply(Failure(request.id, CALL_ENDED, "the call that this belonged to has ended"), session)
+                self._refuse(request, CALL_ENDED, "the call that this belonged to has ended", session)
             raise
         self._end(inbound)
         if inbound.dropped:
             return
         if inbound.scope.cancel_called:  # there is an answer, but this task can await nothing more
-            self._reply(reply, session)
+            self._sender.send_soon(reply, session.era)
         else:
-            await self._sender.send(reply, session.era.headers(request.method, {}))
+            await self._sender.send(reply, session.era)
 
-    async def _answer(
+    async def _handle(
         self, inbound: InboundRequest, request: Request, session: Session, call: OuterCall | None
     ) -> Response:
         timeout = partial(self._alarm.timeout, within=inbound.scope)
@@ -210,7 +228,7 @@ class InboundRequests:
         async def send(params: Params) -> None:
             if self._current.get(inbound.key) is inbound and not inbound.dropped:
                 report = Notification("notifications/progress", params)
-                await self._sender.send(report, session.era.headers(report.method, params))
+                await self._sender.send(report, session.era)
 
         from mcp_host.server_requests import ProgressReporter  # on demand: many clients have no handlers
 
@@ -218,18 +236,15 @@ class InboundRequests:
 
     def _end(self, inbound: InboundRequest) -> None:
         del self._current[inbound.key]
-        for pending in inbound.waiting:
+        for pending in inbound.candidates:
             pending.timeouts.resume()
-        self._remember(inbound.place)
+        self._remember(inbound.stream_key)
 
-    def _remember(self, place: Place) -> None:
+    def _remember(self, stream_key: StreamKey) -> None:
         if self._stream_per_request:
-            self._answered[place] = None
+            self._answered[stream_key] = None
             if len(self._answered) > REMEMBERED:
                 self._answered.popitem(last=False)
-
-    def _reply(self, reply: Success | Failure, session: Session) -> None:
-        self._sender.send_soon(reply, session.era.headers("", {}))
 
     def cancel(self, key: Key) -> None:
         """The server has cancelled its request: "the receiver SHOULD NOT send a response"."""
@@ -245,21 +260,19 @@ class InboundRequests:
 
     def request_abandoned(self, id: Id) -> None:
         """We have cancelled the request with *id*. Servers that respect that never answer it."""
-        self._serves_abandoned()  # which drops old ones
+        self._forget_old_abandoned()
         self.abandoned[id] = self._alarm.loop.time() + self._limits.idle_timeout
 
-    def _serves_abandoned(self) -> bool:
-        """Whether, over a pipe, the server may still be working on a request that we have cancelled."""
+    def _forget_old_abandoned(self) -> None:
         now = self._alarm.loop.time()
         while self.abandoned and next(iter(self.abandoned.values())) <= now:
             self.abandoned.popitem(last=False)
-        return bool(self.abandoned)
 
     def request_ended(self, pending: PendingRequest) -> None:
         """A request of ours has ended: what belonged only to it is cancelled."""
         for inbound in self._current.values():
-            if pending in inbound.waiting:
-                inbound.waiting.remove(pending)
+            if pending in inbound.candidates:
+                inbound.candidates.remove(pending)
                 pending.timeouts.resume()
-                if not inbound.waiting:
+                if not inbound.candidates:
                     inbound.scope.cancel()

@@ -50,7 +50,7 @@ class InputRequiredLoop:
     _idle_rounds: int = 0
     _inputs: int = 0
 
-    async def answer(self, required: InputRequired, response: Success) -> Params:
+    async def collect(self, required: InputRequired, response: Success) -> Params:
         """The additional params of the next request; *response* is the one that has the input requests.
 
         Raises:
@@ -63,13 +63,13 @@ class InputRequiredLoop:
         answers: Params = {} if required.state is None else {"requestState": required.state}
         call = self.call
         if not required.requests:
-            with self.dispatcher.waiting(call):
+            with self.dispatcher.while_open(call):
                 await sleep(min(IDLE_PAUSE * 2.0 ** (self._idle_rounds - 1), LONGEST_PAUSE))
             return answers
         call.timeouts.pause()
         try:
-            with self.dispatcher.waiting(call, idle=True) as scope:
-                answers["inputResponses"] = await self._answer_all(required.requests, response, scope)
+            with self.dispatcher.while_open(call, idle=True) as scope:
+                answers["inputResponses"] = await self._collect_all(required.requests, response, scope)
         finally:
             call.timeouts.resume()
         return answers
@@ -90,7 +90,7 @@ class InputRequiredLoop:
             return
         raise RoundsExceeded(f"{self.call.method}: the server {what}", limit)
 
-    async def _answer_all(
+    async def _collect_all(
         self, requests: Mapping[str, InputRequest], response: Success, scope: CancelScope
     ) -> dict[str, Any]:
         """All answers, in the order of the *requests*. The first failure cancels the others."""
@@ -98,25 +98,25 @@ class InputRequiredLoop:
         if len(requests) == 1:  # needs no task, and its timeout no other cancel scope
             [(key, request)] = requests.items()
             timeout = partial(self.dispatcher.alarm.timeout, within=scope)
-            answer = self._answer(key, request, outer, response.size, timeout)
+            answer = self._answer_one(key, request, outer, response.size, timeout)
             return {key: await in_context(self.call.context.copy(), answer)}
         answers: dict[str, Any] = dict.fromkeys(requests)
         failure: BaseException | None = None
 
-        async def answer_one(key: str, request: InputRequest) -> None:
-            answers[key] = await self._answer(key, request, outer, response.size, self.dispatcher.alarm.timeout)
+        async def collect_one(key: str, request: InputRequest) -> None:
+            answers[key] = await self._answer_one(key, request, outer, response.size, self.dispatcher.alarm.timeout)
 
         try:
             async with create_task_group() as tasks:
                 for key, request in requests.items():
-                    tasks.start_soon(answer_one, key, request)
+                    tasks.start_soon(collect_one, key, request)
         except BaseExceptionGroup as group:
             failure = first(group)
         if failure is not None:
             raise failure
         return answers
 
-    async def _answer(
+    async def _answer_one(
         self, key: str, request: InputRequest, outer: OuterCall, size: float, timeout: Timeout
     ) -> dict[str, Any]:
         try:

@@ -11,9 +11,10 @@ from anyio.abc import TaskGroup
 
 from mcp_host.errors import CallerError, ConnectionClosed, HttpStatusError, McpError, SessionLost
 from mcp_host.protocol.backoff import RETRY_DELAYS
+from mcp_host.protocol.eras import Era
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Notification, Success
 from mcp_host.session.features import FAILED
-from mcp_host.transports.base import Channel, Headers
+from mcp_host.transports.base import Channel
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +22,10 @@ SEND_TIMEOUT = 30.0  # seconds for delivering an answer or a cancellation: less 
 
 
 class BackgroundSender:
-    """Sends messages that no caller waits for: at most *limit* at a time; *on_sent* is called after each of them."""
+    """Sends messages that no caller waits for: at most *limit* at a time; *on_sent* is called after each of them.
+
+    The *era* of a message writes its HTTP headers. Before there is one, a message has none.
+    """
 
     def __init__(
         self, channel: Channel, tasks: TaskGroup, limit: int, counters: Counter[str], on_sent: Callable[[], None]
@@ -34,7 +38,7 @@ class BackgroundSender:
         self._counters = counters
         self._on_sent = on_sent
 
-    def send_soon(self, message: Notification | Success | Failure, headers: Headers) -> None:
+    def send_soon(self, message: Notification | Success | Failure, era: Era | None) -> None:
         """Send *message* without waiting if possible, or else in the background; not if the connection is closed."""
         if self.closed or self._send_now(message):
             return
@@ -44,7 +48,7 @@ class BackgroundSender:
 
         async def send() -> None:
             try:
-                await self._deliver(message, headers)
+                await self._deliver(message, era)
             finally:
                 self.sending -= 1
                 self._on_sent()
@@ -52,19 +56,19 @@ class BackgroundSender:
         self.sending += 1
         self._tasks.start_soon(send)
 
-    async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
+    async def send(self, message: Notification | Success | Failure, era: Era | None) -> None:
         """Send *message*. Failures are only counted and logged: a closed connection is reported elsewhere."""
         if not self._send_now(message):
-            await self._deliver(message, headers)
+            await self._deliver(message, era)
 
-    async def _deliver(self, message: Notification | Success | Failure, headers: Headers) -> None:
+    async def _deliver(self, message: Notification | Success | Failure, era: Era | None) -> None:
         with move_on_after(SEND_TIMEOUT) as timeout:
             try:
-                await self._send_with_retries(message, headers)
+                await self._send_with_retries(message, era)
             except CallerError:
                 logger.exception("a message could not be written as JSON")
                 if isinstance(message, Success | Failure):  # the server must not wait for an answer in vain
-                    await self.send(Failure(message.id, INTERNAL_ERROR, FAILED), headers)
+                    await self.send(Failure(message.id, INTERNAL_ERROR, FAILED), era)
             except McpError as exc:
                 self._undelivered(exc)
         if timeout.cancelled_caught:
@@ -80,10 +84,12 @@ class BackgroundSender:
             self._undelivered(exc)
             return True
 
-    async def _send_with_retries(self, message: Notification | Success | Failure, headers: Headers) -> None:
+    async def _send_with_retries(self, message: Notification | Success | Failure, era: Era | None) -> None:
         """Send *message*. An answer over HTTP is repeated if it may be lost: servers accept it only once."""
-        is_answer = isinstance(message, Success | Failure)
-        for delay in RETRY_DELAYS if is_answer and self._channel.stream_per_request else ():
+        method, params = (message.method, message.params) if isinstance(message, Notification) else (None, {})
+        over_http = self._channel.stream_per_request
+        headers = era.headers(method or "", params) if era is not None and over_http else {}
+        for delay in RETRY_DELAYS if method is None and over_http else ():
             try:
                 return await self._channel.send(message, headers)
             except HttpStatusError as exc:
