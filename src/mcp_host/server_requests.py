@@ -60,8 +60,8 @@ class ReportsProgress:
             await self.reporter.report(progress, total, message)
 
 
-class Lifetime:
-    """An object for weak references."""
+class WeakKey:
+    """An object for weak references; a plain `object` allows none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class OuterCall:
     *caller* is what the application passed as ``call_tool(..., caller=...)``. It is not sent, logged,
     compared, or shown in the repr.
 
-    *lifetime* is an object that lives as long as the call, for weak references from what is
-    decided for the whole call. `dataclasses.replace` keeps it.
+    *weak_key* is an object that lives as long as the call: the key of a `weakref.WeakKeyDictionary`
+    with what is decided for the whole call. `dataclasses.replace` keeps it.
     """
 
     method: str
@@ -88,4 +88,4 @@ class OuterCall:
     call_id: int | str = field(kw_only=True)
     inferred: bool = field(default=False, kw_only=True)
     caller: object = field(default=None, kw_only=True, repr=False, compare=False)
-    lifetime: object = field(default_factory=Lifetime, kw_only=True, repr=False, compare=False)
+    weak_key: object = field(default_factory=WeakKey, kw_only=True, repr=False, compare=False)

@@ -202,7 +202,7 @@ class Lifetime:
             return False
         if connection is not self._last_dead:
             self._last_dead = connection
-            self._backoff.ended(connection.dispatcher.lifetime, useful=connection.useful)
+            self._backoff.ended(connection.dispatcher.seconds_open, useful=connection.useful)
             self._warn_if_given_up()
         return self._backoff.failures <= self._backoff.max_failures
 

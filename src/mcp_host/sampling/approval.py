@@ -22,15 +22,15 @@ from mcp_host.types import Tool
 
 logger = logging.getLogger(__name__)
 
-FAILED = "this client failed to ask for approval"  # all that the server is told
+APPROVAL_FAILED = "this client failed to ask for approval"  # all that the server is told
 
 MOST_GRANTS = 64  # sets of tools allowed for one call or one connection; beyond that, the oldest is forgotten
 
 Scope: TypeAlias = Literal["request", "call", "session"]
 SCOPES = frozenset(get_args(Scope))
 
-Tools: TypeAlias = frozenset[str]
-"""Digests of the tools that a request offers."""
+ToolDigests: TypeAlias = frozenset[str]
+"""One digest of each tool that a request offers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ class Approvals:
     def __init__(self, approve: AsyncApprove, *, subject: str) -> None:
         self._approve = approve
         self._subject = subject
-        # By `OuterCall.lifetime`, or by this object for the session. Each set was allowed as a whole:
+        # By `OuterCall.weak_key`, or by this object for the session. Each set was allowed as a whole:
         # a combination of two sets was not.
-        self._grants: WeakKeyDictionary[object, deque[Tools]] = WeakKeyDictionary()
+        self._grants: WeakKeyDictionary[object, deque[ToolDigests]] = WeakKeyDictionary()
         self._asking: dict[CancelScope, SamplingRequest] = {}
 
     async def require(self, request: SamplingRequest) -> None:
@@ -105,7 +105,9 @@ class Approvals:
         with CancelScope() as scope:
             self._asking[scope] = request
             try:
-                decision = await call_handler(partial(self._approve, request), subject=self._subject, failed=FAILED)
+                decision = await call_handler(
+                    partial(self._approve, request), subject=self._subject, failed=APPROVAL_FAILED
+                )
             finally:
                 del self._asking[scope]
         if scope.cancelled_caught:
@@ -118,27 +120,27 @@ class Approvals:
             case _:  # such as True, which is no approval
                 kind = type(decision).__name__
                 logger.error("%s: the approver returned %s, no Allow or Deny", self._subject, kind)
-                raise InputRefused(INTERNAL_ERROR, FAILED)
+                raise InputRefused(INTERNAL_ERROR, APPROVAL_FAILED)
 
     def _is_granted(self, request: SamplingRequest) -> bool:
-        owners: list[object] = [self] if request.outer is None else [self, request.outer.lifetime]
+        owners: list[object] = [self] if request.outer is None else [self, request.outer.weak_key]
         granted = [tools for owner in owners for tools in self._grants.get(owner, ())]
         if not granted:
             return False
-        asked = _tools(request)
+        asked = _digests(request)
         return any(asked <= tools for tools in granted)
 
     def _grant(self, scope: Scope, request: SamplingRequest) -> None:
-        owners: dict[str, object] = {"session": self, "call": request.outer and request.outer.lifetime}
+        owners: dict[str, object] = {"session": self, "call": request.outer and request.outer.weak_key}
         if (owner := owners.get(scope)) is None:
             return
-        self._grants.setdefault(owner, deque(maxlen=MOST_GRANTS)).append(_tools(request))
+        self._grants.setdefault(owner, deque(maxlen=MOST_GRANTS)).append(_digests(request))
         for asking, other in self._asking.items():
             if self._is_granted(other):
                 asking.cancel()
 
 
-def _tools(request: SamplingRequest) -> Tools:
+def _digests(request: SamplingRequest) -> ToolDigests:
     return frozenset(map(_digest, request.tools))
 
 

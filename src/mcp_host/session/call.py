@@ -89,7 +89,7 @@ class Call:
             call_id=self.call_id,
             inferred=inferred,
             caller=self.caller,
-            lifetime=self,
+            weak_key=self,
         )
 
     @property

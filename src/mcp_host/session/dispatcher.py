@@ -63,8 +63,8 @@ class Dispatcher:
         self.session: Session | None = None
         self.closed: ConnectionClosed | None = None
         """Why the connection has ended, if it has."""
-        self.lifetime = 0.0
-        """How many seconds the connection was open, once it has ended."""
+        self.seconds_open = 0.0
+        """How long the connection was open, once it has ended."""
         self.stream_per_request = channel.stream_per_request
         self.wait_until_started = channel.wait_until_started
         self.spawn = tasks.start_soon
@@ -301,7 +301,7 @@ class Dispatcher:
         """End every pending request with *reason*, and send no new one."""
         if self.closed is None:
             self.closed = reason
-            self.lifetime = self.now() - self._opened
+            self.seconds_open = self.now() - self._opened
             self._sender.closed = True
         self._inbound.drop_before(math.inf)
         for pending in list(self._pending.values()):
