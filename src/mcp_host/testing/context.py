@@ -20,7 +20,7 @@ from mcp_host.testing._server.functions import (
     run_tools,
     tools_by_name,
 )
-from mcp_host.testing._server.remote_client import SEVERITY, Call, given, meta_of
+from mcp_host.testing._server.remote_client import SEVERITY, ReceivedRequest, given, meta_of
 from mcp_host.testing.errors import NotDeclared, ToolError
 
 MAX_TOKENS = 1024
@@ -39,7 +39,7 @@ class Context(Injected):
     `request` and `notify` send anything.
     """
 
-    def __init__(self, call: Call, request: Callable[[str, Params], Awaitable[Params]]) -> None:
+    def __init__(self, call: ReceivedRequest, request: Callable[[str, Params], Awaitable[Params]]) -> None:
         self._call = call
         self._request = request
 

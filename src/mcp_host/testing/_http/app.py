@@ -33,7 +33,7 @@ from mcp_host.testing._http.asgi import JSON, EventStream, HttpError, HttpExchan
 from mcp_host.testing._http.rules import METHODS, check_headers, check_request
 from mcp_host.testing._server.catalog import Catalog
 from mcp_host.testing._server.dispatcher import Dispatcher
-from mcp_host.testing._server.remote_client import Call, RemoteClient
+from mcp_host.testing._server.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.testing._server.session import Session
 from mcp_host.testing._server.stateless import Stateless, version_of
 from mcp_host.testing._server.subscriptions import EventLoop
@@ -202,7 +202,7 @@ class HttpApp:
             await http.end_events(STATELESS_HEADERS)
         return response
 
-    def _accept(self, http: HttpExchange, post: Post) -> Call:
+    def _accept(self, http: HttpExchange, post: Post) -> ReceivedRequest:
         request, version = post.request, version_of(post.request)
         # An older client sends no such headers; `Stateless.accept` tells it the supported revisions.
         if request.method != "initialize" or version is not None:

@@ -71,7 +71,7 @@ class RemoteClient:
 
 
 @dataclass(slots=True)
-class Call:
+class ReceivedRequest:
     """One request of the client. In 2026-07-28 a retry replaces *request* and *client*."""
 
     request: Request

@@ -8,7 +8,7 @@ from mcp_host.protocol.eras import INITIALIZED
 from mcp_host.protocol.jsonrpc import INVALID_REQUEST, Incoming, Notification, Params, Request
 from mcp_host.testing._server.catalog import Catalog, read
 from mcp_host.testing._server.dispatcher import AsyncAnswer, Dispatcher, OnCancelled, Send, Spawn
-from mcp_host.testing._server.remote_client import SEVERITY, Call, RemoteClient, given
+from mcp_host.testing._server.remote_client import SEVERITY, ReceivedRequest, RemoteClient, given
 from mcp_host.testing._server.stateless import Stateless, version_of
 from mcp_host.testing._server.subscriptions import LISTED, Subscription
 from mcp_host.testing.context import Context
@@ -68,7 +68,7 @@ class Session:
         found = self._catalog.find(request.method, request.params, self.client)
         if isinstance(found, dict):
             return found
-        call = Call(request, self.client, notify)
+        call = ReceivedRequest(request, self.client, notify)
         return partial(found, Context(call, partial(self._dispatcher.request, related=request.id)))
 
     def _initialize(self, params: InitializeRequestParams) -> Params:

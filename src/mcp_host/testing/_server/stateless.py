@@ -30,7 +30,7 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.testing._server.catalog import Catalog, read
 from mcp_host.testing._server.dispatcher import AsyncAnswer, Future, Spawn
-from mcp_host.testing._server.remote_client import SEVERITY, Call, Notify, RemoteClient, given, meta_of
+from mcp_host.testing._server.remote_client import SEVERITY, Notify, ReceivedRequest, RemoteClient, given, meta_of
 from mcp_host.testing._server.subscriptions import LISTED, Subscription
 from mcp_host.testing.context import Context
 from mcp_host.testing.errors import NotDeclared, RequestError
@@ -76,7 +76,7 @@ class Stateless:
         """Whether a message that names this *version* is stateless. Without a handshake, all are."""
         return bool(self._catalog.modern_versions) and (version is not None or not self._catalog.handshake_versions)
 
-    def accept(self, request: Request, notify: Notify) -> Call:
+    def accept(self, request: Request, notify: Notify) -> ReceivedRequest:
         """Read who is calling.
 
         Raises:
@@ -93,9 +93,11 @@ class Stateless:
         # "The server MUST NOT emit `notifications/message` for a request that does not include this field."
         min_severity = len(SEVERITY) if described.log_level is None else SEVERITY[described.log_level]
         info, capabilities = described.client_info or UNNAMED, described.client_capabilities
-        return Call(request, RemoteClient(info, capabilities, described.protocol_version, min_severity), notify)
+        return ReceivedRequest(
+            request, RemoteClient(info, capabilities, described.protocol_version, min_severity), notify
+        )
 
-    def answer(self, call: Call) -> Params | AsyncAnswer:
+    def answer(self, call: ReceivedRequest) -> Params | AsyncAnswer:
         """Answer a request, or return the function that does so. Raises `RequestError` to refuse."""
         method, params = call.request.method, call.request.params
         if method == DISCOVER:
@@ -121,7 +123,7 @@ class Stateless:
             suspended.scope.cancel()
         self._suspended.clear()
 
-    async def _listen(self, call: Call, wanted: SubscriptionFilter) -> Params:
+    async def _listen(self, call: ReceivedRequest, wanted: SubscriptionFilter) -> Params:
         """Acknowledge, and keep the subscription open until the server ends it."""
         offered = self._catalog.capabilities()  # "Only includes notification types the server actually supports"
         lists = {kind for kind in LISTED if kind in offered and getattr(wanted, f"{kind}_list_changed")}
@@ -134,7 +136,7 @@ class Stateless:
             await subscription.ended.wait()
         return self._complete(LISTEN, meta)
 
-    async def _call(self, function: Callable[[Context], Awaitable[Params]], call: Call) -> Params:
+    async def _call(self, function: Callable[[Context], Awaitable[Params]], call: ReceivedRequest) -> Params:
         request, answers = call.request, call.request.params.get("inputResponses", {})
         # "Servers SHOULD validate that the data provided by the client is a valid `InputResponses` object".
         if not isinstance(answers, dict) or not all(isinstance(answer, dict) for answer in answers.values()):
@@ -214,12 +216,12 @@ class SuspendedCall:
     requests go into the next round; notifications in between are lost.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ReceivedRequest) -> None:
         self.identity = identity(call.request)
         self.expires = math.inf
         self.scope = CancelScope()
         self._call = replace(call, notify=self._notify)
-        self._current: Call | None = None
+        self._current: ReceivedRequest | None = None
         """The request that waits for this function, if there is one."""
         self._requests: dict[str, tuple[Params, Future[Params]]] = {}
         self._count = 0
@@ -239,7 +241,7 @@ class SuspendedCall:
             self._ended = True
             self._changed.set()
 
-    async def resume(self, call: Call, answers: Mapping[str, Params]) -> dict[str, Params]:
+    async def resume(self, call: ReceivedRequest, answers: Mapping[str, Params]) -> dict[str, Params]:
         """Continue with *answers* until the function has ended or requests input; return its open input requests.
 
         Unknown answers are ignored. If the caller is cancelled, so is the function.
