@@ -113,7 +113,7 @@ async def test_an_answer_that_takes_too_long_is_cancelled_and_refused(
     assert turnstile.inside == 0
     assert (asked._share.free, asked._share.queue_space) == (4, 64)
     assert caplog.record_tuples == [
-        ("mcp_host.sampling.session", logging.WARNING, "sampling for calculator took longer than 0 s")
+        ("mcp_host.sampling.sampling", logging.WARNING, "sampling for calculator took longer than 0 s")
     ]
 
 

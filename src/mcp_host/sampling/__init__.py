@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mcp_host.sampling.approval import Allow, Approve, Deny, always
     from mcp_host.sampling.limits import SamplingLimits
     from mcp_host.sampling.request import Handler, SamplingMode, SamplingRequest, ToolCall
-    from mcp_host.sampling.session import Sampling, SamplingCallback, SamplingSession
+    from mcp_host.sampling.sampling import Sampling, SamplingCallback, SamplingSession
     from mcp_host.sampling.terminal import ask_in_terminal
     from mcp_host.server_requests import OuterCall
 
@@ -37,7 +37,7 @@ _ON_DEMAND = {
     "mcp_host.sampling.approval": ("Allow", "Approve", "Deny", "always"),
     "mcp_host.sampling.limits": ("SamplingLimits",),
     "mcp_host.sampling.request": ("Handler", "SamplingMode", "SamplingRequest", "ToolCall"),
-    "mcp_host.sampling.session": ("Sampling", "SamplingCallback", "SamplingSession"),
+    "mcp_host.sampling.sampling": ("Sampling", "SamplingCallback", "SamplingSession"),
     "mcp_host.sampling.terminal": ("ask_in_terminal",),
     "mcp_host.server_requests": ("OuterCall",),
 }

@@ -326,7 +326,7 @@ async def test_an_illegal_answer_is_not_sent(caplog: pytest.LogCaptureFixture) -
     assert isinstance(refusal.__cause__, SamplingError)
     assert caplog.record_tuples == [
         (
-            "mcp_host.sampling.session",
+            "mcp_host.sampling.sampling",
             logging.ERROR,
             "sampling for calculator: the handler's answer is not legal: "
             "it calls 'format_disk', which the request does not offer",
