@@ -9,7 +9,7 @@ import pytest
 
 from mcp_host import Client, Elicitation, FormRequest, OuterCall, SamplingRequest
 from mcp_host.limits import Limits
-from mcp_host.session.features import Session
+from mcp_host.session.session import Session
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams, ToolUseContent
 from tests.client.support import (

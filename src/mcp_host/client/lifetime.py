@@ -17,7 +17,7 @@ from mcp_host.protocol.backoff import Backoff, restart_backoff
 from mcp_host.protocol.negotiation import Attempt, Attempts
 from mcp_host.session.call import CallTimeouts
 from mcp_host.session.connection import Connection
-from mcp_host.session.features import Session
+from mcp_host.session.session import Session
 from mcp_host.session.state import ClientState
 
 RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time

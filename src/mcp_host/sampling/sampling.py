@@ -1,4 +1,4 @@
-"""Answering sampling requests: `Sampling` as the application registers it, and a session for each connection."""
+"""Sampling, as the application registers it, and the session that answers the requests of one connection."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ from mcp_host.protocol.negotiation import (
 )
 from mcp_host.session.call import CallTimeouts
 from mcp_host.session.dispatcher import Dispatcher
-from mcp_host.session.features import Session
+from mcp_host.session.session import Session
 from mcp_host.session.state import ClientState
 from mcp_host.transports.base import quoting
 from mcp_host.types import Implementation, InitializeResult, ServerCapabilities

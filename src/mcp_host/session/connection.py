@@ -31,9 +31,9 @@ from mcp_host.sampling.slots import Slot
 from mcp_host.session.call import Call, CallTimeouts, OnEvent
 from mcp_host.session.connect import Connector
 from mcp_host.session.dispatcher import Dispatcher
-from mcp_host.session.features import Session
 from mcp_host.session.input_required import InputRequiredLoop
 from mcp_host.session.notifications import NotificationQueue
+from mcp_host.session.session import Session
 from mcp_host.session.state import ClientState
 from mcp_host.session.subscriptions import Subscriptions
 from mcp_host.transports.base import Channel

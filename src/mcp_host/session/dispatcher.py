@@ -32,9 +32,9 @@ from mcp_host.protocol.jsonrpc import (
     malformed_error,
 )
 from mcp_host.session.call import Call, CallTimeouts, OnEvent, PendingRequest
-from mcp_host.session.features import Session
 from mcp_host.session.inbound import InboundRequests
 from mcp_host.session.sender import BackgroundSender
+from mcp_host.session.session import Session
 from mcp_host.transports.base import Channel, Headers
 
 logger = logging.getLogger(__name__)

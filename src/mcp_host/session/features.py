@@ -1,15 +1,9 @@
-"""Sampling, elicitation and roots: what the client advertises, and the session that answers the server."""
+"""Sampling, elicitation and roots: the registered handlers, and what the client advertises for them."""
 
 from __future__ import annotations
 
-import logging
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mcp_host.concurrency import Timeout
-from mcp_host.errors import InputRefused, excerpt
 from mcp_host.protocol.eras import (
     ELICITATION_FORM,
     ELICITATION_URL,
@@ -17,22 +11,13 @@ from mcp_host.protocol.eras import (
     SAMPLING_TOOLS,
     Era,
     optional_capabilities,
-    write_answer,
 )
-from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import Offers
-from mcp_host.types import Implementation, ServerCapabilities
 
 if TYPE_CHECKING:  # few clients use them, and importing them takes time
     from mcp_host.elicitation import Elicitation
     from mcp_host.roots import Roots
     from mcp_host.sampling import Sampling, SamplingSession
-    from mcp_host.server_requests import OuterCall, ProgressReporter
-    from mcp_host.types import InputResponse
-
-logger = logging.getLogger(__name__)
-
-FAILED = "this client failed to answer"  # all that a server is told when a handler raises
 
 
 class ClientFeatures:
@@ -80,59 +65,3 @@ class ClientFeatures:
         return self.sampling.session(
             server=server, knows_tools=SAMPLING_TOOLS in offers, refuses_context=refuses_context
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """What connecting settled, and the handlers for the server's requests.
-
-    It holds until the next handshake, whose session has the next *epoch*. Stateless servers have no
-    session: what `server/discover` returned holds as long as the connection.
-    """
-
-    epoch: int = 1
-    era: Era
-    server_info: Implementation
-    server_capabilities: ServerCapabilities
-    capabilities: Mapping[str, Any]
-    """The server's capabilities as received: these may be more than our types name."""
-    instructions: str | None
-    features: ClientFeatures
-    sampling: SamplingSession | None
-
-    async def answer(
-        self,
-        method: str,
-        params: Params,
-        call: OuterCall | None,
-        *,
-        size: float = math.inf,
-        timeout: Timeout,
-        reporter: ProgressReporter | None = None,
-    ) -> dict[str, Any]:
-        """Answer one request of the server, in the form that the session's revision prescribes.
-
-        *size* is an upper bound in bytes of *params*. *timeout* bounds the answer of a model.
-        *reporter* sends progress, if the server asked for it.
-
-        Raises:
-            InputRefused: There is no handler, or a person or a rule refused.
-        """
-        elicitation, roots = self.features.elicitation, self.features.roots
-        answer: InputResponse
-        if method == "sampling/createMessage" and self.sampling is not None:
-            answer = await self.sampling.answer(params, call, size=size, timeout=timeout, reporter=reporter)
-        elif method == "elicitation/create" and elicitation is not None:
-            answer = await elicitation.answer(
-                params, call, server=self.server_info.name, revision=self.era.version, reporter=reporter
-            )
-        elif method == "roots/list" and roots is not None:
-            answer = await roots.answer(call, server=self.server_info.name)
-        else:
-            raise InputRefused(METHOD_NOT_FOUND, f"this client does not offer {method}")
-        try:
-            with_tools = method == "sampling/createMessage" and "tools" in params
-            return write_answer(answer, self.era.version, with_tools=with_tools)
-        except InputRefused as exc:
-            logger.error("an answer was withheld from %s: %s", excerpt(self.server_info.name), exc.__cause__)
-            raise

@@ -30,8 +30,8 @@ from mcp_host.protocol.jsonrpc import (
     Success,
 )
 from mcp_host.session.call import PendingRequest
-from mcp_host.session.features import FAILED, Session
 from mcp_host.session.sender import BackgroundSender
+from mcp_host.session.session import FAILED, Session
 
 if TYPE_CHECKING:
     from mcp_host.server_requests import OuterCall, ProgressReporter

@@ -28,7 +28,7 @@ from mcp_host.protocol.eras import InputRequest, InputRequired
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params, Request, Success, encode
 from mcp_host.session.call import Call
 from mcp_host.session.dispatcher import Dispatcher
-from mcp_host.session.features import FAILED, Session
+from mcp_host.session.session import FAILED, Session
 
 if TYPE_CHECKING:
     from mcp_host.server_requests import OuterCall

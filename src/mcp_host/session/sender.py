@@ -13,7 +13,7 @@ from mcp_host.errors import CallerError, ConnectionClosed, HttpStatusError, McpE
 from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import Era
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Notification, Success
-from mcp_host.session.features import FAILED
+from mcp_host.session.session import FAILED
 from mcp_host.transports.base import Channel
 
 logger = logging.getLogger(__name__)
