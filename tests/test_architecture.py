@@ -109,6 +109,13 @@ def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
         mcp_host.Manager  # noqa: B018  # the access is the test
 
 
+def test_names_that_are_not_imported_yet_are_listed_for_completion() -> None:
+    code = "import mcp_host; print(*set(mcp_host.__all__) - set(dir(mcp_host)))"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert printed.split() == []
+
+
 def test_importing_the_package_imports_no_http_no_schemas_and_no_server() -> None:
     heavy = ["httpx", "httpcore", "h11", "jsonschema", "referencing", "uvicorn", "trio", "mcp_host.testing"]
     code = f"import sys, mcp_host; print([name for name in {heavy} if name in sys.modules])"

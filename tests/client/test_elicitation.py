@@ -235,6 +235,12 @@ LISTED = [f"value {n}" for n in range(7)]
             "abc",
             "$.f: it violates 'oneOf', which is an array of 2 items",
         ),
+        pytest.param(
+            {"minProperties": 10**5000},
+            {},
+            "$.f: an object of 0 members does not have enough properties",
+            id="more digits than Python prints",
+        ),
         (False, "x", "no value is allowed"),
     ],
     ids=str,

@@ -461,14 +461,14 @@ def _without_values(error: ValidationError) -> str:
     """What is wrong, in terms of the schema only."""
     keyword = error.validator
     required: Any = error.validator_value
-    shown = excerpt(repr(required), TEXT_SHOWN)
     if keyword is None:
         return "no value is allowed"
+    if keyword not in _VIOLATIONS and isinstance(error.instance, dict | list):
+        return error.message  # which contains names and counts
+    shown = excerpt(repr(required), TEXT_SHOWN)  # raises ValueError for an integer of 5,000 digits
     if keyword in _VIOLATIONS:
         lists = keyword in ("type", "enum") and isinstance(required, list)
         return _VIOLATIONS[keyword].format(_listed(required) if lists else shown, s="" if required == 1 else "s")
-    if isinstance(error.instance, dict | list):
-        return error.message  # which contains names and counts
     return f"it violates {quoted(keyword)}, which is {shown}"
 
 
