@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
+import tracemalloc
 import zlib
 from datetime import UTC, datetime
 
@@ -65,6 +67,29 @@ def test_a_bomb_inflates_one_piece_at_a_time() -> None:
 
 def test_bytes_after_the_compressed_data_are_ignored() -> None:
     assert b"".join(inflated("gzip", gzip.compress(b"tide") + b"garbage", b"more")) == b"tide"
+
+
+@pytest.mark.parametrize("size", [64 * 1024, 100_000, 200_000])
+def test_what_follows_compression_of_several_pieces_is_dropped_once(size: int) -> None:
+    """zlib returns such bytes as unconsumed each time that it is called after the end."""
+    pieces = list(itertools.islice(Decompressor("gzip").feed(gzip.compress(bytes(size)) + b"garbage"), 10))
+
+    assert (b"".join(pieces), len(pieces) < 10) == (bytes(size), True)
+
+
+def test_what_follows_compression_takes_no_memory() -> None:
+    """zlib itself keeps all of it."""
+    decompressor = Decompressor("gzip")
+    assert b"".join(decompressor.feed(gzip.compress(b"tide"))) == b"tide"
+
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            assert list(decompressor.feed(b"x" * 64 * 1024)) == []
+        assert tracemalloc.get_traced_memory()[0] < 1024 * 1024
+    finally:
+        tracemalloc.stop()
+    decompressor.finish()
 
 
 def test_an_empty_body_need_not_be_compressed() -> None:

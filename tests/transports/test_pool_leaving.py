@@ -279,7 +279,7 @@ async def test_a_closed_pool_has_no_connections_and_makes_none() -> None:
         with pytest.raises(httpx.TransportError, match="the server: the client was closed"):
             await pool.handle_async_request(httpx.Request("GET", peer.url))
 
-    assert sorted(hung_up) == ["GET", "POST"]
+    assert (sorted(hung_up), peer.connections) == (["GET", "POST"], 2)
 
 
 async def test_a_pool_closed_at_any_point_leaves_nothing_open() -> None:

@@ -16,7 +16,6 @@ import h11
 import httpx
 from anyio import CancelScope, move_on_after
 from anyio.abc import TaskGroup
-from h11._headers import Headers as CheckedHeaders
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, excerpt
 from mcp_host.limits import Limits
@@ -49,6 +48,9 @@ _NEVER_SENT = (
 _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 Headers: TypeAlias = Mapping[str, str]
+
+# h11's list of headers that it has checked, which it does not check again. The class has no public name.
+_CheckedHeaders = type(h11.Request(method="GET", target="/", headers=[("host", "")]).headers)
 
 
 class HttpBackend(ABC):
@@ -284,7 +286,7 @@ class PoolBackend(HttpBackend):
             fields = self._check(tuple(headers.items()))
             if content is not None:
                 fields = [*fields, (b"content-length", b"content-length", b"%d" % len(content))]
-            sent = h11.Request(method=method, target=url.raw_path, headers=CheckedHeaders(fields))
+            sent = h11.Request(method=method, target=url.raw_path, headers=_CheckedHeaders(fields))
         except h11.LocalProtocolError:  # its text quotes a header, which may be a secret
             raise ConnectionClosed(f"{self.name}: a header that cannot be sent", may_have_run=False) from None
         repeatable = repeatable or method != "POST"  # RFC 9110, section 9.2.2

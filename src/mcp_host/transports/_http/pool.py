@@ -162,7 +162,11 @@ class Pool:
 
         Raises:
             ConnectFailed: No connection. Its cause is a `TimeoutError` if that took too long.
+            ConnectionClosed: The pool is closed, or was meanwhile.
         """
+        closed = ConnectionClosed(f"{self.name}: the client was closed", may_have_run=False)
+        if self.closed:
+            raise closed
         try:
             tls = None if self._tls is None else self._tls()
         except OSError as exc:
@@ -185,9 +189,9 @@ class Pool:
             if isinstance(exc, (*_SOCKET_ERRORS, UnicodeError)):  # the last for a name that no resolver knows
                 raise ConnectFailed(f"{self.name}: {_reason(exc)}", may_have_run=False) from exc
             raise
-        if self.closed:  # now or in the meantime
+        if self.closed:
             await connection.close()
-            raise ConnectionClosed(f"{self.name}: the client was closed", may_have_run=False)
+            raise closed
         connection.early_closes = self._early_closes
         self._busy.add(connection)
         return connection

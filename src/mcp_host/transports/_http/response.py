@@ -296,17 +296,15 @@ class Decompressor:
             if bits == zlib.MAX_WBITS and chunk[0] & 0x0F != zlib.DEFLATED:
                 bits = -zlib.MAX_WBITS  # "deflate" without the zlib wrapper that RFC 9110 requires: some servers do
             self._zlib = zlib.decompressobj(bits)
-        more = True
-        while more:
+        while not self._zlib.eof:  # what follows the end of the compression is dropped
             try:
                 piece = self._zlib.decompress(chunk, INFLATE_SIZE)
             except zlib.error as exc:
                 raise ConnectionClosed(f"the body's {self._coding} compression is corrupt: {exc}") from exc
-            chunk = self._zlib.unconsumed_tail
-            more = (
-                bool(chunk) or len(piece) == INFLATE_SIZE
-            )  # zlib may hold output back although it has taken all input
             yield piece
+            chunk = self._zlib.unconsumed_tail
+            if not chunk and len(piece) < INFLATE_SIZE:  # else zlib may hold output back
+                return
 
     def finish(self) -> None:
         """Check, at the end of the body, that the compression ended too."""
