@@ -306,25 +306,25 @@ async def test_a_plain_function_that_is_cancelled_is_left_behind() -> None:
 async def test_a_plain_function_that_is_cancelled_before_its_thread_begins_is_not_called() -> None:
     happened: list[str] = []
 
-    async def limiter() -> Callable[[], None]:
+    async def before_thread() -> Callable[[], None]:
         happened.append("limited")
         return lambda: happened.append("ended")
 
     with anyio.fail_after(5), anyio.CancelScope() as scope:
         scope.cancel()
-        await as_async(lambda: happened.append("called"), argument="it", limiter=limiter)()
+        await as_async(lambda: happened.append("called"), argument="it", before_thread=before_thread)()
 
     assert happened == ["limited", "ended"]
 
 
-async def test_a_thread_limiter_is_released_once_and_before_the_caller_continues() -> None:
+async def test_the_end_of_a_thread_is_reported_once_and_before_the_caller_continues() -> None:
     happened: list[str] = []
 
-    async def limiter() -> Callable[[], None]:
+    async def before_thread() -> Callable[[], None]:
         return lambda: happened.append("ended")
 
     with anyio.fail_after(5):
-        await as_async(lambda: happened.append("called"), argument="it", limiter=limiter)()
+        await as_async(lambda: happened.append("called"), argument="it", before_thread=before_thread)()
         happened.append("returned")
 
     assert happened == ["called", "ended", "returned"]

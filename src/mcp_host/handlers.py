@@ -24,8 +24,8 @@ if sys.version_info >= (3, 14):  # pragma: no cover
 
 P = ParamSpec("P")
 T = TypeVar("T")
-ThreadLimiter: TypeAlias = Callable[[], Awaitable[Callable[[], None]]]
-"""Waits until a thread may begin. Returns a function that is called once, in any thread, when that thread has ended."""
+BeforeThread: TypeAlias = Callable[[], Awaitable[Callable[[], None]]]
+"""Awaited before a thread begins. Returns a function that is called once, in any thread, when that thread has ended."""
 
 MAX_THREADS = 256  # in one event loop, for all plain functions but those of sampling; most of them wait for a person
 
@@ -74,7 +74,7 @@ def in_handler() -> bool:
     return scope is not None and not scope.ended
 
 
-async def _limit_threads() -> Callable[[], None]:
+async def _wait_for_thread() -> Callable[[], None]:
     """Wait for one of `MAX_THREADS`.
 
     Anyio's default limiter belongs to the host, and on asyncio it does not count threads that were left behind.
@@ -94,18 +94,22 @@ _threads: RunVar[CapacityLimiter] = RunVar("mcp_host.threads")  # a limiter is b
 
 @overload
 def as_async(
-    function: Callable[P, Awaitable[T]], *, argument: str, shape: str | None = None, limiter: ThreadLimiter = ...
+    function: Callable[P, Awaitable[T]], *, argument: str, shape: str | None = None, before_thread: BeforeThread = ...
 ) -> Callable[P, Awaitable[T]]: ...
 @overload
 def as_async(
-    function: Callable[P, Awaitable[T] | T], *, argument: str, shape: str | None = None, limiter: ThreadLimiter = ...
+    function: Callable[P, Awaitable[T] | T],
+    *,
+    argument: str,
+    shape: str | None = None,
+    before_thread: BeforeThread = ...,
 ) -> Callable[P, Awaitable[T]]: ...
 def as_async(
     function: Callable[P, Awaitable[T] | T],
     *,
     argument: str,
     shape: str | None = None,
-    limiter: ThreadLimiter = _limit_threads,
+    before_thread: BeforeThread = _wait_for_thread,
 ) -> Callable[P, Awaitable[T]]:
     """*function* itself if it is async, else an async function that calls it in a thread.
 
@@ -113,7 +117,7 @@ def as_async(
     caller is, the thread is left behind, and what it returns or raises is lost. If the function returns an
     awaitable, it is awaited in the event loop: a lambda does not show that it calls a coroutine function.
 
-    *limiter* limits the number of threads, including those left behind. The default is `MAX_THREADS`.
+    *before_thread* counts the threads, including those left behind. The default waits for one of `MAX_THREADS`.
 
     Raises:
         TypeError: *function* cannot be called, or not with one argument, see `check_callable`.
@@ -125,7 +129,7 @@ def as_async(
     async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
         # Popped by the thread when it begins, or here when the wait ends. On asyncio a thread that was left behind
         # may never begin; one that finds the list empty does not call the function.
-        ends = [await limiter()]
+        ends = [await before_thread()]
 
         def call() -> list[Awaitable[T] | T]:
             end = ends.pop()

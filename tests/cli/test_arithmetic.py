@@ -17,7 +17,7 @@ from mcp_host import Client, Sampling, SamplingLimits, SamplingRequest, ToolCall
 from mcp_host.cli.arithmetic import arithmetic
 from mcp_host.errors import InputRefused
 from mcp_host.protocol import conversation
-from mcp_host.sampling.validation import check_answer
+from mcp_host.sampling.validation import check_and_correct
 from mcp_host.testing import Context, Server
 from mcp_host.types import (
     CreateMessageRequestParams,
@@ -83,7 +83,7 @@ async def converse(question: str, **fields: Any) -> tuple[list[list[ToolCall]], 
     for _ in range(130):
         conversation.check(messages)
         request = asking(*messages, **fields)
-        result = check_answer(await arithmetic(request), request, SamplingLimits())
+        result = check_and_correct(await arithmetic(request), request, SamplingLimits())
         if result.stop_reason == "endTurn":
             return turns, said(result)
         turns.append(called(result))

@@ -9,13 +9,14 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Client, Elicitation, FormRequest, SamplingRequest
+from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, always
 from mcp_host.errors import InputNotGiven
+from mcp_host.sampling import SamplingLimits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
 from tests.client.sites import MIRRORED, Site, mirrored_headers
-from tests.client.support import sampling
+from tests.client.support import PARIS, sampling, say_paris
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -105,3 +106,14 @@ async def test_every_round_repeats_in_headers_what_the_first_did() -> None:
         "mcp-param-n": "42",
     }
     assert others == [first, first]
+
+
+async def test_input_for_a_call_of_ours_waits_for_the_model_however_much_there_is() -> None:
+    """The limit refuses what servers send unasked. To refuse one input would fail the whole call."""
+    limits = SamplingLimits(at_once_per_server=1, waiting=1)
+    peer = answering(wants(None, a=SAMPLE, b=SAMPLE, c=SAMPLE, d=SAMPLE), DONE)
+    with anyio.fail_after(10):
+        async with Client(peer, sampling=Sampling(with_tools=say_paris, approve=always, limits=limits)) as client:
+            await client.call_tool("x")
+
+    assert peer.received[-1]["params"]["inputResponses"] == dict.fromkeys("abcd", PARIS)

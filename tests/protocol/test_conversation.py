@@ -198,7 +198,7 @@ def test_a_broken_rule_is_named_with_its_message(messages: Conversation, problem
     ],
 )
 def test_parallel_calls_with_one_block_per_message_are_merged(flattened: Conversation, merged: Conversation) -> None:
-    assert conversation.normalize(flattened) == merged
+    assert conversation.check_and_merge(flattened) == merged
 
 
 def test_merged_messages_keep_all_extra_fields_and_meta() -> None:
@@ -208,7 +208,7 @@ def test_merged_messages_keep_all_extra_fields_and_meta() -> None:
     first = carrying(use("1"), meta={"a": 1, "b": 1}, x=1, y=1)
     second = carrying(use("2"), meta={"b": 2}, y=2)
 
-    turns = conversation.normalize([first, second, user(result("1")), user(result("2"))])
+    turns = conversation.check_and_merge([first, second, user(result("1")), user(result("2"))])
 
     assert turns[0] == carrying(use("1"), use("2"), meta={"a": 1, "b": 2}, x=1, y=2)
     assert "meta" not in turns[1].model_fields_set
@@ -243,7 +243,7 @@ def test_a_conversation_that_merging_does_not_fix_is_rejected_with_the_original_
     messages: Conversation, problem: str
 ) -> None:
     with pytest.raises(ProtocolError) as refusal:
-        conversation.normalize(messages)
+        conversation.check_and_merge(messages)
 
     assert str(refusal.value) == problem
 
@@ -314,7 +314,7 @@ def conversations(draw: st.DrawFn, *, least_rounds: int = 0, said_with_calls: bo
 @settings(deadline=None)
 @given(conversations())
 def test_every_valid_conversation_passes_unchanged(messages: Conversation) -> None:
-    assert conversation.normalize(messages) is messages
+    assert conversation.check_and_merge(messages) is messages
 
 
 def flattened(messages: Conversation) -> Conversation:
@@ -326,7 +326,7 @@ def flattened(messages: Conversation) -> Conversation:
 @given(conversations(said_with_calls=False))
 def test_every_conversation_with_one_block_per_message_is_merged_into_the_valid_one(messages: Conversation) -> None:
     turns = [message for message in messages if message.tool_uses or isinstance(message.content[0], ToolResultContent)]
-    read = conversation.normalize(flattened(messages))
+    read = conversation.check_and_merge(flattened(messages))
 
     assert [turn for turn in read if turn in turns] == turns
     assert flattened(read) == flattened(messages)
@@ -446,4 +446,4 @@ def test_every_single_fault_is_rejected(mutation: Mutation, data: st.DataObject)
     with pytest.raises(ProtocolError, match=r"^messages"):
         conversation.check(broken)
     with pytest.raises(ProtocolError, match=r"^messages"):
-        conversation.normalize(broken)
+        conversation.check_and_merge(broken)

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from mcp_host.errors import InputRefused, SamplingError
 from mcp_host.protocol import conversation
 from mcp_host.sampling import SamplingLimits, SamplingRequest
-from mcp_host.sampling.validation import check_answer
+from mcp_host.sampling.validation import check_and_correct
 from mcp_host.types import (
     CreateMessageResult,
     ImageContent,
@@ -70,24 +70,24 @@ def answer(
     ],
 )
 def test_a_legal_answer_is_not_changed(asked: SamplingRequest, given: CreateMessageResult) -> None:
-    assert check_answer(given, asked, SamplingLimits()) is given
+    assert check_and_correct(given, asked, SamplingLimits()) is given
 
 
 @pytest.mark.parametrize("reason", [None, "endTurn"], ids=["without a reason", "as if it had ended"])
 def test_an_answer_that_calls_tools_has_the_stop_reason_tool_use(reason: str | None) -> None:
-    checked = check_answer(answer(WORDS, call(), stop_reason=reason), TOOLS, SamplingLimits())
+    checked = check_and_correct(answer(WORDS, call(), stop_reason=reason), TOOLS, SamplingLimits())
 
     assert checked == answer(WORDS, call(), stop_reason="toolUse")
     assert checked.to_wire()["stopReason"] == "toolUse"
 
 
 def test_a_text_is_an_answer() -> None:
-    assert check_answer("words", PLAIN, SamplingLimits()) == PLAIN.reply("words")
+    assert check_and_correct("words", PLAIN, SamplingLimits()) == PLAIN.reply("words")
 
 
 @pytest.mark.parametrize("reason", [None, "endTurn", "maxTokens", "refusal"])
 def test_an_answer_without_content_becomes_an_empty_text(reason: str | None) -> None:
-    checked = check_answer(answer(stop_reason=reason), PLAIN, SamplingLimits())
+    checked = check_and_correct(answer(stop_reason=reason), PLAIN, SamplingLimits())
 
     assert checked == answer(TextContent(text=""), stop_reason=reason)
 
@@ -103,7 +103,7 @@ def test_an_answer_without_content_becomes_an_empty_text(reason: str | None) -> 
 def test_tool_calls_that_max_tokens_cut_off_are_dropped_with_a_warning(
     asked: SamplingRequest, given: CreateMessageResult, sent: list[TextContent], caplog: pytest.LogCaptureFixture
 ) -> None:
-    checked = check_answer(given, asked, SamplingLimits())
+    checked = check_and_correct(given, asked, SamplingLimits())
 
     assert checked == answer(*sent, stop_reason="maxTokens")
     assert caplog.record_tuples == [
@@ -169,7 +169,7 @@ def test_an_answer_too_large_for_the_next_request_is_refused(
     size = len(to_json(asked.params.to_wire())) if is_size_known else math.inf
 
     with pytest.raises(InputRefused) as refusal:
-        check_answer(given, asked, limits, size)
+        check_and_correct(given, asked, limits, size)
 
     assert (refusal.value.code, str(refusal.value)) == (-32603, problem)
 
@@ -197,12 +197,12 @@ def test_an_answer_too_large_for_the_next_request_is_refused(
 def test_an_answer_that_just_fits_into_the_next_request_is_sent(
     asked: SamplingRequest, given: CreateMessageResult, limits: SamplingLimits
 ) -> None:
-    assert check_answer(given, asked, limits) is given
+    assert check_and_correct(given, asked, limits) is given
 
 
 def test_arguments_that_cannot_be_json_are_illegal() -> None:
     with pytest.raises(SamplingError, match=r"^it holds something that cannot be written as JSON$"):
-        check_answer(answer(ToolUseContent(id="1", name="add", input={"a": "\ud800"})), TOOLS, SamplingLimits())
+        check_and_correct(answer(ToolUseContent(id="1", name="add", input={"a": "\ud800"})), TOOLS, SamplingLimits())
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_arguments_of_types_that_json_lacks_are_illegal_rather_than_converted(va
     illegal = answer(call("1"), ToolUseContent(id="2", name="multiply", input={"a": value}))
 
     with pytest.raises(SamplingError) as stopped:
-        check_answer(illegal, TOOLS, SamplingLimits())
+        check_and_correct(illegal, TOOLS, SamplingLimits())
 
     assert str(stopped.value) == f"the input of its call of 'multiply' is not JSON: {why}"
 
@@ -229,7 +229,7 @@ def test_arguments_that_contain_themselves_are_illegal() -> None:
     illegal = answer(ToolUseContent(id="1", name="add", input={"a": endless}))
 
     with pytest.raises(SamplingError, match=r"^the input of its call of 'add' is not JSON: Circular reference"):
-        check_answer(illegal, TOOLS, SamplingLimits())
+        check_and_correct(illegal, TOOLS, SamplingLimits())
 
 
 @pytest.mark.parametrize(
@@ -324,14 +324,14 @@ def test_arguments_that_contain_themselves_are_illegal() -> None:
 )
 def test_an_illegal_answer_raises_an_error_that_says_why(asked: SamplingRequest, given: object, problem: str) -> None:
     with pytest.raises(SamplingError) as stopped:
-        check_answer(given, asked, SamplingLimits(tool_calls=3))
+        check_and_correct(given, asked, SamplingLimits(tool_calls=3))
 
     assert str(stopped.value) == problem
 
 
 def test_an_answer_that_passes_is_legal_in_the_next_request() -> None:
     """The server can send it back: its rules and ours are the same."""
-    checked = check_answer(answer(WORDS, call("2"), call("3")), LATER, SamplingLimits())
+    checked = check_and_correct(answer(WORDS, call("2"), call("3")), LATER, SamplingLimits())
     results = [ToolResultContent(tool_use_id=id, content=[WORDS]) for id in ("2", "3")]
 
     conversation.check(

@@ -15,7 +15,7 @@ learns which message is wrong:
 Roles need not alternate: the specification does not demand it.
 
 SEP-1577's first draft had one block per message, and servers written against it spread parallel
-calls over several messages. `normalize` merges those into one.
+calls over several messages. `check_and_merge` merges those into one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mcp_host.types import SamplingMessage, Tool, ToolChoice, ToolResultContent,
 TOOL_BLOCKS = frozenset({ToolUseContent, ToolResultContent})
 
 
-def normalize(messages: list[SamplingMessage]) -> list[SamplingMessage]:
+def check_and_merge(messages: list[SamplingMessage]) -> list[SamplingMessage]:
     """Check a conversation, and merge parallel calls that a draft spread over several messages.
 
     A valid conversation is returned unchanged.

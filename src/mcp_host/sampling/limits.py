@@ -63,8 +63,9 @@ class SamplingLimits:
     """Requests of all connections of one `Sampling` in approver and handler at the same time."""
 
     waiting: int = count(64, least=0)
-    """Requests of one connection that may wait for their turn, one full round of input
-    requests. Further requests are refused with -32010."""
+    """Requests of one connection that may wait for their turn. Further requests are refused with -32010.
+    What a server requires to finish your own call (2026-07-28) always waits:
+    `Limits.max_inputs_per_round` bounds it."""
 
     seconds: float = in_seconds(600.0)
     """Seconds for one answer, from the arrival of the request: waiting for its turn, approval and model

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn, TypeAlias
 
-from mcp_host.errors import InputRefused
+from mcp_host.errors import InputRefused, excerpt
 from mcp_host.protocol.jsonrpc import USER_REJECTED
 from mcp_host.server_requests import OuterCall, ProgressReporter, ReportsProgress
 from mcp_host.types import (
@@ -30,6 +30,11 @@ SamplingMode: TypeAlias = Literal["with_tools", "basic", "none"]
 REJECTION = "User rejected sampling request"
 
 UNKNOWN_MODEL = "unknown"  # the schema requires a model's name, and a handler may have none
+
+
+def log_subject(server: str) -> str:
+    """What log lines about sampling for *server* begin with."""
+    return f"sampling for {excerpt(server)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,17 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Any, Protocol
 
-from anyio import move_on_after
+import anyio
 
 from mcp_host.concurrency import Timeout
-from mcp_host.errors import CallerError, InputRefused, ProtocolError, SamplingError, excerpt
+from mcp_host.errors import CallerError, InputRefused, McpError, ProtocolError, SamplingError
 from mcp_host.handlers import HandlerScope, as_async, call_handler
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
-from mcp_host.sampling.request import AsyncHandler, Handler, SamplingMode, SamplingRequest
-from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, slot_for_thread
-from mcp_host.sampling.validation import check_answer, read_params
+from mcp_host.sampling.request import AsyncHandler, Handler, SamplingMode, SamplingRequest, log_subject
+from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, keep_slot_for_thread
+from mcp_host.sampling.validation import check_and_correct, read_params
 from mcp_host.server_requests import OuterCall, ProgressReporter
 from mcp_host.types import CreateMessageResult
 
@@ -80,7 +80,9 @@ class Sampling:
         self._with_tools = None if with_tools is None else _as_handler(with_tools, "with_tools")
         self._basic = None if basic is None else _as_handler(basic, "basic")
         shape = "(request: SamplingRequest) -> Allow | Deny"
-        self._approve: AsyncApprove = as_async(approve, argument="approve", shape=shape, limiter=slot_for_thread)
+        self._approve: AsyncApprove = as_async(
+            approve, argument="approve", shape=shape, before_thread=keep_slot_for_thread
+        )
         self._context = context
         self._limits = limits or SamplingLimits()
         self._semaphore = FairSemaphore(self._limits.at_once)
@@ -112,7 +114,7 @@ class Sampling:
 
 def _as_handler(handler: Handler, argument: str) -> AsyncHandler:
     shape = "(request: SamplingRequest) -> CreateMessageResult"
-    return as_async(handler, argument=argument, shape=shape, limiter=slot_for_thread)
+    return as_async(handler, argument=argument, shape=shape, before_thread=keep_slot_for_thread)
 
 
 class SamplingSession:
@@ -126,7 +128,7 @@ class SamplingSession:
         assert handler is not None, "Sampling makes sure"
         self._handler = handler
         self._server = server
-        self._subject = f"sampling for {excerpt(server)}"  # which log lines begin with
+        self._subject = log_subject(server)
         approve = sampling._approve
         self._approvals = None if approve is always else Approvals(approve, subject=self._subject)
         self._limits = limits = sampling._limits
@@ -139,13 +141,15 @@ class SamplingSession:
         call: OuterCall | None = None,
         *,
         size: float = math.inf,
-        timeout: Timeout | None = None,
+        move_on_after: Timeout | None = None,
+        always_wait: bool = False,
         reporter: ProgressReporter | None = None,
     ) -> CreateMessageResult:
         """Answer one request, given as the wire's parameters. *call* is our call that it belongs to.
 
         *size* is an upper bound of the request in bytes; small requests skip the size checks.
-        *timeout* bounds the answer to `SamplingLimits.seconds`; the default is anyio's `move_on_after`.
+        *move_on_after* bounds the answer to `SamplingLimits.seconds`; the default is anyio's.
+        With *always_wait* the request waits for its turn, even if `SamplingLimits.waiting` others do.
         *reporter* tells the server about the progress of the answer, if it asked for that.
 
         Raises:
@@ -159,10 +163,10 @@ class SamplingSession:
         except (LimitExceeded, ProtocolError) as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         request = SamplingRequest(params=read, server=self._server, outer=call, mode=self.mode, reporter=reporter)
-        with (timeout or move_on_after)(limits.seconds):
+        with (move_on_after or anyio.move_on_after)(limits.seconds):
             slot = Slot(self._share)
             try:
-                await slot.acquire()
+                await slot.acquire(always_wait=always_wait)
             except QueueFull:
                 problem = f"this client's limit waiting is {limits.waiting} requests"
                 raise InputRefused(TOO_MANY_WAITING, problem) from None
@@ -175,10 +179,9 @@ class SamplingSession:
             finally:
                 slot.release()
             try:
-                return check_answer(answer, request, limits, size)
+                return check_and_correct(answer, request, limits, size)
             except SamplingError as exc:
-                logger.error("%s: the handler's answer is not legal: %s", self._subject, exc)
-                raise InputRefused(INTERNAL_ERROR, ILLEGAL_ANSWER) from exc
+                raise self._illegal(exc) from exc
         logger.warning("%s took longer than %s s", self._subject, limits.seconds)
         raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {limits.seconds} seconds")
 
@@ -186,11 +189,15 @@ class SamplingSession:
         """Answer as on the wire: ``{"result": …}`` or ``{"error": {"code": …, "message": …}}``, with data if there is any."""
         try:
             result = (await self.answer(params, call)).to_wire()
-            encode(Success(0, result))  # raises here, rather than in the other client, for what JSON cannot hold
+            try:
+                encode(Success(0, result))  # raises here, rather than in the other client, for what JSON cannot hold
+            except CallerError as exc:
+                raise self._illegal(exc) from exc
         except InputRefused as exc:
             error = {"code": exc.code, "message": str(exc)}
             return {"error": error if exc.data is None else {**error, "data": exc.data}}
-        except CallerError as exc:
-            logger.error("%s: the handler's answer is not legal: %s", self._subject, exc)
-            return {"error": {"code": INTERNAL_ERROR, "message": ILLEGAL_ANSWER}}
         return {"result": result}
+
+    def _illegal(self, problem: McpError) -> InputRefused:
+        logger.error("%s: the handler's answer is not legal: %s", self._subject, problem)
+        return InputRefused(INTERNAL_ERROR, ILLEGAL_ANSWER)

@@ -74,7 +74,7 @@ class SemaphoreShare:
     free: int
     """How many more slots this share may have now."""
     queue_space: float
-    """How many more new slots may wait."""
+    """How many more new slots may wait. Negative if some waited although there was no space."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,18 +97,18 @@ class Slot:
     _threads: int = 0
     _left: bool = False
 
-    async def acquire(self) -> None:
+    async def acquire(self, *, always_wait: bool = False) -> None:
         """Wait for a slot. Release it after use.
 
         Raises:
-            QueueFull: Too many are waiting already.
+            QueueFull: Too many are waiting already; never with *always_wait*.
         """
         share, semaphore = self.share, self.share.semaphore
         semaphore.release_ended_threads()
         if semaphore.free > 0 and share.free > 0:
             self.take()
             return
-        if share.queue_space <= 0:
+        if share.queue_space <= 0 and not always_wait:
             raise QueueFull
         share.queue_space -= 1
         try:
@@ -198,7 +198,7 @@ class Slot:
         self.turn.set()
 
 
-async def slot_for_thread() -> Callable[[], None]:
+async def keep_slot_for_thread() -> Callable[[], None]:
     """Keep the current slot while a handler or approver runs in a thread: see `Slot.keep_for_thread`."""
     scope = current_handler.get()
     slot = None if scope is None else scope.slot

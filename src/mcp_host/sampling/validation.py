@@ -16,7 +16,7 @@ from mcp_host.errors import QUOTED, InputRefused, ProtocolError, SamplingError, 
 from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
-from mcp_host.sampling.request import SamplingMode, SamplingRequest
+from mcp_host.sampling.request import SamplingMode, SamplingRequest, log_subject
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -70,7 +70,7 @@ def read_params(
                 raise ProtocolError(f"{name}: {NO_TOOLS}")
     check_counts(wire, limits, size)
     params = CreateMessageRequestParams.from_wire(wire)
-    messages = conversation.normalize(params.messages)
+    messages = conversation.check_and_merge(params.messages)
     if mode == "basic":  # the remains of a loop with tools would mean nothing to a handler of plain requests
         for index, message in enumerate(messages):
             for block in message.content:
@@ -128,7 +128,7 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size
         sizes.check(limits)
 
 
-def check_answer(
+def check_and_correct(
     answer: object, request: SamplingRequest, limits: SamplingLimits, size: float = math.inf
 ) -> CreateMessageResult:
     """The answer as it may be sent. *size* is as for `check_counts`.
@@ -144,13 +144,16 @@ def check_answer(
         answer = request.reply(answer)
     if not isinstance(answer, CreateMessageResult):
         raise SamplingError(f"a {type(answer).__name__} is no CreateMessageResult, nor a str")
-    if answer.tool_uses or not answer.content:
+    has_uses = False
+    for block in answer.content:
+        has_uses = has_uses or isinstance(block, ToolUseContent)
+        if isinstance(block, ToolResultContent):
+            raise SamplingError("it holds a tool_result; only the server has those")
+    if has_uses or not answer.content:
         answer = _corrected(answer, request)
     if answer.role != "assistant":
         raise SamplingError("its role is not assistant")
-    if any(isinstance(block, ToolResultContent) for block in answer.content):
-        raise SamplingError("it holds a tool_result; only the server has those")
-    if uses := answer.tool_uses:
+    if has_uses and (uses := answer.tool_uses):
         _check_calls(uses, answer.stop_reason, request, limits)
     elif answer.stop_reason == TOOL_USE:
         raise SamplingError("its stop reason is toolUse, but it calls no tool")
@@ -159,7 +162,7 @@ def check_answer(
     try:
         check_history(request.params, answer, limits, size)
     except (LimitExceeded, ProtocolError) as exc:
-        logger.error("sampling for %s: %s", excerpt(request.server), exc)
+        logger.error("%s: %s", log_subject(request.server), exc)
         raise InputRefused(INTERNAL_ERROR, str(exc)) from exc
     return answer
 
@@ -168,8 +171,8 @@ def _corrected(answer: CreateMessageResult, request: SamplingRequest) -> CreateM
     """The answer without mistakes that have only one correction."""
     content, stop_reason, uses = answer.content, answer.stop_reason, answer.tool_uses
     if uses and stop_reason == MAX_TOKENS:
-        dropped = "sampling for %s: maxTokens cut the answer off; its calls of %s are dropped"
-        logger.warning(dropped, excerpt(request.server), _names(uses))
+        dropped = "%s: maxTokens cut the answer off; its calls of %s are dropped"
+        logger.warning(dropped, log_subject(request.server), _names(uses))
         content = [block for block in content if not isinstance(block, ToolUseContent)]
     elif uses and stop_reason in COMPLETED:
         stop_reason = TOOL_USE

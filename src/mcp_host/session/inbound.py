@@ -204,12 +204,17 @@ class InboundRequests:
     async def _handle(
         self, inbound: InboundRequest, request: Request, session: Session, call: OuterCall | None
     ) -> Response:
-        timeout = partial(self._alarm.timeout, within=inbound.scope)
+        move_on_after = partial(self._alarm.move_on_after, within=inbound.scope)  # see `TimeoutScope`
         reporter = self._reporter(inbound, request, session)
         try:
             with HandlerScope(nesting=inbound.nesting + 1):
                 result = await session.answer(
-                    request.method, request.params, call, size=request.size, timeout=timeout, reporter=reporter
+                    request.method,
+                    request.params,
+                    call,
+                    size=request.size,
+                    move_on_after=move_on_after,
+                    reporter=reporter,
                 )
             return Success(request.id, result)
         except InputRefused as exc:

@@ -95,16 +95,18 @@ class InputRequiredLoop:
     ) -> dict[str, Any]:
         """All answers, in the order of the *requests*. The first failure cancels the others."""
         outer = self.call.outer(response.id, inferred=False)
-        if len(requests) == 1:  # needs no task, and its timeout no other cancel scope
+        if len(requests) == 1:  # needs no task, and its timeout no other cancel scope: see `TimeoutScope`
             [(key, request)] = requests.items()
-            timeout = partial(self.dispatcher.alarm.timeout, within=scope)
-            answer = self._answer_one(key, request, outer, response.size, timeout)
+            move_on_after = partial(self.dispatcher.alarm.move_on_after, within=scope)
+            answer = self._answer_one(key, request, outer, response.size, move_on_after)
             return {key: await in_context(self.call.context.copy(), answer)}
         answers: dict[str, Any] = dict.fromkeys(requests)
         failure: BaseException | None = None
 
         async def collect_one(key: str, request: InputRequest) -> None:
-            answers[key] = await self._answer_one(key, request, outer, response.size, self.dispatcher.alarm.timeout)
+            answers[key] = await self._answer_one(
+                key, request, outer, response.size, self.dispatcher.alarm.move_on_after
+            )
 
         try:
             async with create_task_group() as tasks:
@@ -117,11 +119,13 @@ class InputRequiredLoop:
         return answers
 
     async def _answer_one(
-        self, key: str, request: InputRequest, outer: OuterCall, size: float, timeout: Timeout
+        self, key: str, request: InputRequest, outer: OuterCall, size: float, move_on_after: Timeout
     ) -> dict[str, Any]:
         try:
             with HandlerScope(nesting=self.call.nesting + 1):
-                return await self.session.answer(request.method, request.params, outer, size=size, timeout=timeout)
+                return await self.session.answer(
+                    request.method, request.params, outer, size=size, move_on_after=move_on_after, always_wait=True
+                )
         except InputRefused as exc:
             cause = exc.__cause__ if exc.code == INTERNAL_ERROR else None
             raise self._not_given(key, request, str(exc), cause) from (cause or exc)

@@ -50,12 +50,14 @@ class Session:
         call: OuterCall | None,
         *,
         size: float = math.inf,
-        timeout: Timeout,
+        move_on_after: Timeout,
+        always_wait: bool = False,
         reporter: ProgressReporter | None = None,
     ) -> dict[str, Any]:
         """Answer one request of the server, in the form that the session's revision prescribes.
 
-        *size* is an upper bound in bytes of *params*. *timeout* bounds the answer of a model.
+        *size* is an upper bound in bytes of *params*. *move_on_after* bounds the answer of a model.
+        With *always_wait* a sampling request waits for its turn, however many others do.
         *reporter* sends progress, if the server asked for it.
 
         Raises:
@@ -64,7 +66,9 @@ class Session:
         elicitation, roots = self.features.elicitation, self.features.roots
         answer: InputResponse
         if method == "sampling/createMessage" and self.sampling is not None:
-            answer = await self.sampling.answer(params, call, size=size, timeout=timeout, reporter=reporter)
+            answer = await self.sampling.answer(
+                params, call, size=size, move_on_after=move_on_after, always_wait=always_wait, reporter=reporter
+            )
         elif method == "elicitation/create" and elicitation is not None:
             answer = await elicitation.answer(
                 params, call, server=self.server_info.name, revision=self.era.version, reporter=reporter
