@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import repeat
 from operator import attrgetter, sub
 from typing import Any, assert_never
 
@@ -144,15 +145,13 @@ def check_and_correct(
         answer = request.reply(answer)
     if not isinstance(answer, CreateMessageResult):
         raise SamplingError(f"a {type(answer).__name__} is no CreateMessageResult, nor a str")
-    has_uses = False
-    for block in answer.content:
-        has_uses = has_uses or isinstance(block, ToolUseContent)
-        if isinstance(block, ToolResultContent):
-            raise SamplingError("it holds a tool_result; only the server has those")
+    has_uses = any(map(isinstance, answer.content, repeat(ToolUseContent)))
     if has_uses or not answer.content:
         answer = _corrected(answer, request)
     if answer.role != "assistant":
         raise SamplingError("its role is not assistant")
+    if any(map(isinstance, answer.content, repeat(ToolResultContent))):
+        raise SamplingError("it holds a tool_result; only the server has those")
     if has_uses and (uses := answer.tool_uses):
         _check_calls(uses, answer.stop_reason, request, limits)
     elif answer.stop_reason == TOOL_USE:
