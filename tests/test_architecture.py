@@ -109,8 +109,9 @@ def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
         mcp_host.Manager  # noqa: B018  # the access is the test
 
 
-def test_names_that_are_not_imported_yet_are_listed_for_completion() -> None:
-    code = "import mcp_host; print(*set(mcp_host.__all__) - set(dir(mcp_host)))"
+@pytest.mark.parametrize("name", ["mcp_host", "mcp_host.sampling", "mcp_host.testing", "mcp_host.types"])
+def test_names_that_are_not_imported_yet_are_listed_for_help_and_completion(name: str) -> None:
+    code = f"import {name} as package; print(*set(package.__all__) - set(dir(package)))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
     assert printed.split() == []

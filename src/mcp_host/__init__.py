@@ -114,4 +114,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})  # with those not imported yet, for completion
+    return sorted({*globals(), *__all__})  # with those not imported yet, for `help()` and completion

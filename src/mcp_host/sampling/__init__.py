@@ -48,3 +48,7 @@ def __getattr__(name: str) -> object:
         if name in names:
             return globals().setdefault(name, getattr(import_module(module), name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})  # as in `mcp_host`
