@@ -21,10 +21,11 @@ import mcp_host.types
 from mcp_host.errors import CallerError, ConnectionClosed, MessageTooLarge, ProtocolError, UncheckableSchema
 from mcp_host.json_schema.schema import Schema
 from mcp_host.protocol.headers import decode_value, encode_value, parameter_headers
-from mcp_host.protocol.jsonrpc import ID_WINDOW, LineBuffer, Malformed, Oversize, decode, encode, recover_id
+from mcp_host.protocol.jsonrpc import ID_WINDOW, Malformed, decode, encode, recover_id
 from mcp_host.protocol.sse import FIELD_ROOM, EventDecoder, LastEvent
 from mcp_host.transports._http.pool import Connection
 from mcp_host.transports._http.response import ACCEPT_ENCODING, INFLATE_SIZE, Decompressor
+from mcp_host.transports.stdio import LineBuffer, LongLine
 from mcp_host.types.base import Model
 
 LIMIT = (
@@ -75,9 +76,9 @@ def _lines(pieces: Sequence[bytes]) -> list[object]:
     return found + [_same(line) for line in buffer.rest()]
 
 
-def _same(line: bytes | bytearray | Oversize) -> object:
+def _same(line: bytes | bytearray | LongLine) -> object:
     """What is the same of a line however it was split: of one that is too long, its size is so only at its end."""
-    if isinstance(line, Oversize) and not line.tail:
+    if isinstance(line, LongLine) and not line.tail:
         return line.head
     return line
 

@@ -19,7 +19,7 @@ class FullChannel:
     """A channel over which nothing can be sent without waiting. It lets each message through when *room* is set."""
 
     stream_per_request = False
-    continuous = True
+    keeps_cache = True
     stderr_tail = ""
 
     def __init__(self) -> None:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -97,6 +98,10 @@ class StdioServerParameters:
         (["python server.py hunter2"], r'^command\[0\] has a space .* write \["python", \.\.\.\]'),
         (b"uvx", "Client cannot connect to a bytes"),
         (None, "Client cannot connect to a NoneType"),
+        (
+            SimpleNamespace(open=None, identity="x", restart=None),
+            "Client cannot connect to a SimpleNamespace",
+        ),  # no name
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )

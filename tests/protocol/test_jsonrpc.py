@@ -24,9 +24,9 @@ from mcp_host.protocol.jsonrpc import (
     depth,
     encode,
     malformed_error,
-    oversize,
     recover_id,
     too_complex,
+    too_large,
 )
 
 json_values = st.recursive(
@@ -308,7 +308,7 @@ def test_a_string_of_commas_is_not_too_complex() -> None:
 
 def test_the_error_of_a_request_distinguishes_malformed_from_too_large() -> None:
     broken = malformed_error(Malformed("result is not an object", 1))
-    large = malformed_error(oversize(b'{"jsonrpc":"2.0","id":1,', b"}", 1000))
+    large = malformed_error(too_large(b'{"jsonrpc":"2.0","id":1,', b"}", 1000))
 
     assert type(broken) is ProtocolError
     assert type(large) is MessageTooLarge

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fuzz import targets
 from fuzz.targets import TARGETS, examples
-from mcp_host.protocol.jsonrpc import LineBuffer, Oversize
+from mcp_host.transports.stdio import LineBuffer, LongLine
 from tests.robustness.dialogue import THOROUGH
 
 
@@ -30,7 +30,7 @@ def test_no_seed_makes_a_target_fail(target: str) -> None:
 
 def test_a_target_fails_where_the_split_of_a_stream_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     class Forgetful(LineBuffer):
-        def feed(self, chunk: bytes) -> Iterator[bytes | bytearray | Oversize]:
+        def feed(self, chunk: bytes) -> Iterator[bytes | bytearray | LongLine]:
             return super().feed(chunk[:50])
 
     monkeypatch.setattr(targets, "LineBuffer", Forgetful)

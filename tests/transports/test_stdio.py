@@ -13,9 +13,9 @@ from anyio.lowlevel import checkpoint
 from mcp_host import Client, Stdio
 from mcp_host.errors import ConnectionClosed, RequestTimeout
 from mcp_host.limits import Limits
-from mcp_host.protocol.jsonrpc import Incoming, LineBuffer, Notification
+from mcp_host.protocol.jsonrpc import Incoming, Notification
 from mcp_host.transports._process.stderr import Stderr
-from mcp_host.transports.stdio import StdioChannel
+from mcp_host.transports.stdio import LineBuffer, StdioChannel
 from mcp_host.types import ProgressNotificationParams
 from tests.transports.children import python, running
 

@@ -1,14 +1,14 @@
-"""JSON-RPC 2.0 messages, their encoding as bytes, and the lines of a byte stream."""
+"""JSON-RPC 2.0 messages, and their encoding as bytes."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -155,7 +155,7 @@ def encode(message: Message) -> bytes:
     return raw
 
 
-def oversize(head: bytes, tail: bytes, limit: int) -> Malformed:
+def too_large(head: bytes, tail: bytes, limit: int) -> Malformed:
     """A message that is larger than *limit*, of which only the beginning and the end are known."""
     return unreadable(f"a message of more than {limit:,} bytes (Limits.max_message)", head, tail, oversize=True)
 
@@ -304,57 +304,3 @@ def malformed_error(message: Malformed) -> ProtocolError:
     if message.oversize:
         return MessageTooLarge(message.reason)
     return ProtocolError(f"the server's answer is no JSON-RPC response: {message.reason}")
-
-
-class Oversize(NamedTuple):
-    """A line longer than the limit. It is reported twice: with its *head* at once, with both ends when the line ends."""
-
-    head: bytes
-    tail: bytes
-
-
-class LineBuffer:
-    """Splits a byte stream at LF only: U+2028 and other line separators are legal inside JSON strings.
-
-    The limit applies to a line, not to a chunk. A longer line is dropped as it arrives,
-    and reported at once, because it may never end.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._line = bytearray()  # not a list of pieces: small ones would take more memory than they hold
-        self._size = 0
-        self._head = b""
-        self._tail = b""
-
-    def feed(self, chunk: bytes) -> Iterator[Raw | Oversize]:
-        """The lines that *chunk* completes, without line endings."""
-        start = 0
-        while (end := chunk.find(b"\n", start)) >= 0:
-            if not self._size and end - start <= self._limit:
-                yield chunk[start:end]  # the usual case: one chunk has the whole line
-            else:
-                yield from self._keep(chunk[start:end])
-                yield from self.rest()
-            start = end + 1
-        if start < len(chunk):
-            yield from self._keep(chunk[start:])
-
-    def rest(self) -> Iterator[Raw | Oversize]:
-        """The bytes after the last LF; call it at the end of the stream."""
-        if self._size:
-            yield self._line if self._size <= self._limit else Oversize(self._head, self._tail)
-            self._line, self._size, self._head, self._tail = bytearray(), 0, b"", b""
-
-    def _keep(self, part: bytes) -> Iterator[Oversize]:
-        fitted = self._size <= self._limit
-        self._size += len(part)
-        if self._size <= self._limit:
-            self._line += part
-            return
-        if fitted:  # copy only its ends: the dropped line may be as long as the limit
-            self._head = bytes(self._line[:ID_WINDOW]) + part[: max(ID_WINDOW - len(self._line), 0)]
-            self._tail = bytes(self._line[-ID_WINDOW:])
-            self._line = bytearray()
-            yield Oversize(self._head, b"")
-        self._tail = (self._tail + part[-ID_WINDOW:])[-ID_WINDOW:]

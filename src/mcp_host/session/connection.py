@@ -82,7 +82,7 @@ class Connection:
             state.transport.open(limits) as channel,
             create_task_group() as tasks,
         ):
-            if not channel.continuous:
+            if not channel.keeps_cache:
                 state.cache.drop()
             dispatcher = Dispatcher(channel, handlers, tasks, notify, limits, state.counters)
             tasks.start_soon(listen)

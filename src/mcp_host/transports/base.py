@@ -13,7 +13,7 @@ from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, 
 
 Headers: TypeAlias = Mapping[str, str]
 Receive: TypeAlias = Callable[[Incoming], None]
-"""Takes a message of the server. Returns at once: a reader never waits for a handler."""
+"""Takes a message of the server. Returns at once, and raises nothing: a reader never waits for a handler."""
 
 
 def quoting(stderr_tail: str) -> str:
@@ -26,7 +26,7 @@ class Transport(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the server in messages until it has sent its own. Contains no secret."""
+        """The name of the server in errors and log lines. Contains no secret."""
         ...
 
     @property
@@ -36,16 +36,23 @@ class Transport(Protocol):
 
     @property
     def restart(self) -> bool | None:
-        """Whether a server that exits is restarted. None: the protocol revision decides."""
+        """Whether the session opens the transport again when the connection is lost.
+
+        None: only for revisions without sessions (2026-07-28), where a restarted server has lost nothing.
+        False for a server that this transport does not start, and for one that the application sees end.
+        """
         ...
 
     def open(self, limits: Limits) -> AbstractAsyncContextManager[Channel]:
         """Connect to the server. The context is entered and left in one task, which outlives every call.
 
-        Leaving closes the connection within `limits.close_timeout`, even when cancelled.
+        Leaving closes the connection within `limits.close_timeout`, even when cancelled. Opening takes
+        `limits.connect_timeout` at most: the session bounds only what it sends afterwards. `Channel` names the
+        other limits that a transport applies.
 
         Raises:
-            ConnectFailed: The server cannot be reached.
+            ConnectFailed: The server cannot be reached, or not in time.
+            HttpStatusError: It refuses the connection, as a WebSocket handshake may (`Unauthorized` for 401 and 403).
         """
         ...
 
@@ -76,13 +83,17 @@ class RequestHandle(Protocol):
         ...
 
     def queued(self) -> AbstractContextManager[object]:
-        """A context for waiting in our own queue: nothing has been sent, and the idle timeout starts afterwards."""
+        """A context for waiting because of a limit of ours, such as `StreamableHttp.max_connections`.
+
+        It sets `unsent`. The idle timeout does not run, because the server is not the one that is slow. Where
+        it is, in a full pipe say, set `unsent` and wait inside `bounded`: then the idle timeout runs.
+        """
         ...
 
     def bounded(self) -> AbstractContextManager[object]:
         """A context that is cancelled when the request is done, for all waiting outside of `wait`.
 
-        With `Channel.stream_per_request`, all of `Channel.request` runs inside.
+        With `Channel.stream_per_request`, all of `Channel.request` runs inside already.
         """
         ...
 
@@ -91,22 +102,50 @@ class RequestHandle(Protocol):
         ...
 
     unsent: bool
-    """Set by the channel while none of the request has been sent, and left set if it never is."""
+    """Set by the channel while it waits and none of the request has been sent; left set if it never is.
+
+    Then the error tells that the request did not run, and nothing is sent to cancel it.
+    """
 
 
 class Channel(Protocol):
     """One open connection. It frames messages, and applies no rules of the protocol.
 
-    To write a transport, implement these methods and attributes. Each method raises
-    `ConnectionClosed` when the connection is lost. `listen` runs once at a time,
-    the others in any number of tasks.
+    To write a transport, implement these methods and attributes; `stdio.py` is the example for a connection
+    that all messages share. Each method raises `ConnectionClosed` when the connection is lost, with
+    `may_have_run=False` if nothing of the message was sent. `listen` runs once at a time, the others in any
+    number of tasks. Cancelling one of them leaves no part of a message behind.
+
+    A channel applies these `Limits`, because nothing above it does:
+
+    - `max_message`: it keeps no more of a message than that. Over a shared connection it passes
+      `jsonrpc.too_large(...)` to `receive`, and the connection goes on. On the own stream of a
+      request it raises `MessageTooLarge`.
+    - `max_outbox`: `request` and `send` wait if that many bytes wait to be written; `send_now` returns False.
+    - `stall_timeout`: the connection is lost if nothing can be written for so long.
+
+    *headers* are for transports that have some. Others ignore them.
     """
 
     stream_per_request: bool
-    """Whether each request has its own stream and headers, as over HTTP. Then leaving `request` disconnects."""
+    """Whether each request has its own stream, as over HTTP, and leaving `request` closes it.
 
-    continuous: bool
-    """Whether the next connection reaches the same server with the same identity, so that cached results hold."""
+    True promises, and the session relies on:
+
+    - `request` sends the headers, so parameters with `x-mcp-header` are repeated in them;
+    - what arrives on a request's stream goes to `RequestHandle.receive`, so a server request on it belongs to that
+      call, and one from `listen` to none. One that comes again on the same stream is a replay and ignored;
+    - leaving `request` closes the stream, which cancels the request where the revision says so;
+    - a stream that breaks fails its own request. Only `listen` ends the connection. So a request
+      that may run twice, or a response to the server, is sent again.
+
+    With False, all messages share one connection, as over a pipe or a WebSocket. If it is lost during
+    `server/discover`, the session connects again and sends `initialize`: some legacy servers exit over
+    an unknown method.
+    """
+
+    keeps_cache: bool
+    """Whether what an earlier connection has cached holds in this one: the same server, and the same caller."""
 
     @property
     def stderr_tail(self) -> str:
@@ -114,11 +153,17 @@ class Channel(Protocol):
         ...
 
     async def wait_until_started(self) -> None:
-        """Wait for the first sign that the server is running, so that a slow start does not count as silence."""
+        """Wait for the first sign that the server is running, so that a slow start does not count as silence.
+
+        Return at once if an open connection is that sign.
+        """
         ...
 
     async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:
         """Send *request*, and return when *handle* is done. Runs in the caller's task.
+
+        With a shared connection: write it, then await `handle.wait()`. If it cannot be written
+        after this has begun to wait, call `handle.fail`.
 
         Raises:
             CallerError: The request cannot be encoded.
@@ -130,12 +175,17 @@ class Channel(Protocol):
         ...
 
     def send_now(self, message: Notification | Success | Failure) -> bool:
-        """Send it if that is possible without waiting. Returns whether it was sent."""
+        """Send it without headers if that is possible without waiting. Returns whether it was sent.
+
+        The session tries this first, and then `send`. A transport with headers returns False.
+        """
         ...
 
     async def listen(self, receive: Receive) -> None:
         """Deliver everything that arrives outside of a request's own stream, until the connection is lost.
 
-        Returns if nothing more can arrive this way while the connection goes on.
+        Returns if nothing more can arrive this way while the connection goes on. Otherwise it raises
+        `ConnectionClosed`, by which the session learns of the loss. If other methods wait until `listen` has
+        ended, await nothing between letting them go on and raising: their callers must find the session closed.
         """
         ...

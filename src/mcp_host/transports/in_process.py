@@ -21,7 +21,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from mcp_host.errors import ConnectionClosed
 from mcp_host.limits import Limits
-from mcp_host.protocol.jsonrpc import Message, Request, decode, encode, oversize
+from mcp_host.protocol.jsonrpc import Message, Request, decode, encode, too_large
 from mcp_host.transports.base import Headers, Receive, RequestHandle
 
 CAPACITY = 1024  # messages in the server's queue; then writers wait
@@ -76,7 +76,7 @@ class MemoryChannel:
     """The client's end."""
 
     stream_per_request = False
-    continuous = False
+    keeps_cache = False
     stderr_tail = ""
 
     def __init__(self, name: str, to_server: Outbox, from_server: Inbox, max_message: int) -> None:
@@ -125,7 +125,7 @@ class MemoryChannel:
     async def listen(self, receive: Receive) -> None:
         async for raw in self._from_server:
             if len(raw) > self._max_message:
-                receive(oversize(raw, raw, self._max_message))
+                receive(too_large(raw, raw, self._max_message))
             else:
                 for message in decode(raw):
                     receive(message)

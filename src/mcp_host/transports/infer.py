@@ -58,7 +58,9 @@ def infer_transport(server: Connectable) -> Transport:
 
 
 def _is_transport(server: object) -> TypeGuard[Transport]:
-    return not isinstance(server, type) and all(hasattr(server, name) for name in ("open", "identity", "restart"))
+    return not isinstance(server, type) and all(
+        hasattr(server, name) for name in ("open", "name", "identity", "restart")
+    )
 
 
 # The hints repeat no argument and no value: they may be secrets.

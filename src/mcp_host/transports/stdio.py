@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from anyio import CancelScope, Event, WouldBlock, create_task_group, current_time, move_on_after
 
@@ -18,18 +18,18 @@ from mcp_host.errors import ConnectionClosed
 from mcp_host.handlers import check_callable, is_async
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import (
+    ID_WINDOW,
     Failure,
     Incoming,
-    LineBuffer,
     Malformed,
     Notification,
-    Oversize,
+    Raw,
     Request,
     Success,
     decode,
     encode,
-    oversize,
     recover_id,
+    too_large,
 )
 from mcp_host.transports._process.child import LINES_PER_TICK, PIPE_ERRORS, Child, ChildStdin, start
 from mcp_host.transports._process.stderr import OnStderr, Stderr
@@ -143,7 +143,7 @@ class StdioChannel:
     """The pipes of one running server."""
 
     stream_per_request = False
-    continuous = False  # another process may be another version of the server
+    keeps_cache = False  # another process may be another version of the server
 
     def __init__(self, name: str, child: Child, stderr: Stderr, limits: Limits) -> None:
         self._name = name
@@ -234,8 +234,8 @@ class StdioChannel:
         """Decode the lines that *chunk* completes, in steps."""
         self._output_started.set()
         for number, line in enumerate(buffer.feed(chunk), 1):
-            if isinstance(line, Oversize):
-                report = oversize(line.head, line.tail, self._max_message)
+            if isinstance(line, LongLine):
+                report = too_large(line.head, line.tail, self._max_message)
                 if not line.tail or (report.id is not None and recover_id(line.head, b"") is None):
                     receive(report)  # at the end of the line only if that shows the id
             elif line.startswith(LSP):
@@ -287,6 +287,63 @@ class StdioChannel:
             reason = f"{self._name} exited with code {code}"
         tail = self._stderr.tail()
         return ConnectionClosed(f"{reason}{quoting(tail)}", exit_code=code, stderr=tail)
+
+
+# The lines of a byte stream
+
+
+class LongLine(NamedTuple):
+    """A line longer than the limit. It is reported twice: with its *head* at once, with both ends when the line ends."""
+
+    head: bytes
+    tail: bytes
+
+
+class LineBuffer:
+    """Splits a byte stream at LF only: U+2028 and other line separators are legal inside JSON strings.
+
+    The limit applies to a line, not to a chunk. A longer line is dropped as it arrives,
+    and reported at once, because it may never end.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._line = bytearray()  # not a list of pieces: small ones would take more memory than they hold
+        self._size = 0
+        self._head = b""
+        self._tail = b""
+
+    def feed(self, chunk: bytes) -> Iterator[Raw | LongLine]:
+        """The lines that *chunk* completes, without line endings."""
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            if not self._size and end - start <= self._limit:
+                yield chunk[start:end]  # the usual case: one chunk has the whole line
+            else:
+                yield from self._keep(chunk[start:end])
+                yield from self.rest()
+            start = end + 1
+        if start < len(chunk):
+            yield from self._keep(chunk[start:])
+
+    def rest(self) -> Iterator[Raw | LongLine]:
+        """The bytes after the last LF; call it at the end of the stream."""
+        if self._size:
+            yield self._line if self._size <= self._limit else LongLine(self._head, self._tail)
+            self._line, self._size, self._head, self._tail = bytearray(), 0, b"", b""
+
+    def _keep(self, part: bytes) -> Iterator[LongLine]:
+        fitted = self._size <= self._limit
+        self._size += len(part)
+        if self._size <= self._limit:
+            self._line += part
+            return
+        if fitted:  # copy only its ends: the dropped line may be as long as the limit
+            self._head = bytes(self._line[:ID_WINDOW]) + part[: max(ID_WINDOW - len(self._line), 0)]
+            self._tail = bytes(self._line[-ID_WINDOW:])
+            self._line = bytearray()
+            yield LongLine(self._head, b"")
+        self._tail = (self._tail + part[-ID_WINDOW:])[-ID_WINDOW:]
 
 
 @dataclass(slots=True, eq=False)

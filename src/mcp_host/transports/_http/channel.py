@@ -63,7 +63,7 @@ async def open_channel(
         async with create_task_group() as tasks:
             backend.tasks = tasks
             slots = Semaphore(sys.maxsize if max_connections is None else max_connections)
-            channel = HttpChannel(backend, limits.max_message, slots, continuous=client is None)
+            channel = HttpChannel(backend, limits.max_message, slots, keeps_cache=client is None)
             try:
                 yield channel
             finally:
@@ -83,8 +83,8 @@ class HttpChannel:
     stream_per_request = True
     stderr_tail = ""
 
-    def __init__(self, backend: HttpBackend, max_message: int, slots: Semaphore, *, continuous: bool) -> None:
-        self.continuous = continuous  # the identity behind a caller's client may change
+    def __init__(self, backend: HttpBackend, max_message: int, slots: Semaphore, *, keeps_cache: bool) -> None:
+        self.keeps_cache = keeps_cache  # the identity behind a caller's client may change
         self._backend = backend
         self._max_message = max_message
         self._slots = slots

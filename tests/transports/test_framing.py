@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.protocol.jsonrpc import LineBuffer, Oversize, Raw
+from mcp_host.protocol.jsonrpc import Raw
+from mcp_host.transports.stdio import LineBuffer, LongLine
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:
@@ -40,14 +41,14 @@ def test_the_limit_applies_to_lines_not_to_chunks(sizes: list[int]) -> None:
 
     first, too_long, its_end, last = found
     assert (first, last) == (fits, fits)
-    assert isinstance(too_long, Oversize)
+    assert isinstance(too_long, LongLine)
     assert (too_long.head, too_long.tail) == (b"b" * 256, b"")
-    assert its_end == Oversize(too_long.head, b"b" * 256)
+    assert its_end == LongLine(too_long.head, b"b" * 256)
 
 
 def test_an_endless_line_costs_no_more_memory_than_the_limit() -> None:
     buffer = LineBuffer(1000)
-    found: list[Raw | Oversize] = []
+    found: list[Raw | LongLine] = []
     tracemalloc.start()
     try:
         for _ in range(10_000):
@@ -57,8 +58,8 @@ def test_an_endless_line_costs_no_more_memory_than_the_limit() -> None:
         tracemalloc.stop()
 
     assert held < 100_000  # of ten million bytes
-    assert found == [Oversize(b"x" * 256, b"")], "it is reported when it becomes too long, for it may never end"
-    assert list(buffer.feed(b"end\n")) == [Oversize(b"x" * 256, b"x" * (253) + b"end")]
+    assert found == [LongLine(b"x" * 256, b"")], "it is reported when it becomes too long, for it may never end"
+    assert list(buffer.feed(b"end\n")) == [LongLine(b"x" * 256, b"x" * (253) + b"end")]
 
 
 @pytest.mark.parametrize("size", [1_000, 65_536, 1_048_576], ids=["1 kB", "64 KiB", "1 MiB"])
@@ -67,7 +68,7 @@ def test_a_line_that_becomes_too_long_is_never_copied_whole(size: int) -> None:
     limit = 8 * 1_048_576
     chunk = b"x" * size
     buffer = LineBuffer(limit)
-    found: list[Raw | Oversize] = []
+    found: list[Raw | LongLine] = []
     tracemalloc.start()
     try:
         while not found:
@@ -78,8 +79,8 @@ def test_a_line_that_becomes_too_long_is_never_copied_whole(size: int) -> None:
 
     assert most / limit < 1.2
     assert held < 10_000, "from here on only its ends are kept"
-    assert found == [Oversize(b"x" * 256, b"")]
-    assert list(buffer.feed(b"end\n")) == [Oversize(b"x" * 256, b"x" * 253 + b"end")]
+    assert found == [LongLine(b"x" * 256, b"")]
+    assert list(buffer.feed(b"end\n")) == [LongLine(b"x" * 256, b"x" * 253 + b"end")]
 
 
 @pytest.mark.parametrize("cut", [1, 100, 255, 256, 257, 999])
@@ -89,7 +90,7 @@ def test_both_ends_of_a_long_line_are_kept_for_any_chunking(cut: int) -> None:
 
     found = [*buffer.feed(line[:cut]), *buffer.feed(line[cut:1100]), *buffer.feed(line[1100:] + b"\n")]
 
-    assert found == [Oversize(line[:256], b""), Oversize(line[:256], line[-256:])]
+    assert found == [LongLine(line[:256], b""), LongLine(line[:256], line[-256:])]
 
 
 def test_a_line_in_tiny_chunks_takes_no_more_memory_than_its_size() -> None:
