@@ -2,7 +2,8 @@
 
 Legacy revisions (2025-11-25 and earlier) start with a handshake, and then both sides may send
 requests. Since 2026-07-28 there is no handshake: each request carries what the server has to know,
-and a server asks for input in a result. Everything above this module is the same for all revisions.
+and a server asks for input in a result. Code above this module compares no versions: where the eras
+differ, it asks an attribute of the era, such as `listens` or `server_requests`.
 """
 
 from __future__ import annotations

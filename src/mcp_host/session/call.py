@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypeAlias
 
 from anyio import CancelScope, current_time
 
@@ -59,7 +59,10 @@ Route: TypeAlias = "Callable[[Incoming, PendingRequest], None]"
 
 @dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Call:
-    """What the application requests, independent of the revision. Treat it as frozen: that costs twice the time."""
+    """What the application requests, independent of the revision.
+
+    Once it is requested, nothing changes it. It is no frozen dataclass, because that takes twice as long to create.
+    """
 
     method: str
     params: Params
@@ -223,17 +226,21 @@ class CallTimeouts:
 class PendingRequest:
     """One request until its outcome. Implements `transports.base.RequestHandle`.
 
-                queued() ends             a report arrives
-        QUEUED ───────────────► WAITING ◄─────────────────► REPORTING
+                queued() ends             the callback begins
+        queued ───────────────► waiting ◄─────────────────► reporting
            │                       │      the callback ends      │
            └───────────────────────┼─────────────────────────────┘
                                    ▼
-                                 DONE     an outcome is set: a response or an error (`settle`),
+                                 done     an outcome is set: a response or an error (`settle`),
                                           or the deadline has passed (`expire`)
 
-    The deadline is the end of the call's *idle_timeout* while WAITING, and of its *timeout* in
-    QUEUED and REPORTING: then it is not the server that is slow. A request that belongs to no call
-    has none: connecting is bounded as a whole, a subscription is not.
+    The first three are values of `_phase`. A request begins in "waiting", and may be *done* in each of them: then its
+    task is about to leave. The deadline is the end of the call's *idle_timeout* in "waiting", and of its *timeout* in
+    "queued" and "reporting": then it is not the server that is slow. A request that belongs to no call has none:
+    connecting is bounded as a whole, a subscription is not.
+
+    While the task waits in `wait`, `_wake` is set. While it waits anywhere else in `bounded`, such as for a stream or
+    in the callback, `_scope` is.
     """
 
     request: Request
@@ -253,8 +260,7 @@ class PendingRequest:
     reports: deque[Params] = field(default_factory=deque)
     deadline: float = math.inf
     """When to `expire`, on the event loop's clock."""
-    _queued: bool = False
-    _reporting: bool = False
+    _phase: Literal["queued", "waiting", "reporting"] = "waiting"
     _wake: Awaitable[None] | None = None
     _scope: CancelScope | None = None
 
@@ -288,10 +294,10 @@ class PendingRequest:
 
     @contextmanager
     def queued(self) -> Iterator[None]:
-        self.unsent = self._queued = True  # stays so if the block raises
+        self.unsent, self._phase = True, "queued"  # stays so if the block raises
         self.restart_idle()
         yield
-        self.unsent = self._queued = False
+        self.unsent, self._phase = False, "waiting"
         self.restart_idle()
 
     @contextmanager
@@ -315,7 +321,7 @@ class PendingRequest:
         if self.done and (self.outcome is None or self.alarm.loop.time() >= self.timeouts.end):
             return  # reports that came with an answer in time are delivered
         outer = self._scope
-        self._reporting = True
+        self._phase = "reporting"
         self.restart_idle()
         try:
             with HandlerScope(), CancelScope() as self._scope:
@@ -324,7 +330,7 @@ class PendingRequest:
         except Exception as exc:
             raise CallbackRaised(exc) from None
         finally:
-            self._reporting, self._scope = False, outer
+            self._phase, self._scope = "waiting", outer
             self.restart_idle()
 
     # For the dispatcher
@@ -341,7 +347,7 @@ class PendingRequest:
         if self._wake is None:
             self.restart_idle()
         else:
-            self.deadline = self.timeouts.end  # REPORTING begins
+            self.deadline = self.timeouts.end  # the callback is about to begin
             self.alarm.loop.wake(self._wake)
         return True
 
@@ -353,7 +359,7 @@ class PendingRequest:
         self.done = True
         if self._wake is not None:
             self.alarm.loop.wake(self._wake)
-        elif by is not self and not self._reporting and self._scope is not None:
+        elif by is not self and self._phase != "reporting" and self._scope is not None:
             self._scope.cancel()  # its task may be reading a stream on which nothing more comes
         return True
 
@@ -389,7 +395,7 @@ class PendingRequest:
 
     def restart_idle(self, now: float | None = None) -> None:
         """Set the deadline anew: the server has sent something, or the call's timeouts were paused or resumed."""
-        if self._reporting or self._queued:
+        if self._phase != "waiting":
             self.deadline = self.timeouts.end
         elif self.done or self.call is None:
             self.deadline = math.inf
