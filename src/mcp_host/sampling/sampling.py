@@ -92,24 +92,24 @@ class Sampling:
         offered = {"tools": self._with_tools is not None, "context": self._context}
         return {name: {} for name, is_offered in offered.items() if is_offered}
 
-    def session(self, *, server: str, knows_tools: bool, refuses_context: bool = False) -> SamplingSession:
+    def session(self, *, server: str, knows_tools: bool, accepts_context: bool = True) -> SamplingSession:
         """Choose the handler of one connection, for as long as it lasts.
 
         *server* is the name to show for it. *knows_tools* says whether
-        ``sampling.tools`` was advertised to it, *refuses_context* whether the revision
-        has ``sampling.context`` and it was not advertised.
+        ``sampling.tools`` was advertised to it, *accepts_context* whether ``sampling.context`` was,
+        or is unknown to the revision.
         """
-        return SamplingSession(self, server, knows_tools=knows_tools, refuses_context=refuses_context)
+        return SamplingSession(self, server, knows_tools=knows_tools, accepts_context=accepts_context)
 
     def callback(self, *, server: str, knows_tools: bool = True) -> SamplingCallback:
         """A sampling callback for a host with another client: wire parameters in, wire result or error out.
 
         Make one for each connection. The other client has to advertise `capability()`; set
-        *knows_tools* to False if it does not advertise ``tools``. Then a request for context
-        is not refused either: the revision may be too old to declare it.
+        *knows_tools* to False if it does not advertise ``tools``. Then requests for context are
+        accepted, too: the revision may be too old to declare it.
         """
-        refuses_context = knows_tools and not self._context
-        return self.session(server=server, knows_tools=knows_tools, refuses_context=refuses_context).respond
+        accepts_context = self._context or not knows_tools
+        return self.session(server=server, knows_tools=knows_tools, accepts_context=accepts_context).respond
 
 
 def _as_handler(handler: Handler, argument: str) -> AsyncHandler:
@@ -120,7 +120,7 @@ def _as_handler(handler: Handler, argument: str) -> AsyncHandler:
 class SamplingSession:
     """One connection's sampling, with the handler that was chosen for it. Made by `Sampling.session`."""
 
-    def __init__(self, sampling: Sampling, server: str, *, knows_tools: bool, refuses_context: bool) -> None:
+    def __init__(self, sampling: Sampling, server: str, *, knows_tools: bool, accepts_context: bool) -> None:
         handler = sampling._with_tools if knows_tools else None
         self.mode: SamplingMode = "basic" if handler is None else "with_tools"
         """``with_tools``, or ``basic``: then requests that mention tools are refused, not stripped."""
@@ -132,7 +132,7 @@ class SamplingSession:
         approve = sampling._approve
         self._approvals = None if approve is always else Approvals(approve, subject=self._subject)
         self._limits = limits = sampling._limits
-        self._refuses_context = refuses_context
+        self._accepts_context = accepts_context
         self._share = SemaphoreShare(sampling._semaphore, limits.at_once_per_server, limits.waiting)
 
     async def answer(
@@ -159,7 +159,7 @@ class SamplingSession:
         """
         limits = self._limits
         try:
-            read = read_params(params, self.mode, limits, size, refuses_context=self._refuses_context)
+            read = read_params(params, self.mode, limits, size, accepts_context=self._accepts_context)
         except (LimitExceeded, ProtocolError) as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         request = SamplingRequest(params=read, server=self._server, outer=call, mode=self.mode, reporter=reporter)

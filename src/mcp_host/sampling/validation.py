@@ -53,7 +53,7 @@ def read_params(
     limits: SamplingLimits,
     size: float = math.inf,
     *,
-    refuses_context: bool = False,
+    accepts_context: bool = True,
 ) -> CreateMessageRequestParams:
     """The request in *wire*, if a session of this *mode* accepts it, with no more tokens than *limits* allow.
 
@@ -79,7 +79,7 @@ def read_params(
                     raise ProtocolError(f"messages[{index}]: {block.type}: {NO_TOOLS}")
     conversation.check_tools(params.tools or [], params.tool_choice)
     check_sizes(params, limits, size)
-    if refuses_context and params.include_context not in (None, "none"):
+    if not accepts_context and params.include_context not in (None, "none"):
         # "Servers SHOULD only use these values if the client declares ClientCapabilities.sampling.context" (the schema)
         raise ProtocolError("includeContext: this client did not declare sampling.context")
     max_tokens = params.max_tokens if limits.max_tokens is None else min(params.max_tokens, limits.max_tokens)

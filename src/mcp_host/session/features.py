@@ -61,7 +61,7 @@ class ClientFeatures:
         """
         if self.sampling is None:
             return None
-        refuses_context = SAMPLING_CONTEXT in optional_capabilities(era.version) - offers
+        accepts_context = SAMPLING_CONTEXT not in optional_capabilities(era.version) - offers
         return self.sampling.session(
-            server=server, knows_tools=SAMPLING_TOOLS in offers, refuses_context=refuses_context
+            server=server, knows_tools=SAMPLING_TOOLS in offers, accepts_context=accepts_context
         )
