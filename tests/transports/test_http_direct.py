@@ -10,7 +10,7 @@ import pytest
 from mcp_host.errors import ConnectionClosed
 from mcp_host.version import __version__
 from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
-from tests.transports.http_peers import DONE, DONE_JSON, JSON, Heard, Wire, ask, opened, serving
+from tests.transports.http_peers import CALL, DONE, DONE_JSON, JSON, Heard, RecordedHandle, Wire, ask, opened, serving
 
 
 async def heard_with(
@@ -133,6 +133,28 @@ async def test_a_host_of_the_callers_own_replaces_that_of_the_url(name: str) -> 
 
     async with serving(script) as peer, opened(peer.url, headers={name: "other.test"}) as channel:
         assert await ask(channel) == [DONE]
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Admin: 1", "a\n", "a\0", "\u00e9"])
+async def test_headers_that_change_between_requests_are_checked_each_time(value: str) -> None:
+    """Sets of headers that have been checked are kept; another value is another set."""
+
+    async def script(wire: Wire) -> None:
+        while True:
+            await wire.hear()
+            await wire.reply(200, JSON, DONE_JSON)
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        for name in ("a", value, "a", value, "b"):
+            handle = RecordedHandle(CALL.id if isinstance(CALL.id, int) else 0)
+            if name == value:
+                with pytest.raises(ConnectionClosed):
+                    await channel.request(CALL, {"Mcp-Name": name}, handle)
+            else:
+                await channel.request(CALL, {"Mcp-Name": name}, handle)
+
+    assert [each.headers["mcp-name"] for each in peer.heard] == ["a", "a", "b"]
+    assert not [each for each in peer.heard if "x-admin" in each.headers]
 
 
 async def test_a_request_has_a_user_agent() -> None:

@@ -287,7 +287,7 @@ class PoolBackend(HttpBackend):
             if content is not None:
                 fields = [*fields, (b"content-length", b"content-length", b"%d" % len(content))]
             sent = h11.Request(method=method, target=url.raw_path, headers=_CheckedHeaders(fields))
-        except h11.LocalProtocolError:  # its text quotes a header, which may be a secret
+        except (h11.LocalProtocolError, UnicodeEncodeError):  # its text quotes a header, which may be a secret
             raise ConnectionClosed(f"{self.name}: a header that cannot be sent", may_have_run=False) from None
         repeatable = repeatable or method != "POST"  # RFC 9110, section 9.2.2
         response = await self._pool.request(sent, content or b"", repeatable=repeatable)
@@ -307,7 +307,7 @@ def checked(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes, by
     """The *headers* of a request as h11 keeps them once it has checked them.
 
     Raises:
-        h11.LocalProtocolError: One of them cannot be sent.
+        h11.LocalProtocolError, UnicodeEncodeError: One of them cannot be sent.
     """
     raw = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers]
     request = h11.Request(method="POST", target="/", headers=raw)
