@@ -270,8 +270,7 @@ class Sizes:
     binary: int = 0
 
     def add_request(self, params: CreateMessageRequestParams) -> None:
-        for message in params.messages:
-            self.add(message.content)
+        self.add([block for message in params.messages for block in message.content])
         for words in (params.system_prompt or "", *(params.stop_sequences or ())):
             self.text += _utf8(words)
         self.text += _json_size(params.metadata)
