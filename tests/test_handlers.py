@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import gc
 import threading
+import weakref
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 
 import anyio
 import anyio.from_thread
@@ -22,6 +25,7 @@ from mcp_host import (
     SamplingRequest,
     always,
 )
+from mcp_host.concurrency import in_context
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import HandlerScope, as_async, call_callback, call_handler, current_handler, in_handler
 from mcp_host.testing import Context, Server
@@ -66,6 +70,59 @@ async def test_the_cancellation_of_a_task_that_the_handler_awaited_is_a_failure(
 
     assert (caught.value.code, str(caught.value)) == (-32603, "no")
     assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_in_a_task_that_survived_a_cancellation_that_of_another_task_is_still_a_failure() -> None:
+    async def await_another() -> None:
+        task = asyncio.ensure_future(asyncio.Event().wait())
+        task.cancel()
+        await task
+
+    async def call() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await call_handler(await_another, subject="it", failed="no")
+
+    calling = asyncio.ensure_future(call())
+    await asyncio.sleep(0)
+    calling.cancel()
+
+    with anyio.fail_after(5), pytest.raises(InputRefused, match="no"):
+        await calling
+
+
+async def test_a_cancelled_handler_leaves_no_cycle_that_would_keep_its_variables() -> None:
+    class Variable:
+        pass
+
+    kept: list[weakref.ref[Variable]] = []
+
+    async def handler() -> None:
+        variable = Variable()
+        kept.append(weakref.ref(variable))
+        await anyio.sleep_forever()
+
+    async def in_another_context() -> None:
+        await in_context(copy_context(), handler())
+
+    async def cancelled(call: Callable[[], Awaitable[None]]) -> None:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await call()
+
+    gc.collect()
+    gc.disable()
+    try:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(cancelled, lambda: call_handler(handler, subject="it", failed="no"))
+                tasks.start_soon(cancelled, lambda: call_callback(handler, subject="it"))
+                tasks.start_soon(cancelled, in_another_context)
+    finally:
+        gc.enable()
+
+    assert [variable() for variable in kept] == [None, None, None]
 
 
 async def test_a_handler_or_callback_that_exits_does_not_end_the_host(caplog: pytest.LogCaptureFixture) -> None:

@@ -212,7 +212,15 @@ def is_cancellation(exc: BaseException | None) -> bool:
     return isinstance(exc, get_cancelled_exc_class())
 
 
-def cancels_current_task(exc: BaseException) -> bool:
-    """Whether the cancellation *exc* is of the current task, and not of one that it awaited. Only asyncio confuses them."""
-    task = asyncio.current_task() if isinstance(exc, asyncio.CancelledError) else None
-    return task is None or task.cancelling() > 0
+def cancellations() -> int:
+    """How often the current task has been cancelled, without those that were undone. On trio always 0."""
+    task = None if asyncio._get_running_loop() is None else asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+def cancels_current_task(exc: BaseException, before: int) -> bool:
+    """Whether the cancellation *exc* is of the current task, and not of one that it awaited. Only asyncio confuses them.
+
+    *before* are the `cancellations` at the start of what raised it: the task may have survived some.
+    """
+    return not isinstance(exc, asyncio.CancelledError) or cancellations() > before

@@ -187,6 +187,8 @@ def in_context(context: Context, awaited: Coroutine[Any, Any, T]) -> Generator[A
             waits_for = context.run(resume, value)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # it carries what a coroutine returns
+        finally:
+            value = None  # an exception's traceback refers to this frame, which must not refer to it
         try:
             resume, value = awaited.send, (yield waits_for)
         except BaseException as exc:

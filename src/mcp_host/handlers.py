@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeAlias, TypeGuard, TypeVar, overload
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
-from mcp_host._backends import Loop, cancels_current_task, is_cancellation
+from mcp_host._backends import Loop, cancellations, cancels_current_task, is_cancellation
 from mcp_host.errors import InputRefused
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 
@@ -204,33 +204,43 @@ async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, fai
         InputRefused: The handler raised it, or it raised something else: then the server gets
             -32603 and *failed*, and `__cause__` is what was raised.
     """
+    cancelled = cancellations()
     try:
         return await handler()
     except InputRefused:
         raise
     except BaseException as exc:
-        error, other = _split(exc)
-        if error is None:
-            raise
-        logger.error("%s: %s", subject, failed, exc_info=error)
-        raise (other or InputRefused(INTERNAL_ERROR, failed)) from exc
+        error, other = _split(exc, cancelled)
+        try:
+            if error is None:
+                raise
+            logger.error("%s: %s", subject, failed, exc_info=error)
+            raise (other or InputRefused(INTERNAL_ERROR, failed)) from exc
+        finally:
+            del error, other  # their tracebacks refer to this frame, which must not refer to them
 
 
 async def call_callback(callback: Callable[[], Awaitable[None]], *, subject: str) -> None:
     """Await a callback in place. What it raises is logged here, and goes nowhere else."""
+    cancelled = cancellations()
     try:
         await callback()
     except BaseException as exc:
-        error, other = _split(exc)
-        if error is None:
-            raise
-        logger.error("%s failed", subject, exc_info=error)
-        if other is not None:
-            raise other from None
+        error, other = _split(exc, cancelled)
+        try:
+            if error is None:
+                raise
+            logger.error("%s failed", subject, exc_info=error)
+            if other is not None:
+                raise other from None
+        finally:
+            del error, other  # as above
 
 
-def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | None]:
+def _split(exc: BaseException, cancelled: int) -> tuple[BaseException | None, BaseException | None]:
     """The failure of the application's code in *exc*, and what must be raised on, such as our own cancellation.
+
+    *cancelled* is what `cancellations` returned before that code ran.
 
     `SystemExit` is a failure: a server's request must not end the host. So is the cancellation of a task that a
     handler awaited: raised on, it would end our task silently, without an answer. One of trio's task groups may raise
@@ -238,5 +248,7 @@ def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | No
     """
     if isinstance(exc, BaseExceptionGroup):
         return exc.split((Exception, SystemExit))
-    failed = isinstance(exc, Exception | SystemExit) or (is_cancellation(exc) and not cancels_current_task(exc))
+    failed = isinstance(exc, Exception | SystemExit) or (
+        is_cancellation(exc) and not cancels_current_task(exc, cancelled)
+    )
     return (exc, None) if failed else (None, exc)

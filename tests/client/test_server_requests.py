@@ -13,7 +13,7 @@ from mcp_host import Client, Sampling, SamplingRequest, always
 from mcp_host.errors import RequestTimeout, RoundsExceeded
 from mcp_host.limits import Limits
 from mcp_host.sampling import SamplingLimits
-from mcp_host.testing import Context, ScriptedPeer, Server
+from mcp_host.testing import ClientError, Context, ScriptedPeer, Server
 from mcp_host.transports.base import Channel
 from mcp_host.types import CreateMessageResult, TextContent
 from tests.client.rounds import DONE, SAMPLE, wants
@@ -455,6 +455,35 @@ async def test_requests_of_the_server_restart_the_idle_timeout_but_not_the_timeo
             took = anyio.current_time() - began
 
     assert took == pytest.approx(seconds)
+
+
+async def test_a_request_that_exceeds_a_limit_restarts_the_idle_timeout_like_any_other() -> None:
+    server = Server("asker", versions=["2025-11-25"])
+    refused: list[str] = []
+
+    @server.tool
+    async def ask(ctx: Context) -> None:
+        for _ in range(3):
+            await anyio.sleep(15)
+            try:
+                await ctx.sample("more?")
+            except ClientError as exc:
+                refused.append(str(exc))
+        await anyio.sleep_forever()
+
+    async def model(request: SamplingRequest) -> str:
+        return "more"
+
+    sampling, limits = Sampling(with_tools=model, approve=always), Limits(max_inputs=1)
+    with anyio.fail_after(1000):
+        async with Client(server.in_process(), sampling=sampling, limits=limits) as client:
+            began = anyio.current_time()
+            with pytest.raises(RequestTimeout, match="silent for 20 s"):
+                await client.call_tool("ask", timeout=100, idle_timeout=20)
+            took = anyio.current_time() - began
+
+    assert len(refused) == 2
+    assert took == pytest.approx(65)
 
 
 class StreamPerRequest(ScriptedPeer):

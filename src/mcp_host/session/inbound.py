@@ -115,6 +115,8 @@ class InboundRequests:
             inbound = InboundRequest(key, stream_key, candidates, self._nesting(candidates))
             if exceeded := self._count(inbound):
                 self._remember(stream_key)
+                for pending in candidates:
+                    pending.restart_idle()  # the server is not silent
                 self._refuse(request, ASKED_TOO_MUCH, f"this client's limit {exceeded}", session)
             else:
                 self._start(inbound, request, session, origin)
