@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_host import Client, EraCache, Stdio, StreamableHttp
+from mcp_host import Client, EraCache, Sampling, SamplingRequest, Stdio, StreamableHttp, always
 from mcp_host.errors import ConnectFailed, ConnectTimeout, HttpStatusError, NoCommonVersion, ServerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification
@@ -479,6 +479,25 @@ async def test_if_probe_and_handshake_fail_the_error_has_both_reasons(
 
     assert type(caught.value) is kind
     assert str(caught.value).replace(peer.url, "URL") == text
+
+
+@pytest.mark.parametrize("code", [-32020, -32021])
+async def test_a_handshake_refused_by_http_status_fails_with_that_status_whatever_error_is_in_the_body(
+    code: int,
+) -> None:
+    """These codes have exceptions without a status, which would be tried again with fewer capabilities."""
+    body = f'{{"jsonrpc":"2.0","id":@id,"error":{{"code":{code},"message":"oh"}}}}'.encode()
+
+    async def model(request: SamplingRequest) -> str:
+        return "never asked"
+
+    sampling = Sampling(with_tools=model, approve=always)
+    async with serving(mcp(initialize=says(body, 418))) as peer:
+        with anyio.fail_after(5), pytest.raises(HttpStatusError) as caught:
+            await Client(StreamableHttp(peer.url), era="legacy", sampling=sampling).connect()
+
+    assert (caught.value.status, caught.value.code) == (418, code)
+    assert subjects(peer) == ["initialize"]
 
 
 async def test_a_probe_that_was_dropped_and_a_handshake_without_an_answer_take_the_time_of_one() -> None:

@@ -89,7 +89,8 @@ class Lifetime:
         Raises:
             TypeError, ValueError: A timeout is not a number of seconds.
         """
-        self.bind_to_loop()
+        if self._loop is None or not self._loop.is_running():
+            self.bind_to_loop()
         connection, limits = self.require(), self._state.limits
         timeouts = CallTimeouts(
             timeout=limits.timeout if timeout is None else check_seconds("timeout", timeout),

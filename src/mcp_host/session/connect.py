@@ -143,6 +143,8 @@ class Connector:
         except ServerError as exc:
             if (other := common_version(exc, self._versions)) and other != version:
                 return await self.initialize(epoch, timeouts, other)
+            if isinstance(exc.__cause__, HttpStatusError):
+                raise exc.__cause__ from None  # its status decides what is tried next
             raise
         result = InitializeResult.from_wire(reply.result)
         era = accept_version(result.protocol_version, self._versions)
