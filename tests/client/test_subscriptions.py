@@ -208,6 +208,19 @@ async def test_a_stream_that_the_server_ends_is_opened_again(
     assert filters(peer) == [ALL_LISTS, ALL_LISTS]
 
 
+async def test_a_server_that_sends_no_requests_cancels_no_call_of_ours_either() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+        call = await peer.receive("tools/call")
+        for id in (call["id"], 99, None):
+            await peer.notify("notifications/cancelled", {"requestId": id})
+        await peer.reply(call, EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            await client.call_tool("x")
+
+
 async def test_a_stream_that_fails_ten_times_in_a_row_is_one_warning_and_opened_again() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities=CHANGING)
