@@ -39,7 +39,7 @@ class HandlerScope:
     Both are by default those of the scope around this one.
     """
 
-    __slots__ = ("_token", "ended", "nesting", "slot")
+    __slots__ = ("_token", "ended", "nesting", "outer", "slot")
 
     def __init__(self, *, nesting: int | None = None, slot: object = None) -> None:
         self.nesting: int = nesting or 0
@@ -47,7 +47,10 @@ class HandlerScope:
         self.ended: bool = False
         self._token: Token[HandlerScope | None]
         outer = current_handler.get()
-        if outer is not None and not outer.ended:
+        while outer is not None and outer.ended:
+            outer = outer.outer
+        self.outer: HandlerScope | None = outer
+        if outer is not None:
             if nesting is None:
                 self.nesting = outer.nesting
             if slot is None:

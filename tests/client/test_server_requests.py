@@ -486,6 +486,45 @@ async def test_a_request_that_exceeds_a_limit_restarts_the_idle_timeout_like_any
     assert took == pytest.approx(65)
 
 
+async def test_a_task_that_a_callback_starts_in_a_handler_lends_the_slot_of_the_handler() -> None:
+    server = Server("asker", versions=["2025-11-25"])
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.sample("what?")).text
+
+    @server.tool
+    async def report(ctx: Context) -> None:
+        await ctx.report_progress(1)
+
+    answers: list[str] = []
+
+    async def model(request: SamplingRequest) -> str:
+        if answers:
+            return "inner"
+        answers.append("outer")
+        async with anyio.create_task_group() as tasks:
+
+            async def call() -> None:
+                await reported.wait()
+                answers.append((await client.call_tool("ask")).text)
+
+            async def on_progress(progress: object) -> None:
+                tasks.start_soon(call)
+
+            reported = anyio.Event()
+            await client.call_tool("report", on_progress=on_progress)
+            reported.set()
+        return "outer"
+
+    one = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1))
+    with anyio.fail_after(5):
+        async with Client(server.in_process(), sampling=one) as client:
+            assert (await client.call_tool("ask")).text == "outer"
+
+    assert answers == ["outer", "inner"]
+
+
 class StreamPerRequest(ScriptedPeer):
     """As over HTTP, where a stream may repeat old messages."""
 

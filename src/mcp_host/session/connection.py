@@ -130,7 +130,9 @@ class Connection:
             CallerError: This revision has no such request.
         """
         handler = current_handler.get()
-        if handler is None or handler.ended:
+        while handler is not None and handler.ended:
+            handler = handler.outer  # a callback, say, whose task goes on in the handler
+        if handler is None:
             return self._request(call)
         call.nesting = handler.nesting
         if not isinstance(handler.slot, Slot):
