@@ -212,11 +212,6 @@ class OwnedContext(Generic[T]):
         self._value: T
         self._error: BaseException | None = None
 
-    @property
-    def leaving(self) -> bool:
-        """Whether `leave` has been called."""
-        return self._stop.is_set()
-
     async def enter(self) -> T:
         """Enter the context manager; raise what entering raised, out of its groups.
 

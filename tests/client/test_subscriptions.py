@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Change, Client
-from mcp_host.errors import CallerError, RequestTimeout, ServerError
+from mcp_host.errors import CallerError, ConnectionClosed, RequestTimeout, ServerError
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ResourceUpdatedNotification, ToolListChangedNotification
+from tests.client.sites import Site
 from tests.client.support import EMPTY
 
 CHANGING = {
@@ -149,6 +152,161 @@ async def test_a_resource_that_was_unsubscribed_is_not_asked_for_with_the_next()
             await client.subscribe_resource("a:2")
 
     assert filters(peer) == [{"resourceSubscriptions": ["a:1"]}, {"resourceSubscriptions": ["a:2"]}]
+
+
+async def test_a_stream_that_was_never_acknowledged_is_closed_when_the_next_is_opened() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+        await peer.receive(LISTEN)
+        await peer.acknowledge(await peer.receive(LISTEN))
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, on_change=Heard()) as client:
+            await client.subscribe_resource("a:1")
+            await anyio.wait_all_tasks_blocked()
+
+    ids = [message["id"] for message in peer.received if message["method"] == LISTEN]
+    cancelled = [message for message in peer.received if message["method"] == "notifications/cancelled"]
+    assert [message["params"] for message in cancelled] == [{"requestId": ids[0]}]
+    assert filters(peer) == [ALL_LISTS, ALL_LISTS | {"resourceSubscriptions": ["a:1"]}]
+
+
+async def test_a_resource_can_be_unsubscribed_when_the_server_has_refused_to_go_on() -> None:
+    refused = anyio.Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+        listen = await peer.receive(LISTEN)
+        await peer.acknowledge(listen)
+        await peer.reply(listen, {"resultType": "complete"})
+        await peer.reply_error(await peer.receive(LISTEN), -32601, "no more")
+        refused.set()
+        await peer.acknowledge(await peer.receive(LISTEN))
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(60):
+        async with Client(peer) as client:
+            await client.subscribe_resource("a:1")
+            await refused.wait()
+            await anyio.wait_all_tasks_blocked()  # until the client knows
+            await client.unsubscribe_resource("a:1")
+            await client.subscribe_resource("a:2")
+
+    a1 = {"resourceSubscriptions": ["a:1"]}
+    assert filters(peer) == [a1, a1, {"resourceSubscriptions": ["a:2"]}]
+
+
+async def test_unsubscribing_from_a_resource_without_a_subscription_changes_nothing() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+        await peer.acknowledge(await peer.receive(LISTEN))
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.subscribe_resource("a:1")
+            await client.unsubscribe_resource("a:2")
+
+    assert filters(peer) == [{"resourceSubscriptions": ["a:1"]}]
+
+
+async def test_a_subscription_that_fails_because_the_server_ends_is_not_restored_by_the_next_connection() -> None:
+    """The server acknowledges it and ends. Which of the two the client learns first may differ."""
+
+    async def ends(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+        await peer.acknowledge(await peer.receive(LISTEN))
+        await peer.aclose()
+
+    async def stays(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+        while True:
+            await peer.acknowledge(await peer.receive(LISTEN))
+
+    async def script(peer: ScriptedPeer) -> None:
+        await lives.pop(0)(peer)
+
+    for _ in range(20):
+        lives = [ends, stays]
+        peer = ScriptedPeer(script)
+        with anyio.fail_after(5):
+            async with Client(peer) as client:
+                try:
+                    await client.subscribe_resource("a:1")
+                    kept = ["a:1"]
+                except ConnectionClosed:
+                    kept = []
+                await anyio.wait_all_tasks_blocked()
+                await client.connect()
+                await client.subscribe_resource("a:2")
+
+        assert filters(peer)[-1] == {"resourceSubscriptions": [*kept, "a:2"]}
+
+
+async def test_a_change_on_a_stream_that_was_just_replaced_is_not_reported() -> None:
+    """The new stream reports it, too."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+        first = await peer.receive(LISTEN)
+        await peer.acknowledge(first)
+        second = await peer.receive(LISTEN)
+        meta, old = ({"io.modelcontextprotocol/subscriptionId": listen["id"]} for listen in (second, first))
+        granted = {"notifications": second["params"]["notifications"], "_meta": meta}
+        changed = {
+            "jsonrpc": "2.0",
+            "method": "notifications/resources/updated",
+            "params": {"uri": "a:1", "_meta": old},
+        }
+        acknowledged = {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": granted}
+        await peer.send_raw(json.dumps([acknowledged, changed]).encode())
+        await peer.notify_subscription(second, "notifications/resources/updated", {"uri": "a:2"})
+
+    heard = Heard()
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), on_change=heard) as client:
+            await client.subscribe_resource("a:1")
+            assert await heard.count(1) == [ResourceUpdatedNotification.from_wire(updated("a:2"))]
+
+
+async def test_a_change_has_its_metadata_without_the_id_of_the_subscription() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+        listen = await peer.receive(LISTEN)
+        await peer.acknowledge(listen)
+        meta = {"io.modelcontextprotocol/subscriptionId": listen["id"], "example.com/cause": "a deploy"}
+        await peer.notify("notifications/tools/list_changed", {"_meta": meta})
+
+    heard = Heard()
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), on_change=heard):
+            [change] = await heard.count(1)
+
+    assert change.to_wire() == {
+        "jsonrpc": "2.0",
+        "method": "notifications/tools/list_changed",
+        "params": {"_meta": {"example.com/cause": "a deploy"}},
+    }
+
+
+async def test_a_stream_that_fails_by_http_for_now_is_opened_again() -> None:
+    opened = anyio.Event()
+    answers = [httpx.Response(503), httpx.Response(503)]
+
+    def listen(message: dict[str, Any]) -> httpx.Response:
+        if answers:
+            return answers.pop()
+        opened.set()
+        error = {"code": -32601, "message": "no"}
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+    site = Site(subscriptions_listen=listen)
+    with anyio.fail_after(60):
+        async with site.client(on_change=Heard()):
+            await opened.wait()
+
+    assert site.methods() == ["server/discover", LISTEN, LISTEN, LISTEN]
 
 
 def updated(uri: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TextIO, TypeAlias
+from typing import TextIO, TypeAlias, assert_never
 
 from mcp_host.cli.arguments import Options, UsageError
 from mcp_host.cli.output import Printer, clean, compact, print_error
@@ -153,6 +153,8 @@ def _show_item(printer: Printer, item: Item, *, indent: int) -> None:
             head, title = item.uri, _with_title(item)
         case ResourceTemplate():
             head, title = item.uri_template, _with_title(item)
+        case _:
+            assert_never(item)
     printer.paragraph(head, "bold", indent=indent)
     for text in filter(None, (title, item.description)):
         printer.paragraph(text, indent=indent + 4)

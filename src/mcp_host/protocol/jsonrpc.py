@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, assert_never
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -146,6 +146,8 @@ def encode(message: Message) -> bytes:
         case Failure(id, code, text, data):
             error = {"code": code, "message": text} | ({} if data is None else {"data": data})
             body = {"jsonrpc": "2.0", "id": id, "error": error}
+        case _:
+            assert_never(message)
     try:
         raw = to_json(body)
         if b"NaN" in raw or b"Infinity" in raw:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import assert_never
 
 from anyio import CancelScope, Event
 from anyio.abc import TaskGroup
 
 from mcp_host._backends import Loop
 from mcp_host.concurrency import Alarm, HandlerTasks, TimeoutScope
-from mcp_host.errors import ConnectionClosed, McpError, NotConnected, RequestTimeout, ServerError
+from mcp_host.errors import ConnectionClosed, McpError, RequestTimeout, ServerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID
@@ -195,6 +195,8 @@ class Dispatcher:
                     self._counters["errors without an id"] += 1
             case Malformed():
                 self._malformed(message, origin)
+            case _:
+                assert_never(message)
 
     def _settle(self, id: Id, outcome: Response | McpError, origin: PendingRequest | None) -> None:
         if isinstance(id, str):
@@ -279,7 +281,7 @@ class Dispatcher:
     def begin(self, session: Session) -> None:
         """Use *session* from now on: handle early messages, drop the last session's requests."""
         self.session = session
-        self._inbound.drop_before(session.epoch)
+        self._inbound.drop_all()
         self._take_early()
 
     def _take_early(self) -> None:
@@ -303,7 +305,7 @@ class Dispatcher:
             self.closed = reason
             self.seconds_open = self.now() - self._opened
             self._sender.closed = True
-        self._inbound.drop_before(math.inf)
+        self._inbound.drop_all()
         for pending in list(self._pending.values()):
             pending.settle(reason.again())
         for scope in self._open_scopes:
@@ -348,8 +350,7 @@ class Dispatcher:
         """The session, if the connection is open."""
         if self.closed is not None:
             raise self._not_sent(self.closed)
-        if self.session is None:
-            raise NotConnected("the client has not finished connecting")
+        assert self.session is not None, "connecting ends with a session"
         return self.session
 
 

@@ -259,11 +259,10 @@ class InboundRequests:
             inbound.dropped = True
             inbound.scope.cancel()
 
-    def drop_before(self, epoch: float) -> None:
-        """The sessions before *epoch* have ended: their requests must not be answered in a later one."""
+    def drop_all(self) -> None:
+        """The session has ended: its requests must not be answered in a later one."""
         for key in self._current:
-            if key[0] < epoch:
-                self.cancel(key)
+            self.cancel(key)
 
     def request_abandoned(self, id: Id) -> None:
         """We have cancelled the request with *id*. Servers that respect that never answer it."""

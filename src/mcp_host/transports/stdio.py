@@ -224,8 +224,7 @@ class StdioChannel:
             tasks.start_soon(stop_after_exit)
             await self._child.stdout.read_all(partial(self._read, buffer, receive))
             tasks.cancel_scope.cancel()
-        for _ in self._read(buffer, receive_whole, b"\n"):  # the last line needs no line end
-            pass
+        list(self._read(buffer, receive_whole, b"\n"))  # the last line needs no line end
         closed = await self._closed()
         self._output_ended.set()  # no await from here until the session knows that the connection is closed
         raise closed

@@ -16,7 +16,7 @@ from anyio.abc import Process
 
 from mcp_host.errors import ConnectFailed
 
-if sys.platform == "win32":
+if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
     INHERITED = (
         *("APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE"),
         *("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),

@@ -133,7 +133,7 @@ class ReadEnd(FileIO):
 def open_pipe() -> tuple[int, int]:
     """A pipe's two ends, for reading and writing; as large as the system permits, up to 1 MiB."""
     reading, writing = os.pipe()
-    if sys.platform == "linux":
+    if sys.platform == "linux":  # pragma: no branch  # other systems have no such call
         with suppress(OSError):  # the user's quota for pipes is used up
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
     return reading, writing
