@@ -102,7 +102,7 @@ def unshown(page: str) -> list[str]:
 
 def inherited_names() -> Iterator[str]:
     """What a child inherits, on Windows and elsewhere: from both branches of the source."""
-    for node in ast.walk(ast.parse((PACKAGE / "transports" / "_process" / "child.py").read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse((PACKAGE / "transports" / "_process" / "start.py").read_text(encoding="utf-8"))):
         if isinstance(node, ast.Assign) and targets(node) == ["INHERITED"]:
             yield from (str(part.value) for part in ast.walk(node.value) if isinstance(part, ast.Constant))
 

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 
@@ -81,6 +82,13 @@ def test_a_package_imports_only_the_layers_below_it(module: Path) -> None:
     used = {second for _, second, *_ in parts if second in packages}
 
     assert used - {package(module)} <= MAY_IMPORT[package(module)]
+
+
+def test_no_two_modules_import_each_other() -> None:
+    modules = {f"mcp_host.{place(module).removesuffix('.py').replace('/', '.')}": module for module in MODULES}
+    graph = {name: set(imports(parse(module))) & modules.keys() for name, module in modules.items()}
+
+    TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 def test_only_the_transports_import_httpx() -> None:

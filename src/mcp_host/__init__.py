@@ -17,7 +17,7 @@ from mcp_host.client.client import Client, OnProgress
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.protocol.negotiation import EraCache
-from mcp_host.session.notifications import OnChange, OnLog
+from mcp_host.session.state import OnChange, OnLog
 from mcp_host.transports.stdio import Stdio
 from mcp_host.version import __version__
 

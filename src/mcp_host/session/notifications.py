@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from anyio import Event
 
@@ -15,18 +15,10 @@ from mcp_host.errors import ProtocolError
 from mcp_host.handlers import call_callback
 from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.jsonrpc import Notification
-
-if TYPE_CHECKING:  # imported on demand
-    from mcp_host.session.changes import Change
-    from mcp_host.session.state import ClientState
+from mcp_host.session.state import ClientState
 
 logger = logging.getLogger(__name__)
 
-OnChange: TypeAlias = "Callable[[Change], Awaitable[None] | None]"
-OnLog: TypeAlias = "Callable[[types.LoggingMessageNotificationParams], Awaitable[None] | None]"
-AsyncOnChange: TypeAlias = "Callable[[Change], Awaitable[None]]"
-AsyncOnComplete: TypeAlias = Callable[[str], Awaitable[None]]
-AsyncOnLog: TypeAlias = "Callable[[types.LoggingMessageNotificationParams], Awaitable[None]]"
 Prepare: TypeAlias = Callable[[dict[str, Any]], Callable[[], Awaitable[None]]]
 """Parses a notification and returns the callback to await. Raises `ProtocolError` if it is malformed."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 from mcp_host.errors import (
     HeaderMismatch,
@@ -20,11 +21,20 @@ from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import DISCOVER, OPTIONAL
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache, EraName, Offers
 from mcp_host.session.features import ClientFeatures
-from mcp_host.session.notifications import AsyncOnChange, AsyncOnComplete, AsyncOnLog
 from mcp_host.transports.base import Transport
 from mcp_host.types import Implementation
 
+if TYPE_CHECKING:  # imported on demand
+    from mcp_host.session.changes import Change
+    from mcp_host.types import LoggingMessageNotificationParams
+
 logger = logging.getLogger(__name__)
+
+OnChange: TypeAlias = "Callable[[Change], Awaitable[None] | None]"
+OnLog: TypeAlias = "Callable[[LoggingMessageNotificationParams], Awaitable[None] | None]"
+AsyncOnChange: TypeAlias = "Callable[[Change], Awaitable[None]]"
+AsyncOnComplete: TypeAlias = Callable[[str], Awaitable[None]]
+AsyncOnLog: TypeAlias = "Callable[[LoggingMessageNotificationParams], Awaitable[None]]"
 
 MAX_WARNINGS = 100  # kept and logged; after that, only warnings 1, 2, 4, 8 ... are logged
 CHANGED_SERVER = (HttpStatusError, HeaderMismatch, MissingRequiredClientCapability, UnsupportedProtocolVersion)

@@ -31,7 +31,8 @@ from mcp_host.protocol.jsonrpc import (
     recover_id,
     too_large,
 )
-from mcp_host.transports._process.child import LINES_PER_TICK, PIPE_ERRORS, Child, ChildStdin, start
+from mcp_host.transports._process.child import LINES_PER_TICK, PIPE_ERRORS, Child, ChildStdin
+from mcp_host.transports._process.start import start
 from mcp_host.transports._process.stderr import OnStderr, Stderr
 from mcp_host.transports.base import Headers, Receive, RequestHandle, quoting
 

@@ -1,29 +1,14 @@
-"""A server as a child process: the interface that each platform implements, and how to start one."""
+"""A server as a child process: the interface that each platform implements."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from anyio import BrokenResourceError, CancelScope, ClosedResourceError, move_on_after
 from anyio.abc import Process
-
-from mcp_host.errors import ConnectFailed
-
-if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
-    INHERITED = (
-        *("APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE"),
-        *("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
-    )
-else:
-    INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""The only environment variables that a server inherits. Others may be secrets, and servers are other people's code."""
 
 GRACE = 2.0  # seconds for each gentle step of a shutdown
 LINES_PER_TICK = 256  # lines, after which other tasks run: one read may bring a hundred thousand
@@ -86,22 +71,3 @@ class Child(ABC):
         with CancelScope(shield=True):
             await self.stdout.aclose()
             await self.stderr.aclose()
-
-
-async def start(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | Path | None) -> Child:
-    """Start *command* with pipes to its standard streams.
-
-    Raises:
-        ConnectFailed: There is no such command, or the system cannot run it.
-    """
-    if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
-        from mcp_host.transports._process.windows import start_child
-    else:
-        from mcp_host.transports._process.posix import start_child
-    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    # Some shells export functions as variables, which the next shell runs.
-    safe = {name: value for name, value in inherited.items() if not value.startswith("()")}
-    try:
-        return await start_child(command, safe | dict(env or {}), cwd)
-    except (OSError, ValueError, subprocess.SubprocessError) as exc:
-        raise ConnectFailed(f"cannot start {command[0]!r}: {exc}", may_have_run=False) from exc

@@ -1,0 +1,41 @@
+"""Starting a server as a child process, on each platform in its own way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mcp_host.errors import ConnectFailed
+from mcp_host.transports._process.child import Child
+
+if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
+    from mcp_host.transports._process.windows import start_child
+else:
+    from mcp_host.transports._process.posix import start_child
+
+if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
+    INHERITED = (
+        *("APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE"),
+        *("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+    )
+else:
+    INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+"""The only environment variables that a server inherits. Others may be secrets, and servers are other people's code."""
+
+
+async def start(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | Path | None) -> Child:
+    """Start *command* with pipes to its standard streams.
+
+    Raises:
+        ConnectFailed: There is no such command, or the system cannot run it.
+    """
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    # Some shells export functions as variables, which the next shell runs.
+    safe = {name: value for name, value in inherited.items() if not value.startswith("()")}
+    try:
+        return await start_child(command, safe | dict(env or {}), cwd)
+    except (OSError, ValueError, subprocess.SubprocessError) as exc:
+        raise ConnectFailed(f"cannot start {command[0]!r}: {exc}", may_have_run=False) from exc
