@@ -115,6 +115,8 @@ def test_mcp_host_exports_the_types_of_all_handlers_and_callbacks() -> None:
 def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Manager'"):
         mcp_host.Manager  # noqa: B018  # the access is the test
+    with pytest.raises(AttributeError, match="has no attribute 'Manager'"):
+        mcp_host.sampling.Manager  # noqa: B018  # as above
 
 
 @pytest.mark.parametrize("name", ["mcp_host", "mcp_host.sampling", "mcp_host.testing", "mcp_host.types"])

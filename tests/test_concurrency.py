@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from contextvars import Context, ContextVar
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host._backends import Loop
-from mcp_host.concurrency import Alarm, HandlerTasks, TimeoutScope, in_context
+from mcp_host.concurrency import Alarm, HandlerTasks, OwnedContext, TimeoutScope, in_context
 
 
 @pytest.mark.fake_clock
@@ -227,3 +229,19 @@ async def test_errors_and_cancellations_pass_through_another_context() -> None:
 
     assert scope.cancelled_caught
     assert steps == ["cancelled"]
+
+
+async def test_an_error_while_leaving_an_owned_context_is_logged_and_not_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @asynccontextmanager
+    async def fails_to_close() -> AsyncIterator[int]:
+        yield 5
+        raise ZeroDivisionError
+
+    owned = OwnedContext(fails_to_close())
+    with anyio.fail_after(5), caplog.at_level("DEBUG", "mcp_host"):
+        assert await owned.enter() == 5
+        await owned.leave()
+
+    assert [record.message for record in caplog.records] == ["closing a connection failed"]

@@ -445,3 +445,9 @@ async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
 
     assert 14 <= dropped <= 15  # on trio one more goes straight to the peer, which is waiting
     assert len([message for message in peer.received if "result" in message]) == flood - dropped
+
+
+async def test_roots_are_answered_alike_in_revisions_before_sampling_with_tools() -> None:
+    peer = Asking("roots/list", {}, version="2025-06-18")
+
+    assert await asked(peer, roots=["/srv"]) == {"result": {"roots": [{"uri": "file:///srv"}]}}

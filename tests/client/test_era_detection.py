@@ -14,7 +14,7 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.session import connect
 from mcp_host.testing import ScriptedPeer
-from mcp_host.types import Implementation
+from mcp_host.types import Implementation, ServerCapabilities
 from tests.client.support import EMPTY, META, TOOLS
 from tests.faults.http_server import chunked, connected, drop, mcp, refused, reset, says, sends, subjects, tides
 from tests.transports.children import python
@@ -509,3 +509,17 @@ async def test_a_probe_that_was_dropped_and_a_handshake_without_an_answer_take_t
         "URL was not ready within 0.3 s: it did not answer initialize;"
         " server/discover failed: URL: the server closed the connection without a response"
     )
+
+
+async def test_malformed_capabilities_of_a_modern_server_are_a_warning_and_it_can_be_called() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities={"tools": 5})
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script, name="odd")) as client:
+            await client.call_tool("x")
+            assert client.server_capabilities == ServerCapabilities()
+
+    [warning] = client.warnings
+    assert warning.startswith("the capabilities of odd are malformed: ")

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, always
-from mcp_host.errors import InputNotGiven
+from mcp_host.errors import ConnectionClosed, InputNotGiven
 from mcp_host.sampling import SamplingLimits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult
@@ -117,3 +117,20 @@ async def test_input_for_a_call_of_ours_waits_for_the_model_however_much_there_i
             await client.call_tool("x")
 
     assert peer.received[-1]["params"]["inputResponses"] == dict.fromkeys("abcd", PARIS)
+
+
+@pytest.mark.parametrize("requests", [{}, {"k": ROOTS}], ids=["nothing", "input"])
+async def test_a_call_ends_if_the_server_requires_more_and_ends(requests: dict[str, Any]) -> None:
+    """Which of the two the client learns first may differ."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover()
+        await peer.reply(await peer.receive("tools/call"), wants("s", **requests))
+        await peer.aclose()
+
+    for _ in range(20):
+        with anyio.fail_after(5):
+            async with Client(ScriptedPeer(script), roots=[]) as client:
+                with pytest.raises(ConnectionClosed) as raised:
+                    await client.call_tool("x")
+        assert raised.value.may_have_run

@@ -278,3 +278,37 @@ async def test_an_error_of_a_progress_callback_keeps_its_cause_and_where_it_was_
 
     assert (caught.value.__cause__, caught.value.__context__) == (None, causes[0])
     assert caught.traceback[-1].name == "on_progress"
+
+
+async def test_progress_that_comes_with_the_answer_but_after_it_is_not_delivered() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        report = {"progressToken": call["id"], "progress": 2}
+        answer = {"jsonrpc": "2.0", "id": call["id"], "result": EMPTY}
+        await peer.notify("notifications/progress", report | {"progress": 1})
+        late = {"jsonrpc": "2.0", "method": "notifications/progress", "params": report}
+        await peer.send_raw(json.dumps([answer, late]).encode())
+
+    seen: list[float] = []
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy") as client:
+            await client.call_tool("x", on_progress=lambda report: seen.append(report.progress))
+
+    assert seen == [1]
+    assert client.counters == {}
+
+
+async def test_an_error_of_a_progress_callback_reaches_the_caller_of_any_request(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer, {"resources": {}})
+        read = await peer.receive("resources/read")
+        await peer.notify("notifications/progress", {"progressToken": read["id"], "progress": 1})
+
+    def fail(progress: ProgressNotificationParams) -> None:
+        raise ZeroDivisionError
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            with pytest.raises(ZeroDivisionError):
+                await client.read_resource("a:1", on_progress=fail)

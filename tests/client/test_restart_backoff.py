@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
+
 import anyio
 import pytest
 
 from mcp_host import Change, Client
-from mcp_host.errors import ConnectionClosed
+from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ToolListChangedNotification
 from tests.client.support import EMPTY
@@ -111,3 +114,71 @@ async def test_with_on_change_a_dead_server_is_restarted_without_a_call() -> Non
 
     assert changes == [ToolListChangedNotification()]
     assert [message["method"] for message in peer.received] == 2 * ["server/discover", "subscriptions/listen"]
+
+
+async def test_a_server_that_ends_when_the_client_is_nearly_connected_fails_that_or_is_restarted_without_a_call() -> (
+    None
+):
+    """The server acknowledges the subscription and ends. Which of the two the client learns first may differ."""
+
+    async def life(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
+        listen = await peer.receive("subscriptions/listen")
+        if restarted.is_set():
+            await peer.acknowledge(listen)
+            await peer.notify_subscription(listen, "notifications/tools/list_changed")
+            return
+        restarted.set()
+        meta = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
+        params = listen["params"] | {"_meta": meta}
+        acknowledgment = {"method": "notifications/subscriptions/acknowledged", "params": params}
+        peer._outbox.send_nowait(json.dumps({"jsonrpc": "2.0", **acknowledgment}).encode())
+        peer._outbox.close()  # at once: with `aclose`, the client would be connected before
+
+    async def on_change(change: Change) -> None:
+        changed.set()
+
+    for _ in range(10):
+        restarted, changed = anyio.Event(), anyio.Event()
+        peer = Mortal(life)
+        openings = 1
+        with anyio.fail_after(5), suppress(ConnectFailed):
+            async with Client(peer, on_change=on_change):
+                openings = 2
+                await changed.wait()
+
+        assert [message["method"] for message in peer.received].count("server/discover") == openings
+
+
+async def test_a_call_that_waits_for_a_restart_ends_if_the_client_is_closed_as_soon_as_it_is_connected() -> None:
+    answer_discover = anyio.Event()
+    lives = [1, 2]
+
+    async def life(peer: ScriptedPeer) -> None:
+        if lives.pop(0) == 1:
+            await good_for_one_call(peer)
+        else:
+            await answer_discover.wait()
+            await peer.answer_discover()
+
+    async def call_again() -> None:
+        with pytest.raises(ConnectionClosed, match="the client was closed"):
+            await client.call_tool("x")
+
+    async def connect_and_close() -> None:
+        await client.connect()
+        await client.aclose()
+
+    client = Client(Mortal(life))
+    with anyio.fail_after(5):
+        await client.connect()
+        await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()  # until its end is known
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call_again)
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(connect_and_close)
+            await anyio.wait_all_tasks_blocked()
+            answer_discover.set()
+
+    assert not client.connected

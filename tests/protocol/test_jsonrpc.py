@@ -232,6 +232,15 @@ def test_marks_are_counted_outside_of_strings_only(value: object, ascii: bool) -
     assert too_complex(raw, marks(value) - 1)
 
 
+@pytest.mark.parametrize("text", ["[,", ""], ids=["with marks", "empty"])
+def test_marks_are_counted_outside_of_thousands_of_strings(text: str) -> None:
+    raw = json.dumps([text] * 1001).encode()
+
+    assert not too_complex(raw, 1001)
+    assert too_complex(raw, 1000)
+    assert too_complex(raw, 999)
+
+
 def test_the_error_for_invalid_json_shows_its_beginning() -> None:
     (message,) = decode(b"log line " + b"x" * 100)
 

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from anyio import Event, create_task_group, fail_after, wait_all_tasks_blocked
+from anyio import Event, create_task_group, fail_after, sleep_forever, wait_all_tasks_blocked
 
 from mcp_host import Change
 from mcp_host.client.client import Client
 from mcp_host.errors import ConnectionClosed, ServerError
+from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Notification, Request
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Implementation
+from tests.transports.http_peers import RecordedHandle
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -198,3 +201,25 @@ async def test_answer_discover_sends_a_complete_discovery() -> None:
         "params": {"notifications": {"toolsListChanged": True}, "_meta": meta},
     }
     assert announced == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {"_meta": meta}}
+
+
+async def test_a_peer_that_answers_initialize_records_what_comes_before_it() -> None:
+    class Waiting(RecordedHandle):
+        async def wait(self) -> None:
+            await sleep_forever()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize()
+
+    peer = ScriptedPeer(script)
+    with fail_after(5):
+        async with peer.open(Limits()) as channel, create_task_group() as tasks:
+            assert channel.send_now(Notification("notifications/cancelled", {"requestId": 1}))
+            tasks.start_soon(channel.request, Request(2, "initialize", {}), {}, Waiting())
+            await wait_all_tasks_blocked()
+            assert channel.send_now(Notification("notifications/initialized", {}))
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+
+    methods = ["notifications/cancelled", "initialize", "notifications/initialized"]
+    assert [message["method"] for message in peer.received] == methods

@@ -277,8 +277,8 @@ class Connector:
                 self._state.warn(f"{self._state.name} did not describe itself: {excerpt(exc.message)}")
                 result = {}
         outcome = era.read(DISCOVER, result)
-        if isinstance(outcome, Complete):
-            self._state.cache.keep(DISCOVER, {"version": era.version}, outcome)
+        assert isinstance(outcome, Complete), "discovery requires no input"
+        self._state.cache.keep(DISCOVER, {"version": era.version}, outcome)
         self._state.remember_era("modern")
         return self._modern_session(era, result)
 
