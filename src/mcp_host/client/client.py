@@ -20,7 +20,7 @@ from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache
 from mcp_host.session.call import Call, CallbackRaised, CallTimeouts, OnReport
-from mcp_host.session.features import ClientFeatures
+from mcp_host.session.session import ClientFeatures
 from mcp_host.session.state import ClientState, OnChange, OnLog
 from mcp_host.transports.infer import Connectable, infer_transport
 from mcp_host.types import Implementation, ServerCapabilities

@@ -1,4 +1,4 @@
-"""A session: what connecting settled, and the answers to the server's requests."""
+"""What a client offers its server, the session that connecting settles, and the answers to the server's requests."""
 
 from __future__ import annotations
 
@@ -10,19 +10,76 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_host.concurrency import Timeout
 from mcp_host.errors import InputRefused, excerpt
-from mcp_host.protocol.eras import Era, write_answer
+from mcp_host.protocol.eras import (
+    ELICITATION_FORM,
+    ELICITATION_URL,
+    SAMPLING_CONTEXT,
+    SAMPLING_TOOLS,
+    Era,
+    optional_capabilities,
+    write_answer,
+)
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
-from mcp_host.session.features import ClientFeatures
+from mcp_host.protocol.negotiation import Offers
 from mcp_host.types import Implementation, ServerCapabilities
 
 if TYPE_CHECKING:  # few clients use them, and importing them takes time
-    from mcp_host.sampling import SamplingSession
+    from mcp_host.elicitation import Elicitation
+    from mcp_host.roots import Roots
+    from mcp_host.sampling import Sampling, SamplingSession
     from mcp_host.server_requests import OuterCall, ProgressReporter
     from mcp_host.types import InputResponse
 
 logger = logging.getLogger(__name__)
 
 FAILED = "this client failed to answer"  # all that a server is told when a handler raises
+
+
+class ClientFeatures:
+    """The handlers of the application, and the capabilities that they stand for."""
+
+    def __init__(self, sampling: Sampling | None, elicitation: Elicitation | None, roots: Roots | None) -> None:
+        self.sampling = sampling
+        self.elicitation = elicitation
+        self.roots = roots
+
+    def offers(self, version: str) -> list[Offers]:
+        """The offers to try, the largest first; *version* is the newest that may begin with a handshake."""
+        sampling = {} if self.sampling is None else self.sampling.capability()
+        elicitation = self.elicitation
+        registered = {
+            SAMPLING_TOOLS: "tools" in sampling,
+            SAMPLING_CONTEXT: "context" in sampling,
+            ELICITATION_URL: elicitation is not None and bool(elicitation.capability()),
+            ELICITATION_FORM: elicitation is not None and elicitation.form is not None,
+        }
+        most = optional_capabilities(version).intersection(name for name in registered if registered[name])
+        plain = most - {SAMPLING_TOOLS, SAMPLING_CONTEXT}
+        return list(dict.fromkeys([most, plain, plain - {ELICITATION_URL}, frozenset()]))
+
+    def capabilities(self, offers: Offers) -> dict[str, Any]:
+        """The client capabilities to advertise: those with a handler, and of the optional ones the *offers*."""
+        capabilities: dict[str, Any] = {}
+        if self.sampling is not None:
+            sampling = self.sampling.capability()
+            capabilities["sampling"] = {name: sampling[name] for name in sampling if f"sampling.{name}" in offers}
+        if self.elicitation is not None and offers & {ELICITATION_URL, ELICITATION_FORM}:
+            capabilities["elicitation"] = self.elicitation.capability() if ELICITATION_URL in offers else {}
+        if self.roots is not None:
+            capabilities["roots"] = self.roots.capability()
+        return capabilities
+
+    def sampling_session(self, era: Era, server: str, offers: Offers) -> SamplingSession | None:
+        """The handlers of a session's sampling requests, if there are any.
+
+        If tools were offered, they are accepted in any revision: servers of SEP-1577's drafts speak older ones.
+        """
+        if self.sampling is None:
+            return None
+        accepts_context = SAMPLING_CONTEXT not in optional_capabilities(era.version) - offers
+        return self.sampling.session(
+            server=server, knows_tools=SAMPLING_TOOLS in offers, accepts_context=accepts_context
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import DISCOVER, OPTIONAL
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache, EraName, Offers
-from mcp_host.session.features import ClientFeatures
+from mcp_host.session.session import ClientFeatures
 from mcp_host.transports.base import Transport
 from mcp_host.types import Implementation
 
