@@ -168,7 +168,9 @@ async def test_a_server_of_2024_is_called_one(status: int) -> None:
         await wire.reply(status)
         get = await wire.hear()
         assert (get.method, get.headers["accept"]) == ("GET", "text/event-stream")
-        await wire.events(b"event: endpoint\ndata: /messages?session=1\n\n")
+        await wire.say(head(200, {**EVENTS, "transfer-encoding": "chunked"}))
+        for line in (b"event: endpoint\n", b"data: /messages?session=1\n", b"\n"):
+            await wire.say(b"%x\r\n%s\r\n" % (len(line), line))
         await wire.hung_up()
 
     async with serving(script) as peer, opened(peer.url) as channel:
@@ -294,3 +296,15 @@ async def test_no_other_redirect_is_followed_even_if_the_client_would(
 @pytest.mark.parametrize("location", ["http://server.test:x/", "x" * 65_530], ids=["no URL", "too long to be joined"])
 async def test_a_redirect_that_makes_no_sense_is_a_broken_answer(location: str) -> None:
     assert type(await error_of(answering(307, {"location": location}))) is ConnectionClosed
+
+
+async def test_an_empty_body_need_not_be_compressed() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(head(500, {"content-encoding": "gzip", "content-length": "0"}))
+
+    async with serving(script) as peer, opened(peer.url) as channel:
+        with pytest.raises(HttpStatusError) as caught:
+            await ask(channel)
+
+    assert (caught.value.status, caught.value.body) == (500, "")

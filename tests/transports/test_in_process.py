@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import anyio
+import pytest
 
 from mcp_host import Client
-from mcp_host.errors import RequestTimeout
+from mcp_host.errors import ConnectionClosed, RequestTimeout
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification, Success, encode
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
@@ -67,7 +68,29 @@ async def test_a_call_that_waits_for_room_is_made_when_there_is_some_and_has_not
                 for _ in range(1025):
                     tasks.start_soon(call, 60)
                 await anyio.wait_all_tasks_blocked()
-                await call(0)
+                for timeout in (0, 0.05):
+                    await call(timeout)
                 begin.set()
 
-    assert outcomes == ["may have run: False", *["done"] * 1025]
+    assert outcomes == [*["may have run: False"] * 2, *["done"] * 1025]
+
+
+async def test_a_message_that_waits_for_room_is_not_sent_if_the_server_ends() -> None:
+    end = anyio.Event()
+
+    async def serve(inbox: Inbox, outbox: Outbox) -> None:
+        await end.wait()
+
+    async def send() -> None:
+        with pytest.raises(ConnectionClosed, match="has ended") as raised:
+            await channel.send(note, {})
+        assert not raised.value.may_have_run
+
+    note = Notification("notifications/tide", {})
+    with anyio.fail_after(10):
+        async with InProcess(serve).open(Limits()) as channel, anyio.create_task_group() as tasks:
+            while channel.send_now(note):
+                pass
+            tasks.start_soon(send)
+            await anyio.wait_all_tasks_blocked()
+            end.set()

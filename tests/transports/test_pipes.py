@@ -256,3 +256,21 @@ async def test_closing_a_pipe_during_a_read_does_not_affect_the_next_pipe() -> N
         await reading.read_all(read.append)
 
     assert read == [b"two"]
+
+
+async def test_a_reader_goes_on_waiting_if_another_has_read_what_woke_it() -> None:
+    read: list[bytes] = []
+
+    async with pipe() as (reading, writing):
+        other = ReadEnd(os.dup(reading.fileno()))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reading.read_all, read.append)
+            tasks.start_soon(other.read_all, read.append)
+            await anyio.wait_all_tasks_blocked()
+            for chunk in (b"one", b"two"):
+                writing.write(chunk)
+                await writing.wait_until_read()
+            await writing.aclose()
+        await other.aclose()
+
+    assert read == [b"one", b"two"]

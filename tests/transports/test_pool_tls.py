@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import suppress
 
 import anyio
 import h11
 import httpx
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_host.errors import ConnectFailed
 from mcp_host.transports._http.pool import Pool
@@ -113,6 +115,48 @@ async def test_unsolicited_bytes_are_not_the_response_to_the_next_request(kind: 
             assert (await client.post(peer.url)).status_code == 200
 
     assert peer.connections == 2
+
+
+async def test_bytes_that_are_not_tls_after_a_response_end_the_use_of_its_connection() -> None:
+    connections = 0
+
+    async def handle(stream: SocketStream) -> None:
+        """Speak TLS; send the response and the bytes after it in one piece."""
+        nonlocal connections
+        connections += 1
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = certified("127.0.0.1").wrap_bio(incoming, outgoing, server_side=True)
+        async with stream:
+            shaken = False
+            while True:
+                try:
+                    if not shaken:
+                        tls.do_handshake()
+                        shaken = True
+                    tls.read(65536)
+                    break
+                except ssl.SSLWantReadError:
+                    if outgoing.pending:
+                        await stream.send(outgoing.read())
+                    incoming.write(await stream.receive())
+            tls.write(EMPTY)
+            await stream.send(outgoing.read() + b"this is no TLS record")
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                await stream.receive()
+
+    with anyio.fail_after(10):
+        async with (
+            await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+            anyio.create_task_group() as tasks,
+            Kind("ours").client(tls=trusting()) as client,
+        ):
+            tasks.start_soon(listener.serve, handle)
+            url = f"https://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/"
+            for _ in range(2):
+                assert (await client.get(url)).status_code == 200
+            tasks.cancel_scope.cancel()
+
+    assert connections == 2
 
 
 @both

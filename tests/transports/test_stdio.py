@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -190,3 +191,33 @@ async def test_a_server_that_reads_nothing_is_killed_at_once() -> None:
         await channel.write_queued()
 
     assert child.given == [0]
+
+
+async def test_a_call_that_waits_for_room_is_written_when_there_is_some(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    body = f"""
+    open({str(fifo)!r}).read()
+    while True:
+        reply(request := read(), text(request["params"]["name"]))
+    """
+    answers: list[str] = []
+
+    async def call(name: str, size: int) -> None:
+        answers.append((await client.call_tool(name, {"x": "x" * size})).text)
+        if len(answers) == 3:
+            all_answered.set()
+
+    all_answered = anyio.Event()
+    with anyio.fail_after(30):
+        async with (
+            Client(Stdio(python(body)), limits=Limits(max_outbox=2_000_000)) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            for name, size in (("is begun", 1_500_000), ("is in line", 500_000), ("waits for room", 2_000_000)):
+                tasks.start_soon(call, name, size)
+                await anyio.wait_all_tasks_blocked()
+            await anyio.to_thread.run_sync(fifo.write_text, "go on")
+            await all_answered.wait()
+
+    assert answers == ["is begun", "is in line", "waits for room"]
