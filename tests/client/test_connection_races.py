@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -550,6 +551,30 @@ async def test_closing_while_a_subscription_ends_raises_nothing() -> None:
             tasks.start_soon(unsubscribe)
             await unsubscribing.wait()
             await client.aclose()
+
+
+async def test_a_client_that_is_dropped_when_its_server_ends_leaves_nothing() -> None:
+    left = anyio.Event()
+
+    def drop() -> None:
+        clients.clear()
+        gc.collect()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover()
+        try:
+            await peer.receive()
+        finally:
+            left.set()
+
+    peer = ScriptedPeer(script, name="brief")
+    with anyio.fail_after(5):
+        clients = [Client(peer)]
+        await clients[0].connect()
+        peer._outbox.close()  # not `aclose`, which would let the client know before it is dropped
+        with pytest.warns(ResourceWarning, match="a client of brief was dropped without being closed"):
+            drop()
+        await left.wait()
 
 
 async def test_any_refusal_clears_the_cached_discovery() -> None:

@@ -226,6 +226,52 @@ async def test_a_call_of_the_innermost_handler_may_be_made_again_without_a_quest
     assert seen == ["inner"]
 
 
+async def test_a_second_request_for_the_innermost_call_is_as_deep_as_the_first() -> None:
+    """Any call in flight may be meant, so the calls of its handler have the deepest nesting that is possible."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        async def ask(id: str) -> None:
+            await peer.send({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": QUESTION})
+
+        await peer.answer_initialize(capabilities={"tools": {}})
+        outer = await peer.receive("tools/call")
+        await ask("for outer")
+        inner = await peer.receive("tools/call")
+        await ask("for inner")
+        await second.wait()
+        await ask("for inner, too")
+        innermost = await peer.receive("tools/call")
+        await ask("for innermost")
+        refused.append(await peer.receive())
+        held.set()
+        for call in (innermost, inner, outer):
+            await peer.reply(call, EMPTY)
+
+    async def model(request: SamplingRequest) -> str:
+        calls.append(request)
+        match len(calls):
+            case 1:
+                await client.call_tool("inner")
+            case 2:
+                second.set()
+                await held.wait()
+            case _:
+                await client.call_tool("innermost")
+        return "Paris"
+
+    second, held = anyio.Event(), anyio.Event()
+    calls, refused = list[SamplingRequest](), list[dict[str, Any]]()
+    with anyio.fail_after(5):
+        async with Client(
+            ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_nesting=2)
+        ) as client:
+            await client.call_tool("outer")
+
+    assert [(message["id"], message["error"]["message"]) for message in refused] == [
+        ("for innermost", "this client's limit max_nesting is 2 handlers within each other")
+    ]
+
+
 async def test_a_request_between_calls_has_no_nesting() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
