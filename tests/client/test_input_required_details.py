@@ -12,6 +12,7 @@ import pytest
 from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, always
 from mcp_host.errors import ConnectionClosed, InputNotGiven
 from mcp_host.sampling import SamplingLimits
+from mcp_host.session.session import Session
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
@@ -134,3 +135,24 @@ async def test_a_call_ends_if_the_server_requires_more_and_ends(requests: dict[s
                 with pytest.raises(ConnectionClosed) as raised:
                     await client.call_tool("x")
         assert raised.value.may_have_run
+
+
+async def test_a_fault_of_our_own_while_answering_is_an_error_to_the_caller(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*arguments: object, **also: Any) -> dict[str, Any]:
+        raise ZeroDivisionError("ours")
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover()
+        await peer.reply(await peer.receive("tools/call"), wants("s", k=ROOTS))
+
+    monkeypatch.setattr(Session, "answer", broken)
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), roots=[]) as client:
+            with pytest.raises(InputNotGiven) as raised:
+                await client.call_tool("x")
+
+    problem = "this client failed to answer: ZeroDivisionError: ours"
+    assert str(raised.value) == f"tools/call: the server asks for 'roots/list' under 'k': {problem}"
+    assert "answering roots/list failed" in caplog.text

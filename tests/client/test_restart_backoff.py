@@ -182,3 +182,27 @@ async def test_a_call_that_waits_for_a_restart_ends_if_the_client_is_closed_as_s
             answer_discover.set()
 
     assert not client.connected
+
+
+async def test_a_call_while_the_application_connects_again_waits_for_that_and_restarts_nothing() -> None:
+    answer_discover = anyio.Event()
+    lives = [1, 2]
+
+    async def life(peer: ScriptedPeer) -> None:
+        if lives.pop(0) == 2:
+            await answer_discover.wait()
+        await good_for_one_call(peer)
+
+    peer = Mortal(life)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.call_tool("x")
+            await anyio.wait_all_tasks_blocked()  # until its end is known
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.connect)
+                await anyio.wait_all_tasks_blocked()
+                tasks.start_soon(client.call_tool, "x")
+                await anyio.wait_all_tasks_blocked()
+                answer_discover.set()
+
+    assert [message["method"] for message in peer.received] == 2 * ["server/discover", "tools/call"]
