@@ -207,3 +207,18 @@ async def test_a_callback_for_another_client_reports_nothing() -> None:
     answer = await callback(QUESTION | {"_meta": {"progressToken": "t"}})
 
     assert answer == {"result": PARIS}
+
+
+async def test_progress_that_is_not_json_is_logged_and_the_answer_is_sent(caplog: pytest.LogCaptureFixture) -> None:
+    async def report_a_surrogate(request: SamplingRequest) -> CreateMessageResult:
+        await request.report_progress(1, message="\ud800")
+        return request.reply("Paris", model="m")
+
+    script = Asking("sampling/createMessage", QUESTION, "t")
+    handlers = sampling(with_tools=report_a_surrogate)
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=handlers) as client:
+            await client.call_tool("x")
+
+    assert script.heard == [PARIS]
+    assert "a message could not be written as JSON" in caplog.text
