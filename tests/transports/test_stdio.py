@@ -220,4 +220,4 @@ async def test_a_call_that_waits_for_room_is_written_when_there_is_some(tmp_path
             await anyio.to_thread.run_sync(fifo.write_text, "go on")
             await all_answered.wait()
 
-    assert answers == ["is begun", "is in line", "waits for room"]
+    assert set(answers) == {"is begun", "is in line", "waits for room"}  # they may be read at once
