@@ -493,7 +493,9 @@ async def test_a_server_that_worked_once_is_not_restarted_endlessly(tmp_path: Pa
         await client.aclose()
 
     assert len((tmp_path / "starts").read_text()) == 1 + backoff.restart_backoff().max_failures
-    assert [warning for warning in client.warnings if "it stays down until connect()" in warning] == client.warnings
+    assert [
+        warning for warning in client.warnings if "and stays down until you await client.connect()" in warning
+    ] == client.warnings
     assert len(client.warnings) == 1
 
 
@@ -524,7 +526,7 @@ async def test_restored_subscriptions_do_not_reset_the_count_of_failures(tmp_pat
                 await client.call_tool("x")
         await client.aclose()
 
-    assert "times in a row: it stays down until connect()" in client.warnings[-1]
+    assert "times in a row and stays down until you await client.connect()" in client.warnings[-1]
     assert len((tmp_path / "starts").read_text()) == 1 + backoff.restart_backoff().max_failures
 
 

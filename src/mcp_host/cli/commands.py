@@ -59,7 +59,7 @@ async def run(options: Options) -> Report:
 def _transport(options: Options) -> Transport:
     try:
         if options.url is None:
-            return Stdio(options.command, env=dict(options.env))
+            return Stdio(options.command, env=dict(options.env), restart=False)  # a command makes its calls once
         from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
 
         return StreamableHttp(options.url, headers=dict(options.header))

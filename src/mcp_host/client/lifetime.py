@@ -11,7 +11,7 @@ from anyio import Lock, current_time, move_on_after, sleep
 from mcp_host._backends import Loop
 from mcp_host.client.tools import ToolCache
 from mcp_host.concurrency import OwnedContext, SingleFlight, spawn
-from mcp_host.errors import CallerError, ConnectionClosed, McpError, NotConnected
+from mcp_host.errors import CallerError, ConnectionClosed, McpError, NotConnected, RequestTimeout
 from mcp_host.limits import check_seconds
 from mcp_host.protocol.backoff import Backoff, restart_backoff
 from mcp_host.protocol.negotiation import Attempt, Attempts
@@ -19,6 +19,7 @@ from mcp_host.session.call import CallTimeouts
 from mcp_host.session.connection import Connection
 from mcp_host.session.session import Session
 from mcp_host.session.state import ClientState
+from mcp_host.transports.base import advising
 
 RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time
 
@@ -179,6 +180,7 @@ class Lifetime:
 
         Raises:
             RequestTimeout: The call has timed out; the restart goes on.
+            ConnectionClosed: Restarts have stopped.
             McpError: The restart has failed.
         """
         while self._restart_due(connection):
@@ -186,20 +188,25 @@ class Lifetime:
             try:
                 with timeouts.bound(f"starting {self._state.name} again", idle=True):
                     await self._restart.wait()
+            except RequestTimeout as timed_out:
+                timed_out.may_have_run = False  # the call has only waited
+                raise
             except ConnectionClosed as failed:
                 error = failed.again()
-                error.may_have_run = False  # the call has only waited
+                error.may_have_run = False  # as above
                 raise error from failed
             if self.connection is None:
                 raise ConnectionClosed("the client was closed", may_have_run=False)
             connection = self.connection
+        if (reason := connection.dispatcher.closed) is not None and connection.restarts:
+            error = advising(reason, f"it {self._given_up()}")
+            error.may_have_run = False
+            raise error
         return connection
 
     def _restart_due(self, connection: Connection) -> bool:
-        """Whether *connection* has ended and should be restarted: by choice, or because its revision says so."""
-        chosen = self._state.transport.restart
-        wanted = connection.session.era.restarts if chosen is None else chosen
-        if connection.dispatcher.closed is None or not wanted:
+        """Whether *connection* has ended and should be restarted."""
+        if connection.dispatcher.closed is None or not connection.restarts:
             return False
         if connection is not self._last_dead:
             self._last_dead = connection
@@ -208,8 +215,11 @@ class Lifetime:
         return self._backoff.failures <= self._backoff.max_failures
 
     def _warn_if_given_up(self) -> None:
-        if (failures := self._backoff.failures) == self._backoff.max_failures + 1:
-            self._state.warn(f"{self._state.name} has ended {failures} times in a row: it stays down until connect()")
+        if self._backoff.failures == self._backoff.max_failures + 1:
+            self._state.warn(f"{self._state.name} {self._given_up()}")
+
+    def _given_up(self) -> str:
+        return f"has ended {self._backoff.failures} times in a row and stays down until you await client.connect()"
 
     def _begin_restart(self, dead: Connection) -> None:
         """Restart *dead* for all callers that wait, unless a restart is running."""

@@ -36,7 +36,7 @@ from mcp_host.session.notifications import NotificationQueue
 from mcp_host.session.session import Session
 from mcp_host.session.state import ClientState
 from mcp_host.session.subscriptions import Subscriptions
-from mcp_host.transports.base import Channel
+from mcp_host.transports.base import Channel, advising
 
 CANCEL_GRACE = 1.0  # seconds for cancelled callers to leave their streams before these are closed
 
@@ -73,9 +73,13 @@ class Connection:
             notifications.offer(notification)
 
         async def listen() -> None:
-            await dispatcher.listen()
-            if dispatcher.closed is not None and (lost := on_lost()) is not None:
+            if (reason := await dispatcher.listen()) is None:
+                return
+            dispatcher.close(connection.advise(reason) if connected else reason)
+            if (lost := on_lost()) is not None:
                 lost()
+
+        connected = False
 
         async with (
             HandlerTasks.open() as handlers,
@@ -91,6 +95,7 @@ class Connection:
             try:
                 connection = cls(state, dispatcher, tasks, notify, attempt)
                 await connection._begin(channel)
+                connected = True
                 yield connection
             finally:
                 dispatcher.close(ConnectionClosed("the client was closed"))
@@ -116,6 +121,20 @@ class Connection:
         """What connecting settled. It stays readable when the connection has ended."""
         assert self.dispatcher.session is not None, "`open` has connected"
         return self.dispatcher.session
+
+    @property
+    def restarts(self) -> bool:
+        """Whether it is to be replaced when it has ended: by choice, or because its revision says so."""
+        chosen = self._state.transport.restart
+        return self.session.era.restarts if chosen is None else chosen
+
+    def advise(self, reason: ConnectionClosed) -> ConnectionClosed:
+        """*reason*, with how to start the server again if nothing else does and the application has not decided so."""
+        transport = self._state.transport
+        if transport.restart is not None or self.restarts:
+            return reason
+        remedy = f"pass {type(transport).__name__}(..., restart=True), or await client.connect()"
+        return advising(reason, f"to start it again, {remedy}")
 
     # Requests
 

@@ -289,15 +289,19 @@ class Dispatcher:
         for message in early:
             self._take(message, None)
 
-    async def listen(self) -> None:
-        """Read the channel's own stream until the connection ends."""
+    async def listen(self) -> ConnectionClosed | None:
+        """Read the channel's own stream until the connection ends; return why, to be passed to `close` at once.
+
+        None: nothing more can arrive on that stream, and the connection goes on.
+        """
         try:
             await self._channel.listen(self.route)
         except McpError as exc:
-            self.close(exc if isinstance(exc, ConnectionClosed) else ConnectionClosed(str(exc)))
+            return exc if isinstance(exc, ConnectionClosed) else ConnectionClosed(str(exc))
         except Exception as exc:
             logger.exception("reading from the server failed")
-            self.close(ConnectionClosed(f"reading from the server failed: {type(exc).__name__}"))
+            return ConnectionClosed(f"reading from the server failed: {type(exc).__name__}")
+        return None
 
     def close(self, reason: ConnectionClosed) -> None:
         """End every pending request with *reason*, and send no new one."""

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from textwrap import indent
 from typing import Protocol, TypeAlias
 
-from mcp_host.errors import MARGIN, McpError
+from mcp_host.errors import MARGIN, ConnectionClosed, McpError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, Success
 
@@ -19,6 +19,13 @@ Receive: TypeAlias = Callable[[Incoming], None]
 def quoting(stderr_tail: str) -> str:
     """The end of an error message that quotes a channel's `stderr_tail`."""
     return f"; its stderr ends:\n{indent(stderr_tail, MARGIN)}" if stderr_tail else ""
+
+
+def advising(error: ConnectionClosed, advice: str) -> ConnectionClosed:
+    """A copy of *error* that says what to do, before the stderr that it quotes."""
+    stderr, advised = quoting(error.stderr), error.again()
+    advised.args = (f"{str(error).removesuffix(stderr)}; {advice}{stderr}",)
+    return advised
 
 
 class Transport(Protocol):

@@ -56,8 +56,9 @@ class Stdio:
     With *restart*, a server that has exited is started again: by the next call, or at once
     where you listen to changes. Requests in flight end with `ConnectionClosed`. By
     default (None), servers of revision 2026-07-28 restart, because they have no session to
-    lose. Each restart waits longer than the one before. After eight consecutive failures,
-    restarts stop until you call `Client.connect`.
+    lose. The `ConnectionClosed` of a server that stays down says how to start it again. Each restart
+    waits longer than the one before. After eight consecutive failures, restarts stop until you
+    call `Client.connect`.
 
     Raises:
         TypeError: *command* is not a list of text and paths, or its program is a whole command line;

@@ -1,0 +1,198 @@
+"""What the error after a crash tells you to do: the remedy where there is one, and nothing where it would be wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_host import Client, InProcess, Limits, Stdio, StreamableHttp
+from mcp_host.cli import main
+from mcp_host.client import lifetime
+from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
+from mcp_host.protocol import backoff
+from mcp_host.testing import ScriptedPeer
+from mcp_host.transports.base import Transport
+from tests.transports.children import counted, python
+from tests.transports.http_peers import EVENTS, JSON, Wire, serving
+
+PYTHON = Path(sys.executable).name
+DIES = 'read()\nprint("boom", file=sys.stderr)\nsys.exit(3)'
+DISCOVERED = 'reply(read(), {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}})\n'
+STDERR = "; its stderr ends:\n  | boom"
+REMEDY = "; to start it again, pass Stdio(..., restart=True), or await client.connect()"
+
+
+async def in_flight_and_later(client: Client) -> list[tuple[str, bool, int | None, str]]:
+    """The errors of a call over which the server dies, and of the next one."""
+    errors = []
+    for _ in range(2):
+        with pytest.raises(ConnectionClosed) as raised:
+            await client.call_tool("x")
+        errors.append((str(raised.value), raised.value.may_have_run, raised.value.exit_code, raised.value.stderr))
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("body", "restart", "remedy"),
+    [(DIES, None, REMEDY), (DIES, False, ""), (f"{DISCOVERED}{DIES}", False, "")],
+    ids=["handshake", "handshake, never by choice", "stateless, never by choice"],
+)
+async def test_after_a_crash_both_errors_name_what_starts_the_server_again(
+    body: str, restart: bool | None, remedy: str
+) -> None:
+    """With restart=False the application has decided that, so there is nothing to tell it."""
+    server = Stdio(python(body, hands=DISCOVERED not in body), restart=restart)
+    with anyio.fail_after(20):
+        async with Client(server) as client:
+            errors = await in_flight_and_later(client)
+
+    text = f"{PYTHON} exited with code 3{remedy}{STDERR}"
+    assert errors == [(text, True, 3, "boom"), (text, False, 3, "boom")]
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        ("sys.exit(0)", "exited with code 0"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by signal 9"),
+        ("os.close(1)\ntime.sleep(60)", "has closed its end of the connection"),
+    ],
+    ids=["exits", "killed", "closes its output"],
+)
+async def test_however_a_handshake_server_ends_the_remedy_is_named(end: str, says: str) -> None:
+    with anyio.fail_after(20):
+        async with Client(Stdio(python(f"read()\n{end}"))) as client:
+            errors = await in_flight_and_later(client)
+
+    assert [text for text, *_ in errors] == [f"{PYTHON} {says}{REMEDY}"] * 2
+
+
+@pytest.mark.parametrize("body", [DIES, f"{DISCOVERED}{DIES}"], ids=["handshake, restart=True", "stateless"])
+async def test_a_server_that_the_next_call_starts_again_needs_no_remedy(body: str) -> None:
+    server = Stdio(python(body, hands=DISCOVERED not in body), restart=True if body is DIES else None)
+    with anyio.fail_after(20):
+        async with Client(server) as client:
+            errors = await in_flight_and_later(client)
+
+    assert errors == [(f"{PYTHON} exited with code 3{STDERR}", True, 3, "boom")] * 2
+
+
+async def test_when_restarts_have_stopped_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifetime, "RESTART_PAUSE", 0.0)
+    monkeypatch.setattr(backoff, "RETRY_FLOOR", 0.001)
+    server = counted(tmp_path / "starts", f"discovered()\n{DIES}")
+    errors: list[ConnectionClosed] = []
+    with anyio.fail_after(60):
+        async with Client(server) as client:
+            for _ in range(11):
+                with pytest.raises(ConnectionClosed) as raised:
+                    await client.call_tool("x")
+                errors.append(raised.value)
+            with pytest.raises(ConnectionClosed) as listing:
+                await client.list_tools()
+            errors.append(listing.value)
+
+    crashed = f"{PYTHON} exited with code 3{STDERR}"
+    stays_down = (
+        f"{PYTHON} exited with code 3; it has ended 9 times in a row"
+        f" and stays down until you await client.connect(){STDERR}"
+    )
+    assert [str(error) for error in errors] == [crashed] * 9 + [stays_down] * 3
+    assert [error.may_have_run for error in errors] == [True] * 9 + [False] * 3
+    assert (tmp_path / "starts").read_text() == "x" * 9
+
+
+async def test_connecting_names_no_remedy() -> None:
+    """There is no connection yet that `restart` could be about."""
+    with anyio.fail_after(20), pytest.raises(ConnectFailed) as raised:
+        await Client(python(DIES, hands=False)).connect()
+
+    assert str(raised.value) == f"{PYTHON} exited with code 3{STDERR}"
+
+
+async def test_a_server_that_ends_right_after_the_handshake_names_the_remedy_to_the_first_call() -> None:
+    with anyio.fail_after(20):
+        async with Client(Stdio(python("sys.exit(4)"))) as client:
+            with pytest.raises(ConnectionClosed) as raised:
+                await client.call_tool("x")
+
+    assert str(raised.value) == f"{PYTHON} exited with code 4{REMEDY}"
+
+
+async def test_closing_names_no_remedy() -> None:
+    async def call() -> None:
+        with pytest.raises(ConnectionClosed) as raised:
+            await client.call_tool("x")
+        assert str(raised.value) == "the client was closed"
+
+    with anyio.fail_after(20):
+        async with Client(Stdio(python("read()\nread()"))) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            await client.aclose()
+
+
+async def failing(peer: ScriptedPeer) -> None:
+    await peer.answer_initialize(capabilities={"tools": {}})
+    await peer.receive("tools/call")
+    raise RuntimeError("boom")
+
+
+@pytest.mark.parametrize(
+    "server", [ScriptedPeer(failing, name="peer"), InProcess(ScriptedPeer(failing)._serve, name="peer")]
+)
+async def test_a_server_in_this_process_names_no_remedy(server: Transport) -> None:
+    """Its end is a fault in the same program, which starting it again would not mend."""
+    with anyio.fail_after(5):
+        async with Client(server) as client:
+            errors = await in_flight_and_later(client)
+
+    assert [text for text, *_ in errors] == ["peer failed: RuntimeError: boom"] * 2
+
+
+async def test_over_http_nothing_has_to_be_done_because_the_next_call_connects_by_itself() -> None:
+    discovered = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
+
+    async def script(wire: Wire) -> None:
+        while True:
+            request = (await wire.hear()).rpc
+            if request["params"].get("name") == "dies":
+                await wire.reply(200, EVENTS, b"")
+                continue
+            result = discovered if request["method"] == "server/discover" else {"content": []}
+            response = {"jsonrpc": "2.0", "id": request["id"], "result": result}
+            await wire.reply(200, JSON, json.dumps(response).encode())
+
+    with anyio.fail_after(20):
+        async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
+            with pytest.raises(ConnectionClosed) as raised:
+                await client.call_tool("dies")
+            assert client.connected
+            assert (await client.call_tool("x")).content == []
+
+    assert str(raised.value) == f"{peer.url}: the stream ended before the response"
+
+
+async def test_a_call_that_timed_out_while_the_server_was_started_again_has_not_run(tmp_path: Path) -> None:
+    server = counted(tmp_path / "starts", f"time.sleep(60 * (start - 1))\ndiscovered()\n{DIES}")
+    with anyio.fail_after(20):
+        async with Client(server, limits=Limits(close_timeout=0.1)) as client:
+            with pytest.raises(ConnectionClosed):
+                await client.call_tool("x")
+            with pytest.raises(RequestTimeout) as raised:
+                await client.call_tool("x", timeout=0.1)
+
+    assert str(raised.value) == f"starting {PYTHON} again: took longer than 0.1 s (timeout)"
+    assert not raised.value.may_have_run
+
+
+def test_the_command_names_no_argument_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command makes its calls once: a server that ends is not started again, in any revision."""
+    assert main(["call", "x", "--", *python(DIES)]) == 3
+    assert main(["call", "x", "--", *python(f"{DISCOVERED}{DIES}", hands=False)]) == 3
+
+    assert capsys.readouterr() == ("", 2 * f"mcp-host: {PYTHON} exited with code 3{STDERR}\n")
