@@ -107,7 +107,16 @@ def test_a_package_defines_every_name_in_its_all(name: str) -> None:
 
 
 def test_mcp_host_exports_the_types_of_all_handlers_and_callbacks() -> None:
-    callables = {"Approve", "FormHandler", "Handler", "OnChange", "OnElicitationComplete", "OnLog", "OnProgress"}
+    callables = {
+        "Approve",
+        "CheckOutput",
+        "FormHandler",
+        "Handler",
+        "OnChange",
+        "OnElicitationComplete",
+        "OnLog",
+        "OnProgress",
+    }
 
     assert callables | {"RootLike", "RootsHandler", "UrlHandler"} <= set(mcp_host.__all__)
 

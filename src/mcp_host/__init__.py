@@ -22,6 +22,7 @@ from mcp_host.transports.stdio import Stdio
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
+    from mcp_host.client.tool_policy import CheckOutput, ToolPolicy, safe_tool_name
     from mcp_host.elicitation import (
         Elicitation,
         FormHandler,
@@ -52,6 +53,7 @@ __all__ = [
     "Allow",
     "Approve",
     "Change",
+    "CheckOutput",
     "Client",
     "Deny",
     "Elicitation",
@@ -76,15 +78,18 @@ __all__ = [
     "Stdio",
     "StreamableHttp",
     "ToolCall",
+    "ToolPolicy",
     "UrlHandler",
     "UrlRequest",
     "__version__",
     "always",
     "ask_in_terminal",
+    "safe_tool_name",
 ]
 
 # Imported on first use, by module.
 _ON_DEMAND = {
+    "client.tool_policy": ("CheckOutput", "ToolPolicy", "safe_tool_name"),
     "elicitation": ("Elicitation", "FormHandler", "FormRequest", "OnElicitationComplete", "UrlHandler", "UrlRequest"),
     "roots": ("RootLike", "RootsHandler", "RootsRequest"),
     "sampling": (

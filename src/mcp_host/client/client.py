@@ -20,6 +20,7 @@ from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache
 from mcp_host.session.call import Call, CallbackRaised, CallTimeouts, OnReport
+from mcp_host.session.connection import Connection
 from mcp_host.session.session import ClientFeatures
 from mcp_host.session.state import ClientState, OnChange, OnLog
 from mcp_host.transports.infer import Connectable, infer_transport
@@ -28,6 +29,8 @@ from mcp_host.types.base import Model
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
+    from mcp_host.client.tool_policy import ToolPolicy
+    from mcp_host.client.tools import ListedTool
     from mcp_host.elicitation import Elicitation
     from mcp_host.roots import RootLike, RootsHandler
     from mcp_host.sampling import Sampling, SamplingMode
@@ -58,6 +61,7 @@ class Client:
 
     Any task may connect, call and close, in any order. *sampling*, *elicitation* and *roots* are the
     capabilities that the client advertises; they and the callbacks serve every session of this client.
+    *tools* says which tools of the server to let through, under which names, and how results are checked.
 
     *on_log* and *on_change* are awaited one at a time, in order, in a task of the client; they may
     call the client. Progress goes to each call's *on_progress*.
@@ -98,6 +102,7 @@ class Client:
         sampling: Sampling | None = None,
         elicitation: Elicitation | None = None,
         roots: RootsArgument = None,
+        tools: ToolPolicy | None = None,
         on_log: OnLog | None = None,
         on_change: OnChange | None = None,
         client_info: Implementation | None = None,
@@ -118,6 +123,11 @@ class Client:
             if not isinstance(elicitation, Elicitation):
                 raise TypeError("elicitation is Elicitation(form=handler), or url=handler, or both")
             on_complete = elicitation.on_complete
+        if tools is not None:
+            from mcp_host.client.tool_policy import ToolPolicy
+
+            if not isinstance(tools, ToolPolicy):
+                raise TypeError("tools is ToolPolicy(allow=..., rename=..., output=...)")
         if limits is not None and not isinstance(limits, Limits):
             raise TypeError(f"limits is Limits(timeout=..., ...), not {type(limits).__name__}")
         limits = limits or Limits()
@@ -140,7 +150,8 @@ class Client:
             on_change=None if on_change is None else as_async(on_change, argument="on_change", shape=ON_CHANGE),
             on_elicitation_complete=None if on_complete is None else as_async(on_complete, argument="on_complete"),
         )
-        self._lifetime = Lifetime(self._state)
+        self._policy = tools
+        self._lifetime = Lifetime(self._state, tools)
 
     def __repr__(self) -> str:
         server, connection = quoted(self._state.name), self._lifetime.connection
@@ -191,6 +202,7 @@ class Client:
     async def list_tools(self, *, timeout: float | None = None, idle_timeout: float | None = None) -> list[types.Tool]:
         """Every tool that the server offers, across all pages.
 
+        Those that the client's `ToolPolicy` does not let through are left out.
         Malformed tools are left out, with a line in `Client.warnings`; so is a second tool of the same
         name, and over HTTP from revision 2026-07-28 on a tool with invalid `x-mcp-header` annotations.
         Later calls are checked against the listing. Names, descriptions and annotations come from the
@@ -215,9 +227,9 @@ class Client:
         *on_progress* is awaited for each report, in order, before this returns.
         *caller* says who makes the call; your handlers find it in `OuterCall.caller`.
         It may be any object, and is never sent, logged or shown.
-        If `list_tools` has seen the tool, the result is checked against its `outputSchema`.
-        The client lists tools by itself only if the server rejects the call because headers
-        are missing (`HeaderMismatch`), and then once.
+        If `list_tools` has seen the tool, the result is checked against its `outputSchema`,
+        or as `ToolPolicy.output` says. The client lists tools by itself only if a `ToolPolicy` needs the
+        definition or if the server rejects the call because headers are missing (`HeaderMismatch`), and then once.
 
         Raises:
             ServerError: The server rejected the call. A tool that ran and failed
@@ -225,13 +237,17 @@ class Client:
             InputNotGiven: The server required input (2026-07-28), and your side refused or failed.
             RoundsExceeded: The server asked for more input than `Limits` allow.
             InvalidToolOutput: The result contradicts the listed schema; the error carries it.
-            CallerError: The tool was listed as one that runs only as a task.
+            CallerError: The `ToolPolicy` does not let the tool through, or it was listed as one
+                that runs only as a task.
         """
         params: Params = {"name": _text(name, "name"), "arguments": _mapping(arguments, "arguments")}
         if meta is not None:
             params["_meta"] = dict(_mapping(meta, "meta"))
         connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
-        tool = self._lifetime.tools.listed.get(name)
+        if self._policy is None:
+            tool = self._lifetime.tools.listed.get(name)
+        else:
+            connection, tool = await self._allowed(name, self._policy, timeouts)
         on_report = None if on_progress is None else _report(on_progress)
         call = Call(method="tools/call", params=params, timeouts=timeouts, on_report=on_report, caller=caller)
         try:
@@ -239,7 +255,7 @@ class Client:
                 wire = await connection.request(call if tool is None else tool.prepare(call))
             except HeaderMismatch as mismatch:
                 await self._list_missing_headers(timeouts, mismatch)
-                tool = self._lifetime.tools.listed.get(name)
+                tool = self._listed(name)
                 wire = await connection.request(call if tool is None else tool.prepare(call))
         except CallbackRaised as raised:
             raised.unwrap()
@@ -456,6 +472,33 @@ class Client:
     async def _list_tools(self, timeouts: CallTimeouts) -> list[types.Tool]:
         tools = await self._pages("tools/list", "tools", types.Tool, timeouts)
         return self._lifetime.tools.replace(tools)
+
+    def _listed(self, name: str) -> ListedTool | None:
+        """The tool that the application calls *name*, if it is listed.
+
+        Raises:
+            CallerError: The policy does not let it through.
+        """
+        tools = self._lifetime.tools
+        return tools.listed.get(name) if self._policy is None else tools.find(name, self._policy)
+
+    async def _allowed(
+        self, name: str, policy: ToolPolicy, timeouts: CallTimeouts
+    ) -> tuple[Connection, ListedTool | None]:
+        """The connection for a call of the tool *name*, and the tool, if it is listed.
+
+        Raises:
+            CallerError: *policy* does not let it through.
+        """
+        while policy.lists_first and not (tools := self._lifetime.tools).complete:
+            with timeouts.bound("tools/call: another call lists the tools"):
+                await tools.listing.acquire()
+            try:
+                if not tools.complete:
+                    await self._list_tools(timeouts)  # of another connection, if the server was restarted meanwhile
+            finally:
+                tools.listing.release()
+        return self._lifetime.require(), self._lifetime.tools.find(name, policy)
 
     async def _list_missing_headers(self, timeouts: CallTimeouts, mismatch: HeaderMismatch) -> None:
         """List the tools, because the server requires headers that the client does not know of.

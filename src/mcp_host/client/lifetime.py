@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
+from typing import TYPE_CHECKING
 from weakref import WeakMethod
 
 from anyio import Lock, current_time, move_on_after, sleep
@@ -21,6 +22,9 @@ from mcp_host.session.session import Session
 from mcp_host.session.state import ClientState
 from mcp_host.transports.base import advising
 
+if TYPE_CHECKING:
+    from mcp_host.client.tool_policy import ToolPolicy
+
 RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time
 
 
@@ -32,11 +36,12 @@ class Lifetime:
     application no result and did not last.
     """
 
-    def __init__(self, state: ClientState) -> None:
+    def __init__(self, state: ClientState, policy: ToolPolicy | None) -> None:
         self.connection: Connection | None = None
         """The last connection, until it is closed. It may have ended."""
         self.tools: ToolCache
         """The tools that this connection has listed."""
+        self._policy = policy
         self._state = state
         self._closings = 0
         self._owned: OwnedContext[Connection] | None = None
@@ -154,7 +159,7 @@ class Lifetime:
         state.accepted(attempt.offers)
         self.connection = connection
         mirrored = connection.dispatcher.stream_per_request and connection.session.era.mirrors_parameters
-        self.tools = ToolCache(state.warn_about_server, mirrored=mirrored)
+        self.tools = ToolCache(state.warn_about_server, mirrored=mirrored, policy=self._policy)
         if not self.connected:
             self._lost()  # it was lost before `connection` was set
 

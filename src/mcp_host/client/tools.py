@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, Lock, to_thread
 from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.errors import (
@@ -22,6 +22,7 @@ from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.types import CallToolResult, Tool
 
 if TYPE_CHECKING:
+    from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.json_schema.schema import Schema
 
 INLINE_STEPS = 2_000  # steps of a check that are made on the event loop: about 20 milliseconds
@@ -36,21 +37,38 @@ class ToolCache:
     *most_steps* bounds the check of one result; None is the default of `Schema`.
     """
 
-    def __init__(self, warn: Callable[[str], None], *, mirrored: bool, most_steps: int | None = None) -> None:
+    def __init__(
+        self,
+        warn: Callable[[str], None],
+        *,
+        mirrored: bool,
+        policy: ToolPolicy | None = None,
+        most_steps: int | None = None,
+    ) -> None:
         self.listed: dict[str, ListedTool] = {}
+        """By the names that the application uses."""
+        self.complete = False
+        """Whether this connection has listed its tools."""
+        self.listing = Lock()
+        """For the calls that need a listing first: one of them lists."""
         self.mirrored = mirrored
+        self.policy = policy
         self.warn = warn
         self.most_steps = most_steps
         self.lane = CapacityLimiter(1)
         """One thread per server for long checks, because each slows the event loop a little."""
+        self._valid: dict[str, ListedTool] = {}
+        """By the names that the server uses."""
         self._left_out: frozenset[str] = frozenset()
+        self._refused: dict[str, str] = {}
+        """Why tools that *policy* leaves out cannot be called, by the names that the application would use."""
 
     def replace(self, tools: Iterable[Tool]) -> list[Tool]:
-        """Replace the listing; return the tools that are kept. A warning names each of the others.
+        """Replace the listing; return the tools that are kept. A warning names each of the others, unless *allow* does.
 
         Of several tools with one name, the first is kept.
         """
-        listed: dict[str, ListedTool] = {}
+        valid: dict[str, ListedTool] = {}
         invalid: dict[str, str] = {}
         for tool in tools:
             try:
@@ -58,15 +76,44 @@ class ToolCache:
             except ValueError as exc:
                 invalid.setdefault(tool.name, str(exc))
                 continue
-            if tool.name in listed:
+            if tool.name in valid:
                 invalid.setdefault(tool.name, "another tool of that name stands before it")
             else:
-                listed[tool.name] = ListedTool(tool, headers, self, self.listed.get(tool.name))
+                valid[tool.name] = ListedTool(tool, headers, self, self._valid.get(tool.name))
+        self._valid = valid
+        self.listed = valid if self.policy is None else self._apply(self.policy, invalid)
+        self.complete = True
         for name, problem in invalid.items():
             if name not in self._left_out:  # else the last listing had it, too
                 self.warn(f"the tool {quoted(name)} is left out: {problem}")
-        self.listed, self._left_out = listed, frozenset(invalid)
-        return [each.tool for each in listed.values()]
+        self._left_out = frozenset(invalid)
+        return [each.tool for each in self.listed.values()]
+
+    def _apply(self, policy: ToolPolicy, invalid: dict[str, str]) -> dict[str, ListedTool]:
+        """The valid tools that *policy* allows, by the application's names. Those whose names clash go to *invalid*."""
+        allowed = [name for name, each in self._valid.items() if policy.allows(each.tool)]
+        names, clashes = policy.rename_all(allowed)
+        invalid |= clashes
+        self._refused = {names[name]: problem for name, problem in clashes.items()}
+        listed: dict[str, ListedTool] = {}
+        for name in allowed:
+            if name not in clashes:
+                listed[names[name]] = self._valid[name].named(names[name])
+        return listed
+
+    def find(self, name: str, policy: ToolPolicy) -> ListedTool | None:
+        """The tool that the application calls *name*; None if it is not listed and need not be.
+
+        Raises:
+            CallerError: *policy* does not let it through.
+        """
+        if (tool := self.listed.get(name)) is not None:
+            return tool
+        if (problem := self._refused.get(name)) is not None:
+            raise CallerError(f"the tool {name!r} is left out: {problem}")
+        if not policy.allows_name(name) or policy.lists_first:
+            raise CallerError(f"ToolPolicy lets no tool {name!r} of this server through")
+        return None
 
 
 class ListedTool:
@@ -77,6 +124,9 @@ class ListedTool:
 
     def __init__(self, tool: Tool, headers: Headers, cache: ToolCache, last: ListedTool | None) -> None:
         self.tool = tool
+        """As the application sees it."""
+        self.name = tool.name
+        """The server's name."""
         self._headers = headers
         self._cache = cache
         self._unchecked: bool = last is not None and last._unchecked
@@ -85,8 +135,14 @@ class ListedTool:
         if last is not None and last._schema is not None and _same(tool.output_schema, last.tool.output_schema):
             self._schema = last._schema
 
+    def named(self, name: str) -> Self:
+        """This tool, with the name that the application uses."""
+        if name != self.name:
+            self.tool = self.tool.model_copy(update={"name": name})
+        return self
+
     def prepare(self, call: Call) -> Call:
-        """*call*, a `tools/call`, with the headers and hints of this listing.
+        """*call*, a `tools/call`, with the server's name, and the headers and hints of this listing.
 
         Raises:
             CallerError: The tool runs only as a task, and this client declares no tasks; or an argument cannot be a header.
@@ -104,10 +160,12 @@ class ListedTool:
                     headers[parameter.header] = value
         except ValueError as exc:
             raise CallerError(f"an argument that goes into a header cannot: {exc}") from None
+        if tool.name != self.name:
+            call = replace(call, params={**call.params, "name": self.name})
         return replace(call, headers=headers, idempotent=idempotent) if headers or idempotent else call
 
     async def check_result(self, result: CallToolResult, timeouts: CallTimeouts) -> None:
-        """Check *result* with the tool's outputSchema, within the *timeouts* of the call.
+        """Check *result* with the tool's outputSchema, or as `ToolPolicy.output` says, within the *timeouts* of the call.
 
         "Clients SHOULD validate structured results against this schema" (2025-06-18,
         server/tools). A tool that failed owes no structure.
@@ -115,19 +173,25 @@ class ListedTool:
         Raises:
             InvalidToolOutput: The result contradicts it, or cannot be checked in time.
         """
-        if self.tool.output_schema is None or result.is_error:
+        policy = self._cache.policy
+        output, check = ("error", None) if policy is None else (policy.output, policy.check)
+        if result.is_error or output == "off" or (self.tool.output_schema is None and check is None):
             return
-        name = self.tool.name
+        problem: str | None = f"the result of {self.tool.name!r} could not be checked within the call's timeout"
+        with timeouts.scope():
+            problem = await (self._problem(result) if check is None else check(self.tool, result))
+        if problem is None:
+            return
+        if output != "warn":
+            raise InvalidToolOutput(problem, result)
+        self._cache.warn(problem)
+
+    async def _problem(self, result: CallToolResult) -> str | None:
+        assert self.tool.output_schema is not None, "`check_result` has looked"
         problem: str | None = "it has no structuredContent, though its outputSchema promises some"
         if "structured_content" in result.model_fields_set:
-            with timeouts.scope() as scope:
-                problem = await self._mismatch(self.tool.output_schema, result.structured_content)
-            if scope.cancelled_caught:
-                raise InvalidToolOutput(
-                    f"the result of {name!r} could not be checked within the call's timeout", result
-                )
-        if problem is not None:
-            raise InvalidToolOutput(f"the result of {name!r} is not as listed: {problem}", result)
+            problem = await self._mismatch(self.tool.output_schema, result.structured_content)
+        return None if problem is None else f"the result of {self.tool.name!r} is not as listed: {problem}"
 
     async def _mismatch(self, written: dict[str, object], value: object) -> str | None:
         # a tenth of a second, which few clients ever need
