@@ -556,6 +556,23 @@ async def test_a_callback_takes_and_returns_wire_format() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("fields", "content"),
+    [
+        ({}, {"type": "text", "text": "3.\n\nOr so."}),
+        ({"tools": [ADD]}, [{"type": "text", "text": "3."}, {"type": "text", "text": "Or so."}]),
+    ],
+    ids=["plain", "with tools"],
+)
+async def test_a_callback_joins_the_texts_that_answer_a_plain_request(fields: Wire, content: object) -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return CreateMessageResult(content=[TextContent(text="3."), TextContent(text="Or so.")], model="m")
+
+    callback = Sampling(with_tools=model, approve=always).callback(server="calculator")
+
+    assert await callback(wire(**fields)) == {"result": {"role": "assistant", "content": content, "model": "m"}}
+
+
 async def test_a_callback_returns_a_refusal_as_an_error() -> None:
     callback = Sampling(with_tools=ScriptedModel(), approve=always).callback(server="calculator", knows_tools=False)
 

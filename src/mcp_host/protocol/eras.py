@@ -19,7 +19,7 @@ from mcp_host.types import TextContent
 from mcp_host.types.revisions import first_unknown
 
 if TYPE_CHECKING:
-    from mcp_host.types import InputResponse
+    from mcp_host.types import CreateMessageResult, InputResponse
 
 INITIALIZE = "initialize"
 INITIALIZED = "notifications/initialized"
@@ -227,7 +227,10 @@ def write_answer(answer: InputResponse, version: str, *, with_tools: bool = Fals
         InputRefused: The answer contains something that this revision does not allow.
     """
     if version < SAMPLING_TOOLS_SINCE:
-        answer = _one_block(answer)
+        from mcp_host.types import CreateMessageResult  # here, because few clients answer so
+
+        if isinstance(answer, CreateMessageResult):
+            answer = one_block(answer)
         version = SAMPLING_TOOLS_SINCE if with_tools else version
     if problem := first_unknown(answer, version):
         reason = "this client's answer does not fit this protocol revision"
@@ -235,12 +238,8 @@ def write_answer(answer: InputResponse, version: str, *, with_tools: bool = Fals
     return answer.to_wire()
 
 
-def _one_block(answer: InputResponse) -> InputResponse:
+def one_block(answer: CreateMessageResult) -> CreateMessageResult:
     """Join several texts into one block: before 2025-11-25 a sampling result could hold only one."""
-    from mcp_host.types import CreateMessageResult  # here, because few clients answer so
-
-    if not isinstance(answer, CreateMessageResult):
-        return answer
     texts = [block.text for block in answer.content if isinstance(block, TextContent)]
     if len(answer.content) == 1 or len(texts) < len(answer.content):
         return answer

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mcp_host.sampling.approval import Allow, Approve, Deny, always
     from mcp_host.sampling.limits import SamplingLimits
+    from mcp_host.sampling.other_clients import from_fastmcp, from_sdk
     from mcp_host.sampling.request import Handler, SamplingMode, SamplingRequest, ToolCall
     from mcp_host.sampling.sampling import Sampling, SamplingCallback, SamplingSession
     from mcp_host.sampling.terminal import ask_in_terminal
@@ -29,6 +30,8 @@ __all__ = [
     "ToolCall",
     "always",
     "ask_in_terminal",
+    "from_fastmcp",
+    "from_sdk",
 ]
 
 
@@ -36,6 +39,7 @@ __all__ = [
 _ON_DEMAND = {
     "mcp_host.sampling.approval": ("Allow", "Approve", "Deny", "always"),
     "mcp_host.sampling.limits": ("SamplingLimits",),
+    "mcp_host.sampling.other_clients": ("from_fastmcp", "from_sdk"),
     "mcp_host.sampling.request": ("Handler", "SamplingMode", "SamplingRequest", "ToolCall"),
     "mcp_host.sampling.sampling": ("Sampling", "SamplingCallback", "SamplingSession"),
     "mcp_host.sampling.terminal": ("ask_in_terminal",),

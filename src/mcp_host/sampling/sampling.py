@@ -13,6 +13,7 @@ import anyio
 from mcp_host.concurrency import Timeout
 from mcp_host.errors import CallerError, InputRefused, McpError, ProtocolError, SamplingError
 from mcp_host.handlers import HandlerScope, as_async, call_handler
+from mcp_host.protocol.eras import one_block
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
@@ -111,6 +112,41 @@ class Sampling:
         accepts_context = self._context or not knows_tools
         return self.session(server=server, knows_tools=knows_tools, accepts_context=accepts_context).respond
 
+    def for_sdk(self, *, server: str | None = None, capabilities: bool = True) -> dict[str, Any]:
+        """Keyword arguments for a client of the official SDK: ``ClientSession(read, write, **sampling.for_sdk())``.
+
+        They are ``sampling_callback`` and ``sampling_capabilities``, in the types of the installed SDK (1.24 or
+        later). They fit every client that takes the SDK's ``SamplingFnT``. One registration may serve any number
+        of connections: approvals for the session are kept for each of them.
+
+        *server* is the name to show for the server. The default is the name that it gave, which version 1 of the
+        SDK does not keep. Set *capabilities* to False for a client that takes no capabilities:
+        then there is only the callback, and requests with tools are refused.
+
+        Raises:
+            ImportError: The official SDK is not installed, or too old.
+        """
+        from mcp_host.sampling.other_clients import sdk_callback, sdk_capability
+
+        def connect(name: str) -> SamplingCallback:
+            return self.callback(server=name, knows_tools=capabilities)
+
+        offered = {"sampling_capabilities": sdk_capability(self.capability())} if capabilities else {}
+        return {"sampling_callback": sdk_callback(connect, server=server), **offered}
+
+    def for_fastmcp(self, *, server: str | None = None, capabilities: bool = True) -> dict[str, Any]:
+        """Keyword arguments for a client of fastmcp: ``fastmcp.Client(url, **sampling.for_fastmcp())``.
+
+        They are ``sampling_handler`` and ``sampling_capabilities``. The rest is as for `for_sdk`.
+
+        Raises:
+            ImportError: The official SDK, on which fastmcp is built, is not installed, or too old.
+        """
+        from mcp_host.sampling.other_clients import fastmcp_handler
+
+        arguments = self.for_sdk(server=server, capabilities=capabilities)
+        return {"sampling_handler": fastmcp_handler(arguments.pop("sampling_callback")), **arguments}
+
 
 def _as_handler(handler: Handler, argument: str) -> AsyncHandler:
     shape = "(request: SamplingRequest) -> CreateMessageResult"
@@ -186,9 +222,14 @@ class SamplingSession:
         raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {limits.seconds} seconds")
 
     async def respond(self, params: dict[str, Any], call: OuterCall | None = None) -> dict[str, Any]:
-        """Answer as on the wire: ``{"result": …}`` or ``{"error": {"code": …, "message": …}}``, with data if there is any."""
+        """Answer as on the wire: ``{"result": …}`` or ``{"error": {"code": …, "message": …}}``, with data if there is any.
+
+        Several texts that answer a request without tools are joined: before 2025-11-25 there was room for one
+        block, and many servers still expect one.
+        """
         try:
-            result = (await self.answer(params, call)).to_wire()
+            answer = await self.answer(params, call)
+            result = (answer if params.get("tools") else one_block(answer)).to_wire()
             try:
                 encode(Success(0, result))  # raises here, rather than in the other client, for what JSON cannot hold
             except CallerError as exc:
