@@ -46,6 +46,7 @@ MAY_IMPORT = {
         *("client", "errors", "limits", "protocol", "sampling", "testing", "transports", "types", "version"),
         "mcp_host",
     },
+    "__main__": {"cli"},
 }
 """Which packages each package may import. Everything points one way: towards `base_errors`."""
 

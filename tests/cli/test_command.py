@@ -26,7 +26,7 @@ from tests.cli import everything, scripted_child
 from tests.cli.terminals import Terminal
 
 SERVER = ["--", sys.executable, str(everything.__file__)]
-MCP_HOST = [sys.executable, "-m", "mcp_host.cli"]
+MCP_HOST = [sys.executable, "-m", "mcp_host"]
 PYTHON = Path(sys.executable).name  # what a server is called that it runs
 TIMEOUT = 30.0  # seconds for a child process that has to import everything, on a busy machine
 
@@ -316,6 +316,8 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
         (["demo", "--model", "gpt-5"], 2, "argument --model: there is no model 'gpt-5'; available models: arithmetic; "),
         (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} did not advertise tools, which tools/list needs"),
         (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
+        (["--", "tools"], 2, "the following arguments are required: COMMAND (see mcp-host --help)"),
+        (["tools", *python("print('\x1b[2Jhello')")], 3, rf"{PYTHON} exited with code 0; it seems to be no MCP server: its stdout begins with '\x1b[2Jhello'"),
         (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr ends:"),
         (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} was not ready within 0.2 s"),
         (["call", "t", *scripted({"tools": {}}, tools_call=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),

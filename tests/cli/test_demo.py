@@ -100,7 +100,7 @@ def plain(page: str) -> str:
 
 
 def test_the_demo_shows_every_step_over_stdio_and_then_over_http(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mcp_host.cli", "demo"]
+    command = [sys.executable, "-m", "mcp_host", "demo"]
     environment = {**os.environ, "HOME": str(tmp_path), "COLUMNS": "100"}
 
     done = subprocess.run(

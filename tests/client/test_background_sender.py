@@ -20,7 +20,7 @@ class FullChannel:
 
     stream_per_request = False
     keeps_cache = True
-    stderr_tail = ""
+    other_output = ""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -73,7 +73,9 @@ async def test_an_id_with_a_fraction_is_reported_in_the_log(caplog: pytest.LogCa
     async with connected() as client:
         await hear(client, BAD % b"@id.5", GOOD)
 
-    assert caplog.messages == ["skipped something that is no message (1 so far): a response without a usable id"]
+    (message,) = caplog.messages
+    assert message.endswith(": skipped something that is no message (1 so far): a response without a usable id")
+    assert client.warnings == [message]
 
 
 @fault("J03")

@@ -95,7 +95,7 @@ def parse(argv: Sequence[str]) -> Options:
         SystemExit: It asked for help or the version, which has been printed.
     """
     if not argv or argv[0] not in COMMANDS:
-        _main_parser().parse_args(argv)  # prints help or the version and exits, or reports the error
+        _main_parser().parse_args(argv[:1])  # prints help or the version and exits, or reports the error
     verb, rest = argv[0], argv[1:]
     cut = rest.index("--") if "--" in rest else len(rest)
     parser = _parser(verb)

@@ -48,7 +48,6 @@ from mcp_host.session.call import CallTimeouts
 from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.session import Session
 from mcp_host.session.state import ClientState
-from mcp_host.transports.base import quoting
 from mcp_host.types import Implementation, InitializeResult, ServerCapabilities
 
 INITIALIZED_WAIT = 1.0  # seconds, but at most a third of `connect_timeout`: nothing depends on this notification
@@ -112,14 +111,14 @@ class Connector:
         await self._dispatcher.wait_until_started()
         self._started.set()
 
-    def timed_out(self, stderr: str) -> ConnectTimeout:
-        """The error when time is up; *stderr* is the end of what the server wrote there."""
+    def timed_out(self, other_output: str) -> ConnectTimeout:
+        """The error when time is up; *other_output* is that of the channel."""
         text = f"{self._state.name} was not ready within {self._state.limits.connect_timeout:g} s"
         if self._initialize_timed_out and self._started.is_set():
             failure = self._probed.failure if isinstance(self._probed, UseLegacy) else None
             failed = "" if failure is None else f"; {DISCOVER} failed: {failure}"
-            return NoAnswer(f"{text}: it did not answer initialize{failed}{quoting(stderr)}")
-        return ConnectTimeout(f"{text}{quoting(stderr)}")
+            return NoAnswer(f"{text}: it did not answer initialize{failed}{other_output}")
+        return ConnectTimeout(f"{text}{other_output}")
 
     # The handshake
 

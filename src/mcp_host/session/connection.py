@@ -88,7 +88,7 @@ class Connection:
         ):
             if not channel.keeps_cache:
                 state.cache.drop()
-            dispatcher = Dispatcher(channel, handlers, tasks, notify, limits, state.counters)
+            dispatcher = Dispatcher(channel, handlers, tasks, notify, state)
             tasks.start_soon(listen)
             if notifications.wanted:
                 handlers.start(notifications.run)
@@ -114,7 +114,7 @@ class Connection:
                 raise as_connect_failure(ended) from ended.__cause__
         if scope.cancelled_caught:
             self._state.forget_era()  # a wrong era may be the reason
-            raise self._connector.timed_out(channel.stderr_tail)
+            raise self._connector.timed_out(channel.other_output)
 
     @property
     def session(self) -> Session:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import assert_never
@@ -15,7 +14,6 @@ from anyio.abc import TaskGroup
 from mcp_host._backends import Loop
 from mcp_host.concurrency import Alarm, HandlerTasks, TimeoutScope
 from mcp_host.errors import ConnectionClosed, McpError, RequestTimeout, ServerError
-from mcp_host.limits import Limits
 from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import (
@@ -35,6 +33,7 @@ from mcp_host.session.call import Call, CallTimeouts, OnEvent, PendingRequest
 from mcp_host.session.inbound import InboundRequests
 from mcp_host.session.sender import BackgroundSender
 from mcp_host.session.session import Session
+from mcp_host.session.state import ClientState
 from mcp_host.transports.base import Channel, Headers
 
 logger = logging.getLogger(__name__)
@@ -57,8 +56,7 @@ class Dispatcher:
         handlers: HandlerTasks,
         tasks: TaskGroup,
         notify: Callable[[Notification], None],
-        limits: Limits,
-        counters: Counter[str],
+        state: ClientState,
     ) -> None:
         self.session: Session | None = None
         self.closed: ConnectionClosed | None = None
@@ -71,7 +69,8 @@ class Dispatcher:
         """Runs a function in a task that ends with the connection at the latest."""
         self._channel = channel
         self._on_notification = notify
-        self._counters = counters
+        limits, self._counters = state.limits, state.counters
+        self._warn = state.warn_about_server
         self._ids = itertools.count(1)
         self._pending: dict[Id, PendingRequest] = {}
         loop = Loop.running()
@@ -79,14 +78,14 @@ class Dispatcher:
         """Seconds on the event loop's clock."""
         self._call_soon = loop.call_soon
         self.alarm = Alarm(loop)
-        self._sender = BackgroundSender(channel, tasks, limits.max_answers, counters, self._check_idle)
+        self._sender = BackgroundSender(channel, tasks, limits.max_answers, self._counters, self._check_idle)
         self._inbound = InboundRequests(
             handlers,
             self._sender,
             self.alarm,
             self._pending,
             limits,
-            counters,
+            self._counters,
             stream_per_request=channel.stream_per_request,
         )
         self._early: list[Request | Notification] = []
@@ -225,7 +224,7 @@ class Dispatcher:
         elif message.oversize and message.method is None and (only := self._only_pending()) is not None:
             only.settle(malformed_error(message), by=origin)
         elif (count := self._counters["malformed messages"]) & (count - 1) == 0:  # a flood must not fill a disk
-            logger.warning("skipped something that is no message (%d so far): %s", count, message.reason)
+            self._warn(f"skipped something that is no message ({count} so far): {message.reason}")
 
     # The server's requests and notifications
 

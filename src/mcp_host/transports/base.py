@@ -16,9 +16,9 @@ Receive: TypeAlias = Callable[[Incoming], None]
 """Takes a message of the server. Returns at once, and raises nothing: a reader never waits for a handler."""
 
 
-def quoting(stderr_tail: str) -> str:
-    """The end of an error message that quotes a channel's `stderr_tail`."""
-    return f"; its stderr ends:\n{indent(stderr_tail, MARGIN)}" if stderr_tail else ""
+def quoting(stderr: str) -> str:
+    """The end of an error message that quotes the last lines of a server's *stderr*."""
+    return f"; its stderr ends:\n{indent(stderr, MARGIN)}" if stderr else ""
 
 
 def advising(error: ConnectionClosed, advice: str) -> ConnectionClosed:
@@ -155,8 +155,11 @@ class Channel(Protocol):
     """Whether what an earlier connection has cached holds in this one: the same server, and the same caller."""
 
     @property
-    def stderr_tail(self) -> str:
-        """The end of the server's stderr, for error messages; "" if there is none."""
+    def other_output(self) -> str:
+        """What the server has written besides messages, as the end of an error message; "" if there is nothing to tell.
+
+        It explains most failures to connect: ``; its stderr ends:`` and the last lines, for example.
+        """
         ...
 
     async def wait_until_started(self) -> None:

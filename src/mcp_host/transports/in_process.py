@@ -77,7 +77,7 @@ class MemoryChannel:
 
     stream_per_request = False
     keeps_cache = False
-    stderr_tail = ""
+    other_output = ""
 
     def __init__(self, name: str, to_server: Outbox, from_server: Inbox, max_message: int) -> None:
         self.reason = f"{name} has ended"

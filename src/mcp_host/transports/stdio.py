@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from anyio import CancelScope, Event, WouldBlock, create_task_group, current_time, move_on_after
 
-from mcp_host.errors import ConnectionClosed
+from mcp_host.errors import ConnectionClosed, quoted
 from mcp_host.handlers import check_callable, is_async
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import (
@@ -39,6 +39,7 @@ from mcp_host.transports.base import Headers, Receive, RequestHandle, quoting
 COMMAND = 'it must be a list of a program and its arguments, like ["uvx", "some-server"]'
 LSP = b"Content-Length:"  # how each message of the Language Server Protocol begins
 OUTPUT_GRACE = 1.0  # seconds, after the process has exited, for the rest of its output
+LINES_QUOTED = 3  # of what a server that sends no message writes to stdout
 MAX_WRITE = 64 * 1024  # bytes: queued lines are written together, up to a pipe's usual capacity
 EXIT_GRACE = 0.5  # seconds, after its output has ended, for the process to exit
 
@@ -154,6 +155,11 @@ class StdioChannel:
         self._max_message = limits.max_message
         self._writer = LineWriter(child.stdin, limit=limits.max_outbox, stall_timeout=limits.stall_timeout)
         self._stalled: ConnectionClosed | None = None
+        self._spoke = False
+        """Whether a message has arrived."""
+        self._noise: list[str] = []
+        """Until then, the beginning of its stdout: lines that are no messages."""
+        self._noise_lines = 0
         self.stderr_ended = Event()
         self._output_started = Event()
         self._output_ended = Event()
@@ -206,8 +212,12 @@ class StdioChannel:
         return True
 
     @property
-    def stderr_tail(self) -> str:
-        return self._stderr.tail()
+    def other_output(self) -> str:
+        text, more = "", self._noise_lines - len(self._noise)
+        if self._noise_lines and not self._spoke:
+            text = f"; it seems to be no MCP server: its stdout begins with {', '.join(self._noise)}"
+            text += f" and {more} more line{'s' * (more > 1)}" if more else ""
+        return text + quoting(self._stderr.tail())
 
     async def listen(self, receive: Receive) -> None:
         buffer = LineBuffer(self._max_message)
@@ -227,7 +237,7 @@ class StdioChannel:
             await self._child.stdout.read_all(partial(self._read, buffer, receive))
             tasks.cancel_scope.cancel()
         list(self._read(buffer, receive_whole, b"\n"))  # the last line needs no line end
-        closed = await self._closed()
+        closed = self._closed(exited=await self._child.exits_within(EXIT_GRACE))
         self._output_ended.set()  # no await from here until the session knows that the connection is closed
         raise closed
 
@@ -240,12 +250,22 @@ class StdioChannel:
                 if not line.tail or (report.id is not None and recover_id(line.head, b"") is None):
                     receive(report)  # at the end of the line only if that shows the id
             elif line.startswith(LSP):
+                self._keep_noise(line)
                 receive(Malformed("a Content-Length header: the server seems to use the framing of LSP"))
             elif line and not line.isspace():
                 for message in decode(line):
+                    if not isinstance(message, Malformed):
+                        self._spoke = True
+                    elif message.id is None:
+                        self._keep_noise(line)
                     receive(message)
             if not number % LINES_PER_TICK:
                 yield
+
+    def _keep_noise(self, line: Raw) -> None:
+        self._noise_lines += 1
+        if not self._spoke and len(self._noise) < LINES_QUOTED:
+            self._noise.append(quoted(line.decode(errors="replace").strip()))
 
     async def write_queued(self) -> None:
         """Write what is queued; kill the server if it reads nothing."""
@@ -267,16 +287,16 @@ class StdioChannel:
 
     async def _write_failed(self, failure: ConnectionClosed) -> ConnectionClosed:
         """The error for a line that was not written: that of the process, which explains the broken pipe."""
-        closed = await self._closed()
-        closed.may_have_run = failure.may_have_run
-        if closed.exit_code is not None:  # the session must know before its caller does
+        exited = await self._child.exits_within(EXIT_GRACE)
+        if exited:  # the session must know before its caller does
             with move_on_after(OUTPUT_GRACE):
                 await self._output_ended.wait()
+        closed = self._closed(exited=exited)
+        closed.may_have_run = failure.may_have_run
         return closed
 
-    async def _closed(self) -> ConnectionClosed:
+    def _closed(self, *, exited: bool) -> ConnectionClosed:
         """The error for requests in flight."""
-        exited = await self._child.exits_within(EXIT_GRACE)
         code = self._child.process.returncode
         if self._stalled is not None:
             reason = str(self._stalled)
@@ -286,8 +306,7 @@ class StdioChannel:
             reason = f"{self._name} was ended by signal {-code}"
         else:
             reason = f"{self._name} exited with code {code}"
-        tail = self._stderr.tail()
-        return ConnectionClosed(f"{reason}{quoting(tail)}", exit_code=code, stderr=tail)
+        return ConnectionClosed(f"{reason}{self.other_output}", exit_code=code, stderr=self._stderr.tail())
 
 
 # The lines of a byte stream

@@ -81,7 +81,7 @@ class HttpChannel:
     """Implements `transports.base.Channel`. Holds the session, if the server has begun one."""
 
     stream_per_request = True
-    stderr_tail = ""
+    other_output = ""
 
     def __init__(self, backend: HttpBackend, max_message: int, slots: Semaphore, *, keeps_cache: bool) -> None:
         self.keeps_cache = keeps_cache  # the identity behind a caller's client may change

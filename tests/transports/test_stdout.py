@@ -1,0 +1,99 @@
+"""What a program writes to stdout that is no message: an error or a warning quotes it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+from anyio import fail_after
+
+from mcp_host import Client
+from mcp_host.errors import ConnectFailed, ConnectTimeout
+from tests.clock import advance
+from tests.transports.children import python
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
+
+IN_TIME = 30.0  # seconds for a process, on a busy machine
+NO_SERVER = "it seems to be no MCP server: its stdout begins with"
+
+
+async def refusal(body: str, *, era: str = "auto") -> str:
+    """Why no client connects to the program that is *body*, without the program's name."""
+    with fail_after(IN_TIME), pytest.raises(ConnectFailed) as caught:
+        await Client(python(body, hands=False), era=era).connect()
+    return str(caught.value).partition(" ")[2]
+
+
+@pytest.mark.parametrize(
+    ("body", "quotes"),
+    [
+        ("print('hello')", "'hello'"),
+        ("raw('hello')", "'hello'"),
+        ("raw('\\r\\n  hello \\r\\n\\n')", "'hello'"),
+        ("print(42)", "'42'"),
+        ("print(json.dumps({'level': 30}))", """'{"level": 30}'"""),
+        ("raw('a\\nb\\n')", "'a', 'b'"),
+        ("raw('a\\nb\\nc\\nd\\n')", "'a', 'b', 'c' and 1 more line"),
+        ("print(*range(1000), sep='\\n')", "'0', '1', '2' and 997 more lines"),
+        ("print('x' * 1000)", f"'{'x' * 80}… (1000 characters)'"),
+        ("print('\\x1b[2J\\u202e')", r"'\x1b[2J\u202e'"),
+        ("raw('Content-Length: 7\\r\\n\\r\\n')", "'Content-Length: 7'"),
+        ("read(); print('hello')", "'hello'"),
+    ],
+    ids=[
+        *("a line", "no line end", "space", "JSON", "an object", "two lines", "four lines", "many lines"),
+        *("a long line", "escapes", "LSP", "after our request"),
+    ],
+)
+async def test_a_program_that_is_no_server_is_quoted(body: str, quotes: str) -> None:
+    assert await refusal(body) == f"exited with code 0; {NO_SERVER} {quotes}"
+
+
+@pytest.mark.parametrize("era", ["auto", "modern", "legacy"])
+async def test_stdout_is_quoted_before_stderr_in_each_era(era: str) -> None:
+    body = "raw('usage: x'); print('bad option', file=sys.stderr); sys.exit(2)"
+
+    assert (
+        await refusal(body, era=era) == f"exited with code 2; {NO_SERVER} 'usage: x'; its stderr ends:\n  | bad option"
+    )
+
+
+class TimeIsUp(logging.Handler):
+    """Puts the clock forward as soon as the client has logged anything."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        advance(60)
+
+
+@pytest.mark.adjustable_clock
+async def test_a_program_that_prints_and_goes_on_is_quoted_when_time_is_up() -> None:
+    body = "raw('Listening on http://localhost:3000\\n'); time.sleep(60)"
+    handler, logger = TimeIsUp(), logging.getLogger("mcp_host")
+    logger.addHandler(handler)
+    try:
+        with fail_after(300), pytest.raises(ConnectTimeout) as caught:
+            await Client(python(body, hands=False)).connect()
+    finally:
+        logger.removeHandler(handler)
+
+    assert str(caught.value).endswith(f"; {NO_SERVER} 'Listening on http://localhost:3000'")
+
+
+async def test_a_server_that_prints_a_banner_first_gets_a_warning_that_quotes_it() -> None:
+    body = "raw('Welcome!\\n'); shake_hands(); reply(read(), text('ok')); read()"
+    with fail_after(IN_TIME):
+        async with Client(python(body, hands=False)) as client:
+            assert (await client.call_tool("x")).text == "ok"
+
+    problem = "skipped something that is no message (1 so far): not JSON (expected value at line 1 column 1): Welcome!"
+    assert client.warnings == [f"{Path(sys.executable).name}: {problem}"]
+
+
+async def test_the_error_of_a_server_that_has_spoken_does_not_doubt_that_it_is_one() -> None:
+    assert (
+        await refusal("raw('Welcome!\\n'); say({'method': 'notifications/message', 'params': {}})")
+        == "exited with code 0"
+    )
