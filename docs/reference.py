@@ -25,6 +25,7 @@ Other names may change without notice.
 
 - [`mcp_host`](#mcp_host): what applications use
 - [`mcp_host.errors`](#mcp_hosterrors): every exception
+- [`mcp_host.middleware`](#mcp_hostmiddleware): functions around requests
 - [`mcp_host.sampling`](#mcp_hostsampling): sampling without a client
 - [`mcp_host.testing`](#mcp_hosttesting): servers, peers and models for tests
 - [`mcp_host.types`](#mcp_hosttypes): messages and content
@@ -34,6 +35,7 @@ Other names may change without notice.
 MODULES: Mapping[str, str] = {
     "mcp_host": "",
     "mcp_host.errors": "",
+    "mcp_host.middleware": "",
     "mcp_host.sampling": "The names of `mcp_host` that concern sampling are here, too.",
     "mcp_host.testing": "",
 }

@@ -29,17 +29,18 @@ MAY_IMPORT = {
     "json_schema": {"errors"},
     "handlers": {"_backends", "errors", "protocol"},
     "server_requests": {"protocol", "types"},
+    "middleware": {"handlers", "protocol", "server_requests", "types"},
     "transports": {"_backends", "concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {"_backends", "concurrency", "errors", "handlers", "limits", "protocol", "server_requests", "types"},
     "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "types"},
     "roots": {"errors", "handlers", "server_requests", "types"},
     "session": {
-        *("_backends", "concurrency", "elicitation", "errors", "handlers", "limits", "protocol", "roots", "sampling"),
-        *("server_requests", "transports", "types"),
+        *("_backends", "concurrency", "elicitation", "errors", "handlers", "limits", "middleware", "protocol"),
+        *("roots", "sampling", "server_requests", "transports", "types"),
     },
     "client": {
-        *("_backends", "concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "protocol"),
-        *("roots", "sampling", "session", "transports", "types", "version"),
+        *("_backends", "concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "middleware"),
+        *("protocol", "roots", "sampling", "session", "transports", "types", "version"),
     },
     "testing": {"concurrency", "errors", "limits", "protocol", "sampling", "transports", "types", "version"},
     "cli": {
@@ -98,7 +99,9 @@ def test_only_the_transports_import_httpx() -> None:
     assert users == {"transports"}
 
 
-@pytest.mark.parametrize("name", ["mcp_host", "mcp_host.sampling", "mcp_host.testing", "mcp_host.types"])
+@pytest.mark.parametrize(
+    "name", ["mcp_host", "mcp_host.middleware", "mcp_host.sampling", "mcp_host.testing", "mcp_host.types"]
+)
 def test_a_package_defines_every_name_in_its_all(name: str) -> None:
     module = import_module(name)
 

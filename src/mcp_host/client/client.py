@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, get_args
 
@@ -13,7 +15,16 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host import types
 from mcp_host.client.lifetime import Lifetime
-from mcp_host.errors import CallerError, HeaderMismatch, McpError, ProtocolError, ServerError, quoted
+from mcp_host.errors import (
+    CallerError,
+    ConnectionClosed,
+    HeaderMismatch,
+    McpError,
+    ProtocolError,
+    RequestTimeout,
+    ServerError,
+    quoted,
+)
 from mcp_host.handlers import as_async
 from mcp_host.limits import Limits
 from mcp_host.protocol.cache import Cache
@@ -32,6 +43,7 @@ if TYPE_CHECKING:
     from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.client.tools import ListedTool
     from mcp_host.elicitation import Elicitation
+    from mcp_host.middleware import ClientRequest, Middleware
     from mcp_host.roots import RootLike, RootsHandler
     from mcp_host.sampling import Sampling, SamplingMode
 
@@ -70,6 +82,9 @@ class Client:
     a handshake. *era* is "auto"; "modern" and "legacy" allow only one kind, and a version like
     "2025-06-18" only itself. *era_cache* remembers the era; you can share and save it. Results that
     the server calls fresh are cached, unless *cache* is false.
+
+    *middleware* are functions around each request, in both directions, the first of them outermost:
+    see `mcp_host.middleware`.
 
     What connecting settled, such as `protocol_version`, stays readable when the server has ended.
     Before the first `connect` and after `aclose` it raises `NotConnected`.
@@ -110,6 +125,7 @@ class Client:
         era: str = "auto",
         era_cache: EraCache | None = None,
         cache: bool = True,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         if sampling is not None:
             from mcp_host.sampling import Sampling  # here, because few clients offer all three
@@ -134,6 +150,11 @@ class Client:
         self._era = era
         self._roots: Roots | None = None
         transport = infer_transport(server)
+        stack = None
+        if middleware:
+            from mcp_host.middleware import MiddlewareStack
+
+            stack = MiddlewareStack(middleware, transport.name)
         if roots is not None:
             from mcp_host.roots import Roots
 
@@ -146,6 +167,7 @@ class Client:
             allowed_versions=AllowedVersions.of(era),
             era_cache=EraCache() if era_cache is None else era_cache,
             cache=Cache(limits.max_cache if cache else 0, time.monotonic),
+            middleware=stack,
             on_log=None if on_log is None else as_async(on_log, argument="on_log", shape=ON_LOG),
             on_change=None if on_change is None else as_async(on_change, argument="on_change", shape=ON_CHANGE),
             on_elicitation_complete=None if on_complete is None else as_async(on_complete, argument="on_complete"),
@@ -244,26 +266,14 @@ class Client:
         if meta is not None:
             params["_meta"] = dict(_mapping(meta, "meta"))
         connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
-        if self._policy is None:
-            tool = self._lifetime.tools.listed.get(name)
-        else:
-            connection, tool = await self._allowed(name, self._policy, timeouts)
         on_report = None if on_progress is None else _report(on_progress)
         call = Call(method="tools/call", params=params, timeouts=timeouts, on_report=on_report, caller=caller)
         try:
-            try:
-                wire = await connection.request(call if tool is None else tool.prepare(call))
-            except HeaderMismatch as mismatch:
-                await self._list_missing_headers(timeouts, mismatch)
-                tool = self._listed(name)
-                wire = await connection.request(call if tool is None else tool.prepare(call))
+            if self._state.middleware is None:
+                return (await self._call_tool(connection, call))[1]
+            return types.CallToolResult.from_wire(await self._through_middleware(connection, call))
         except CallbackRaised as raised:
             raised.unwrap()
-        result = types.CallToolResult.from_wire(wire)
-        tool = self._lifetime.tools.listed.get(name)  # it may have been listed meanwhile
-        if tool is not None:
-            await tool.check_result(result, timeouts)
-        return result
 
     # Resources
 
@@ -307,14 +317,26 @@ class Client:
         The subscription survives a lost session, a broken stream and a restarted server, but not `aclose`.
         """
         connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
-        await connection.subscribe(_text(uri, "uri"), timeouts)
+        if connection.dispatcher.require().era.listens:
+            await connection.subscriptions.add(_text(uri, "uri"), timeouts)
+            return
+        await self._send(
+            connection, Call(method="resources/subscribe", params={"uri": _text(uri, "uri")}, timeouts=timeouts)
+        )
+        self._state.subscriptions[uri] = None
 
     async def unsubscribe_resource(
         self, uri: str, *, timeout: float | None = None, idle_timeout: float | None = None
     ) -> None:
         """End a subscription."""
         connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
-        await connection.unsubscribe(_text(uri, "uri"), timeouts)
+        if connection.dispatcher.require().era.listens:
+            await connection.subscriptions.remove(_text(uri, "uri"), timeouts)
+            return
+        self._state.subscriptions.pop(uri, None)
+        await self._send(
+            connection, Call(method="resources/unsubscribe", params={"uri": _text(uri, "uri")}, timeouts=timeouts)
+        )
 
     # Prompts and completion
 
@@ -392,7 +414,9 @@ class Client:
         if level not in get_args(types.LoggingLevel):
             raise ValueError(f"level must be one of {', '.join(get_args(types.LoggingLevel))}, not {level!r}")
         connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
-        await connection.set_log_level(level, timeouts)
+        if not connection.dispatcher.require().era.log_level_per_request:
+            await self._send(connection, Call(method="logging/setLevel", params={"level": level}, timeouts=timeouts))
+        self._state.log_level = level
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
         """Offer other roots from now on, and notify a connected server if its revision allows that.
@@ -464,10 +488,88 @@ class Client:
         connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
         on_report = None if on_progress is None else _report(on_progress)
         call = Call(method=method, params=params, timeouts=timeouts, on_report=on_report, caller=caller)
+        return await self._send(connection, call)
+
+    async def _send(self, connection: Connection, call: Call) -> Params:
+        """Make one request of the application, through the middleware."""
         try:
-            return await connection.request(call)
+            if self._state.middleware is None:
+                return await connection.request(call)
+            return await self._through_middleware(connection, call)
         except CallbackRaised as raised:
             raised.unwrap()
+
+    async def _call_tool(self, connection: Connection, call: Call) -> tuple[Params, types.CallToolResult]:
+        """Call a tool, without the middleware: as listed, and with its result checked. Returns it in both forms."""
+        name, timeouts = call.params["name"], call.timeouts
+        if self._policy is None:
+            tool = self._lifetime.tools.listed.get(name)
+        else:
+            connection, tool = await self._allowed(name, self._policy, timeouts)
+        try:
+            wire = await connection.request(call if tool is None else tool.prepare(call))
+        except HeaderMismatch as mismatch:
+            await self._list_missing_headers(timeouts, mismatch)
+            tool = self._listed(name)
+            wire = await connection.request(call if tool is None else tool.prepare(call))
+        result = types.CallToolResult.from_wire(wire)
+        tool = self._lifetime.tools.listed.get(name)  # it may have been listed meanwhile
+        if tool is not None:
+            await tool.check_result(result, timeouts)
+        return wire, result
+
+    async def _through_middleware(self, connection: Connection, call: Call) -> Params:
+        """Pass *call* through the middleware, which may send it any number of times.
+
+        The time until it does so first does not count in *timeout*. Each time it goes to the
+        connection of that moment: the server may have ended meanwhile.
+        """
+        stack, timeouts, now = self._state.middleware, call.timeouts, connection.dispatcher.now
+        assert stack is not None, "the caller has looked"
+        began = now()
+        first, may_have_run = True, False
+
+        async def send(request: ClientRequest) -> Params:
+            nonlocal first, may_have_run
+            if first:
+                timeouts.postpone(now() - began)
+                first = False
+            attempt = replace(
+                call,
+                method=request.method,
+                params=dict(request.params),
+                headers=request.headers,
+                context=copy_context(),  # with what middleware has set, such as the current span
+            )
+            try:
+                live = await self._lifetime.restarted(self._lifetime.require(), timeouts)
+                if attempt.method == "tools/call":
+                    return (await self._call_tool(live, attempt))[0]
+                return await live.request(attempt)
+            except (ConnectionClosed, RequestTimeout, HeaderMismatch) as exc:
+                exc.may_have_run |= may_have_run
+                may_have_run = exc.may_have_run
+                raise
+            except ServerError:
+                may_have_run = True
+                raise
+
+        from mcp_host.middleware import ClientRequest
+
+        request = ClientRequest(
+            call.method,
+            call.params,
+            server=stack.server,
+            protocol_version=connection.session.era.version,
+            caller=call.caller,
+            call_id=call.call_id,
+            find_tool=self._listed_tool,
+        )
+        return await stack.run(request, send)
+
+    def _listed_tool(self, name: str) -> types.Tool | None:
+        listed = self._lifetime.tools.listed.get(name)
+        return None if listed is None else listed.tool
 
     async def _list_tools(self, timeouts: CallTimeouts) -> list[types.Tool]:
         tools = await self._pages("tools/list", "tools", types.Tool, timeouts)
@@ -539,7 +641,7 @@ class Client:
         while len(cursors) < max_pages:
             connection = await self._lifetime.restarted(self._lifetime.require(), timeouts)
             try:
-                page = await connection.request(Call(method=method, params=params, timeouts=timeouts))
+                page = await self._send(connection, Call(method=method, params=params, timeouts=timeouts))
             except ServerError as exc:
                 if not (again and kept) or exc.code is None:  # an HTTP status alone is not about the cursor
                     raise

@@ -97,7 +97,7 @@ class Lifetime:
         """
         if self._loop is None or not self._loop.is_running():
             self.bind_to_loop()
-        connection, limits = self.require(), self._state.limits
+        connection, limits = self.connection or self.require(), self._state.limits
         timeouts = CallTimeouts(
             timeout=limits.timeout if timeout is None else check_seconds("timeout", timeout),
             idle_timeout=limits.idle_timeout if idle_timeout is None else check_seconds("idle_timeout", idle_timeout),

@@ -156,13 +156,15 @@ class ListedTool:
         headers: dict[str, str] = {}
         try:
             for parameter in self._headers:
-                if (value := parameter.value(call.params["arguments"])) is not None:
+                if (value := parameter.value(call.params.get("arguments") or {})) is not None:
                     headers[parameter.header] = value
         except ValueError as exc:
             raise CallerError(f"an argument that goes into a header cannot: {exc}") from None
         if tool.name != self.name:
             call = replace(call, params={**call.params, "name": self.name})
-        return replace(call, headers=headers, idempotent=idempotent) if headers or idempotent else call
+        if not headers and not idempotent:
+            return call
+        return replace(call, headers={**call.headers, **headers}, idempotent=idempotent)
 
     async def check_result(self, result: CallToolResult, timeouts: CallTimeouts) -> None:
         """Check *result* with the tool's outputSchema, or as `ToolPolicy.output` says, within the *timeouts* of the call.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
@@ -25,7 +25,9 @@ ENTRY_COST = (
 )
 
 Key: TypeAlias = tuple[str, ...]
-"""A method, then the names and values of its parameters in turn."""
+"""A method, then the names and values of its parameters in turn, then those of its HTTP headers."""
+
+NO_HEADERS: Mapping[str, str] = {}
 
 
 class Entry(NamedTuple):
@@ -48,9 +50,9 @@ class Cache:
         self.changes = 0
         """Grows with every change. Read it before a request and pass it to `keep`."""
 
-    def find(self, method: str, params: Params) -> Params | None:
-        """The result of this request, if there is a fresh one."""
-        key = _key(method, params) if self._entries else None
+    def find(self, method: str, params: Params, headers: Mapping[str, str] = NO_HEADERS) -> Params | None:
+        """The result of this request, if there is a fresh one. *headers* are HTTP headers that middleware has added."""
+        key = _key(method, params, headers) if self._entries else None
         if key is None or (entry := self._entries.get(key)) is None:
             return None
         if self._clock() < entry.until:
@@ -60,14 +62,22 @@ class Cache:
         self._remove(key)
         return None
 
-    def keep(self, method: str, params: Params, result: Complete, *, since: int | None = None) -> None:
+    def keep(
+        self,
+        method: str,
+        params: Params,
+        result: Complete,
+        headers: Mapping[str, str] = NO_HEADERS,
+        *,
+        since: int | None = None,
+    ) -> None:
         """Keep *result* while it is fresh, if it fits.
 
         If anything has changed *since* (the value of `changes` before the request), it may be stale and is not kept.
         """
         if result.fresh_for <= 0 or not self._limit or since not in (None, self.changes):
             return
-        if (key := _key(method, params)) is None:
+        if (key := _key(method, params, headers)) is None:
             return
         self._remove(key)
         try:
@@ -87,7 +97,9 @@ class Cache:
         if notification.method == "notifications/resources/updated":
             if isinstance(uri := notification.params.get("uri"), str):
                 self.changes += 1
-                self._remove(("resources/read", "uri", uri))
+                read = ("resources/read", "uri", uri)
+                for key in [key for key in self._entries if key[:3] == read]:
+                    self._remove(key)
         elif notification.method in CHANGES:
             self.drop(*CHANGES[notification.method])
 
@@ -102,9 +114,12 @@ class Cache:
             self._size -= entry.size
 
 
-def _key(method: str, params: Params) -> Key | None:
-    """The key of a request. None if a parameter is not text: no cacheable request has such."""
+def _key(method: str, params: Params, headers: Mapping[str, str]) -> Key | None:
+    """The key of a request. None if a parameter is not text: no cacheable request has such.
+
+    The headers may say for which user it is.
+    """
     named = {name: value for name, value in params.items() if name != "_meta"}
     if not all(isinstance(value, str) for value in named.values()):
         return None
-    return (method, *(part for item in sorted(named.items()) for part in item))
+    return (method, *(part for item in (*sorted(named.items()), *sorted(headers.items())) for part in item))

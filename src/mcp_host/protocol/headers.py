@@ -18,12 +18,21 @@ PROTOCOL_VERSION: Final = "MCP-Protocol-Version"
 MCP_METHOD: Final = "Mcp-Method"
 MCP_NAME: Final = "Mcp-Name"
 PARAMETER_PREFIX: Final = "Mcp-Param-"
+SESSION_ID: Final = "Mcp-Session-Id"
+LAST_EVENT_ID: Final = "Last-Event-ID"
+
+_BY_HTTP = ("Accept", "Accept-Encoding", "Content-Type", "Content-Length", "Transfer-Encoding", LAST_EVENT_ID)
+RESERVED = frozenset(map(str.lower, (*_BY_HTTP, SESSION_ID, PROTOCOL_VERSION, MCP_METHOD, MCP_NAME)))
+"""Headers that the client writes itself."""
 
 ANNOTATION = "x-mcp-header"
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.1
 
 PREFIX, SUFFIX = "=?base64?", "?="
 VISIBLE = re.compile(r"[\t -~]*")  # RFC 9110, section 5.5, but ASCII only, as the specification demands
+
+# RFC 9110, section 5: a line end in a value would inject another header.
+_GIVEN = re.compile(r"([!-~]([ \t!-~]*[!-~])?)?")
 
 SAFE = range(-(2**53) + 1, 2**53)  # "Integer values MUST be within the safe range for JavaScript"
 TYPES = ("string", "integer", "boolean")  # "Parameters with type `number` are not permitted"
@@ -34,6 +43,22 @@ DATA = frozenset(("const", "enum", "default", "example", "examples", "dependentR
 BY_NAME = frozenset(("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"))
 
 Path: TypeAlias = tuple[str, ...]
+
+
+def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """A copy of the application's *headers*. The error quotes no value: it may be a secret.
+
+    Raises:
+        ValueError: A name or value cannot be sent, or the client writes this header itself.
+    """
+    for name, value in headers.items():
+        if not TOKEN.fullmatch(name):
+            raise ValueError(f"not a header name: {name!r}")
+        if name.lower() in RESERVED or name.lower().startswith(PARAMETER_PREFIX.lower()):
+            raise ValueError(f"the transport writes the header {name} itself")
+        if not _GIVEN.fullmatch(value):
+            raise ValueError(f"the value of the header {name} is not printable ASCII without space around it")
+    return dict(headers)
 
 
 def encode_value(text: str) -> str:

@@ -69,7 +69,7 @@ class Call:
     timeouts: CallTimeouts
     on_report: OnReport | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Parameters that are repeated in HTTP headers (`x-mcp-header`)."""
+    """HTTP headers: those of middleware, and parameters that are repeated there (`x-mcp-header`)."""
     idempotent: bool = False
     """Whether the server declares that running it twice does no harm."""
     caller: object = field(default=None, repr=False)
@@ -157,6 +157,10 @@ class CallTimeouts:
     def end(self) -> float:
         """When the call times out, on the event loop's clock. Pauses move it."""
         return self._end + self._input_left if self._pauses else self._end
+
+    def postpone(self, seconds: float) -> None:
+        """Do not count *seconds* in which nothing was sent yet."""
+        self._end += seconds
 
     def idle_end(self, now: float) -> float:
         """When the call times out if the server is silent from *now* on."""

@@ -67,9 +67,9 @@ class Connector:
         self._versions = state.allowed_versions
         self._started = Event()
         self._initialize_timed_out = False
-        self._probed: EraChoice | McpError | None = None
+        self._probed: EraChoice | Exception | None = None
         """What the probe has brought so far."""
-        self._initialized: Session | McpError | None = None
+        self._initialized: Session | Exception | None = None
         """What the handshake beside the probe has brought so far."""
         self._news = Event()
         """Set when one of the two changes."""
@@ -138,7 +138,7 @@ class Connector:
         }
         self._dispatcher.expect_handshake()
         try:
-            reply = await self._dispatcher.request(INITIALIZE, params, {}, timeouts)
+            reply = await self._dispatcher.request_by_itself(INITIALIZE, params, None, timeouts)
         except ServerError as exc:
             if (other := common_version(exc, self._versions)) and other != version:
                 return await self.initialize(epoch, timeouts, other)
@@ -156,6 +156,7 @@ class Connector:
             instructions=result.instructions,
             features=features,
             sampling=features.sampling_session(era, result.server_info.name, offers),
+            middleware=self._state.middleware,
         )
 
     async def notify_initialized(self, session: Session) -> None:
@@ -208,7 +209,7 @@ class Connector:
 
     # The probe
 
-    async def _probe(self) -> Session | EraChoice | McpError:
+    async def _probe(self) -> Session | EraChoice | Exception:
         """Probe. If the server is silent, send `initialize` as well: the first useful answer decides."""
         attempt = self._attempt
         async with create_task_group() as tasks:
@@ -224,13 +225,13 @@ class Connector:
             tasks.cancel_scope.cancel()
         return decision
 
-    async def _decision(self, *, initializing: bool) -> Session | EraChoice | McpError:
+    async def _decision(self, *, initializing: bool) -> Session | EraChoice | Exception:
         """Wait for the result that decides; with *initializing* the handshake is running, too."""
         while True:
             probed, initialized = self._probed, self._initialized
             if isinstance(probed, UseModern) or (probed is not None and not initializing):
                 return probed  # even a late modern answer: the server was slow, not silent
-            failed = isinstance(initialized, McpError) and probed is None
+            failed = isinstance(initialized, Exception) and probed is None
             if initialized is not None and not failed:
                 return initialized
             # A refused handshake may be the first sign of a modern server, so the probe gets more time.
@@ -243,27 +244,26 @@ class Connector:
     async def _choose_era(self) -> None:
         reply: Success | McpError
         try:
-            reply = await self._ask_discover(self._modern(self._versions.modern[0]))
-        except McpError as exc:
-            reply = exc
-        try:
+            try:
+                reply = await self._ask_discover(self._modern(self._versions.modern[0]))
+            except McpError as exc:
+                reply = exc
             self._probed = choose_era(reply, self._versions)
-        except McpError as exc:
+        except Exception as exc:  # of middleware, too
             self._probed = exc
         self._news.set()
 
     async def _handshake_beside_probe(self) -> None:
         try:
             self._initialized = await self._handshake()
-        except McpError as exc:
+        except Exception as exc:  # of middleware, too
             self._initialized = exc
         self._news.set()
 
     # Discovery
 
     async def _ask_discover(self, era: Modern) -> Success:
-        params, headers = era.prepare_params({}, None), era.headers(DISCOVER, {})
-        return await self._dispatcher.request(DISCOVER, params, headers, self.timeouts, stateless=True)
+        return await self._dispatcher.request_by_itself(DISCOVER, {}, era, self.timeouts)
 
     async def _discover(self, era: Modern, result: Params | None) -> Session:
         """The session of *era*; asks again if the probe had no description of the server as its *result*."""
@@ -303,6 +303,7 @@ class Connector:
             instructions=instructions if isinstance(instructions, str) else None,
             features=features,
             sampling=features.sampling_session(era, info.name, self._attempt.offers),
+            middleware=self._state.middleware,
         )
 
     def _modern(self, version: str) -> Modern:

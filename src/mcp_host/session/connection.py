@@ -16,7 +16,6 @@ from mcp_host.errors import (
     ConnectionClosed,
     ConnectTimeout,
     HeaderMismatch,
-    McpError,
     NotAdvertised,
     RequestTimeout,
     ServerError,
@@ -53,7 +52,7 @@ class Connection:
         self._state = state
         self._connector = Connector(dispatcher, state, attempt)
         self._renewal = SingleFlight(tasks.start_soon)
-        self._subscriptions = Subscriptions(dispatcher, state, notify)
+        self.subscriptions = Subscriptions(dispatcher, state, notify)
 
     @classmethod
     @asynccontextmanager
@@ -166,7 +165,7 @@ class Connection:
             raise CallerError(f"revision {session.era.version} has no {call.method}")
         if missing := session.era.missing(call.method, session.capabilities):
             raise NotAdvertised(f"{self._state.name} did not advertise {missing}, which {call.method} needs")
-        if call.method in CACHEABLE and (fresh := cache.find(call.method, call.params)) is not None:
+        if call.method in CACHEABLE and (fresh := cache.find(call.method, call.params, call.headers)) is not None:
             return fresh
         changes = cache.changes
         try:
@@ -183,7 +182,7 @@ class Connection:
         if isinstance(outcome, InputRequired):
             outcome = await self._provide_input(session, call, outcome, reply)
         elif outcome.fresh_for:
-            cache.keep(call.method, call.params, outcome, since=changes)
+            cache.keep(call.method, call.params, outcome, call.headers, since=changes)
         self.useful = True
         return outcome.value
 
@@ -211,7 +210,7 @@ class Connection:
         `RETRY_DELAYS`: "A broken response stream loses the in-flight request" (2026-07-28, changelog).
         """
         era, dispatcher = session.era, self.dispatcher
-        headers = {**era.headers(call.method, params), **call.headers} if dispatcher.stream_per_request else {}
+        headers = {**call.headers, **era.headers(call.method, params)} if dispatcher.stream_per_request else {}
         wire = era.prepare_params(params, self._state.log_level or self._state.default_log_level)
         delays = iter(RETRY_DELAYS)
         lost = False
@@ -240,27 +239,6 @@ class Connection:
         if method not in era.removed:
             await self.dispatcher.notify(method, params, era.headers(method, params))
 
-    async def subscribe(self, uri: str, timeouts: CallTimeouts) -> None:
-        """Subscribe to changes of the resource at *uri*, in later connections too."""
-        if self.dispatcher.require().era.listens:
-            await self._subscriptions.add(uri, timeouts)
-        else:
-            await self.request(Call(method="resources/subscribe", params={"uri": uri}, timeouts=timeouts))
-            self._state.subscriptions[uri] = None
-
-    async def unsubscribe(self, uri: str, timeouts: CallTimeouts) -> None:
-        if self.dispatcher.require().era.listens:
-            await self._subscriptions.remove(uri, timeouts)
-        else:
-            self._state.subscriptions.pop(uri, None)
-            await self.request(Call(method="resources/unsubscribe", params={"uri": uri}, timeouts=timeouts))
-
-    async def set_log_level(self, level: str, timeouts: CallTimeouts) -> None:
-        """Ask for log messages of this level and above: once, or with every request."""
-        if not self.dispatcher.require().era.log_level_per_request:
-            await self.request(Call(method="logging/setLevel", params={"level": level}, timeouts=timeouts))
-        self._state.log_level = level
-
     # A new session in the same connection
 
     async def _wait_for_renewal(self, call: Call) -> None:
@@ -282,7 +260,7 @@ class Connection:
     async def _restore(self, timeouts: CallTimeouts) -> None:
         """Subscribe again and set the log level. The server asks for the roots by itself."""
         if self.dispatcher.require().era.listens:
-            await self._subscriptions.begin()
+            await self.subscriptions.begin()
             return
         requests: list[tuple[str, Params]] = [
             ("resources/subscribe", {"uri": uri}) for uri in self._state.subscriptions
@@ -291,7 +269,6 @@ class Connection:
             requests.append(("logging/setLevel", {"level": self._state.log_level}))
         for method, params in requests:
             try:
-                call = Call(method=method, params=params, timeouts=timeouts)
-                await self._send(self.dispatcher.require(), call, params)
-            except McpError as exc:
+                await self.dispatcher.request_by_itself(method, params, self.dispatcher.require().era, timeouts)
+            except Exception as exc:  # of middleware, too
                 self._state.warn_about_server(f"{method} could not be re-established: {exc}")

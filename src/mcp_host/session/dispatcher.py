@@ -6,7 +6,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from anyio import CancelScope, Event
 from anyio.abc import TaskGroup
@@ -15,7 +15,7 @@ from mcp_host._backends import Loop
 from mcp_host.concurrency import Alarm, HandlerTasks, TimeoutScope
 from mcp_host.errors import ConnectionClosed, McpError, RequestTimeout, ServerError
 from mcp_host.protocol.cache import CHANGES
-from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID
+from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID, Era
 from mcp_host.protocol.jsonrpc import (
     INVALID_REQUEST,
     Failure,
@@ -35,6 +35,9 @@ from mcp_host.session.sender import BackgroundSender
 from mcp_host.session.session import Session
 from mcp_host.session.state import ClientState
 from mcp_host.transports.base import Channel, Headers
+
+if TYPE_CHECKING:
+    from mcp_host.middleware import ClientRequest
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +73,7 @@ class Dispatcher:
         self._channel = channel
         self._on_notification = notify
         limits, self._counters = state.limits, state.counters
+        self._middleware = state.middleware
         self._warn = state.warn_about_server
         self._ids = itertools.count(1)
         self._pending: dict[Id, PendingRequest] = {}
@@ -155,6 +159,34 @@ class Dispatcher:
         if pending.reports:  # they came before the answer, so they are delivered before it
             await pending.deliver_progress()
         return pending.result()
+
+    async def request_by_itself(
+        self, method: str, params: Params, era: Era | None, timeouts: CallTimeouts, *, on_event: OnEvent | None = None
+    ) -> Success:
+        """Send a request that no call of the application makes, through the middleware, and return its response.
+
+        *era* is None for `initialize`, which negotiates it. *on_event* is as for `request`.
+
+        Raises: as `request`, and what the middleware raises.
+        """
+
+        async def send(params: Params, headers: Headers) -> Success:
+            if era is not None:
+                headers, params = {**headers, **era.headers(method, params)}, era.prepare_params(params, None)
+            stateless = era is not None and era.stateless
+            return await self.request(method, params, headers, timeouts, on_event=on_event, stateless=stateless)
+
+        if self._middleware is None:
+            return await send(params, {})
+
+        from mcp_host.middleware import ClientRequest
+
+        async def pass_on(request: ClientRequest) -> dict[str, Any]:
+            return (await send(dict(request.params), request.headers)).result
+
+        version = None if self.session is None else self.session.era.version
+        request = ClientRequest(method, params, server=self._middleware.server, protocol_version=version)
+        return Success(0, await self._middleware.run(request, pass_on))
 
     async def notify(self, method: str, params: Params, headers: Headers) -> None:
         """Send a notification."""

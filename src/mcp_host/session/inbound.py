@@ -106,7 +106,7 @@ class InboundRequests:
             self._counters["repeated requests"] += 1
             if not self._stream_per_request:  # over HTTP it is a replay
                 self._refuse(request, INVALID_REQUEST, "this id is in use by a request under way", session)
-        elif request.method not in session.era.server_requests:
+        elif request.method not in session.era.server_requests and session.middleware is None:
             self._refuse(request, METHOD_NOT_FOUND, "this client knows no such method", session)
         elif self._sender.closed or len(self._current) >= self._limits.max_answers:
             self._counters["dropped requests"] += 1  # a flood
@@ -214,6 +214,7 @@ class InboundRequests:
                     request.method,
                     request.params,
                     call,
+                    id=request.id,
                     size=request.size,
                     move_on_after=move_on_after,
                     reporter=reporter,

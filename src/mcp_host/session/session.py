@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcp_host.concurrency import Timeout
 from mcp_host.errors import InputRefused, excerpt
+from mcp_host.handlers import call_handler
 from mcp_host.protocol.eras import (
     ELICITATION_FORM,
     ELICITATION_URL,
@@ -19,12 +21,13 @@ from mcp_host.protocol.eras import (
     optional_capabilities,
     write_answer,
 )
-from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
+from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Id, Params
 from mcp_host.protocol.negotiation import Offers
 from mcp_host.types import Implementation, ServerCapabilities
 
 if TYPE_CHECKING:  # few clients use them, and importing them takes time
     from mcp_host.elicitation import Elicitation
+    from mcp_host.middleware import MiddlewareStack, ServerRequest
     from mcp_host.roots import Roots
     from mcp_host.sampling import Sampling, SamplingSession
     from mcp_host.server_requests import OuterCall, ProgressReporter
@@ -99,6 +102,7 @@ class Session:
     instructions: str | None
     features: ClientFeatures
     sampling: SamplingSession | None
+    middleware: MiddlewareStack | None = None
 
     async def answer(
         self,
@@ -106,6 +110,7 @@ class Session:
         params: Params,
         call: OuterCall | None,
         *,
+        id: Id | None = None,
         size: float = math.inf,
         move_on_after: Timeout,
         always_wait: bool = False,
@@ -113,13 +118,33 @@ class Session:
     ) -> dict[str, Any]:
         """Answer one request of the server, in the form that the session's revision prescribes.
 
-        *size* is an upper bound in bytes of *params*. *move_on_after* bounds the answer of a model.
+        *id* is that of the request, if it is a message. *size* is an upper bound in bytes of *params*. *move_on_after* bounds the answer of a model.
         With *always_wait* a sampling request waits for its turn, however many others do.
         *reporter* sends progress, if the server asked for it.
 
         Raises:
-            InputRefused: There is no handler, or a person or a rule refused.
+            InputRefused: There is no handler, a person or a rule refused, or middleware failed.
         """
+        if self.middleware is not None:
+            from mcp_host.middleware import ServerRequest
+
+            without = replace(self, middleware=None)
+
+            async def send(request: ServerRequest) -> dict[str, Any]:
+                return await without.answer(
+                    request.method,
+                    dict(request.params),
+                    call,
+                    size=size if request.params is params else math.inf,
+                    move_on_after=move_on_after,
+                    always_wait=always_wait,
+                    reporter=reporter,
+                )
+
+            server, version = self.middleware.server, self.era.version
+            received = ServerRequest(method, params, server=server, protocol_version=version, outer=call, id=id)
+            run = partial(self.middleware.run, received, send)
+            return await call_handler(run, subject=f"middleware for {excerpt(method)}", failed=FAILED)
         elicitation, roots = self.features.elicitation, self.features.roots
         answer: InputResponse
         if method == "sampling/createMessage" and self.sampling is not None:

@@ -25,6 +25,7 @@ from mcp_host.transports.base import Transport
 from mcp_host.types import Implementation
 
 if TYPE_CHECKING:  # imported on demand
+    from mcp_host.middleware import MiddlewareStack
     from mcp_host.session.changes import Change
     from mcp_host.types import LoggingMessageNotificationParams
 
@@ -52,6 +53,7 @@ class ClientState:
     allowed_versions: AllowedVersions
     era_cache: EraCache
     cache: Cache
+    middleware: MiddlewareStack | None = None
     on_log: AsyncOnLog | None = None
     on_change: AsyncOnChange | None = None
     on_elicitation_complete: AsyncOnComplete | None = None

@@ -131,7 +131,7 @@ class _Stream:
         self.settled = Event()
         """Set when the server has acknowledged the filter, or failed with *error*."""
         self.acknowledged = False
-        self.error: McpError | None = None
+        self.error: Exception | None = None
         self.granted_uris: frozenset[str] = frozenset()
         self._dispatcher, self._state = subscriptions.dispatcher, subscriptions.state
         self._notify = subscriptions.notify
@@ -147,6 +147,9 @@ class _Stream:
                 self.error, self.acknowledged = exc, False
                 if self._dispatcher.closed is None:
                     self._state.warn(f"{self._state.name} refuses the subscription to changes: {exc}")
+            except Exception as exc:  # of middleware
+                self.error, self.acknowledged = exc, False
+                logger.exception("subscribing to changes failed")
         self.settled.set()
 
     async def _listen(self) -> None:
@@ -157,12 +160,11 @@ class _Stream:
         """
         dispatcher, state, backoff = self._dispatcher, self._state, listen_backoff()
         era, params = dispatcher.require().era, {"notifications": self._wanted}
-        wire, headers = era.prepare_params(params, None), era.headers(LISTEN, params)
         timeouts = CallTimeouts(timeout=math.inf, idle_timeout=math.inf)
         while True:
             opened = current_time()
             try:
-                await dispatcher.request(LISTEN, wire, headers, timeouts, on_event=self._take, stateless=True)
+                await dispatcher.request_by_itself(LISTEN, params, era, timeouts, on_event=self._take)
             except ServerError as exc:
                 state.invalidate(exc)
                 if not isinstance(exc, HttpStatusError) or not exc.transient:

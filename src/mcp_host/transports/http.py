@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mcp_host.limits import Limits, check_count
+from mcp_host.protocol.headers import check_headers
 
 if TYPE_CHECKING:
     import httpx
@@ -50,7 +51,7 @@ class StreamableHttp:
     _name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        from mcp_host.transports._http.url import check_headers, display_url, parse_url
+        from mcp_host.transports._http.url import display_url, parse_url
 
         if self.max_connections is not None:
             check_count("max_connections", self.max_connections)

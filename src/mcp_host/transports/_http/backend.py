@@ -144,6 +144,7 @@ class HttpxBackend(HttpBackend):
         if url.userinfo:  # httpx would log it with the URL, at INFO
             auth = auth or httpx.BasicAuth(url.username, url.password)
             url = url.copy_with(userinfo=b"")
+        headers = dict({name.lower(): (name, value) for name, value in headers.items()}.values())  # see `checked`
         try:
             request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
             if content is not None:
@@ -304,13 +305,13 @@ class PoolBackend(HttpBackend):
 
 
 def checked(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes, bytes]]:
-    """The *headers* of a request as h11 keeps them once it has checked them.
+    """The *headers* of a request as h11 keeps them once it has checked them. Of two that differ in case, the last.
 
     Raises:
         h11.LocalProtocolError, UnicodeEncodeError: One of them cannot be sent.
     """
-    raw = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers]
-    request = h11.Request(method="POST", target="/", headers=raw)
+    last = {name.lower(): (name.encode("ascii"), value.encode("ascii")) for name, value in headers}
+    request = h11.Request(method="POST", target="/", headers=list(last.values()))
     return [(name, name.lower(), value) for name, value in request.headers.raw_items()]
 
 

@@ -15,6 +15,7 @@ from mcp_host.handlers import in_handler
 from mcp_host.limits import Limits
 from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import IDEMPOTENT, INITIALIZE, INITIALIZED, LISTEN
+from mcp_host.protocol.headers import SESSION_ID
 from mcp_host.protocol.jsonrpc import (
     Failure,
     Malformed,
@@ -37,7 +38,7 @@ from mcp_host.transports._http.response import (
     error_without_id,
 )
 from mcp_host.transports._http.session import LegacySession, check_session_id, means_session_lost, names_lost_session
-from mcp_host.transports._http.url import ALWAYS, POSTED, SESSION_ID
+from mcp_host.transports._http.url import ALWAYS, POSTED
 from mcp_host.transports.base import Headers, Receive, RequestHandle
 
 STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before the first call; an event may never come
@@ -120,7 +121,7 @@ class HttpChannel:
                     await session.wait_for_stream()
             async with await self._post(request, headers, session, handle) as response:
                 if opening:
-                    session = self._begin_session(response)
+                    session = self._begin_session(response, headers)
                 if response.content_type == EVENT_STREAM:
                     await self._read_stream(response, handle, session)
                 else:
@@ -199,10 +200,10 @@ class HttpChannel:
                 raise await self._refusal(response, message, session)
         return response
 
-    def _begin_session(self, response: HttpResponse) -> LegacySession:
-        """Begin a session with the headers of the response to `initialize`."""
+    def _begin_session(self, response: HttpResponse, headers: Headers) -> LegacySession:
+        """Begin a session with the headers of the response to `initialize`; *headers* are those of the request."""
         id = check_session_id(response.header(SESSION_ID.lower().encode()))
-        session = LegacySession(self._backend, id, self._max_message)
+        session = LegacySession(self._backend, id, headers, self._max_message)
         if self._session is not None:
             self._session.end()
         self._session = session

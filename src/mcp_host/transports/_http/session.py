@@ -25,12 +25,11 @@ from mcp_host.errors import (
     quoted,
 )
 from mcp_host.protocol.backoff import Backoff, listen_backoff, resume_backoff
-from mcp_host.protocol.headers import PROTOCOL_VERSION
+from mcp_host.protocol.headers import LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID
 from mcp_host.protocol.jsonrpc import Message, Request
 from mcp_host.protocol.sse import LastEvent
 from mcp_host.transports._http.backend import HttpBackend
 from mcp_host.transports._http.response import EVENT_STREAM, HttpResponse, MessageStream
-from mcp_host.transports._http.url import LAST_EVENT_ID, SESSION_ID
 from mcp_host.transports.base import Headers, Receive, RequestHandle
 
 logger = logging.getLogger(__name__)
@@ -77,11 +76,14 @@ def names_lost_session(text: str) -> bool:
 
 
 class LegacySession:
-    """One session of a handshake revision."""
+    """One session of a handshake revision.
 
-    def __init__(self, backend: HttpBackend, id: str | None, max_message: int) -> None:
+    *headers* are those that the application has given the `initialize` request: who it is in this session.
+    """
+
+    def __init__(self, backend: HttpBackend, id: str | None, headers: Headers, max_message: int) -> None:
         self.id = id
-        self.headers: dict[str, str] = {} if id is None else {SESSION_ID: id}
+        self.headers: dict[str, str] = {**headers} if id is None else {**headers, SESSION_ID: id}
         """What every request of the session carries."""
         self.waits_for_stream = False
         """Whether the next request has to `wait_for_stream`."""

@@ -1,25 +1,13 @@
-"""The URL and the headers that a caller may give, and those that the transport writes itself."""
+"""The URL that a caller may give, and the headers that every request has."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-
 import httpx
 
-from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PARAMETER_PREFIX, PROTOCOL_VERSION, TOKEN
 from mcp_host.transports._http.response import ACCEPT_ENCODING, EVENT_STREAM, JSON
 
-SESSION_ID = "Mcp-Session-Id"
-LAST_EVENT_ID = "Last-Event-ID"
 ALWAYS = {"Accept": f"{JSON}, {EVENT_STREAM}", "Accept-Encoding": ACCEPT_ENCODING}
 POSTED = {"Content-Type": JSON}
-_BY_HTTP = (*ALWAYS, *POSTED, "Content-Length", "Transfer-Encoding", LAST_EVENT_ID)
-RESERVED = frozenset(map(str.lower, (*_BY_HTTP, SESSION_ID, PROTOCOL_VERSION, MCP_METHOD, MCP_NAME)))
-"""Headers that the transport writes itself."""
-
-# RFC 9110, section 5: a line end in a value would inject another header.
-_VALUE = re.compile(r"([!-~]([ \t!-~]*[!-~])?)?")
 
 
 def parse_url(url: str) -> httpx.URL:
@@ -43,19 +31,3 @@ def parse_url(url: str) -> httpx.URL:
 def display_url(url: httpx.URL) -> str:
     """A URL for messages: without user, password, query and fragment, which may be secrets."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))
-
-
-def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """A copy of a caller's *headers*. The error quotes no value: it may be a secret.
-
-    Raises:
-        ValueError: A name or value cannot be sent, or the transport writes this header itself.
-    """
-    for name, value in headers.items():
-        if not TOKEN.fullmatch(name):
-            raise ValueError(f"not a header name: {name!r}")
-        if name.lower() in RESERVED or name.lower().startswith(PARAMETER_PREFIX.lower()):
-            raise ValueError(f"the transport writes the header {name} itself")
-        if not _VALUE.fullmatch(value):
-            raise ValueError(f"the value of the header {name} is not printable ASCII without space around it")
-    return dict(headers)

@@ -1,0 +1,756 @@
+"""Middleware around requests, in both directions."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Client, Limits, OuterCall, Stdio, StreamableHttp
+from mcp_host.errors import (
+    CallerError,
+    ConnectionClosed,
+    InputNotGiven,
+    InputRefused,
+    InvalidToolOutput,
+    RequestTimeout,
+    ServerError,
+)
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, ServerRequest
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import LoggingLevel
+from tests.client.sites import MIRRORED, Site, mirrored_headers
+from tests.client.support import EMPTY, HANDSHAKE, PARIS, QUESTION, STATELESS, TOOLS, Era, sampling, text
+from tests.transports.children import python
+
+Wire = dict[str, Any]
+
+
+@pytest.fixture(params=[HANDSHAKE, STATELESS], ids=["2025", "2026"])
+def era(request: pytest.FixtureRequest) -> Era:
+    chosen: Era = request.param
+    return chosen
+
+
+def named(name: str, seen: list[str]) -> Middleware:
+    async def middleware(request: AnyRequest, call_next: CallNext) -> Wire:
+        seen.append(f"{name} {request.method}")
+        result = await call_next(request)
+        seen.append(f"{name} done")
+        return result
+
+    return middleware
+
+
+def ours(function: Callable[[ClientRequest, CallNext], Awaitable[Wire]]) -> Middleware:
+    """Middleware for the tool calls of ours."""
+
+    async def middleware(request: AnyRequest, call_next: CallNext) -> Wire:
+        if isinstance(request, ClientRequest) and request.method == "tools/call":
+            return await function(request, call_next)
+        return await call_next(request)
+
+    return middleware
+
+
+def theirs(function: Callable[[ServerRequest, CallNext], Awaitable[Wire]]) -> Middleware:
+    """Middleware for the requests of the server."""
+
+    async def middleware(request: AnyRequest, call_next: CallNext) -> Wire:
+        return await (function(request, call_next) if isinstance(request, ServerRequest) else call_next(request))
+
+    return middleware
+
+
+def answering(era: Era, *results: Wire | None) -> ScriptedPeer:
+    """A peer that answers each request with the next of these results, and closes the connection for None."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer, {"tools": {}, "logging": {}, "resources": {"subscribe": True}})
+        for result in results:
+            request = await peer.receive()
+            if result is None:
+                await peer.aclose()
+                return
+            await peer.reply(request, result)
+
+    return ScriptedPeer(script, name="the peer")
+
+
+# Around our requests
+
+
+async def test_middleware_is_around_each_request_of_ours_and_the_first_is_the_outermost(era: Era) -> None:
+    seen: list[str] = []
+    peer = answering(era, EMPTY)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[named("outer", seen), named("inner", seen)]) as client:
+            opening = [line for line in seen if line.startswith("outer") and line != "outer done"]
+            seen.clear()
+            await client.call_tool("x")
+
+    assert opening == [f"outer {method}" for method in era.opening if not method.startswith("notifications/")]
+    assert seen == ["outer tools/call", "inner tools/call", "inner done", "outer done"]
+
+
+async def test_every_kind_of_request_passes_once(era: Era) -> None:
+    seen: list[str] = []
+    level: LoggingLevel = "error"
+    empty_list: Wire = {
+        "resources": [],
+        "prompts": [],
+        "tools": [],
+        "resourceTemplates": [],
+        "contents": [],
+        "messages": [],
+    }
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(
+            peer, {"tools": {}, "logging": {}, "prompts": {}, "resources": {"subscribe": True}, "completions": {}}
+        )
+        while True:
+            request = await peer.receive()
+            if "id" in request and request["method"] == "subscriptions/listen":
+                await peer.acknowledge(request)
+            elif "id" in request:
+                await peer.reply(request, empty_list)
+
+    async def note(request: AnyRequest, call_next: CallNext) -> Wire:
+        seen.append(request.method)
+        return await call_next(request)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), middleware=[note]) as client:
+            seen.clear()
+            await client.list_tools()
+            await client.list_resources()
+            await client.list_resource_templates()
+            await client.read_resource("a:b")
+            await client.list_prompts()
+            await client.get_prompt("x")
+            await client.subscribe_resource("a:b")
+            await client.set_log_level(level)
+            if era is HANDSHAKE:
+                await client.unsubscribe_resource("a:b")
+                await client.ping()
+
+    both = ["tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list", "prompts/get"]
+    assert seen == both + (
+        ["resources/subscribe", "logging/setLevel", "resources/unsubscribe", "ping"]
+        if era is HANDSHAKE
+        else ["subscriptions/listen"]
+    )
+
+
+async def test_middleware_may_change_the_tool_its_arguments_and_meta(era: Era) -> None:
+    async def change(request: ClientRequest, call_next: CallNext) -> Wire:
+        return await call_next(request.with_params(name="y", arguments={"a": 2}).with_meta({"trace": "1"}))
+
+    peer = answering(era, EMPTY)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[ours(change)]) as client:
+            await client.call_tool("x", {"a": 1}, meta={"mine": True})
+
+    params = {"name": "y", "arguments": {"a": 2}, "_meta": {"mine": True, "trace": "1"}}
+    assert [message["params"] for message in era.said_to(peer)] == [era.dressed(params)]
+
+
+async def test_middleware_may_change_the_result_or_answer_by_itself(era: Era) -> None:
+    async def loud(request: ClientRequest, call_next: CallNext) -> Wire:
+        result = await call_next(request)
+        return {"content": [{"type": "text", "text": result["content"][0]["text"].upper()}]}
+
+    async def known(request: ClientRequest, call_next: CallNext) -> Wire:
+        if request.params["name"] == "known":
+            return {"content": [{"type": "text", "text": "by itself"}]}
+        return await call_next(request)
+
+    peer = answering(era, {"content": [{"type": "text", "text": "hello"}]})
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[ours(loud), ours(known)]) as client:
+            results = [await client.call_tool(name) for name in ("known", "x")]
+
+    assert [result.content for result in results] == [[text("BY ITSELF")], [text("HELLO")]]
+    assert len(era.said_to(peer)) == 1
+
+
+async def test_what_middleware_raises_reaches_the_caller_unchanged(era: Era) -> None:
+    problem = LookupError("no")
+
+    async def fail(request: ClientRequest, call_next: CallNext) -> Wire:
+        raise problem
+
+    peer = answering(era)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[ours(fail)]) as client:
+            with pytest.raises(LookupError) as caught:
+                await client.call_tool("x")
+
+    assert caught.value is problem
+    assert era.said_to(peer) == []
+
+
+@pytest.mark.parametrize("method", ["server/discover", "initialize"])
+async def test_what_middleware_raises_while_connecting_comes_alone(method: str) -> None:
+    problem = LookupError("no token")
+
+    async def fail(request: AnyRequest, call_next: CallNext) -> Wire:
+        if request.method == method:
+            raise problem
+        return await call_next(request)
+
+    client = Client(answering(HANDSHAKE), middleware=[fail])
+    with anyio.fail_after(5), pytest.raises(LookupError) as caught:
+        await client.connect()
+
+    assert caught.value is problem
+
+
+async def test_each_call_next_sends_the_request_again(era: Era) -> None:
+    async def twice(request: ClientRequest, call_next: CallNext) -> Wire:
+        await call_next(request)
+        return await call_next(request)
+
+    peer = answering(era, EMPTY, {"content": [{"type": "text", "text": "second"}]})
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[ours(twice)]) as client:
+            result = await client.call_tool("x")
+
+    assert result.content == [text("second")]
+    assert [message["id"] for message in era.said_to(peer)] == [era.first_id, era.first_id + 1]
+
+
+DIES_ONCE = """
+import pathlib, sys
+first = pathlib.Path(sys.argv[1])
+reply(read(), {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
+call = read()
+if not first.exists():
+    first.write_text("was here")
+    sys.exit(3)
+reply(call, text("alive"))
+"""
+
+
+async def test_a_repeated_call_goes_to_the_restarted_server(tmp_path: Any) -> None:
+    errors: list[ConnectionClosed] = []
+
+    async def again(request: ClientRequest, call_next: CallNext) -> Wire:
+        try:
+            return await call_next(request)
+        except ConnectionClosed as exc:
+            errors.append(exc)
+            return await call_next(request)
+
+    command = [*python(DIES_ONCE, hands=False), str(tmp_path / "mark")]
+    with anyio.fail_after(20):
+        async with Client(Stdio(command), middleware=[ours(again)]) as client:
+            result = await client.call_tool("x")
+
+    assert result.content == [text("alive")]
+    assert [error.exit_code for error in errors] == [3]
+
+
+async def test_a_second_attempt_that_was_not_sent_does_not_hide_that_the_first_may_have_run() -> None:
+    async def again(request: ClientRequest, call_next: CallNext) -> Wire:
+        with pytest.raises(ConnectionClosed):
+            await call_next(request)
+        return await call_next(request)
+
+    with anyio.fail_after(5):
+        async with Client(answering(HANDSHAKE, None), middleware=[ours(again)]) as client:
+            with pytest.raises(ConnectionClosed) as caught:
+                await client.call_tool("x")
+
+    assert caught.value.may_have_run is True
+
+
+@pytest.mark.fake_clock
+async def test_the_time_that_middleware_takes_before_it_sends_does_not_count(era: Era) -> None:
+    async def think(request: ClientRequest, call_next: CallNext) -> Wire:
+        await anyio.sleep(1000)  # as a person who approves
+        return await call_next(request)
+
+    with anyio.fail_after(2000):
+        async with Client(answering(era, EMPTY), middleware=[ours(think)]) as client:
+            result = await client.call_tool("x", timeout=10, idle_timeout=5)
+
+    assert result.content == []
+
+
+@pytest.mark.fake_clock
+async def test_all_attempts_together_have_the_timeout_of_the_call(era: Era) -> None:
+    async def again(request: ClientRequest, call_next: CallNext) -> Wire:
+        await call_next(request)
+        await anyio.sleep(7)
+        await call_next(request)
+        await anyio.sleep(7)
+        return await call_next(request)
+
+    peer = answering(era, EMPTY, EMPTY, EMPTY)
+    with anyio.fail_after(100):
+        async with Client(peer, middleware=[ours(again)]) as client:
+            with pytest.raises(RequestTimeout) as caught:
+                await client.call_tool("x", timeout=10)
+
+    assert len(era.said_to(peer)) == 2
+    assert str(caught.value) == "tools/call: took longer than 10 s (timeout)"
+
+
+async def test_a_request_says_who_makes_it_and_of_which_tool(era: Era) -> None:
+    caller = object()
+    seen: list[ClientRequest] = []
+
+    async def note(request: ClientRequest, call_next: CallNext) -> Wire:
+        seen.append(request)
+        return await call_next(request)
+
+    tool = {"name": "x", "inputSchema": {"type": "object"}, "description": "of tests"}
+    peer = answering(era, {"tools": [tool]}, EMPTY, EMPTY)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[ours(note)]) as client:
+            listed = await client.list_tools()
+            await client.call_tool("x", {"a": 1}, caller=caller)
+            await client.call_tool("unlisted")
+
+    first, second = seen
+    assert (first.method, first.params) == ("tools/call", {"name": "x", "arguments": {"a": 1}})
+    assert (first.server, first.protocol_version, first.headers) == ("the peer", era.version, {})
+    assert (first.caller, second.caller) == (caller, None)
+    assert (first.tool, second.tool) == (listed[0], None)
+    assert first.with_params(name="unlisted").tool is None
+    assert second.call_id is not None
+    assert first.call_id is not None
+    assert second.call_id > first.call_id
+
+
+async def test_an_error_of_the_progress_callback_reaches_the_caller_unchanged(era: Era) -> None:
+    """It may be an error that another client raised there. Middleware must not take it for one of this call."""
+    problem = ConnectionClosed("of another client")
+    caught_inside: list[ConnectionClosed] = []
+
+    async def look(request: ClientRequest, call_next: CallNext) -> Wire:
+        try:
+            return await call_next(request)
+        except ConnectionClosed as exc:
+            caught_inside.append(exc)
+            raise
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        call = await peer.receive()
+        token = call["params"]["_meta"]["progressToken"]
+        await peer.notify("notifications/progress", {"progressToken": token, "progress": 1})
+
+    async def on_progress(report: object) -> None:
+        raise problem
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), middleware=[ours(look)]) as client:
+            with pytest.raises(ConnectionClosed) as caught:
+                await client.call_tool("x", on_progress=on_progress)
+
+    assert caught.value is problem
+    assert caught_inside == []
+
+
+async def test_a_result_is_checked_with_the_schema_of_the_tool_that_was_called(era: Era) -> None:
+    errors: list[str] = []
+
+    async def rename(request: ClientRequest, call_next: CallNext) -> Wire:
+        try:
+            return await call_next(request.with_params(name="strict"))
+        except InvalidToolOutput as exc:
+            errors.append(str(exc))
+            return {"content": [], "structuredContent": {"anything": "of the middleware"}}
+
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    tool = {"name": "strict", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    peer = answering(era, {"tools": [tool]}, {"content": [], "structuredContent": {"n": "one"}})
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[ours(rename)]) as client:
+            await client.list_tools()
+            result = await client.call_tool("soft")
+
+    assert len(errors) == 1
+    assert errors[0].startswith("the result of 'strict' is not as listed: ")
+    assert result.structured_content == {"anything": "of the middleware"}
+
+
+async def test_middleware_that_returns_no_result_or_passes_on_something_else_is_named(era: Era) -> None:
+    async def forgetful(request: ClientRequest, call_next: CallNext) -> Wire:
+        await call_next(request)
+        return None  # type: ignore[return-value]  # which is what is tested
+
+    async def confused(request: ClientRequest, call_next: CallNext) -> Wire:
+        return await call_next(ServerRequest("roots/list"))
+
+    messages = []
+    with anyio.fail_after(5):
+        for function in (forgetful, confused):
+            async with Client(answering(era, EMPTY), middleware=[ours(function)]) as client:
+                with pytest.raises(TypeError) as caught:
+                    await client.call_tool("x")
+                messages.append(str(caught.value))
+
+    assert messages == [
+        "the middleware middleware returned NoneType, not the result as a dict",
+        "call_next takes the ClientRequest, not ServerRequest",
+    ]
+
+
+@pytest.mark.parametrize("wrong", [lambda request, call_next: None, "text", [1]], ids=["alone", "text", "a number"])
+def test_middleware_that_is_no_list_of_functions_is_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="middleware"):
+        Client(answering(HANDSHAKE), middleware=wrong)
+
+
+# Over HTTP
+
+DISCOVERED = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+
+
+def token(value: str) -> Middleware:
+    async def middleware(request: AnyRequest, call_next: CallNext) -> Wire:
+        if isinstance(request, ClientRequest):
+            request = request.with_headers({"authorization": value})
+        return await call_next(request)
+
+    return middleware
+
+
+async def test_headers_go_with_every_request_and_mirrored_arguments_follow_a_change() -> None:
+    async def elsewhere(request: ClientRequest, call_next: CallNext) -> Wire:
+        return await call_next(request.with_params(arguments={"region": "north"}))
+
+    site = Site(tools_list={"tools": [MIRRORED]}, tools_call=EMPTY)
+    with anyio.fail_after(5):
+        async with site.client(middleware=[token("Bearer one"), ours(elsewhere)]) as client:
+            await client.list_tools()
+            await client.call_tool("query", {"region": "south"})
+
+    assert [post.headers["authorization"] for post in site.posts] == ["Bearer one"] * 3
+    assert mirrored_headers(site.posts[2]) == {
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/call",
+        "mcp-name": "query",
+        "mcp-param-region": "north",
+    }
+
+
+async def test_the_headers_of_initialize_go_with_everything_of_its_session() -> None:
+    """Notifications, the server's stream and the DELETE are no requests of MCP, and need the same token."""
+    seen: list[tuple[str, str, list[str]]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        message = json.loads(request.content) if request.content else {}
+        seen.append((request.method, message.get("method", ""), request.headers.get_list("authorization")))
+        result = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "s", "version": "0"},
+        }
+        match message.get("method"):
+            case "initialize":
+                body = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                return httpx.Response(200, json=body, headers={"Mcp-Session-Id": "abc"})
+            case "tools/call":
+                return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": EMPTY})
+            case "notifications/initialized":
+                return httpx.Response(202)
+        return httpx.Response(405)
+
+    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    transport = StreamableHttp("http://server.test/mcp", client=http, headers={"Authorization": "Bearer old"})
+    with anyio.fail_after(5):
+        async with Client(transport, era="legacy", middleware=[token("Bearer new")]) as client:
+            await client.call_tool("x")
+
+    assert {(method, name) for method, name, _ in seen} == {
+        ("POST", "initialize"),
+        ("POST", "notifications/initialized"),
+        ("GET", ""),
+        ("POST", "tools/call"),
+        ("DELETE", ""),
+    }
+    assert [values for _, _, values in seen] == [["Bearer new"]] * len(seen)
+
+
+async def test_a_header_that_the_transport_writes_or_that_cannot_be_sent_is_refused() -> None:
+    messages = []
+    site = Site(tools_call=EMPTY)
+    for headers in ({"mcp-method": "x"}, {"X-User": "a\r\nb: c"}):
+
+        async def add(request: ClientRequest, call_next: CallNext, headers: dict[str, str] = headers) -> Wire:
+            return await call_next(request.with_headers(headers))
+
+        with anyio.fail_after(5):
+            async with site.client(middleware=[ours(add)]) as client:
+                with pytest.raises(ValueError, match="header") as caught:
+                    await client.call_tool("x")
+        messages.append(str(caught.value))
+
+    assert messages == [
+        "the transport writes the header mcp-method itself",
+        "the value of the header X-User is not printable ASCII without space around it",
+    ]
+    assert "tools/call" not in site.methods()
+
+
+async def test_a_cached_result_passes_the_middleware_and_is_kept_for_the_same_headers_only() -> None:
+    user = ContextVar("user", default="a")
+    seen: list[str] = []
+
+    async def as_user(request: AnyRequest, call_next: CallNext) -> Wire:
+        assert isinstance(request, ClientRequest)
+        seen.append(request.method)
+        return await call_next(request.with_headers({"X-User": user.get()}))
+
+    site = Site(tools_list={"tools": [], "ttlMs": 60_000})
+    with anyio.fail_after(5):
+        async with site.client(middleware=[as_user]) as client:
+            await client.list_tools()
+            await client.list_tools()
+            user.set("b")
+            await client.list_tools()
+
+    assert seen == ["server/discover", "tools/list", "tools/list", "tools/list"]
+    assert [post.headers["x-user"] for post in site.posts] == ["a", "a", "b"]
+
+
+# Around the server's requests
+
+
+def asks(era: Era, method: str, params: Wire) -> tuple[ScriptedPeer, list[Wire]]:
+    """A peer that asks for one input within a call. The list has what it got."""
+    got: list[Wire] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        call = await peer.receive("tools/call")
+        if era is HANDSHAKE:
+            response = await peer.request(method, params)
+            got.append(response.get("result") or response["error"])
+        else:
+            wanted = {"key": {"method": method, "params": params}}
+            await peer.reply(call, {"resultType": "input_required", "inputRequests": wanted})
+            call = await peer.receive("tools/call")
+            got.append(call["params"]["inputResponses"]["key"])
+        await peer.reply(call, EMPTY)
+
+    return ScriptedPeer(script, name="the peer"), got
+
+
+async def test_middleware_is_around_requests_of_the_server(era: Era) -> None:
+    seen: list[ServerRequest] = []
+
+    async def look(request: ServerRequest, call_next: CallNext) -> Wire:
+        seen.append(request)
+        result = await call_next(request)
+        return {**result, "model": "renamed"}
+
+    caller = object()
+    peer, got = asks(era, "sampling/createMessage", QUESTION)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[theirs(look)], sampling=sampling()) as client:
+            await client.call_tool("x", caller=caller)
+
+    assert got == [{**PARIS, "model": "renamed"}]
+    assert [(request.method, request.params, request.server) for request in seen] == [
+        ("sampling/createMessage", QUESTION, "the peer")
+    ]
+    assert seen[0].protocol_version == era.version
+    assert seen[0].id == ("peer-1" if era is HANDSHAKE else None)
+    assert isinstance(seen[0].outer, OuterCall)
+    assert seen[0].outer.caller is caller
+
+
+async def test_middleware_may_change_what_the_handler_gets(era: Era) -> None:
+    asked: list[int] = []
+
+    async def fewer(request: ServerRequest, call_next: CallNext) -> Wire:
+        return await call_next(request.with_params(maxTokens=3))
+
+    async def model(request: Any) -> Any:
+        asked.append(request.max_tokens)
+        return request.reply("Paris", model="m")
+
+    peer, got = asks(era, "sampling/createMessage", QUESTION)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[theirs(fewer)], sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("x")
+
+    assert (asked, got) == ([3], [PARIS])
+
+
+async def test_middleware_may_answer_a_method_that_the_client_does_not_know(era: Era) -> None:
+    async def answer(request: ServerRequest, call_next: CallNext) -> Wire:
+        return {"roots": request.params["some"]} if request.method == "acme/roots" else await call_next(request)
+
+    peer, got = asks(era, "acme/roots", {"some": [{"uri": "file:///a"}]})
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[theirs(answer)]) as client:
+            await client.call_tool("x")
+
+    assert got == [{"roots": [{"uri": "file:///a"}]}]
+
+
+async def test_an_unknown_method_that_is_passed_on_is_refused(era: Era) -> None:
+    async def look(request: ServerRequest, call_next: CallNext) -> Wire:
+        return await call_next(request)
+
+    peer, got = asks(era, "acme/echo", {})
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[theirs(look)]) as client:
+            if era is HANDSHAKE:
+                await client.call_tool("x")
+            else:
+                with pytest.raises(InputNotGiven, match="this client does not offer acme/echo"):
+                    await client.call_tool("x")
+
+    assert got == ([{"code": -32601, "message": "this client does not offer acme/echo"}] if era is HANDSHAKE else [])
+
+
+async def test_middleware_may_refuse_a_request_of_the_server(era: Era) -> None:
+    async def refuse(request: ServerRequest, call_next: CallNext) -> Wire:
+        raise InputRefused(-7, "not today", {"until": "tomorrow"})
+
+    peer, got = asks(era, "sampling/createMessage", QUESTION)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[theirs(refuse)], sampling=sampling()) as client:
+            if era is HANDSHAKE:
+                await client.call_tool("x")
+            else:
+                with pytest.raises(InputNotGiven, match="not today"):
+                    await client.call_tool("x")
+
+    assert got == ([{"code": -7, "message": "not today", "data": {"until": "tomorrow"}}] if era is HANDSHAKE else [])
+
+
+@pytest.mark.parametrize(
+    "failure", [LookupError("a secret"), SystemExit(1), ExceptionGroup("two", [ValueError("a secret")])], ids=repr
+)
+async def test_middleware_that_fails_on_a_request_of_the_server_is_logged_and_the_server_learns_only_that(
+    era: Era, failure: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(request: ServerRequest, call_next: CallNext) -> Wire:
+        raise failure
+
+    peer, got = asks(era, "sampling/createMessage", QUESTION)
+    with anyio.fail_after(5), caplog.at_level(logging.ERROR, "mcp_host"):
+        async with Client(peer, middleware=[theirs(fail)], sampling=sampling()) as client:
+            if era is HANDSHAKE:
+                await client.call_tool("x")
+            else:
+                with pytest.raises(InputNotGiven):
+                    await client.call_tool("x")
+
+    assert got == ([{"code": -32603, "message": "this client failed to answer"}] if era is HANDSHAKE else [])
+    assert [record.getMessage() for record in caplog.records] == [
+        "middleware for sampling/createMessage: this client failed to answer"
+    ]
+
+
+async def test_the_limits_hold_before_any_middleware() -> None:
+    seen: list[str] = []
+    got: list[Wire] = []
+
+    async def look(request: ServerRequest, call_next: CallNext) -> Wire:
+        seen.append(request.method)
+        return {}
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        for _ in range(3):
+            got.append(await peer.request("acme/flood"))
+        await peer.reply(call, EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), middleware=[theirs(look)], limits=Limits(max_inputs=2)) as client:
+            await client.call_tool("x")
+
+    assert len(seen) == 2
+    assert ["result" in each for each in got] == [True, True, False]
+    assert got[2]["error"] == {"code": -32013, "message": "this client's limit max_inputs is 2 for one call"}
+
+
+async def test_handlers_see_the_context_variables_that_middleware_sets(era: Era) -> None:
+    """A span, say: what the handler does is a part of it."""
+    span: ContextVar[str] = ContextVar("span", default="none")
+    spans: list[str] = []
+
+    async def trace(request: AnyRequest, call_next: CallNext) -> Wire:
+        spans.append(f"{request.method} in {span.get()}")
+        span.set(request.method)
+        return await call_next(request)
+
+    async def model(request: Any) -> Any:
+        spans.append(f"model in {span.get()}")
+        return request.reply("Paris", model="m")
+
+    peer, _ = asks(era, "sampling/createMessage", QUESTION)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[trace], sampling=sampling(with_tools=model)) as client:
+            spans.clear()
+            token = span.set("caller")
+            await client.call_tool("x")
+            span.reset(token)
+
+    assert spans == [
+        "tools/call in caller",
+        "sampling/createMessage in tools/call",
+        "model in sampling/createMessage",
+    ]
+
+
+async def test_a_call_that_is_cancelled_in_the_middleware_sends_nothing(era: Era) -> None:
+    waiting = anyio.Event()
+
+    async def think(request: ClientRequest, call_next: CallNext) -> Wire:
+        waiting.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    peer = answering(era)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[ours(think)]) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "x")
+            await waiting.wait()
+            tasks.cancel_scope.cancel()
+
+    assert era.said_to(peer) == []
+
+
+async def test_errors_of_the_server_and_of_the_caller_pass_through(era: Era) -> None:
+    seen: list[type[Exception]] = []
+
+    async def look(request: AnyRequest, call_next: CallNext) -> Wire:
+        try:
+            return await call_next(request)
+        except Exception as exc:
+            seen.append(type(exc))
+            raise
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        await peer.reply_error(await peer.receive(), -5, "no")
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), middleware=[look]) as client:
+            seen.clear()
+            with pytest.raises(ServerError):
+                await client.call_tool("x")
+            with pytest.raises(CallerError):
+                await (client.ping() if era is STATELESS else client.list_prompts())
+
+    assert seen[0] is ServerError
+    assert len(seen) == 2
+    assert issubclass(seen[1], CallerError)
