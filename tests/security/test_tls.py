@@ -10,20 +10,20 @@ from anyio import fail_after
 
 from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectFailed, HttpStatusError
-from mcp_host.transports._http import backend
+from mcp_host.transports._http import tls
 from tests.faults.http_server import SOON, mcp, says, tides
 from tests.transports.http_contract import by_httpx, certified, trusting  # noqa: F401  # one is an autouse fixture
 from tests.transports.http_peers import Heard, Wire, serving
 from tests.transports.legacy_peers import in_turn
 
 SECRETS = {"Authorization": "Bearer secret"}
-MACHINES = backend.trusted
+MACHINES = tls.trusted
 
 
 @pytest.fixture(autouse=True)
 def own_authority(monkeypatch: pytest.MonkeyPatch) -> None:
     """The certificates of a machine that trusts the tests' authority."""
-    monkeypatch.setattr(backend, "trusted", trusting)
+    monkeypatch.setattr(tls, "trusted", trusting)
 
 
 async def test_a_redirect_to_plain_http_is_refused() -> None:
@@ -56,7 +56,7 @@ async def test_nothing_is_sent_to_a_server_with_a_certificate_for_another_host(n
 
 
 async def test_nothing_is_sent_to_a_server_with_an_unknown_authority(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "trusted", MACHINES)
+    monkeypatch.setattr(tls, "trusted", MACHINES)
 
     async with serving(mcp(), tls=certified("127.0.0.1")) as peer:
         with fail_after(SOON), pytest.raises(ConnectFailed):

@@ -40,7 +40,7 @@ class PoolTransport(httpx.AsyncBaseTransport):
             self._pool = Pool(
                 request.url,
                 "the server",
-                lambda: self._tls,
+                self._tls,
                 connect_timeout=timeouts.get("connect"),
                 write_timeout=timeouts.get("write"),
                 max_idle=self._max_idle,

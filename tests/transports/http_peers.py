@@ -9,6 +9,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import anyio
@@ -114,7 +115,7 @@ class Wire:
     """The server's end of one connection, with nothing between the script and the socket."""
 
     def __init__(self, stream: ByteStream, log: Log[Heard]) -> None:
-        self._stream = stream
+        self.stream = stream
         self._buffer = bytearray()
         self._log = log
 
@@ -125,7 +126,7 @@ class Wire:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
         size = int(headers.get("content-length", "0"))
         while len(self._buffer) < size:
-            self._buffer += await self._stream.receive()
+            self._buffer += await self.stream.receive()
         body = bytes(self._buffer[:size])
         del self._buffer[:size]
         method, path, _ = first.split(" ")
@@ -136,12 +137,12 @@ class Wire:
     async def say(self, *parts: bytes) -> None:
         """Send *parts* at once; with TLS, in a record each."""
         *first, last = parts
-        if isinstance(self._stream, TLSStream):
+        if isinstance(self.stream, TLSStream):
             for part in first:
-                self._stream.extra(TLSAttribute.ssl_object).write(part)
-            await self._stream.send(last)
+                self.stream.extra(TLSAttribute.ssl_object).write(part)
+            await self.stream.send(last)
         else:
-            await self._stream.send(b"".join(parts))
+            await self.stream.send(b"".join(parts))
 
     async def reply(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
         await self.say(head(status, {"content-length": str(len(body)), **(headers or {})}) + body)
@@ -156,22 +157,22 @@ class Wire:
         """Wait until the client has closed the connection."""
         with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
             while True:
-                await self._stream.receive()
+                await self.stream.receive()
 
     async def end(self) -> None:
         """Close the connection in order."""
-        await self._stream.aclose()
+        await self.stream.aclose()
 
     async def reset(self) -> None:
         """Close with a RST instead of a FIN."""
-        raw = self._stream.extra(SocketAttribute.raw_socket)
+        raw = self.stream.extra(SocketAttribute.raw_socket)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        await self._stream.aclose()
+        await self.stream.aclose()
 
     async def hear_until(self, mark: bytes) -> bytes:
         """All that comes before *mark*."""
         while mark not in self._buffer:
-            self._buffer += await self._stream.receive()
+            self._buffer += await self.stream.receive()
         found, _, self._buffer = self._buffer.partition(mark)
         return bytes(found)
 
@@ -197,14 +198,25 @@ class Peer:
 
 @asynccontextmanager
 async def serving(
-    script: Script, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+    script: Script,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    uds: Path | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Peer]:
-    """Run *script* for each connection to a new socket, or to *port*."""
+    """Run *script* for each connection to a new socket, to *port*, or to the unix socket *uds*."""
     async with (
-        await anyio.create_tcp_listener(local_host=host, local_port=port) as listener,
+        await (
+            anyio.create_tcp_listener(local_host=host, local_port=port)
+            if uds is None
+            else anyio.create_unix_listener(uds)
+        ) as listener,
         anyio.create_task_group() as tasks,
     ):
-        place = f"{f'[{host}]' if ':' in host else host}:{listener.extra(SocketAttribute.local_port)}"
+        place = "localhost"
+        if uds is None:
+            place = f"{f'[{host}]' if ':' in host else host}:{listener.extra(SocketAttribute.local_port)}"
         peer = Peer(f"{'https' if tls else 'http'}://{place}/mcp")
 
         async def handle(stream: SocketStream) -> None:

@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.limits import Limits
-from mcp_host.transports._http import backend
+from mcp_host.transports._http import tls
 from mcp_host.transports._http.backend import HttpxBackend, PoolBackend, own_backend
 from mcp_host.transports.http import StreamableHttp
 from tests.transports.http_peers import DONE, DONE_JSON, JSON, ask, opened
@@ -110,7 +110,7 @@ async def test_one_tls_context_serves_every_connection(monkeypatch: pytest.Monke
         return build(*args, **options)
 
     monkeypatch.setattr(httpx, "create_ssl_context", create)
-    backend.trusted.cache_clear()
+    tls.trusted.cache_clear()
     for _ in range(3):
         async with opened("https://127.0.0.1:1/") as channel:
             with pytest.raises(ConnectFailed):
@@ -120,17 +120,11 @@ async def test_one_tls_context_serves_every_connection(monkeypatch: pytest.Monke
 
 
 async def test_without_tls_no_certificate_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "trusted", lambda: pytest.fail("read the certificates"))
+    monkeypatch.setattr(tls, "trusted", lambda: pytest.fail("read the certificates"))
 
-    async with opened("http://127.0.0.1:1/") as channel:
+    async with opened("http://127.0.0.1:1/", verify="missing.pem") as channel:
         with pytest.raises(ConnectFailed):
             await ask(channel)
-
-
-async def test_a_proxy_that_is_reached_by_tls_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "https://proxy.test:3128")
-
-    assert backend.tls_context(httpx.URL("http://mcp.test/")) is backend.trusted()
 
 
 @pytest.mark.parametrize(
@@ -182,7 +176,7 @@ async def test_the_callers_client_is_used_as_it_is_and_never_closed() -> None:
 
 async def test_a_header_that_cannot_be_sent_is_not_quoted_in_the_error() -> None:
     url = httpx.URL("http://mcp.test/")
-    pool = PoolBackend(url, {"Authorization": "Bearer hunter2\n"}, "http://mcp.test/", Limits())
+    pool = PoolBackend(url, {"Authorization": "Bearer hunter2\n"}, "http://mcp.test/", Limits(), tls.untrusting())
 
     with pytest.raises(ConnectionClosed, match=r"^http://mcp\.test/: a header that cannot be sent$") as caught:
         await pool.send("GET", {})
@@ -199,8 +193,8 @@ async def test_an_own_backend_is_closed_with_the_channel(monkeypatch: pytest.Mon
             closed.append(self)
             await super().aclose()
 
-    noting = Noting(httpx.URL("http://mcp.test/"), {}, "the server", Limits())
-    monkeypatch.setattr("mcp_host.transports._http.channel.own_backend", lambda *given: noting)
+    noting = Noting(httpx.URL("http://mcp.test/"), {}, "the server", Limits(), tls.untrusting())
+    monkeypatch.setattr("mcp_host.transports._http.backend.own_backend", lambda *given, **options: noting)
 
     async with opened("http://mcp.test/"):
         assert closed == []
@@ -215,8 +209,8 @@ async def test_an_own_backend_gets_half_of_the_time_for_closing(monkeypatch: pyt
         async def aclose(self) -> None:
             left.append(anyio.current_effective_deadline() - anyio.current_time())
 
-    client = Slow(httpx.URL("http://mcp.test/"), {}, "the server", Limits())
-    monkeypatch.setattr("mcp_host.transports._http.channel.own_backend", lambda *given: client)
+    client = Slow(httpx.URL("http://mcp.test/"), {}, "the server", Limits(), tls.untrusting())
+    monkeypatch.setattr("mcp_host.transports._http.backend.own_backend", lambda *given, **options: client)
 
     async with opened("http://mcp.test/", limits=Limits(close_timeout=0.2)):
         assert left == []

@@ -257,7 +257,7 @@ async def test_a_connection_that_was_closed_on_our_side_is_as_good_as_none() -> 
         await wire.hung_up()
 
     async with serving(script) as peer:
-        connection = await Pool(httpx.URL(peer.url), "", untrusting)._open()
+        connection = await Pool(httpx.URL(peer.url), "", untrusting())._open()
         assert not connection.readable
         await connection.close()
 

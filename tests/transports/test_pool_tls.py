@@ -7,13 +7,10 @@ import ssl
 from contextlib import suppress
 
 import anyio
-import h11
 import httpx
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from mcp_host.errors import ConnectFailed
-from mcp_host.transports._http.pool import Pool
 from tests.transports.http_contract import Kind, both, certified, not_with_httpx, trusting, untrusting
 from tests.transports.http_peers import CHUNKED, Wire, head, serving
 
@@ -37,20 +34,20 @@ async def test_a_server_with_a_certificate_is_trusted_and_its_connection_kept(ki
 
 
 @pytest.mark.parametrize(
-    ("names", "context"),
+    ("names", "context", "complaint"),
     [
-        pytest.param(("127.0.0.1",), untrusting, id="an authority that is not trusted"),
-        pytest.param(("127.0.0.2",), trusting, id="another address"),
-        pytest.param(("localhost",), trusting, id="another name"),
+        pytest.param(("127.0.0.1",), untrusting, "certificate is not trusted", id="an authority that is not trusted"),
+        pytest.param(("127.0.0.2",), trusting, "certificate is for another host", id="another address"),
+        pytest.param(("localhost",), trusting, "certificate is for another host", id="another name"),
     ],
 )
 @both
 async def test_no_request_goes_to_a_server_that_is_not_trusted(
-    names: tuple[str, ...], context: object, kind: Kind
+    names: tuple[str, ...], context: object, complaint: str, kind: Kind
 ) -> None:
     assert callable(context)
     async with serving(answering, tls=certified(*names)) as peer, kind.client(tls=context()) as client:
-        with pytest.raises(httpx.ConnectError, match="certificate verify failed" if kind.ours else None):
+        with pytest.raises(httpx.ConnectError, match=complaint if kind.ours else None):
             await client.post(peer.url, content=b"secret")
 
     assert peer.heard == []
@@ -170,16 +167,6 @@ async def test_an_early_response_is_read_over_tls(kind: Kind) -> None:
 
     async with serving(script, tls=certified("127.0.0.1")) as peer, kind.client(tls=trusting()) as client:
         assert (await client.post(peer.url, content=b"x" * 50_000_000)).status_code == 413
-
-
-async def test_certificates_that_cannot_be_read_are_an_error_of_connecting() -> None:
-    def unreadable() -> ssl.SSLContext:
-        raise FileNotFoundError("no certificates")
-
-    pool = Pool(httpx.URL("https://127.0.0.1:1/"), "https://127.0.0.1:1/", unreadable)
-    request = h11.Request(method=b"GET", target=b"/", headers=[(b"host", b"127.0.0.1:1")])
-    with pytest.raises(ConnectFailed, match=r"^https://127\.0\.0\.1:1/: the certificates .* cannot be read: no certif"):
-        await pool.request(request, b"", repeatable=False)
 
 
 # Addresses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar, overload
@@ -292,9 +293,13 @@ class Server:
         return app
 
     @asynccontextmanager
-    async def http(self, *, json_response: bool = False) -> AsyncIterator[str]:
+    async def http(
+        self, *, json_response: bool = False, uds: str | os.PathLike[str] | None = None
+    ) -> AsyncIterator[str]:
         """Serve over Streamable HTTP under uvicorn, on a free port of 127.0.0.1; the value is the URL.
 
+        *uds* is the path of a unix socket to serve at instead, which must not exist yet:
+        connect with ``StreamableHttp(url, uds=...)``.
         uvicorn and the functions of this server run in another thread.
 
         Raises:
@@ -302,7 +307,8 @@ class Server:
         """
         from mcp_host.testing._http.serving import serve  # here, because only this needs uvicorn
 
-        async with serve(self.asgi(json_response=json_response)) as url:
+        path = None if uds is None else os.fspath(uds)
+        async with serve(self.asgi(json_response=json_response), path) as url:
             yield url
 
     def run_http(self, port: int = 0, *, json_response: bool = False) -> None:

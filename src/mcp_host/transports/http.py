@@ -8,6 +8,9 @@ httpx is imported with the first `StreamableHttp`, not with this module.
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,16 +23,30 @@ if TYPE_CHECKING:
     import httpx
 
     from mcp_host.transports._http.channel import HttpChannel
+    from mcp_host.transports._http.tls import Cert, ClientCertificate, FilePath, Verify
+
+
+logger = logging.getLogger(__name__)
+
+OWN_CLIENT = "client= brings its own {}: write StreamableHttp(url, client=httpx.AsyncClient({}))"
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class StreamableHttp:
     """Connect to the server at *url* over Streamable HTTP.
 
-    *headers* are sent with every request, and never to another origin. A *client* is
-    used with its proxies, certificates, authentication and its connect, write and pool
+    *headers* are sent with every request, and never to another origin.
+
+    *verify* says which servers are trusted over https: True those that the environment says
+    (`SSL_CERT_FILE`, `SSL_CERT_DIR`) or else those with a certificate of a public authority, a path
+    those with a certificate of the authorities in that PEM file or directory, False any at all.
+    An `ssl.SSLContext` is used as it is. *cert* is the client's own certificate: the path of a PEM file
+    with its key, ``(certificate, key)`` or ``(certificate, key, password)``. Files are read when you connect.
+    *uds* is the path of a unix socket to connect to, instead of the host in the URL.
+
+    A *client* is used with its proxies, certificates, authentication and its connect, write and pool
     timeouts. Its read timeout and redirects are not used, and it is never closed.
-    Without a client, proxies and certificates come from the environment.
+    Without a client, proxies come from the environment, but not for a unix socket.
 
     At most *max_connections* calls are in flight at a time; None means no bound. Further calls
     wait in order, and can be cancelled or time out meanwhile. Nothing else is counted:
@@ -39,16 +56,20 @@ class StreamableHttp:
 
     Raises:
         ValueError: The URL is not http(s), a header cannot be sent or is written by the
-            transport itself, or *max_connections* is below 1.
-        TypeError: *max_connections* is not an integer.
+            transport itself, *max_connections* is below 1, or arguments contradict each other.
+        TypeError: An argument has another type.
     """
 
     url: str
     headers: Mapping[str, str] | None = field(default=None, kw_only=True)
     client: httpx.AsyncClient | None = field(default=None, kw_only=True)
     max_connections: int | None = field(default=100, kw_only=True)
+    verify: Verify = field(default=True, kw_only=True)
+    cert: Cert | None = field(default=None, kw_only=True)
+    uds: FilePath | None = field(default=None, kw_only=True)
     _parsed: httpx.URL = field(init=False)
     _name: str = field(init=False)
+    _cert: ClientCertificate | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         from mcp_host.transports._http.url import display_url, parse_url
@@ -58,6 +79,32 @@ class StreamableHttp:
         object.__setattr__(self, "_parsed", parse_url(self.url))
         object.__setattr__(self, "_name", display_url(self._parsed))
         object.__setattr__(self, "headers", check_headers(self.headers or {}))
+        if self.verify is not True or self.cert is not None:
+            self._check_certificates()
+        if self.uds is not None:
+            self._check_socket(self.uds)
+
+    def _check_certificates(self) -> None:
+        from mcp_host.transports._http.tls import check_cert, check_verify
+
+        check_verify(self.verify)
+        if self.cert is not None:
+            object.__setattr__(self, "_cert", check_cert(self.cert))
+            if self._parsed.scheme != "https":
+                raise ValueError("cert is for https:// only: over http:// there are no certificates")
+            if not isinstance(self.verify, bool | str | os.PathLike):
+                raise ValueError("verify has an ssl.SSLContext: load the certificate into it, with its load_cert_chain")
+        if self.client is not None:
+            raise ValueError(OWN_CLIENT.format("certificates", "verify=..., cert=..."))
+
+    def _check_socket(self, uds: FilePath) -> None:
+        from mcp_host.transports._http.tls import check_path
+
+        object.__setattr__(self, "uds", check_path("uds", uds, "uds is the path of a unix socket"))
+        if self.client is not None:
+            raise ValueError(OWN_CLIENT.format("sockets", "transport=httpx.AsyncHTTPTransport(uds=...)"))
+        if not hasattr(socket, "AF_UNIX"):
+            raise ValueError("uds: there are no unix sockets here")
 
     @property
     def name(self) -> str:
@@ -66,8 +113,8 @@ class StreamableHttp:
 
     @property
     def identity(self) -> str:
-        """The same as *name*: one host often serves many servers, by path."""
-        return self.name
+        """The same as *name*, because one host often serves many servers by path, and the unix socket."""
+        return self.name if self.uds is None else f"{self.name} at {self.uds}"
 
     @property
     def restart(self) -> bool:
@@ -75,13 +122,23 @@ class StreamableHttp:
         return False
 
     def __repr__(self) -> str:
-        return f"StreamableHttp({self.name!r})"
+        return f"StreamableHttp({self.name!r}{'' if self.uds is None else f', uds={self.uds!r}'})"
 
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[HttpChannel]:
         """Open a channel. Nothing is sent until the first request is."""
+        from mcp_host.transports._http.backend import HttpxBackend, own_backend
         from mcp_host.transports._http.channel import open_channel
+        from mcp_host.transports._http.url import ALWAYS
 
-        headers, bound = self.headers or {}, self.max_connections
-        async with open_channel(self._parsed, self._name, headers, self.client, bound, limits) as channel:
+        url, name, client = self._parsed, self._name, self.client
+        headers = {**(self.headers or {}), **ALWAYS}
+        if self.verify is False and url.scheme == "https":
+            logger.warning("%s: verify=False: any server is trusted that answers at this address", name)
+        if client is None:
+            uds = None if self.uds is None else os.fspath(self.uds)
+            backend = own_backend(url, headers, name, limits, verify=self.verify, cert=self._cert, uds=uds)
+        else:
+            backend = HttpxBackend(url, headers, name, client)
+        async with open_channel(backend, self.max_connections, limits, owned=client is None) as channel:
             yield channel

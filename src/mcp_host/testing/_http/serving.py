@@ -6,9 +6,10 @@ uvicorn runs on asyncio only, and your tests may run on trio: a thread with an e
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from threading import Event, Thread
 from types import FrameType
 
@@ -76,9 +77,12 @@ def run(app: HttpApp, port: int) -> None:
 
 
 @asynccontextmanager
-async def serve(app: HttpApp) -> AsyncIterator[str]:
-    """Serve *app* on 127.0.0.1 in a thread; the value is the URL. On leaving, the thread has ended."""
-    with _listen(0) as listener:
+async def serve(app: HttpApp, uds: str | None = None) -> AsyncIterator[str]:
+    """Serve *app* in a thread, on 127.0.0.1 or at the unix socket *uds*; the value is the URL.
+
+    On leaving, the thread has ended.
+    """
+    with _listen(0) if uds is None else _listen_at(uds) as listener:
         server = UvicornServer(app)
         thread = Thread(target=server.run_in_thread, args=(listener,), name="uvicorn", daemon=True)
         thread.start()
@@ -101,5 +105,18 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
+@contextmanager
+def _listen_at(uds: str) -> Iterator[socket.socket]:
+    """A new unix socket, which is removed in the end."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(uds)
+        try:
+            yield listener
+        finally:
+            os.unlink(uds)
+
+
 def _url(listener: socket.socket) -> str:
+    if listener.family is socket.AF_UNIX:
+        return "http://localhost/mcp"
     return f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"

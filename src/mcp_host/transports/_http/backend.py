@@ -6,7 +6,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from http.client import HTTPResponse
 from http.cookiejar import Cookie, CookieJar
 from typing import Self, TypeAlias
@@ -21,6 +21,14 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, ex
 from mcp_host.limits import Limits
 from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Pool, PoolResponse
 from mcp_host.transports._http.response import HttpResponse
+from mcp_host.transports._http.tls import (
+    ClientCertificate,
+    Verify,
+    explain,
+    make_context,
+    rejects_client,
+    untrusting,
+)
 from mcp_host.transports._http.url import display_url
 from mcp_host.version import __version__
 
@@ -34,8 +42,8 @@ MAX_CHECKED = 64  # sets of headers that are kept: one for each method of a sess
 MAX_REDIRECTS = 5  # curl allows 50 and browsers 20; within one origin, even two are odd
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-# All that httpx raises: the third for a Location, the last for a cookie in the caller's client.
-HTTPX_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, UnicodeEncodeError)
+# All that httpx raises: the third for a Location, the fourth for a cookie in the caller's client, the last on asyncio.
+HTTPX_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, UnicodeEncodeError, ssl.SSLError)
 
 # In these cases not a byte of the request can have reached the server.
 _NEVER_SENT = (
@@ -151,7 +159,10 @@ class HttpxBackend(HttpBackend):
                 request.stream = RequestBody(content)
             return HttpxResponse(await self._send_twice(request, auth, repeatable), self.name)
         except HTTPX_ERRORS as exc:
-            raise connection_error(exc, self.name) from _shown(exc)
+            error = connection_error(exc, self.name)
+            if rejects_client(exc):
+                error = ConnectFailed(str(error), may_have_run=False)
+            raise error from _shown(exc)
 
     async def _send_twice(self, request: httpx.Request, auth: httpx.Auth | None, repeatable: bool) -> httpx.Response:
         broken: httpx.RequestError | None = None
@@ -259,9 +270,17 @@ class PoolBackend(HttpBackend):
     a session to a machine by them. Its errors are those of `HttpxBackend`.
     """
 
-    def __init__(self, url: httpx.URL, headers: Headers, name: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        url: httpx.URL,
+        headers: Headers,
+        name: str,
+        limits: Limits,
+        tls: ssl.SSLContext,
+        uds: str | None = None,
+    ) -> None:
         self._pool = Pool(
-            url, name, trusted, connect_timeout=limits.connect_timeout, write_timeout=limits.stall_timeout
+            url, name, tls, uds=uds, connect_timeout=limits.connect_timeout, write_timeout=limits.stall_timeout
         )
         defaults = {"host": url.netloc.decode("ascii"), "user-agent": USER_AGENT}
         if url.userinfo:
@@ -338,14 +357,28 @@ class BoundedCookieJar(CookieJar):
             self.clear(oldest.domain, oldest.path, oldest.name)
 
 
-def own_backend(url: httpx.URL, headers: Headers, name: str, limits: Limits) -> HttpBackend:
-    """The backend where the caller gave no client. Proxies and SSL_CERT_FILE of the environment apply."""
-    if not proxied(url):
-        return PoolBackend(url, headers, name, limits)
+def own_backend(
+    url: httpx.URL,
+    headers: Headers,
+    name: str,
+    limits: Limits,
+    *,
+    verify: Verify = True,
+    cert: ClientCertificate | None = None,
+    uds: str | None = None,
+) -> HttpBackend:
+    """The backend where the caller gave no client. Proxies of the environment apply, but not to a unix socket.
+
+    Raises:
+        ConnectFailed: The files of *verify* or *cert* cannot be read.
+    """
+    tls = make_context(name, verify, cert) if url.scheme == "https" else untrusting()
+    if uds is not None or not proxied(url):
+        return PoolBackend(url, headers, name, limits, tls, uds)
     timeout = httpx.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
     # Streams stay open for hours: a bound on connections could block endlessly.
     bounds = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEPALIVE)
-    client = httpx.AsyncClient(verify=tls_context(url), timeout=timeout, limits=bounds, cookies=BoundedCookieJar())
+    client = httpx.AsyncClient(verify=tls, timeout=timeout, limits=bounds, cookies=BoundedCookieJar())
     return HttpxBackend(url, headers, name, client)
 
 
@@ -358,32 +391,9 @@ def proxied(url: httpx.URL) -> bool:
     return "*" not in excepted and url.host not in excepted
 
 
-def tls_context(url: httpx.URL) -> ssl.SSLContext:
-    """The context for *url* and the proxies of the environment."""
-    if url.scheme == "https" or any(proxy.startswith("https:") for proxy in getproxies().values()):
-        return trusted()
-    return _untrusting()
-
-
-@cache
-def trusted() -> ssl.SSLContext:
-    """One context for the process: reading the certificates takes 12 ms or more."""
-    context = httpx.create_ssl_context()
-    # OpenSSL's own default depends on the machine; one that requires more is respected.
-    context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
-    context.set_alpn_protocols(["http/1.1"])  # as httpx does
-    return context
-
-
-@cache
-def _untrusting() -> ssl.SSLContext:
-    """For http:// alone. It trusts no certificate."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
 def connection_error(exc: Exception, name: str) -> ConnectionClosed:
     """The error of ours for one of `HTTPX_ERRORS`."""
-    text = excerpt(str(exc)) if _shown(exc) is not None else ""
+    text = explain(exc) or (excerpt(str(exc)) if _shown(exc) is not None else "")
     message = f"{name}: {text or type(exc).__name__}"
     if isinstance(exc, _NEVER_SENT):
         return ConnectFailed(message, may_have_run=False)

@@ -28,7 +28,7 @@ from mcp_host.protocol.jsonrpc import (
     malformed_error,
 )
 from mcp_host.protocol.sse import EventDecoder, LastEvent
-from mcp_host.transports._http.backend import HttpBackend, HttpxBackend, own_backend
+from mcp_host.transports._http.backend import HttpBackend
 from mcp_host.transports._http.response import (
     EVENT_STREAM,
     EXCERPT_SIZE,
@@ -38,7 +38,7 @@ from mcp_host.transports._http.response import (
     error_without_id,
 )
 from mcp_host.transports._http.session import LegacySession, check_session_id, means_session_lost, names_lost_session
-from mcp_host.transports._http.url import ALWAYS, POSTED
+from mcp_host.transports._http.url import POSTED
 from mcp_host.transports.base import Headers, Receive, RequestHandle
 
 STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before the first call; an event may never come
@@ -50,21 +50,14 @@ NOT_RETRIED = (TimeoutError, httpx.TimeoutException, httpx.UnsupportedProtocol) 
 
 @asynccontextmanager
 async def open_channel(
-    url: httpx.URL,
-    name: str,
-    headers: Headers,
-    client: httpx.AsyncClient | None,
-    max_connections: int | None,
-    limits: Limits,
+    backend: HttpBackend, max_connections: int | None, limits: Limits, *, owned: bool
 ) -> AsyncIterator[HttpChannel]:
-    """A channel to *url*, over the caller's *client* or a backend of our own, which is closed at the end."""
-    headers = {**headers, **ALWAYS}
-    backend = own_backend(url, headers, name, limits) if client is None else HttpxBackend(url, headers, name, client)
+    """A channel over *backend*, which is closed at the end if it is *owned*: not the caller's."""
     try:
         async with create_task_group() as tasks:
             backend.tasks = tasks
             slots = Semaphore(sys.maxsize if max_connections is None else max_connections)
-            channel = HttpChannel(backend, limits.max_message, slots, keeps_cache=client is None)
+            channel = HttpChannel(backend, limits.max_message, slots, keeps_cache=owned)
             try:
                 yield channel
             finally:
@@ -73,7 +66,7 @@ async def open_channel(
                     await channel.close()
                 tasks.cancel_scope.cancel()
     finally:
-        if client is None:
+        if owned:
             with move_on_after(limits.close_timeout / 2, shield=True):
                 await backend.aclose()
 

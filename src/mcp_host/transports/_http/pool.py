@@ -10,7 +10,6 @@ import os
 import select
 import ssl
 import sys
-from collections.abc import Callable
 from time import monotonic
 
 import h11
@@ -23,6 +22,7 @@ from anyio import (
     EndOfStream,
     aclose_forcefully,
     connect_tcp,
+    connect_unix,
     create_task_group,
     current_time,
     fail_after,
@@ -33,6 +33,7 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, excerpt
 from mcp_host.transports._http.response import HttpResponse
+from mcp_host.transports._http.tls import explain, rejects_client
 
 KEEPALIVE = 4.0  # seconds; uvicorn and Node close idle connections after 5, and a race with that loses requests
 MAX_IDLE = 1000  # kept-alive connections: more than are in flight at once in nearly any host
@@ -52,16 +53,17 @@ class Pool:
     """The connections to the origin of *url*. *name* is the URL for error messages.
 
     Requests in flight are not bounded here: streams stay open for hours, and a request
-    must not wait for them. `HttpChannel` bounds calls. *tls* makes the context for https
-    when it is first needed.
+    must not wait for them. `HttpChannel` bounds calls. *tls* is used for https. *uds* is the
+    path of a unix socket to connect to, instead of the URL's host.
     """
 
     def __init__(
         self,
         url: httpx.URL,
         name: str,
-        tls: Callable[[], ssl.SSLContext],
+        tls: ssl.SSLContext,
         *,
+        uds: str | None = None,
         connect_timeout: float | None = None,
         write_timeout: float | None = None,
         max_idle: int = MAX_IDLE,
@@ -72,6 +74,7 @@ class Pool:
         self._host = url.raw_host.decode("ascii")
         self._port = url.port or {"http": 80, "https": 443}[url.scheme]
         self._tls = tls if url.scheme == "https" else None
+        self._uds = uds
         self._connect_timeout = connect_timeout
         self._write_timeout = write_timeout
         self._max_idle = max_idle
@@ -167,27 +170,26 @@ class Pool:
         closed = ConnectionClosed(f"{self.name}: the client was closed", may_have_run=False)
         if self.closed:
             raise closed
-        try:
-            tls = None if self._tls is None else self._tls()
-        except OSError as exc:
-            text = f"{self.name}: the certificates to trust cannot be read: {exc}"
-            raise ConnectFailed(text, may_have_run=False) from exc
         stream: ByteStream | None = None
         try:
             with fail_after(self._connect_timeout):
-                stream = await connect_tcp(self._host, self._port)
-                if tls is not None:
+                if self._uds is None:
+                    stream = await connect_tcp(self._host, self._port)
+                else:
+                    stream = await connect_unix(self._uds)
+                if self._tls is not None:
                     stream = await TLSStream.wrap(
-                        stream, hostname=self._host, ssl_context=tls, standard_compatible=False
+                        stream, hostname=self._host, ssl_context=self._tls, standard_compatible=False
                     )
             connection = Connection(stream, self.name)
         except BaseException as exc:
             if stream is not None:
                 await aclose_forcefully(stream)
+            place = self.name if self._uds is None else f"{self.name} at the unix socket {excerpt(self._uds)}"
             if isinstance(exc, TimeoutError):
-                raise ConnectFailed(f"{self.name}: connecting took too long", may_have_run=False) from exc
+                raise ConnectFailed(f"{place}: connecting took too long", may_have_run=False) from exc
             if isinstance(exc, (*_SOCKET_ERRORS, UnicodeError)):  # the last for a name that no resolver knows
-                raise ConnectFailed(f"{self.name}: {_reason(exc)}", may_have_run=False) from exc
+                raise ConnectFailed(f"{place}: {_reason(exc)}", may_have_run=False) from exc
             raise
         if self.closed:
             await connection.close()
@@ -359,6 +361,8 @@ class Connection:
         except EndOfStream:
             data = b""
         except _SOCKET_ERRORS as exc:
+            if rejects_client(exc) and not self.response_begun:
+                raise ConnectFailed(f"{self._name}: {_reason(exc)}", may_have_run=False) from exc
             raise self._failed(exc) from exc
         self._read_was_full = len(data) == READ_SIZE
         if data:
@@ -439,4 +443,4 @@ class Connection:
 
 
 def _reason(exc: BaseException) -> str:
-    return excerpt(str(exc) or str(exc.__cause__ or "")) or type(exc).__name__
+    return explain(exc) or excerpt(str(exc) or str(exc.__cause__ or "")) or type(exc).__name__
