@@ -91,7 +91,9 @@ class McpTimeout(McpError, TimeoutError):
 
 
 class ConnectTimeout(McpTimeout):
-    """Connecting and version negotiation took longer than `Limits.connect_timeout`."""
+    """Connecting and version negotiation took longer than `Limits.connect_timeout`. No request was sent."""
+
+    may_have_run = False
 
 
 class RequestTimeout(McpTimeout):

@@ -86,8 +86,15 @@ class Client:
     *middleware* are functions around each request, in both directions, the first of them outermost:
     see `mcp_host.middleware`.
 
+    A *lazy* client connects with its first request, so your application starts while the server is down.
+    `async with` and making the client do not touch the server; `connect` connects at once. Requests that come
+    while it connects wait for the same attempt, up to their own timeouts. If that fails, they raise why
+    (*may_have_run* is False), and the next request tries again, with a pause of at most 3 seconds between attempts.
+    If the connection is lost, the next request connects again, over every transport and in every revision.
+    *on_change* and *on_log* hear nothing before the first request.
+
     What connecting settled, such as `protocol_version`, stays readable when the server has ended.
-    Before the first `connect` and after `aclose` it raises `NotConnected`.
+    Before the first connection and after `aclose` it raises `NotConnected`.
 
     Any task may make any number of requests at a time. *timeout* bounds a request in seconds, progress or
     not. *idle_timeout* is how long the server may be silent: each progress report and each request of the
@@ -126,6 +133,7 @@ class Client:
         era_cache: EraCache | None = None,
         cache: bool = True,
         middleware: Sequence[Middleware] = (),
+        lazy: bool = False,
     ) -> None:
         if sampling is not None:
             from mcp_host.sampling import Sampling  # here, because few clients offer all three
@@ -168,6 +176,7 @@ class Client:
             era_cache=EraCache() if era_cache is None else era_cache,
             cache=Cache(limits.max_cache if cache else 0, time.monotonic),
             middleware=stack,
+            lazy=lazy,
             on_log=None if on_log is None else as_async(on_log, argument="on_log", shape=ON_LOG),
             on_change=None if on_change is None else as_async(on_change, argument="on_change", shape=ON_CHANGE),
             on_elicitation_complete=None if on_complete is None else as_async(on_complete, argument="on_complete"),
@@ -185,7 +194,7 @@ class Client:
     # Connecting and closing
 
     async def __aenter__(self) -> Self:
-        await self.connect()
+        await self._lifetime.begin()
         return self
 
     async def __aexit__(
@@ -197,7 +206,7 @@ class Client:
     async def connect(self) -> None:
         """Connect and negotiate the version. Does nothing if connected already.
 
-        You can connect again after closing, or when the connection was lost.
+        You can connect again after closing, or when the connection was lost. A lazy client connects, too.
 
         Raises:
             ConnectFailed: The server cannot be reached or started, or ended before it answered.
@@ -542,7 +551,7 @@ class Client:
                 context=copy_context(),  # with what middleware has set, such as the current span
             )
             try:
-                live = await self._lifetime.restarted(self._lifetime.require(), timeouts)
+                live = await self._lifetime.reconnected(self._lifetime.require(), timeouts)
                 if attempt.method == "tools/call":
                     return (await self._call_tool(live, attempt))[0]
                 return await live.request(attempt)
@@ -639,7 +648,7 @@ class Client:
         kept = False
         warn, max_pages = self._state.warn_about_server, self._state.limits.max_pages
         while len(cursors) < max_pages:
-            connection = await self._lifetime.restarted(self._lifetime.require(), timeouts)
+            connection = await self._lifetime.reconnected(self._lifetime.require(), timeouts)
             try:
                 page = await self._send(connection, Call(method=method, params=params, timeouts=timeouts))
             except ServerError as exc:

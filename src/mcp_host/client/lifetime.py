@@ -1,9 +1,11 @@
-"""The lifetime of a client's connection: connecting, restarting, closing."""
+"""The lifetime of a client's connection: connecting, reconnecting, closing."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from contextlib import suppress
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 from weakref import WeakMethod
 
@@ -26,14 +28,21 @@ if TYPE_CHECKING:
     from mcp_host.client.tool_policy import ToolPolicy
 
 RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time
+LAZY_PAUSE = (
+    3.0  # seconds at most before a lazy client tries again: few attempts for the server, a short wait for users
+)
+NOT_CONNECTED = "the client is not connected: use `async with`, or call connect() first"
+NOT_YET_CONNECTED = (
+    "the lazy client is not connected yet: it connects with its first request; call connect() to connect now"
+)
 
 
 class Lifetime:
-    """Opens the connection of one client, restarts it if its server has ended, and closes it.
+    """Opens the connection of one client, opens another if its server has ended, and closes it.
 
     "If the server process exits unexpectedly, the client SHOULD restart it" (2026-07-28,
     basic/transports/stdio). Restarts stop after eight consecutive failures: connections that gave the
-    application no result and did not last.
+    application no result and did not last. A lazy client goes on with the next request.
     """
 
     def __init__(self, state: ClientState, policy: ToolPolicy | None) -> None:
@@ -43,15 +52,18 @@ class Lifetime:
         """The tools that this connection has listed."""
         self._policy = policy
         self._state = state
+        self._on_demand = state.lazy  # whether a request may open the first connection
+        self._context = copy_context()
         self._closings = 0
         self._owned: OwnedContext[Connection] | None = None
         self._last_dead: Connection | None = None
         self._loop: Loop | None = None
         # `bind_to_loop` sets these, anew for each event loop.
         self._connecting: Lock
-        self._restart: SingleFlight
+        self._reconnection: SingleFlight
         self._background: SingleFlight
         self._backoff: Backoff
+        self._failed_at: float
 
     def __del__(self) -> None:
         if self.connected and self._loop is not None and self._owned is not None:
@@ -71,63 +83,79 @@ class Lifetime:
     def require(self) -> Connection:
         """The connection, which may have ended."""
         if self.connection is None:
-            raise NotConnected("the client is not connected: use `async with`, or call connect() first")
+            raise NotConnected(NOT_YET_CONNECTED if self._on_demand else NOT_CONNECTED)
         return self.connection
 
-    def bind_to_loop(self) -> None:
+    def bind_to_loop(self) -> Loop:
         """Bind the client to the running event loop. Connections of an earlier one have ended with it.
 
         Raises:
             CallerError: The client is connected in another event loop, which still runs.
         """
         if self._loop is not None and self._loop.is_running():
-            return
+            return self._loop
         if self.connected:
             raise CallerError("this client is connected in another event loop, and can be used and closed only there")
         self._loop, self._connecting, self._owned, self.connection = Loop.running(), Lock(), None, None
-        self._restart, self._background, self._backoff = SingleFlight(spawn), SingleFlight(spawn), restart_backoff()
+        self._reconnection, self._background = SingleFlight(spawn), SingleFlight(spawn)
+        self._backoff, self._failed_at = restart_backoff(), -math.inf
+        if self._state.lazy:
+            self._backoff.max_delay = LAZY_PAUSE
+        return self._loop
 
     async def live(self, timeout: float | None, idle_timeout: float | None) -> tuple[Connection, CallTimeouts]:
         """The connection for a call that begins now, and the timeouts of the call; None means those of the limits.
 
-        If the server has ended and is to be restarted, this waits for that.
+        If there is to be a new connection, because the server has ended or the client is lazy, this waits for that.
 
         Raises:
             TypeError, ValueError: A timeout is not a number of seconds.
         """
-        if self._loop is None or not self._loop.is_running():
-            self.bind_to_loop()
-        connection, limits = self.connection or self.require(), self._state.limits
+        if (loop := self._loop) is None or not loop.is_running():
+            loop = self.bind_to_loop()
+        connection, limits = self.connection, self._state.limits
+        if connection is None and not self._on_demand:
+            raise NotConnected(NOT_CONNECTED)
         timeouts = CallTimeouts(
             timeout=limits.timeout if timeout is None else check_seconds("timeout", timeout),
             idle_timeout=limits.idle_timeout if idle_timeout is None else check_seconds("idle_timeout", idle_timeout),
             input_timeout=limits.input_timeout,
-            clock=connection.dispatcher.now,
+            clock=loop.time,
         )
-        if connection.dispatcher.closed is not None:
-            connection = await self.restarted(connection, timeouts)
+        if connection is None or connection.dispatcher.closed is not None:
+            connection = await self.reconnected(connection, timeouts)
         return connection, timeouts
 
     # Connecting and closing
 
-    async def connect(self) -> None:
-        """Open a connection, unless there is one. Earlier restarts that failed no longer count."""
+    async def begin(self) -> None:
+        """Connect; or, if the client is lazy, let its first request do that."""
+        if not self._state.lazy:
+            await self.connect()
+            return
         self.bind_to_loop()
+        self._on_demand, self._context = True, copy_context()
+
+    async def connect(self) -> None:
+        """Open a connection, unless there is one. Earlier attempts that failed no longer count."""
+        self.bind_to_loop()
+        self._on_demand, self._context = self._state.lazy, copy_context()
         closings = self._closings
         async with self._connecting:
             if not self.connected:
                 self._backoff.reset()
-                self._restart.end(None)
+                self._reconnection.end(None)
                 await self._replace(closings)
 
     async def close(self) -> None:
-        """Close the connection, and end connecting and restarting."""
+        """Close the connection, and end connecting and reconnecting."""
         self.bind_to_loop()
         self._closings += 1
+        self._on_demand = False
         self._state.log_level = None
         self._state.subscriptions.clear()
         self.connection = None
-        self._restart.end(ConnectionClosed("the client was closed", may_have_run=False))
+        self._reconnection.end(ConnectionClosed("the client was closed", may_have_run=False))
         await self._close_owned()
 
     async def _replace(self, closings: int) -> None:
@@ -178,21 +206,24 @@ class Lifetime:
         if self._owned is owned:
             self._owned = None
 
-    # Restarting
+    # Reconnecting
 
-    async def restarted(self, connection: Connection, timeouts: CallTimeouts) -> Connection:
-        """The connection in place of *connection*, if that has ended and is to be restarted.
+    async def reconnected(self, connection: Connection | None, timeouts: CallTimeouts) -> Connection:
+        """The connection in place of *connection*, if that has ended, or is None, and there is to be another.
 
         Raises:
-            RequestTimeout: The call has timed out; the restart goes on.
+            RequestTimeout: The call has timed out; the attempt goes on.
             ConnectionClosed: Restarts have stopped.
-            McpError: The restart has failed.
+            McpError: The attempt has failed.
         """
-        while self._restart_due(connection):
-            self._begin_restart(connection)
+        insist, name = self._state.lazy, self._state.name
+        while connection is None or self._reconnection_due(connection, insist=insist):
+            insist = False
+            self._begin_reconnecting(connection)
+            what = f"connecting to {name}" if self._state.lazy else f"starting {name} again"
             try:
-                with timeouts.bound(f"starting {self._state.name} again", idle=True):
-                    await self._restart.wait()
+                with timeouts.bound(what, idle=True):
+                    await self._reconnection.wait()
             except RequestTimeout as timed_out:
                 timed_out.may_have_run = False  # the call has only waited
                 raise
@@ -200,57 +231,64 @@ class Lifetime:
                 error = failed.again()
                 error.may_have_run = False  # as above
                 raise error from failed
-            if self.connection is None:
+            if self.connection is None and not self._on_demand:
                 raise ConnectionClosed("the client was closed", may_have_run=False)
             connection = self.connection
-        if (reason := connection.dispatcher.closed) is not None and connection.restarts:
+        if (reason := connection.dispatcher.closed) is not None and connection.restarts and not self._state.lazy:
             error = advising(reason, f"it {self._given_up()}")
             error.may_have_run = False
             raise error
         return connection
 
-    def _restart_due(self, connection: Connection) -> bool:
-        """Whether *connection* has ended and should be restarted."""
-        if connection.dispatcher.closed is None or not connection.restarts:
+    def _reconnection_due(self, connection: Connection, *, insist: bool = False) -> bool:
+        """Whether *connection* has ended and there is to be another: with *insist* after any number of failures."""
+        dispatcher = connection.dispatcher
+        if dispatcher.closed is None or not connection.restarts:
             return False
         if connection is not self._last_dead:
             self._last_dead = connection
-            self._backoff.ended(connection.dispatcher.seconds_open, useful=connection.useful)
+            self._failed_at = dispatcher.closed_at
+            self._backoff.ended(dispatcher.closed_at - dispatcher.opened_at, useful=connection.useful)
             self._warn_if_given_up()
-        return self._backoff.failures <= self._backoff.max_failures
+        return insist or self._backoff.failures <= self._backoff.max_failures
 
     def _warn_if_given_up(self) -> None:
-        if self._backoff.failures == self._backoff.max_failures + 1:
+        if self._backoff.failures == self._backoff.max_failures + 1 and not self._state.lazy:
             self._state.warn(f"{self._state.name} {self._given_up()}")
 
     def _given_up(self) -> str:
         return f"has ended {self._backoff.failures} times in a row and stays down until you await client.connect()"
 
-    def _begin_restart(self, dead: Connection) -> None:
-        """Restart *dead* for all callers that wait, unless a restart is running."""
+    def _begin_reconnecting(self, dead: Connection | None) -> None:
+        """Open a connection in place of *dead* for all callers that wait, unless that has begun.
 
-        async def restart() -> None:
-            await sleep(self._backoff.delay(RESTART_PAUSE) if self._backoff.failures > 1 else 0.0)
+        It belongs to no caller, so it does not run in the context of the one that comes first.
+        """
+
+        async def reconnect() -> None:
+            pause = self._backoff.delay(RESTART_PAUSE) if self._backoff.failures > 1 else 0.0
+            await sleep(max(self._failed_at + pause - current_time(), 0.0))
             closings = self._closings
             try:
                 async with self._connecting:
                     if self.connection is dead:  # the application has neither closed nor connected meanwhile
                         await self._replace(closings)
             except Exception:
+                self._failed_at = current_time()
                 self._backoff.fail()
                 self._warn_if_given_up()
                 raise
 
-        self._restart.begin(restart)
+        self._context.copy().run(self._reconnection.begin, reconnect)
 
     def _lost(self) -> None:
-        """The connection has ended. If the application listens to changes, it is restarted without a call."""
+        """The connection has ended. If the application listens to changes, another is opened without a call."""
         if self._state.subscriptions or self._state.on_change is not None:
-            self._background.begin(self._restart_in_background)
+            self._background.begin(self._reconnect_in_background)
 
-    async def _restart_in_background(self) -> None:
-        """Restart the connection until it is alive or restarts have stopped."""
-        while (connection := self.connection) is not None and self._restart_due(connection):
-            self._begin_restart(connection)
+    async def _reconnect_in_background(self) -> None:
+        """Reconnect until the connection is alive, or until that has failed too often."""
+        while (connection := self.connection) is not None and self._reconnection_due(connection):
+            self._begin_reconnecting(connection)
             with suppress(Exception):  # the next call tries again, and raises it
-                await self._restart.wait()
+                await self._reconnection.wait()

@@ -125,7 +125,7 @@ class Connection:
     def restarts(self) -> bool:
         """Whether it is to be replaced when it has ended: by choice, or because its revision says so."""
         chosen = self._state.transport.restart
-        return self.session.era.restarts if chosen is None else chosen
+        return self._state.lazy or (self.session.era.restarts if chosen is None else chosen)
 
     def advise(self, reason: ConnectionClosed) -> ConnectionClosed:
         """*reason*, with how to start the server again if nothing else does and the application has not decided so."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, assert_never
@@ -64,8 +65,8 @@ class Dispatcher:
         self.session: Session | None = None
         self.closed: ConnectionClosed | None = None
         """Why the connection has ended, if it has."""
-        self.seconds_open = 0.0
-        """How long the connection was open, once it has ended."""
+        self.closed_at = math.inf
+        """When it has ended, on the event loop's clock."""
         self.stream_per_request = channel.stream_per_request
         self.wait_until_started = channel.wait_until_started
         self.spawn = tasks.start_soon
@@ -95,7 +96,7 @@ class Dispatcher:
         self._early: list[Request | Notification] = []
         self._handshake_expected = False
         self._open_scopes: set[CancelScope] = set()  # of the callers in `while_open`
-        self._opened = self.now()
+        self.opened_at = self.now()
         self._idle = Event()
 
     # Requests and notifications of ours
@@ -338,7 +339,7 @@ class Dispatcher:
         """End every pending request with *reason*, and send no new one."""
         if self.closed is None:
             self.closed = reason
-            self.seconds_open = self.now() - self._opened
+            self.closed_at = self.now()
             self._sender.closed = True
         self._inbound.drop_all()
         for pending in list(self._pending.values()):

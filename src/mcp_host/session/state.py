@@ -54,6 +54,8 @@ class ClientState:
     era_cache: EraCache
     cache: Cache
     middleware: MiddlewareStack | None = None
+    lazy: bool = False
+    """Whether requests open the connection, at first and when the server has ended."""
     on_log: AsyncOnLog | None = None
     on_change: AsyncOnChange | None = None
     on_elicitation_complete: AsyncOnComplete | None = None

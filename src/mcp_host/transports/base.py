@@ -43,7 +43,7 @@ class Transport(Protocol):
 
     @property
     def restart(self) -> bool | None:
-        """Whether the session opens the transport again when the connection is lost.
+        """Whether the client opens the transport again when the connection is lost. A lazy client always does.
 
         None: only for revisions without sessions (2026-07-28), where a restarted server has lost nothing.
         False for a server that this transport does not start, and for one that the application sees end.

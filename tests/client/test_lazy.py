@@ -1,0 +1,655 @@
+"""A lazy client: it starts without its server, connects with the first request, and connects again when it has to."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import Process
+
+from mcp_host import Change, Client, Limits, Stdio
+from mcp_host.errors import (
+    CallerError,
+    ConnectFailed,
+    ConnectionClosed,
+    ConnectTimeout,
+    McpError,
+    NotConnected,
+    RequestTimeout,
+)
+from mcp_host.testing import ScriptedPeer, Server
+from mcp_host.types import LoggingMessageNotificationParams, ToolListChangedNotification
+from tests.client.support import EMPTY, TOOLS, Era
+
+NOT_YET = "the lazy client is not connected yet: it connects with its first request; call connect() to connect now"
+CLOSED = "the client is not connected: use `async with`, or call connect() first"
+
+
+SERVER = Server("tides")
+
+
+@SERVER.tool
+def tides() -> str:
+    return "high"
+
+
+def answering(era: Era) -> ScriptedPeer:
+    """A server that answers every call."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        while True:
+            await peer.reply(await peer.receive(), EMPTY)
+
+    return ScriptedPeer(script)
+
+
+async def silent(peer: ScriptedPeer) -> None:
+    """A server that answers nothing."""
+
+
+async def call(client: Client) -> float:
+    """Call, and say how long that took."""
+    began = anyio.current_time()
+    await client.call_tool("x")
+    return anyio.current_time() - began
+
+
+async def fail_to_connect(client: Client) -> float:
+    """The same, of a call that cannot connect."""
+    began = anyio.current_time()
+    with pytest.raises(ConnectFailed, match="failed: RuntimeError: down") as raised:
+        await client.call_tool("x")
+    assert not raised.value.may_have_run
+    return anyio.current_time() - began
+
+
+# Before the first request
+
+
+async def test_entering_does_not_touch_the_server_and_the_first_request_connects(era: Era) -> None:
+    peer = answering(era)
+    with anyio.fail_after(5):
+        async with Client(peer, lazy=True) as client:
+            await anyio.wait_all_tasks_blocked()
+            assert (client.connected, peer.received) == (False, [])
+            await client.call_tool("x")
+            assert (client.connected, client.protocol_version) == (True, era.version)
+            await client.call_tool("x")
+
+    assert [message["method"] for message in peer.received] == [*era.opening, "tools/call", "tools/call"]
+
+
+async def test_connect_connects_at_once(era: Era) -> None:
+    peer = answering(era)
+    with anyio.fail_after(5):
+        async with Client(peer, lazy=True) as client:
+            await client.connect()
+            assert client.protocol_version == era.version
+            await client.call_tool("x")
+
+    assert [message["method"] for message in peer.received] == [*era.opening, "tools/call"]
+
+
+async def test_a_request_needs_no_async_with() -> None:
+    client = Client(SERVER, lazy=True)
+    with anyio.fail_after(5):
+        assert await client.list_tools() != []
+        await client.aclose()
+
+
+READERS: list[tuple[str, Callable[[Client], object]]] = [
+    ("protocol_version", lambda client: client.protocol_version),
+    ("server_info", lambda client: client.server_info),
+    ("server_capabilities", lambda client: client.server_capabilities),
+    ("instructions", lambda client: client.instructions),
+    ("sampling_mode", lambda client: client.sampling_mode),
+]
+
+
+@pytest.mark.parametrize("read", [read for _, read in READERS], ids=[name for name, _ in READERS])
+async def test_what_connecting_settles_is_not_known_before(read: Callable[[Client], object]) -> None:
+    with anyio.fail_after(5):
+        async with Client(SERVER, lazy=True) as client:
+            with pytest.raises(NotConnected) as before:
+                read(client)
+            await client.list_tools()
+            read(client)
+        with pytest.raises(NotConnected) as after:
+            read(client)
+
+    assert (str(before.value), str(after.value)) == (NOT_YET, CLOSED)
+
+
+async def test_a_request_with_a_wrong_argument_does_not_connect() -> None:
+    peer = ScriptedPeer(silent)
+    async with Client(peer, lazy=True) as client:
+        with pytest.raises(TypeError):
+            await client.call_tool("x", timeout="soon")  # type: ignore[arg-type]  # the subject
+
+    assert peer.received == []
+
+
+async def test_a_lazy_client_that_is_closed_without_a_request_has_done_nothing() -> None:
+    peer = ScriptedPeer(silent)
+    async with Client(peer, lazy=True):
+        pass
+
+    assert peer.received == []
+
+
+# One attempt for all
+
+
+async def test_requests_at_once_share_one_attempt(era: Era) -> None:
+    peer = answering(era)
+    with anyio.fail_after(5):
+        async with Client(peer, lazy=True) as client, anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(client.call_tool, "x")
+
+    assert [message["method"] for message in peer.received] == [*era.opening, *5 * ["tools/call"]]
+
+
+@pytest.mark.fake_clock
+async def test_the_attempt_goes_on_for_the_others_if_a_caller_is_cancelled_or_times_out(era: Era) -> None:
+    up, results = anyio.Event(), list[str]()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await up.wait()
+        await era.open(peer)
+        await peer.reply(await peer.receive(), EMPTY)
+
+    async def give_up() -> None:
+        with anyio.move_on_after(1):
+            await client.call_tool("x")
+        results.append("cancelled")
+
+    async def time_out(timeout: float | None, idle_timeout: float | None) -> None:
+        with pytest.raises(RequestTimeout) as raised:
+            await client.call_tool("x", timeout=timeout, idle_timeout=idle_timeout)
+        assert not raised.value.may_have_run
+        results.append(str(raised.value))
+
+    async def wait() -> None:
+        await client.call_tool("x")
+        results.append("answered")
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(60):
+        async with Client(peer, lazy=True, era=era.version) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(give_up)  # the first: the attempt is not its own
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(time_out, 2.0, None)
+            tasks.start_soon(time_out, None, 3.0)
+            tasks.start_soon(wait)
+            await anyio.sleep(4)
+            up.set()
+
+    assert results == [
+        "cancelled",
+        "connecting to the scripted peer: took longer than 2 s (timeout)",
+        "connecting to the scripted peer: the server was silent for 3 s (idle_timeout)",
+        "answered",
+    ]
+    methods = [message["method"] for message in peer.received]
+    assert methods.count("tools/call") == 1
+
+
+@pytest.mark.fake_clock
+async def test_connecting_takes_no_longer_than_connect_timeout() -> None:
+    with anyio.fail_after(60):
+        async with Client(ScriptedPeer(silent), lazy=True, limits=Limits(connect_timeout=3)) as client:
+            with pytest.raises(ConnectTimeout) as raised:
+                await client.call_tool("x")
+
+    assert not raised.value.may_have_run
+
+
+# A server that is down
+
+
+class Mortal:
+    """A server in this process that can be down, and dies over the tool `die`; the client restarts none such by itself."""
+
+    def __init__(self, era: Era, *, up: bool = True) -> None:
+        self.up = up
+        self.starts = 0
+        self.transport = ScriptedPeer(self._live)
+        self._era = era
+
+    def client(self, **options: Any) -> Client:
+        return Client(self.transport, lazy=True, era=self._era.version, **options)
+
+    async def _live(self, peer: ScriptedPeer) -> None:
+        self.starts += 1
+        if not self.up:
+            raise RuntimeError("down")
+        await self._era.open(peer)
+        while True:
+            request = await peer.receive("tools/call")
+            if request["params"]["name"] == "die":
+                raise RuntimeError("killed")
+            await peer.reply(request, EMPTY)
+
+
+@pytest.mark.fake_clock
+async def test_each_request_tries_again_after_a_pause_that_stays_short(era: Era) -> None:
+    server = Mortal(era, up=False)
+    with anyio.fail_after(100):
+        async with server.client() as client:
+            took = [await fail_to_connect(client) for _ in range(20)]
+            server.up = True
+            took.append(await call(client))
+
+    assert took == pytest.approx([0, 0, 1.125, 1.6875, 2.53125, *16 * [3]])
+    assert server.starts == 21
+    assert client.warnings == []
+
+
+@pytest.mark.fake_clock
+async def test_the_pause_counts_from_the_last_attempt_so_a_rare_request_does_not_wait(era: Era) -> None:
+    server = Mortal(era, up=False)
+    took = []
+    with anyio.fail_after(100):
+        async with server.client() as client:
+            for _ in range(6):
+                took.append(await fail_to_connect(client))
+                await anyio.sleep(1)
+            await anyio.sleep(2)
+            took.append(await fail_to_connect(client))
+
+    assert took == pytest.approx([0, 0, 0.125, 0.6875, 1.53125, 2, 0])
+
+
+@pytest.mark.fake_clock
+async def test_a_busy_application_does_not_flood_a_server_that_is_down(era: Era) -> None:
+    """Ten tasks, each with one request after another for a minute."""
+    server = Mortal(era, up=False)
+
+    async def keep_calling() -> None:
+        while True:
+            await fail_to_connect(client)
+
+    with anyio.fail_after(100):
+        async with server.client() as client:
+            with anyio.move_on_after(60):
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(10):
+                        tasks.start_soon(keep_calling)
+
+    assert 20 <= server.starts <= 25
+
+
+@pytest.mark.fake_clock
+async def test_connect_tries_at_once_and_requests_that_wait_use_its_connection(era: Era) -> None:
+    server = Mortal(era, up=False)
+    with anyio.fail_after(100):
+        async with server.client() as client:
+            for _ in range(8):
+                await fail_to_connect(client)
+            server.up = True
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call_tool, "x")
+                await anyio.wait_all_tasks_blocked()  # in the pause
+                began = anyio.current_time()
+                await client.connect()
+            took = anyio.current_time() - began
+
+    assert took == pytest.approx(0)
+    assert server.starts == 9
+
+
+async def test_an_error_of_the_server_is_raised_by_the_request_and_the_next_one_connects(era: Era) -> None:
+    errors = [True, False]
+
+    async def script(peer: ScriptedPeer) -> None:
+        if errors.pop(0):
+            await peer.reply_error(await peer.receive(), -32603, "not today")
+            return
+        await era.open(peer)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), lazy=True, era=era.version) as client:
+            with pytest.raises(McpError, match="not today"):
+                await client.call_tool("x")
+            assert (await client.call_tool("x")).content == []
+
+
+# A server that is lost
+
+
+async def test_after_a_crash_the_next_request_connects_again_and_the_error_names_no_remedy(era: Era) -> None:
+    server = Mortal(era)
+    errors = []
+    with anyio.fail_after(5):
+        async with server.client() as client:
+            for _ in range(3):
+                with pytest.raises(ConnectionClosed) as raised:
+                    await client.call_tool("die")
+                errors.append((str(raised.value), raised.value.may_have_run))
+                assert not client.connected
+                assert client.protocol_version == era.version  # as it was
+                await client.call_tool("x")
+
+    assert errors == 3 * [("the scripted peer failed: RuntimeError: killed", True)]
+    assert server.starts == 4
+
+
+@pytest.mark.fake_clock
+async def test_a_server_that_keeps_dying_is_started_again_without_end(era: Era) -> None:
+    server = Mortal(era)
+    took = []
+    with anyio.fail_after(100):
+        async with server.client() as client:
+            for _ in range(15):
+                began = anyio.current_time()
+                with pytest.raises(ConnectionClosed, match="killed"):
+                    await client.call_tool("die")
+                took.append(anyio.current_time() - began)
+            await client.call_tool("x")
+
+    assert took == pytest.approx([0, 0, 1.125, 1.6875, 2.53125, *10 * [3]])
+    assert client.warnings == []
+
+
+@pytest.mark.fake_clock
+async def test_one_request_does_not_start_a_server_endlessly_that_dies_as_soon_as_it_is_connected() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover()
+        await peer.aclose()
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(600):
+        async with Client(peer, lazy=True) as client:
+            for _ in range(3):
+                with pytest.raises(ConnectionClosed) as raised:
+                    await client.call_tool("x")
+                assert not raised.value.may_have_run
+
+    starts = [message["method"] for message in peer.received].count("server/discover")
+    assert starts <= 3 * 9
+
+
+async def test_a_listening_client_connects_again_without_a_request_once_it_has_connected() -> None:
+    """In 2026-07-28 changes arrive on a subscription, so nothing is heard before the first request."""
+    changes: list[Change] = []
+    heard = anyio.Event()
+    lives = iter([1, 2])
+
+    async def script(peer: ScriptedPeer) -> None:
+        number = next(lives)
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
+        listen = await peer.receive("subscriptions/listen")
+        await peer.acknowledge(listen)
+        if number == 1:
+            await peer.reply(await peer.receive("tools/call"), EMPTY)
+            await peer.aclose()
+        await peer.notify_subscription(listen, "notifications/tools/list_changed")
+
+    async def on_change(change: Change) -> None:
+        changes.append(change)
+        heard.set()
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(5):
+        async with Client(peer, lazy=True, on_change=on_change) as client:
+            await anyio.wait_all_tasks_blocked()
+            assert peer.received == []
+            await client.call_tool("x")
+            await heard.wait()
+
+    assert changes == [ToolListChangedNotification()]
+
+
+# Closing
+
+
+async def test_closing_while_it_connects_ends_the_requests_and_later_ones_do_not_connect(era: Era) -> None:
+    async def wait() -> None:
+        with pytest.raises(ConnectionClosed) as raised:
+            await client.call_tool("x")
+        assert (str(raised.value), raised.value.may_have_run) == ("the client was closed", False)
+
+    peer = ScriptedPeer(silent)
+    with anyio.fail_after(5):
+        async with Client(peer, lazy=True) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            await client.aclose()
+            heard = len(peer.received)
+            with pytest.raises(NotConnected) as raised:
+                await client.call_tool("x")
+
+    assert str(raised.value) == CLOSED
+    assert heard == len(peer.received) == 1
+
+
+@pytest.mark.fake_clock
+async def test_closing_ends_requests_that_wait_for_the_next_attempt(era: Era) -> None:
+    async def wait() -> None:
+        with pytest.raises(ConnectionClosed, match="the client was closed"):
+            await client.call_tool("x")
+
+    server = Mortal(era, up=False)
+    with anyio.fail_after(100):
+        async with server.client() as client, anyio.create_task_group() as tasks:
+            for _ in range(8):
+                await fail_to_connect(client)
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            await client.aclose()
+
+    assert server.starts == 8
+
+
+@pytest.mark.parametrize("again", ["async with", "connect"])
+async def test_a_closed_client_that_is_opened_again_is_lazy_again(era: Era, again: str) -> None:
+    server = Mortal(era)
+    with anyio.fail_after(5):
+        async with server.client() as client:
+            await client.call_tool("x")
+        with pytest.raises(NotConnected, match=CLOSED.partition(":")[0]):
+            await client.call_tool("x")
+        if again == "connect":
+            await client.connect()
+        async with client:
+            assert client.connected == (again == "connect")
+            await client.call_tool("x")
+            with pytest.raises(ConnectionClosed):
+                await client.call_tool("die")
+            await client.call_tool("x")
+
+    assert server.starts == 3
+
+
+async def test_a_client_that_is_not_lazy_does_not_connect_by_itself(era: Era) -> None:
+    server = Mortal(era)
+    client = Client(server.transport, era=era.version)
+    with anyio.fail_after(5):
+        with pytest.raises(NotConnected) as raised:
+            await client.call_tool("x")
+        async with client:
+            for _ in range(2):
+                with pytest.raises(ConnectionClosed, match="killed"):
+                    await client.call_tool("die")
+
+    assert str(raised.value) == CLOSED
+    assert server.starts == 1
+
+
+# Whose context
+
+
+USER: ContextVar[str] = ContextVar("USER", default="none")
+
+
+class Restarted(ScriptedPeer):
+    restart = True
+
+
+@pytest.mark.parametrize("lazy", [True, False], ids=["lazy", "restarted"])
+async def test_a_connection_that_a_request_opens_does_not_run_in_the_context_of_its_caller(lazy: bool) -> None:
+    """What belongs to no call must not look like the work of the user who happened to call first."""
+    lives = iter([1, 2])
+    users: list[str] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        number = next(lives)
+        await peer.answer_initialize(capabilities={**TOOLS, "logging": {}})
+        request = await peer.receive("tools/call")
+        await peer.notify("notifications/message", {"level": "info", "data": "x"})
+        await peer.reply(request, EMPTY)
+        if number == 1:
+            await peer.aclose()
+
+    async def on_log(message: LoggingMessageNotificationParams) -> None:
+        users.append(USER.get())
+        logged.set()
+
+    async def call_as(user: str) -> None:
+        USER.set(user)
+        await client.call_tool("x")
+
+    USER.set("the application")
+    with anyio.fail_after(5):
+        async with Client(Restarted(script), lazy=lazy, on_log=on_log, era="legacy") as client:
+            for user in ("ada", "bob"):
+                logged = anyio.Event()
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(call_as, user)
+                await logged.wait()
+                await anyio.wait_all_tasks_blocked()
+
+    assert users == 2 * ["the application"]
+
+
+# Event loops
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_lazy_client_serves_one_event_loop_after_another(backend: str) -> None:
+    client = Client(SERVER, lazy=True)
+
+    async def main() -> bool:
+        async with client:
+            return await client.list_tools() != []
+
+    assert [anyio.run(main, backend=backend) for _ in range(2)] == [True, True]
+
+
+async def test_a_lazy_client_that_is_connected_in_another_event_loop_says_so() -> None:
+    client = Client(SERVER, lazy=True)
+
+    async def elsewhere() -> str:
+        with pytest.raises(CallerError) as raised:
+            await client.list_tools()
+        return str(raised.value)
+
+    with anyio.fail_after(20):
+        async with client:
+            await client.list_tools()
+            text = await anyio.to_thread.run_sync(anyio.run, elsewhere)
+
+    assert text == "this client is connected in another event loop, and can be used and closed only there"
+
+
+# Real processes and sockets: a server that comes up later, crashes, and comes back
+
+
+PROGRAM = """
+import os, sys
+from mcp_host.testing import Server
+
+server = Server("tides", versions=[sys.argv[1]])
+
+@server.tool
+def pid() -> int:
+    return os.getpid()
+
+@server.tool
+def crash() -> None:
+    os._exit(3)
+
+if len(sys.argv) > 2:
+    server.run_http(int(sys.argv[2]))
+else:
+    server.run_stdio()
+"""
+
+
+class StdioServer:
+    """Down means that its program is not there."""
+
+    def __init__(self, folder: Path, version: str) -> None:
+        self._file = folder / "server.py"
+        self.server: Any = Stdio([sys.executable, self._file, version])
+
+    async def come_up(self) -> None:
+        await anyio.Path(self._file).write_text(PROGRAM)
+
+    async def come_down(self) -> None:
+        await anyio.Path(self._file).unlink(missing_ok=True)
+
+
+class HttpServer:
+    """Down means that nothing listens on its port."""
+
+    def __init__(self, folder: Path, version: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self._port = listener.getsockname()[1]
+        self._version = version
+        self._process: Process | None = None
+        self.server: Any = f"http://127.0.0.1:{self._port}/mcp"
+
+    async def come_up(self) -> None:
+        await self.come_down()
+        command = [sys.executable, "-c", PROGRAM, self._version, str(self._port)]
+        self._process = await anyio.open_process(command, stderr=None)
+        assert self._process.stdout is not None
+        assert self.server in (await self._process.stdout.receive()).decode()
+
+    async def come_down(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+            await self._process.aclose()
+            self._process = None
+
+
+@pytest.mark.parametrize("kind", [StdioServer, HttpServer], ids=["stdio", "http"])
+async def test_a_server_that_comes_up_later_crashes_and_comes_back_is_used_each_time(
+    kind: type[StdioServer | HttpServer], era: Era, tmp_path: Path
+) -> None:
+    server = kind(tmp_path, era.version)
+    with anyio.fail_after(60):
+        try:
+            async with Client(server.server, lazy=True) as client:
+                with pytest.raises(ConnectFailed) as before:
+                    await client.call_tool("pid")
+                await server.come_up()
+                first = (await client.call_tool("pid")).text
+                assert client.protocol_version == era.version
+                assert (await client.call_tool("pid")).text == first
+                with pytest.raises(ConnectionClosed) as in_flight:
+                    await client.call_tool("crash")
+                await server.come_down()
+                with pytest.raises(ConnectionClosed) as meanwhile:
+                    await client.call_tool("pid")
+                await server.come_up()
+                assert (await client.call_tool("pid")).text not in ("", first)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await server.come_down()
+
+    assert [caught.value.may_have_run for caught in (before, in_flight, meanwhile)] == [False, True, False]
