@@ -13,8 +13,8 @@ from io import TextIOWrapper
 import anyio
 
 from mcp_host.cli import commands, demo
-from mcp_host.cli.arguments import Options, UsageError, parse
-from mcp_host.cli.output import ExitCode, Printer, print_error
+from mcp_host.cli.arguments import Options, parse
+from mcp_host.cli.output import ExitCode, Printer, UsageError, print_error
 from mcp_host.errors import McpError
 
 __all__ = ["main"]

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from pydantic_core import from_json
 
 from mcp_host.cli.arithmetic import MODELS, Model
-from mcp_host.cli.output import ExitCode
+from mcp_host.cli.output import ExitCode, UsageError, near
+from mcp_host.cli.parameters import Item
+from mcp_host.errors import quoted
 from mcp_host.limits import Limits
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.version import __version__
@@ -24,9 +28,19 @@ SERVER is the URL of a server. To start a server instead, leave it out and put
 the command last, after --
 """
 
+ARGUMENTS = """\
+ARGUMENT is one of
+  key=text     a value, read by the tool's schema: 3 is a number where it takes
+               numbers, and text where it takes text. Repeat the key for a list.
+  key:=JSON    a value that is JSON, such as size:=[3,4]
+  key=@FILE    the text of a file (- for stdin); key:=@FILE for a file of JSON
+  JSON         one JSON object with several arguments
+Names and values are checked before anything is sent.
+"""
+
 
 class Command(NamedTuple):
-    """What the help tells about a command."""
+    """What the help tells about a command, and what it takes besides its own options."""
 
     about: str
     operands: str
@@ -40,10 +54,11 @@ COMMANDS: Mapping[str, Command] = {
     "tools": Command("list the tools of a server", "SERVER", """\
 tools https://example.com/mcp
 tools -- npx -y @modelcontextprotocol/server-everything"""),
-    "call": Command("call a tool of a server", "SERVER TOOL [JSON]", """\
+    "call": Command("call a tool of a server", "SERVER TOOL [ARGUMENT ...]", """\
+call https://example.com/mcp echo message=hi
 call https://example.com/mcp echo '{"message": "hi"}'
-call echo '{"message": "hi"}' -- npx -y @modelcontextprotocol/server-everything
-call solve '{"problem": "2 * (3 + 4)"}' --model arithmetic -- python examples/calculator_server.py"""),
+call get-sum a=2 b=3 -- npx -y @modelcontextprotocol/server-everything
+call solve 'problem=2 * (3 + 4)' --model arithmetic -- python examples/calculator_server.py"""),
     "inspect": Command("show a server's name, capabilities, tools, resources and prompts", "SERVER", """\
 inspect -H 'Authorization=Bearer ...' https://example.com/mcp
 inspect --json -- python examples/calculator_server.py"""),
@@ -52,6 +67,7 @@ inspect --json -- python examples/calculator_server.py"""),
 URL = re.compile(r"https?://", re.IGNORECASE)
 HEADER = re.compile(r"([^\s=:]+)(?:=|:\s*)(.*)", re.DOTALL)  # no header's name has either sign, and curl takes ":"
 VARIABLE = re.compile(r"([^=]+)=(.*)", re.DOTALL)
+ITEM = re.compile(r"([^=]+?)(:?=)(@?)(.*)", re.DOTALL)
 
 MODEL_NAMES = f"available models: {', '.join(MODELS)}; those of providers come in a later release"
 
@@ -67,10 +83,6 @@ ERA_HELP = (
 )
 
 
-class UsageError(Exception):
-    """The command line is wrong, for the reason in the text, which is one sentence."""
-
-
 class Options(argparse.Namespace):
     """One command, as it was given. *url* is None where *command* starts the server."""
 
@@ -83,8 +95,10 @@ class Options(argparse.Namespace):
     era: str
     json: bool
     model: Model | None
-    tool: str
-    arguments: Mapping[str, object]
+    unchecked: bool
+    name: str
+    """Of the tool."""
+    items: Sequence[Item]
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -95,7 +109,7 @@ def parse(argv: Sequence[str]) -> Options:
         SystemExit: It asked for help or the version, which has been printed.
     """
     if not argv or argv[0] not in COMMANDS:
-        _main_parser().parse_args(argv[:1])  # prints help or the version and exits, or reports the error
+        _stop(argv[:1])
     verb, rest = argv[0], argv[1:]
     cut = rest.index("--") if "--" in rest else len(rest)
     parser = _parser(verb)
@@ -111,10 +125,23 @@ def parse(argv: Sequence[str]) -> Options:
     if options.env and options.url is not None:
         parser.error("--env is for a command; a URL takes --header")
     if verb == "call":
-        options.tool, options.arguments = _take_call(operands, parser)
-    if operands:
+        if not operands:
+            parser.error("there is no tool to call")
+        options.name = operands.pop(0)
+        options.items = [item for operand in operands for item in _items(operand, parser)]
+    elif operands:
         parser.error(f"unexpected argument {operands[0]!r}; a command for the server comes after --")
     return options
+
+
+def _stop(argv: Sequence[str]) -> NoReturn:
+    """Print the help or the version and exit, or report that there is no command."""
+    parser, names = _main_parser(), ", ".join(COMMANDS)
+    if not argv:
+        parser.error(f"a command is missing ({names})")
+    if argv[0] in ("-h", "--help", "--version"):
+        parser.parse_args(argv)
+    parser.error(f"{quoted(argv[0])} is no command ({names}){near(argv[0], COMMANDS)}")
 
 
 def _take_url(operands: list[str], parser: _Parser) -> str:
@@ -125,17 +152,33 @@ def _take_url(operands: list[str], parser: _Parser) -> str:
     return operands.pop(0)
 
 
-def _take_call(operands: list[str], parser: _Parser) -> tuple[str, Mapping[str, object]]:
-    if not operands:
-        parser.error("there is no tool to call")
-    tool = operands.pop(0)
+def _items(operand: str, parser: _Parser) -> Iterator[Item]:
+    """The arguments for a tool in one operand."""
+    if operand.lstrip().startswith(("{", "[")):
+        arguments = _json(operand, "the arguments are", parser)
+        if not isinstance(arguments, dict):
+            parser.error('the arguments must be a JSON object, like {"name": "value"}')
+        yield from (Item(key, value, is_json=True) for key, value in arguments.items())
+        return
+    found = ITEM.fullmatch(operand)
+    if found is None:
+        parser.error(f"{operand!r} is no argument for the tool: write key=text, key:=JSON or one JSON object")
+    key, sign, is_file, text = found.groups()
+    if is_file:
+        try:
+            text = sys.stdin.read() if text == "-" else Path(text).read_text(encoding="utf-8")
+        except (OSError, ValueError) as exc:  # the latter if it is not UTF-8, or no name of a file
+            parser.error(f"{key!r} is to be read from a file, which fails: {exc}")
+    is_json = sign == ":="
+    yield Item(key, _json(text, f"{key!r} is", parser) if is_json else text, is_json)
+
+
+def _json(text: str, subject: str, parser: _Parser) -> object:
     try:
-        arguments: object = from_json(operands.pop(0), allow_inf_nan=False) if operands else {}
+        value: object = from_json(text, allow_inf_nan=False)
     except ValueError as exc:
-        parser.error(f"the arguments are not JSON: {exc}")
-    if not isinstance(arguments, dict):
-        parser.error('the arguments must be a JSON object, like {"name": "value"}')
-    return tool, arguments
+        parser.error(f"{subject} not JSON: {exc}")
+    return value
 
 
 class _Parser(argparse.ArgumentParser):
@@ -156,7 +199,6 @@ def _main_parser() -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
-    parser.add_argument("verb", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)
     return parser
 
 
@@ -171,12 +213,14 @@ def _parser(verb: str) -> _Parser:
     usage = f"{NAME} {verb} [options] {operands}".rstrip()
     if operands:
         usage += f"\n       {NAME} {verb} [options]{operands.removeprefix('SERVER')} -- COMMAND [ARG ...]"
+    notes = (TARGET if operands else "", ARGUMENTS if "ARGUMENT" in operands else "", _examples(command))
     parser = _Parser(
         prog=f"{NAME} {verb}",
         usage=usage,
         description=f"{command.about.capitalize()}.",
-        epilog=(f"{TARGET}\n" if operands else "") + _examples(command),
+        epilog="\n".join(filter(None, notes)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # else a new option breaks scripts
     )
     add = parser.add_argument
     if operands:
@@ -192,6 +236,7 @@ def _parser(verb: str) -> _Parser:
     elif verb == "call":
         use = "let the server use this model, without asking you; by default it gets none"
         add("--model", type=_model, metavar="NAME", help=f"{use}; {MODEL_NAMES}")
+        add("--unchecked", action="store_true", help="send the arguments as they are: every key=text as text")
     else:
         parser.set_defaults(model=None)
     return parser

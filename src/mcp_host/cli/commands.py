@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO, TypeAlias, assert_never
 
-from mcp_host.cli.arguments import Options, UsageError
-from mcp_host.cli.output import Printer, clean, compact, print_error
+from mcp_host.cli.arguments import Options
+from mcp_host.cli.output import Printer, UsageError, clean, compact, near, print_error
+from mcp_host.cli.parameters import read_arguments
 from mcp_host.client.client import Client
-from mcp_host.errors import ServerError
+from mcp_host.errors import ServerError, quoted
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling import Sampling, always
@@ -80,13 +81,28 @@ async def _tools(client: Client, options: Options) -> Report:
 
 
 async def _call(client: Client, options: Options) -> Report:
+    tool = None if options.unchecked else await _find_tool(client, options.name)
+    arguments = read_arguments(options.name, {} if tool is None else tool.input_schema, options.items)
     with progress_line(sys.stderr) as on_progress:
-        result = await client.call_tool(options.tool, options.arguments, on_progress=on_progress)
+        result = await client.call_tool(options.name, arguments, on_progress=on_progress)
     text = "\n".join(map(as_text, result.content))
     if not result.content and result.structured_content is not None:  # such a tool "SHOULD also return" it as text
         text = compact(result.structured_content)
     error = f"the tool reported an error\n{text}" if result.is_error else None
     return Report(result.to_wire(), lambda printer: printer.text(text), error)
+
+
+async def _find_tool(client: Client, name: str) -> Tool | None:
+    """The tool of that name; None if the server cannot list its tools."""
+    try:
+        tools = {tool.name: tool for tool in await client.list_tools()}
+    except ServerError as exc:
+        if exc.code != METHOD_NOT_FOUND:
+            raise
+        return None
+    if name not in tools:
+        raise UsageError(f"the server has no tool {quoted(name)}{near(name, tools)}")
+    return tools[name]
 
 
 LISTS: Mapping[str, tuple[str, str, Callable[[Client], Awaitable[Sequence[Item]]]]] = {

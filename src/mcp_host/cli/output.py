@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from enum import IntEnum
+from itertools import islice
 from textwrap import TextWrapper
 from typing import Literal, Self, TextIO, TypeAlias
 
@@ -22,7 +24,12 @@ from mcp_host.errors import (
     RoundsExceeded,
     ServerError,
     escaped,
+    quoted,
 )
+
+
+class UsageError(Exception):
+    """The command line is wrong, for the reason in the text: one sentence, perhaps with a list in the lines after it."""
 
 
 class ExitCode(IntEnum):
@@ -72,6 +79,7 @@ SGR: Mapping[Style, str] = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"
 MAX_WIDTH = 100  # columns; longer lines are hard to read
 MIN_WIDTH = 24
 INDENT = "    "  # of labels
+MAX_COMPARED = 1000  # names, to find the one that was meant
 TEXT_COLUMN = 18  # where the text beside a label begins
 
 
@@ -138,6 +146,12 @@ def print_error(text: str) -> None:
 def clean(text: str) -> str:
     """One line of a server's text, with what would control a terminal escaped: "\\x1b[2J" stays visible."""
     return escaped(text.replace("\t", "    "))
+
+
+def near(word: str, names: Iterable[str]) -> str:
+    """The end of a sentence that asks whether the most similar of *names* was meant, if there is one."""
+    found = get_close_matches(word, islice(names, MAX_COMPARED), n=1)
+    return f"; did you mean {quoted(found[0])}?" if found else ""
 
 
 def compact(value: object) -> str:

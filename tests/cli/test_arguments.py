@@ -1,0 +1,50 @@
+"""Parsing the command line: no list of arguments is a traceback."""
+
+from __future__ import annotations
+
+from contextlib import redirect_stdout
+from io import StringIO
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_host.cli.arguments import COMMANDS, parse
+from mcp_host.cli.output import UsageError
+
+WORDS = [
+    *COMMANDS,
+    *(
+        "--",
+        "-",
+        "-h",
+        "--help",
+        "--version",
+        "--json",
+        "--timeout",
+        "--era",
+        "-H",
+        "--header",
+        "-e",
+        "--env",
+        "--model",
+    ),
+    *("--unchecked", "--frob", "http://x", "https://", "1", "-1", "inf", "nan", "auto", "arithmetic", "a=b", "a: b"),
+    *("a:=1", "a:=[", "a=@", "a=@/", "a=@\0", "{", "{}", '{"a": 1}', "[]", "=", "", " ", "%s", "%(prog)s", "\ud800"),
+]
+
+
+@given(st.lists(st.sampled_from(WORDS) | st.text(max_size=6), max_size=8))
+def test_arguments_are_options_or_an_error_or_help(argv: list[str]) -> None:
+    printed, code, problem = StringIO(), None, ""
+    try:
+        with redirect_stdout(printed):
+            options = parse(argv)
+    except UsageError as exc:
+        problem = str(exc)
+    except SystemExit as stopped:
+        code = stopped.code
+    else:
+        assert options.verb == argv[0]
+        return
+
+    assert problem or (code == 0 and printed.getvalue())
