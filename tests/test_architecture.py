@@ -133,7 +133,9 @@ def test_mcp_host_exports_the_types_of_all_handlers_and_callbacks() -> None:
         "OnProgress",
     }
 
-    assert callables | {"RootLike", "RootsHandler", "UrlHandler"} <= set(mcp_host.__all__)
+    assert callables | {"OnNotification", "OnProgress", "RootLike", "RootsHandler", "UrlHandler"} <= set(
+        mcp_host.__all__
+    )
 
 
 def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from mcp_host.client.client import Client, OnProgress
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.protocol.negotiation import EraCache
-from mcp_host.session.state import OnChange, OnLog
+from mcp_host.session.state import OnChange, OnLog, OnNotification
 from mcp_host.transports.stdio import Stdio
 from mcp_host.version import __version__
 
@@ -64,9 +65,11 @@ __all__ = [
     "InProcess",
     "Limits",
     "McpError",
+    "Notification",
     "OnChange",
     "OnElicitationComplete",
     "OnLog",
+    "OnNotification",
     "OnProgress",
     "OuterCall",
     "RootLike",

@@ -32,12 +32,6 @@ from tests.transports.children import python
 Wire = dict[str, Any]
 
 
-@pytest.fixture(params=[HANDSHAKE, STATELESS], ids=["2025", "2026"])
-def era(request: pytest.FixtureRequest) -> Era:
-    chosen: Era = request.param
-    return chosen
-
-
 def named(name: str, seen: list[str]) -> Middleware:
     async def middleware(request: AnyRequest, call_next: CallNext) -> Wire:
         seen.append(f"{name} {request.method}")

@@ -28,12 +28,13 @@ from mcp_host.errors import (
 from mcp_host.handlers import as_async
 from mcp_host.limits import Limits
 from mcp_host.protocol.cache import Cache
+from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, LISTEN, NAME_PARAMETER, ROOTS_CHANGED
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache
 from mcp_host.session.call import Call, CallbackRaised, CallTimeouts, OnReport
 from mcp_host.session.connection import Connection
 from mcp_host.session.session import ClientFeatures
-from mcp_host.session.state import ClientState, OnChange, OnLog
+from mcp_host.session.state import ClientState, OnChange, OnLog, OnNotification
 from mcp_host.transports.infer import Connectable, infer_transport
 from mcp_host.types import Implementation, ServerCapabilities
 from mcp_host.types.base import Model
@@ -51,9 +52,15 @@ OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[N
 ModelT = TypeVar("ModelT", bound=Model)
 RootsArgument: TypeAlias = "Sequence[RootLike] | RootsHandler | None"
 
+BY_CLIENT = frozenset(
+    {INITIALIZE, INITIALIZED, DISCOVER, LISTEN, ROOTS_CHANGED, "notifications/cancelled", "notifications/progress"}
+)
+"""What the client sends by itself, with what belongs to it."""
+
 ITEMS_PER_TICK = 256  # list items that are parsed before other tasks run
 
 ON_LOG = "(message: LoggingMessageNotificationParams) -> None"
+ON_NOTIFICATION = "(notification: Notification) -> None"
 ON_CHANGE = "(change: Change) -> None"
 NO_SAMPLING = (
     "sampling is Sampling(with_tools=handler, approve=...), or basic=handler for requests without tools:"
@@ -76,7 +83,8 @@ class Client:
     *tools* says which tools of the server to let through, under which names, and how results are checked.
 
     *on_log* and *on_change* are awaited one at a time, in order, in a task of the client; they may
-    call the client. Progress goes to each call's *on_progress*.
+    call the client. So is *on_notification*, which gets the notifications that the client does not know,
+    such as those of an extension, as `Notification`. Progress goes to each call's *on_progress*.
 
     The client probes with `server/discover` for the era of the server: stateless (2026-07-28), or with
     a handshake. *era* is "auto"; "modern" and "legacy" allow only one kind, and a version like
@@ -127,6 +135,7 @@ class Client:
         tools: ToolPolicy | None = None,
         on_log: OnLog | None = None,
         on_change: OnChange | None = None,
+        on_notification: OnNotification | None = None,
         client_info: Implementation | None = None,
         limits: Limits | None = None,
         era: str = "auto",
@@ -179,6 +188,11 @@ class Client:
             lazy=lazy,
             on_log=None if on_log is None else as_async(on_log, argument="on_log", shape=ON_LOG),
             on_change=None if on_change is None else as_async(on_change, argument="on_change", shape=ON_CHANGE),
+            on_notification=(
+                None
+                if on_notification is None
+                else as_async(on_notification, argument="on_notification", shape=ON_NOTIFICATION)
+            ),
             on_elicitation_complete=None if on_complete is None else as_async(on_complete, argument="on_complete"),
         )
         self._policy = tools
@@ -280,7 +294,7 @@ class Client:
         try:
             if self._state.middleware is None:
                 return (await self._call_tool(connection, call))[1]
-            return types.CallToolResult.from_wire(await self._through_middleware(connection, call))
+            return types.CallToolResult.from_wire(await self._through_middleware(connection, call, self._perform))
         except CallbackRaised as raised:
             raised.unwrap()
 
@@ -427,6 +441,48 @@ class Client:
             await self._send(connection, Call(method="logging/setLevel", params={"level": level}, timeouts=timeouts))
         self._state.log_level = level
 
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+        caller: object = None,
+    ) -> dict[str, Any]:
+        """Make any request, such as one of an extension, and return its result as the JSON that came.
+
+        What the library knows of a method holds here, too: `tools/call` obeys the listing and the
+        `ToolPolicy`, reads are cached, and input that a result requires is given. The result is not parsed.
+        *on_progress* and *caller* are as for `call_tool`.
+
+        Raises:
+            CallerError: The client makes this request by itself: `initialize`, `server/discover`, `subscriptions/listen`.
+        """
+        if _text(method, "method") in BY_CLIENT:
+            raise CallerError(f"the client sends {method} by itself")
+        return await self._request(method, {**_mapping(params, "params")}, timeout, idle_timeout, on_progress, caller)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> None:
+        """Send a notification, such as one of an extension.
+
+        Middleware sees it as a request whose result is empty.
+
+        Raises:
+            CallerError: The client sends this notification by itself, or the revision has none of that name.
+        """
+        if _text(method, "method") in BY_CLIENT:
+            raise CallerError(f"the client sends {method} by itself")
+        connection, timeouts = await self._lifetime.live(timeout, None)
+        call = Call(method=method, params={**_mapping(params, "params")}, timeouts=timeouts)
+        if self._state.middleware is None:
+            await connection.notify(call)
+        else:
+            await self._through_middleware(connection, call, self._notify)
+
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
         """Offer other roots from now on, and notify a connected server if its revision allows that.
 
@@ -437,8 +493,9 @@ class Client:
             raise CallerError("this client was made without roots: pass roots=[] to offer some later")
         self._roots.replace(roots)
         if self.connected:
-            self._lifetime.bind_to_loop()
-            await self._lifetime.require().notify("notifications/roots/list_changed", {})
+            connection, timeouts = await self._lifetime.live(None, None)
+            if ROOTS_CHANGED not in connection.session.era.removed:
+                await connection.notify(Call(method=ROOTS_CHANGED, params={}, timeouts=timeouts))
 
     # What is known about the connection
 
@@ -503,10 +560,24 @@ class Client:
         """Make one request of the application, through the middleware."""
         try:
             if self._state.middleware is None:
-                return await connection.request(call)
-            return await self._through_middleware(connection, call)
+                return await self._perform(connection, call)
+            return await self._through_middleware(connection, call, self._perform)
         except CallbackRaised as raised:
             raised.unwrap()
+
+    async def _perform(self, connection: Connection, call: Call) -> Params:
+        """Make any request, without the middleware. Its params may be what the application has written."""
+        if (key := NAME_PARAMETER.get(call.method)) is not None:
+            _text(call.params.get(key), key)
+        if not isinstance(call.params.get("_meta", {}), dict):
+            raise TypeError("_meta must be a mapping")
+        if call.method == "tools/call":
+            return (await self._call_tool(connection, call))[0]
+        return await connection.request(call)
+
+    async def _notify(self, connection: Connection, call: Call) -> Params:
+        await connection.notify(call)
+        return {}
 
     async def _call_tool(self, connection: Connection, call: Call) -> tuple[Params, types.CallToolResult]:
         """Call a tool, without the middleware: as listed, and with its result checked. Returns it in both forms."""
@@ -527,8 +598,10 @@ class Client:
             await tool.check_result(result, timeouts)
         return wire, result
 
-    async def _through_middleware(self, connection: Connection, call: Call) -> Params:
-        """Pass *call* through the middleware, which may send it any number of times.
+    async def _through_middleware(
+        self, connection: Connection, call: Call, perform: Callable[[Connection, Call], Awaitable[Params]]
+    ) -> Params:
+        """Pass *call* through the middleware, which may *perform* it any number of times.
 
         The time until it does so first does not count in *timeout*. Each time it goes to the
         connection of that moment: the server may have ended meanwhile.
@@ -552,9 +625,7 @@ class Client:
             )
             try:
                 live = await self._lifetime.reconnected(self._lifetime.require(), timeouts)
-                if attempt.method == "tools/call":
-                    return (await self._call_tool(live, attempt))[0]
-                return await live.request(attempt)
+                return await perform(live, attempt)
             except (ConnectionClosed, RequestTimeout, HeaderMismatch) as exc:
                 exc.may_have_run |= may_have_run
                 may_have_run = exc.may_have_run

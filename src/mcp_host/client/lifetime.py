@@ -282,8 +282,9 @@ class Lifetime:
         self._context.copy().run(self._reconnection.begin, reconnect)
 
     def _lost(self) -> None:
-        """The connection has ended. If the application listens to changes, another is opened without a call."""
-        if self._state.subscriptions or self._state.on_change is not None:
+        """The connection has ended. If the application listens to the server, another is opened without a call."""
+        state = self._state
+        if state.subscriptions or state.on_change is not None or state.on_notification is not None:
             self._background.begin(self._reconnect_in_background)
 
     async def _reconnect_in_background(self) -> None:

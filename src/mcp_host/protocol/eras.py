@@ -25,6 +25,7 @@ INITIALIZE = "initialize"
 INITIALIZED = "notifications/initialized"
 DISCOVER = "server/discover"
 LISTEN = "subscriptions/listen"
+ROOTS_CHANGED = "notifications/roots/list_changed"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 CLIENT_INPUT = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
@@ -52,7 +53,7 @@ READ_ONLY = LISTS | {"resources/read", "prompts/get", "completion/complete"}
 
 REMOVED_REQUESTS = frozenset({"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
-REMOVED_METHODS = REMOVED_REQUESTS | {"notifications/roots/list_changed"}
+REMOVED_METHODS = REMOVED_REQUESTS | {ROOTS_CHANGED}
 """What a client may send until 2025-11-25 only."""
 
 IDEMPOTENT = READ_ONLY | REMOVED_REQUESTS | {INITIALIZE, DISCOVER}

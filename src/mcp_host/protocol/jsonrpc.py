@@ -61,6 +61,8 @@ class Request:
 
 @dataclass(slots=True)
 class Notification:
+    """A notification, as received or to be sent. *params* are JSON; {} if there are none."""
+
     method: str
     params: Params
 

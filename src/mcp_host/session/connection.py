@@ -233,11 +233,20 @@ class Connection:
             with dispatcher.while_open(call):
                 await sleep(delay)
 
-    async def notify(self, method: str, params: Params) -> None:
-        """Send a notification, if the revision has it."""
+    async def notify(self, call: Call) -> None:
+        """Send a notification.
+
+        Raises:
+            CallerError: This revision has no such notification.
+        """
+        if self._renewal.flight is not None:
+            await self._wait_for_renewal(call)
         era = self.dispatcher.require().era
-        if method not in era.removed:
-            await self.dispatcher.notify(method, params, era.headers(method, params))
+        if call.method in era.removed:
+            raise CallerError(f"revision {era.version} has no {call.method}")
+        headers = {**call.headers, **era.headers(call.method, call.params)}
+        with call.timeouts.bound(call.method):
+            await self.dispatcher.notify(call.method, call.params, headers)
 
     # A new session in the same connection
 

@@ -14,6 +14,7 @@ from mcp_host import types
 from mcp_host.errors import ProtocolError
 from mcp_host.handlers import call_callback
 from mcp_host.protocol.cache import CHANGES
+from mcp_host.protocol.eras import ACKNOWLEDGED
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.session.state import ClientState
 
@@ -24,14 +25,16 @@ Prepare: TypeAlias = Callable[[dict[str, Any]], Callable[[], Awaitable[None]]]
 
 LOG = "notifications/message"
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
+KNOWN = frozenset({LOG, ELICITATION_COMPLETE, ACKNOWLEDGED, *CHANGES})
+"""What is never for *on_notification*, besides progress and cancellations."""
 
 
 class NotificationQueue:
     """A bounded queue of notifications for the callbacks.
 
     They are called in a separate task, so that a callback can use the client. A change that is
-    queued already is not queued again. If the queue is full, the oldest log message is
-    dropped and counted.
+    queued already is not queued again. If the queue is full, the oldest is dropped and counted that is
+    neither a change nor the end of an elicitation.
     """
 
     def __init__(self, state: ClientState) -> None:
@@ -39,6 +42,7 @@ class NotificationQueue:
         self._counters = state.counters
         self._queue: deque[Notification] = deque()
         self._wake = Event()
+        self._on_other = state.on_notification
         self._prepare: dict[str, Prepare] = {}
         if (on_log := state.on_log) is not None:
             self._prepare[LOG] = lambda wire: partial(on_log, types.LoggingMessageNotification.from_wire(wire).params)
@@ -55,18 +59,20 @@ class NotificationQueue:
     @property
     def wanted(self) -> bool:
         """Whether there is any callback."""
-        return bool(self._prepare)
+        return bool(self._prepare) or self._on_other is not None
 
     def offer(self, notification: Notification) -> None:
         """Queue *notification* if there is a callback for it."""
-        if notification.method not in self._prepare:
+        method = notification.method
+        if method not in self._prepare and (method in KNOWN or self._on_other is None):
             return
-        if notification.method in CHANGES and notification in self._queue:
+        if method in CHANGES and notification in self._queue:
             self._counters["coalesced notifications"] += 1
             return
         if len(self._queue) >= self._limit:
             self._counters["dropped notifications"] += 1
-            self._queue.remove(next((each for each in self._queue if each.method == LOG), self._queue[0]))
+            kept = self._prepare.keys() - {LOG}
+            self._queue.remove(next((each for each in self._queue if each.method not in kept), self._queue[0]))
         self._queue.append(notification)
         self._wake.set()
 
@@ -79,10 +85,14 @@ class NotificationQueue:
             await self._wake.wait()
 
     async def _deliver(self, notification: Notification) -> None:
+        if (prepare := self._prepare.get(notification.method)) is None:
+            assert self._on_other is not None, "`offer` has looked"
+            await call_callback(partial(self._on_other, notification), subject="on_notification")
+            return
         params = {"params": notification.params} if notification.params else {}
         wire = {"jsonrpc": "2.0", "method": notification.method} | params
         try:
-            callback = self._prepare[notification.method](wire)
+            callback = prepare(wire)
         except ProtocolError as exc:
             self._counters["malformed notifications"] += 1
             logger.debug("ignored: %s", exc)

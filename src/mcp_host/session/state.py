@@ -19,6 +19,7 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import DISCOVER, OPTIONAL
+from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache, EraName, Offers
 from mcp_host.session.session import ClientFeatures
 from mcp_host.transports.base import Transport
@@ -33,9 +34,11 @@ logger = logging.getLogger(__name__)
 
 OnChange: TypeAlias = "Callable[[Change], Awaitable[None] | None]"
 OnLog: TypeAlias = "Callable[[LoggingMessageNotificationParams], Awaitable[None] | None]"
+OnNotification: TypeAlias = Callable[[Notification], Awaitable[None] | None]
 AsyncOnChange: TypeAlias = "Callable[[Change], Awaitable[None]]"
 AsyncOnComplete: TypeAlias = Callable[[str], Awaitable[None]]
 AsyncOnLog: TypeAlias = "Callable[[LoggingMessageNotificationParams], Awaitable[None]]"
+AsyncOnNotification: TypeAlias = Callable[[Notification], Awaitable[None]]
 
 MAX_WARNINGS = 100  # kept and logged; after that, only warnings 1, 2, 4, 8 ... are logged
 CHANGED_SERVER = (HttpStatusError, HeaderMismatch, MissingRequiredClientCapability, UnsupportedProtocolVersion)
@@ -58,6 +61,7 @@ class ClientState:
     """Whether requests open the connection, at first and when the server has ended."""
     on_log: AsyncOnLog | None = None
     on_change: AsyncOnChange | None = None
+    on_notification: AsyncOnNotification | None = None
     on_elicitation_complete: AsyncOnComplete | None = None
     subscriptions: dict[str, None] = field(default_factory=dict)
     """URIs of resources; an ordered set."""

@@ -14,7 +14,7 @@ from anyio import create_task_group
 from mcp_host import types
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.testing._server.catalog import Catalog, CompletionFunction, Offer, template_pattern
+from mcp_host.testing._server.catalog import Catalog, CompletionFunction, Offer, RequestHandler, template_pattern
 from mcp_host.testing._server.functions import AnyFunction, Function, FunctionTool
 from mcp_host.testing._server.remote_client import given
 from mcp_host.testing._server.session import Session
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FunctionT = TypeVar("FunctionT", bound=AnyFunction)
 CompletionT = TypeVar("CompletionT", bound=CompletionFunction)
+HandlerT = TypeVar("HandlerT", bound=RequestHandler)
 
 
 class Server:
@@ -226,6 +227,18 @@ class Server:
 
         def register(function: CompletionT) -> CompletionT:
             self._catalog.completions[of, argument] = function
+            return function
+
+        return register
+
+    def request_handler(self, method: str) -> Callable[[HandlerT], HandlerT]:
+        """Register an async function for requests of another *method*, as extensions have.
+
+        The function takes the params and the `Context`, and returns the result, both as JSON.
+        """
+
+        def register(function: HandlerT) -> HandlerT:
+            self._catalog.handlers[method] = function
             return function
 
         return register

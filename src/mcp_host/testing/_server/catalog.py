@@ -33,6 +33,8 @@ ModelT = TypeVar("ModelT", bound=Model)
 
 CompletionFunction: TypeAlias = Callable[[str, Mapping[str, str]], Sequence[str] | Awaitable[Sequence[str]]]
 """Takes the text typed so far and the arguments that are filled in; returns suggestions, best first."""
+RequestHandler: TypeAlias = Callable[[Params, Context], Awaitable[Params]]
+"""Takes the params of a request, and returns its result as JSON."""
 
 LISTS: Mapping[str, tuple[type[Model], str]] = {
     "tools/list": (types.ListToolsResult, "tools"),
@@ -80,6 +82,8 @@ class Catalog:
     prompts: dict[str, Offer[types.Prompt]] = field(default_factory=dict)
     completions: dict[tuple[str, str], CompletionFunction] = field(default_factory=dict)
     """By the prompt's name or the template's URI, and the argument."""
+    handlers: dict[str, RequestHandler] = field(default_factory=dict)
+    """By method: requests that the protocol does not have."""
     subscriptions: list[Subscription] = field(default_factory=list)
 
     @property
@@ -135,6 +139,8 @@ class Catalog:
             return client.write(self._page(method, read(types.PaginatedRequestParams, params).cursor))
         if method in METHODS:
             return partial(METHODS[method], self, params, client)
+        if method in self.handlers:
+            return partial(self.handlers[method], params)
         raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
 
     def check(self, method: str) -> None:

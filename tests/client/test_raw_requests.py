@@ -1,0 +1,362 @@
+"""Requests and notifications that the library does not know, in both directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Client, Limits, Notification, StreamableHttp, ToolPolicy
+from mcp_host.errors import CallerError, NotConnected, RequestTimeout, ServerError
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
+from mcp_host.testing import Context, ScriptedPeer, Server
+from mcp_host.types import ProgressNotificationParams
+from tests.client.sites import Site
+from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, Era, sampling
+from tests.testing.test_with_client import MODERN, ConnectBy, connect_by, over_http_in_json, versions
+
+__all__ = ["connect_by", "versions"]  # fixtures
+
+Wire = dict[str, Any]
+
+
+def answering(era: Era, *results: Wire) -> ScriptedPeer:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        for result in results:
+            await peer.reply(await peer.receive(), result)
+
+    return ScriptedPeer(script)
+
+
+# Requests
+
+
+async def test_any_request_can_be_made_over_every_transport(connect_by: ConnectBy, versions: tuple[str, ...]) -> None:
+    """With what every request has: progress, and a handler for what the server asks meanwhile."""
+    server = Server("extended", versions=versions)
+    reports: list[float] = []
+
+    @server.request_handler("acme/translate")
+    async def translate(params: Wire, ctx: Context) -> Wire:
+        await ctx.report_progress(0.5)
+        return {"text": f"{params['text']} in French"}
+
+    def on_progress(report: ProgressNotificationParams) -> None:
+        reports.append(report.progress)
+
+    with anyio.fail_after(20):
+        async with connect_by(server) as transport, Client(transport) as client:
+            result = await client.request("acme/translate", {"text": "hello"}, on_progress=on_progress)
+
+    assert result["text"] == "hello in French"
+    assert reports == ([] if (connect_by, versions) == (over_http_in_json, MODERN) else [0.5])
+
+
+async def test_the_params_and_the_result_are_as_written(era: Era) -> None:
+    peer = answering(era, {"odd": [1, None, {"x": True}]})
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            result = await client.request("acme/x", {"list": [1], "_meta": {"mine": 1}})
+
+    assert result == {"odd": [1, None, {"x": True}]}
+    [said] = era.said_to(peer)
+    assert (said["method"], said["params"]) == ("acme/x", era.dressed({"list": [1], "_meta": {"mine": 1}}))
+
+
+async def test_a_raw_request_without_params_has_empty_ones(era: Era) -> None:
+    peer = answering(era, {})
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.request("acme/x")
+
+    assert [said["params"] for said in era.said_to(peer)] == [era.dressed({})]
+
+
+async def test_errors_of_raw_requests_are_those_of_every_request(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        await peer.reply_error(await peer.receive(), -32601, "no such method", {"x": 1})
+
+    client = Client(ScriptedPeer(script))
+    with anyio.fail_after(5):
+        with pytest.raises(NotConnected):
+            await client.request("acme/x")
+        async with client:
+            with pytest.raises(ServerError) as caught:
+                await client.request("acme/x")
+            with pytest.raises(RequestTimeout):
+                await client.request("acme/x", timeout=0)
+
+    assert (caught.value.code, caught.value.message, caught.value.data) == (-32601, "no such method", {"x": 1})
+
+
+@pytest.mark.parametrize("method", ["initialize", "server/discover", "subscriptions/listen"])
+async def test_a_request_that_the_client_makes_by_itself_is_refused(era: Era, method: str) -> None:
+    peer = answering(era)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(CallerError, match=f"^the client sends {method} by itself$"):
+                await client.request(method)
+
+    assert era.said_to(peer) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((5,), "method must be text, not int"),
+        (("acme/x", [1]), "params must be a mapping, not list"),
+        (("acme/x", {"_meta": None}), "_meta must be a mapping"),
+        (("tools/call", {}), "name must be text, not NoneType"),
+        (("prompts/get", {"name": 5}), "name must be text, not int"),
+        (("resources/read", {}), "uri must be text, not NoneType"),
+    ],
+    ids=str,
+)
+async def test_what_is_no_request_is_refused(era: Era, arguments: Any, message: str) -> None:
+    peer = answering(era)
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            with pytest.raises(TypeError) as caught:
+                await client.request(*arguments)
+
+    assert str(caught.value) == message
+    assert era.said_to(peer) == []
+
+
+async def test_a_raw_tool_call_obeys_the_policy_and_repeats_its_arguments_in_headers() -> None:
+    annotated = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    site = Site(tools_list={"tools": [{"name": "query", "inputSchema": annotated}]}, tools_call=EMPTY)
+    with anyio.fail_after(5):
+        async with site.client(tools=ToolPolicy(allow={"query"})) as client:
+            await client.list_tools()
+            result = await client.request("tools/call", {"name": "query", "arguments": {"region": "north"}})
+            await client.request("tools/call", {"name": "query"})
+            with pytest.raises(CallerError):
+                await client.request("tools/call", {"name": "drop"})
+
+    assert result == EMPTY
+    assert [post.headers.get("mcp-param-region") for post in site.posts[2:]] == ["north", None]
+
+
+async def test_a_raw_request_of_a_call_gives_the_input_that_its_result_requires() -> None:
+    wanted = {"method": "sampling/createMessage", "params": QUESTION}
+    peer = answering(STATELESS, {"resultType": "input_required", "inputRequests": {"key": wanted}}, EMPTY)
+    with anyio.fail_after(5):
+        async with Client(peer, sampling=sampling()) as client:
+            result = await client.request("tools/call", {"name": "x", "arguments": {}})
+
+    assert result == EMPTY
+    assert peer.received[-1]["params"]["inputResponses"]["key"]["content"] == {"type": "text", "text": "Paris"}
+
+
+# Notifications of ours
+
+
+async def test_any_notification_can_be_sent(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        await peer.receive()
+        await peer.receive()
+        all_heard.set()
+
+    peer = ScriptedPeer(script)
+    all_heard = anyio.Event()
+    with anyio.fail_after(5):
+        async with Client(peer) as client:
+            await client.notify("notifications/acme/moved", {"to": [1, 2]})
+            await client.notify("notifications/acme/stopped")
+            await all_heard.wait()
+
+    assert era.said_to(peer) == [
+        {"jsonrpc": "2.0", "method": "notifications/acme/moved", "params": {"to": [1, 2]}},
+        {"jsonrpc": "2.0", "method": "notifications/acme/stopped", "params": {}},
+    ]
+
+
+async def test_a_notification_passes_the_middleware_as_a_request_with_an_empty_result() -> None:
+    seen: list[tuple[str, Wire]] = []
+
+    async def token(request: AnyRequest, call_next: CallNext) -> Wire:
+        assert isinstance(request, ClientRequest)
+        result = await call_next(request.with_headers({"X-User": "ada"}).with_params(more=True))
+        seen.append((request.method, result))
+        return result
+
+    site = Site(**{"notifications/acme/moved": lambda message: httpx.Response(202)})
+    with anyio.fail_after(5):
+        async with site.client(middleware=[token]) as client:
+            seen.clear()
+            await client.notify("notifications/acme/moved", {"to": 1})
+
+    assert seen == [("notifications/acme/moved", {})]
+    assert site.posts[-1].headers["x-user"] == "ada"
+    assert b'"params":{"to":1,"more":true}' in site.posts[-1].content
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "notifications/initialized",
+        "notifications/cancelled",
+        "notifications/progress",
+        "notifications/roots/list_changed",
+    ],
+)
+async def test_a_notification_that_the_client_sends_by_itself_is_refused(era: Era, method: str) -> None:
+    peer = answering(era)
+    with anyio.fail_after(5):
+        async with Client(peer, roots=[]) as client:
+            with pytest.raises(CallerError, match=f"^the client sends {method} by itself$"):
+                await client.notify(method)
+
+    assert era.said_to(peer) == []
+
+
+@pytest.mark.fake_clock
+async def test_a_notification_that_nothing_takes_times_out() -> None:
+    class Hanging(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if b"acme" in await request.aread():
+                await anyio.sleep_forever()
+            return site(request)
+
+    site = Site()
+    transport = StreamableHttp("http://server.test/mcp", client=httpx.AsyncClient(transport=Hanging()))
+    with anyio.fail_after(100):
+        async with Client(transport) as client:
+            with pytest.raises(RequestTimeout) as caught:
+                await client.notify("notifications/acme/x", timeout=3)
+
+    assert str(caught.value) == "notifications/acme/x: took longer than 3 s (timeout)"
+
+
+# Notifications of the server
+
+
+def telling(era: Era, *notifications: tuple[str, Wire]) -> ScriptedPeer:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        for method, params in notifications:
+            await peer.notify(method, params)
+
+    return ScriptedPeer(script)
+
+
+async def test_notifications_that_the_client_does_not_know_come_in_order(era: Era) -> None:
+    seen: list[Notification] = []
+
+    async def on_notification(notification: Notification) -> None:
+        seen.append(notification)
+
+    peer = telling(
+        era,
+        ("notifications/acme/one", {"x": 1}),
+        ("notifications/message", {"level": "info", "data": "a log message"}),
+        ("notifications/tools/list_changed", {}),
+        ("notifications/elicitation/complete", {"elicitationId": "e"}),
+        ("notifications/progress", {"progressToken": 5, "progress": 1}),
+        ("notifications/cancelled", {"requestId": 5}),
+        ("acme/two", {}),
+    )
+    with anyio.fail_after(5):
+        async with Client(peer, on_notification=on_notification):
+            await anyio.wait_all_tasks_blocked()
+
+    assert seen == [Notification("notifications/acme/one", {"x": 1}), Notification("acme/two", {})]
+
+
+async def test_a_flood_of_them_is_bounded_and_pushes_out_no_change() -> None:
+    seen: list[Any] = []
+
+    async def on_any(value: object) -> None:
+        await all_said.wait()
+        seen.append(value)
+
+    said: list[tuple[str, Wire]] = [("notifications/acme/first", {})]
+    said += [("notifications/tools/list_changed", {})]
+    said += [("notifications/acme/flood", {"n": number}) for number in range(9)]
+    all_said = anyio.Event()
+    with anyio.fail_after(5):
+        async with Client(
+            telling(HANDSHAKE, *said), on_notification=on_any, on_change=on_any, limits=Limits(max_notifications=3)
+        ) as client:
+            await anyio.wait_all_tasks_blocked()
+            all_said.set()
+            await anyio.wait_all_tasks_blocked()
+
+    assert [each.method for each in seen] == [
+        "notifications/acme/first",
+        "notifications/tools/list_changed",
+        "notifications/acme/flood",
+        "notifications/acme/flood",
+    ]
+    assert [each.params for each in seen[2:]] == [{"n": 7}, {"n": 8}]
+    assert client.counters == {"dropped notifications": 7}
+
+
+async def test_a_custom_notification_on_the_stream_of_a_subscription_arrives_without_its_id() -> None:
+    seen: list[Notification] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
+        listen = await peer.receive("subscriptions/listen")
+        await peer.acknowledge(listen)
+        await peer.notify_subscription(listen, "notifications/acme/one", {"x": 1})
+
+    async def on_any(notification: Any) -> None:
+        seen.append(notification)
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), on_notification=on_any, on_change=on_any):
+            await anyio.wait_all_tasks_blocked()
+
+    assert seen == [Notification("notifications/acme/one", {"x": 1})]
+
+
+async def test_a_custom_notification_of_a_tool_arrives_over_every_transport(
+    connect_by: ConnectBy, versions: tuple[str, ...]
+) -> None:
+    server = Server("noisy", versions=versions)
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        await ctx.notify("notifications/acme/working", {"on": "it"})
+        return "done"
+
+    async def on_notification(notification: Notification) -> None:
+        seen.append(notification)
+        heard.set()
+
+    seen: list[Notification] = []
+    heard = anyio.Event()
+    with anyio.fail_after(20):
+        async with connect_by(server) as transport, Client(transport, on_notification=on_notification) as client:
+            await client.call_tool("work")
+            if (connect_by, versions) != (over_http_in_json, MODERN):  # there a JSON answer leaves no way for it
+                await heard.wait()
+
+    expected = [Notification("notifications/acme/working", {"on": "it"})]
+    assert seen == ([] if (connect_by, versions) == (over_http_in_json, MODERN) else expected)
+
+
+async def test_a_callback_for_notifications_that_raises_is_logged_and_gets_the_next(
+    era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+
+    async def on_notification(notification: Notification) -> None:
+        seen.append(notification.method)
+        raise LookupError("no")
+
+    with anyio.fail_after(5):
+        async with Client(telling(era, ("acme/one", {}), ("acme/two", {})), on_notification=on_notification):
+            await anyio.wait_all_tasks_blocked()
+
+    assert seen == ["acme/one", "acme/two"]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
+        "on_notification failed"
+    ] * 2
