@@ -1,0 +1,397 @@
+"""OpenTelemetry: spans and durations of every request, in both directions, as a middleware of `Client`.
+
+>>> from mcp_host.telemetry import OpenTelemetry
+>>> client = Client(url, middleware=[OpenTelemetry()])
+
+Names and attributes are those of OpenTelemetry's conventions for MCP and for generative AI, which are in development:
+https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md
+https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/gen-ai-spans.md
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, TypeAlias, assert_never
+from urllib.parse import urlsplit
+
+from pydantic_core import to_json
+
+from mcp_host._backends import is_cancellation
+from mcp_host.errors import HttpStatusError, InputRefused, ServerError, excerpt
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, EndedSession, ServerRequest
+from mcp_host.protocol.eras import INITIALIZE, LISTEN
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, RESOURCE_NOT_FOUND
+from mcp_host.sampling.request import CallModel, SamplingRequest
+from mcp_host.session.call import CallbackRaised
+from mcp_host.transports.base import Transport
+from mcp_host.transports.http import StreamableHttp
+from mcp_host.transports.stdio import Stdio
+from mcp_host.types import (
+    AudioContent,
+    CreateMessageResult,
+    ImageContent,
+    TextContent,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.sampling import SamplingMessageContentBlock
+from mcp_host.version import __version__
+
+try:
+    from opentelemetry import metrics, propagate, trace
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, StatusCode, TracerProvider
+except ModuleNotFoundError as exc:
+    raise ImportError("mcp_host.telemetry needs opentelemetry-api: pip install 'mcp-host[otel]'") from exc
+
+Attributes: TypeAlias = dict[str, str | int | float | Sequence[str]]
+
+BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)  # seconds; the conventions name them
+HINT_SHOWN = 80  # characters of the model's name that a server suggests
+
+FAULTS_OF_THE_SERVER = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, RESOURCE_NOT_FOUND})
+"""Codes by which we refuse what the server should not have asked: no errors of ours (mcp.md, `rpc.response.status_code`)."""
+
+NAMED = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+"""Methods with a `name`, and its attribute."""
+
+WITH_URI = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
+
+
+class OpenTelemetry:
+    """Traces and measures the requests of any number of clients. Pass it as middleware.
+
+    - A CLIENT span for each request of ours, such as ``tools/call forecast``. It is the parent of what happens within
+      the call. The trace context travels in the request's ``_meta``, unless that has a ``traceparent`` already (SEP-414).
+    - A SERVER span for each request of the server, such as ``sampling/createMessage``. Its parent is the span that the
+      server names in ``_meta``, with a link to the call that it belongs to; if the server names none, it is that call.
+    - Within a sampling request, a span such as ``chat claude`` for the time in your handler, without waiting for
+      approval or a slot. Your handler runs in it, and so do the spans of a provider's SDK.
+    - The histograms ``mcp.client.operation.duration`` and ``mcp.client.session.duration``, in seconds.
+
+    Without a *tracer_provider* and a *meter_provider* the global ones of OpenTelemetry are used. Arguments, messages and
+    results are private: they are recorded only if *record_content* is true, as JSON.
+
+    Middleware before this one in the list runs outside of its spans, middleware after it inside.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        record_content: bool = False,
+    ) -> None:
+        self._tracer = trace.get_tracer("mcp_host", __version__, tracer_provider)
+        meter = metrics.get_meter("mcp_host", __version__, meter_provider)
+        self._operations = meter.create_histogram(
+            "mcp.client.operation.duration",
+            unit="s",
+            description="The duration of a request, from sending it to its response.",
+            explicit_bucket_boundaries_advisory=BUCKETS,
+        )
+        self._sessions = meter.create_histogram(
+            "mcp.client.session.duration",
+            unit="s",
+            description="The duration of a session.",
+            explicit_bucket_boundaries_advisory=BUCKETS,
+        )
+        self._record_content = record_content
+
+    async def __call__(self, request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if isinstance(request, ServerRequest):
+            return await self._answer(request, call_next)
+        if request.method == LISTEN:
+            return await call_next(request)  # a subscription lasts as long as the connection: its duration says nothing
+        return await self._send(request, call_next)
+
+    def session_ended(self, session: EndedSession) -> None:
+        """Record the duration of a session."""
+        attributes: Attributes = {
+            "mcp.protocol.version": session.protocol_version,
+            **_network(session.transport),
+            **_address(session.transport),
+        }
+        if session.error is not None:
+            attributes["error.type"] = _error_type(session.error)
+        self._sessions.record(session.seconds, attributes)
+
+    # Requests of ours
+
+    async def _send(self, request: ClientRequest, call_next: CallNext) -> dict[str, Any]:
+        attributes = _attributes(request)
+        begun = time.perf_counter()
+        with self._span(_name(request), SpanKind.CLIENT, {**attributes, **self._details(request)}) as span:
+            try:
+                result = await call_next(_with_trace_context(request))
+            except BaseException as exc:
+                attributes |= _fail(span, exc)
+                raise
+            else:
+                attributes |= self._succeed(span, request, result)
+                return result
+            finally:
+                if request.sent_ids:
+                    span.set_attribute("jsonrpc.request.id", str(request.sent_ids[-1]))
+                self._operations.record(time.perf_counter() - begun, attributes)
+
+    def _span(
+        self,
+        name: str,
+        kind: SpanKind,
+        attributes: Attributes,
+        context: Context | None = None,
+        links: Sequence[Link] = (),
+    ) -> AbstractContextManager[Span]:
+        """A span that is the current one inside. What is raised there is recorded by `_fail`, not as an event."""
+        return self._tracer.start_as_current_span(
+            name, context, kind, attributes, links, record_exception=False, set_status_on_exception=False
+        )
+
+    def _details(self, request: ClientRequest) -> Attributes:
+        """Attributes of the span alone: too many values, or too private, for a metric."""
+        method, params = request.method, request.params
+        details: Attributes = {}
+        if method in WITH_URI:
+            details |= _texts({"mcp.resource.uri": params.get("uri")})
+        if self._record_content and method == "tools/call":
+            details["gen_ai.tool.call.arguments"] = _json(params.get("arguments", {}))
+        if self._record_content and method == "prompts/get" and isinstance(given := params.get("arguments"), Mapping):
+            details |= _texts({f"gen_ai.prompt.variable.{name}": value for name, value in given.items()})
+        return details
+
+    def _succeed(self, span: Span, request: ClientRequest, result: Mapping[str, Any]) -> Attributes:
+        """Add to *span* what the *result* says. Returns what is for the metric, too."""
+        found: Attributes = {}
+        if request.method == INITIALIZE:
+            found |= _texts({"mcp.protocol.version": result.get("protocolVersion")})
+        if request.method == "tools/call":
+            if self._record_content:
+                span.set_attribute("gen_ai.tool.call.result", _json(result))
+            if result.get("isError") is True:
+                found["error.type"] = "tool_error"
+                span.set_status(StatusCode.ERROR)
+        span.set_attributes(found)
+        return found
+
+    # Requests of the server
+
+    async def _answer(self, request: ServerRequest, call_next: CallNext) -> dict[str, Any]:
+        context, links = _parent(request.params.get("_meta"))
+        attributes = _attributes(request)
+        if request.id is not None:
+            attributes["jsonrpc.request.id"] = str(request.id)
+        if request.method == "sampling/createMessage":
+            request = replace(request, around_model=(*request.around_model, self._chat))
+        with self._span(_name(request), SpanKind.SERVER, attributes, context, links) as span:
+            try:
+                return await call_next(request)
+            except InputRefused as exc:
+                if request.id is not None:  # input that a result requires is refused without a response
+                    span.set_attribute("rpc.response.status_code", str(exc.code))
+                if exc.code not in FAULTS_OF_THE_SERVER:
+                    _fail(span, exc)
+                raise
+            except BaseException as exc:
+                _fail(span, exc)
+                raise
+
+    async def _chat(self, request: SamplingRequest, call_model: CallModel) -> CreateMessageResult | str:
+        attributes = _model_request(request)
+        if self._record_content:
+            attributes |= _model_input(request)
+        with self._span(" ".join(["chat", *_hint(request)]), SpanKind.CLIENT, attributes) as span:
+            try:
+                answer = await call_model()
+            except BaseException as exc:
+                _fail(span, exc)
+                raise
+            if isinstance(answer, CreateMessageResult):
+                span.set_attribute("gen_ai.response.model", answer.model)
+                if answer.stop_reason is not None:
+                    span.set_attribute("gen_ai.response.finish_reasons", [answer.stop_reason])
+            if self._record_content:
+                span.set_attribute("gen_ai.output.messages", _json([_answer(answer)]))
+            return answer
+
+
+# Attributes of MCP
+
+
+def _name(request: AnyRequest) -> str:
+    target = request.params.get("name") if request.method in NAMED else None
+    return f"{request.method} {target}" if isinstance(target, str) else request.method
+
+
+def _attributes(request: AnyRequest) -> Attributes:
+    """What describes a request on its span and in the metric."""
+    found: Attributes = {"mcp.method.name": request.method}
+    if request.protocol_version is not None:
+        found["mcp.protocol.version"] = request.protocol_version
+    found |= _network(request.transport)
+    if isinstance(request, ClientRequest):
+        found |= _address(request.transport)
+    if request.method == "tools/call":
+        found["gen_ai.operation.name"] = "execute_tool"
+    if request.method in NAMED:
+        found |= _texts({NAMED[request.method]: request.params.get("name")})
+    return found
+
+
+def _network(transport: Transport | None) -> Attributes:
+    match transport:
+        case Stdio():
+            return {"network.transport": "pipe"}
+        case StreamableHttp():
+            return {"network.transport": "tcp", "network.protocol.name": "http"}
+        case _:  # in process there is no network, and of other transports nothing is known
+            return {}
+
+
+def _address(transport: Transport | None) -> Attributes:
+    if not isinstance(transport, StreamableHttp):
+        return {}
+    url = urlsplit(transport.name)
+    return {
+        "server.address": url.hostname or "",
+        "server.port": url.port or (443 if url.scheme == "https" else 80),
+    }
+
+
+def _texts(values: Mapping[str, object]) -> Attributes:
+    """Those of *values* that are text: a middleware may have put anything into the parameters."""
+    return {name: value for name, value in values.items() if isinstance(value, str)}
+
+
+def _json(value: object) -> str:
+    return to_json(value, fallback=repr, inf_nan_mode="strings").decode(errors="replace")
+
+
+def _fail(span: Span, exc: BaseException) -> Attributes:
+    """End *span* with the error *exc*. Returns what is for the metric, too."""
+    found: Attributes = {"error.type": _error_type(exc)}
+    if isinstance(exc, ServerError) and exc.code is not None:
+        found["rpc.response.status_code"] = str(exc.code)
+    text = exc.message if isinstance(exc, ServerError) and exc.code is not None else str(exc)
+    first_line = text.partition("\n")[0]  # the lines that follow may quote the stderr of a server
+    span.set_attributes(found)
+    span.set_status(StatusCode.ERROR, excerpt(first_line))
+    return found
+
+
+def _error_type(exc: BaseException) -> str:
+    match exc:
+        case CallbackRaised(args=(BaseException() as error,)):
+            return _error_type(error)
+        case ServerError(code=int(code)) | InputRefused(code=code):
+            return str(code)
+        case HttpStatusError(status=status):
+            return str(status)
+        case TimeoutError():  # such as `RequestTimeout`
+            return "timeout"
+        case _ if is_cancellation(exc):
+            return "cancelled"
+        case _:
+            kind = type(exc)
+            return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+# The trace context in `_meta`
+
+
+def _with_trace_context(request: ClientRequest) -> ClientRequest:
+    """*request* with the current context in its ``_meta``, unless the application has put a trace there."""
+    meta: Mapping[str, Any] = request.params.get("_meta") or {}
+    carrier: dict[str, str] = {}
+    if "traceparent" not in meta:
+        propagate.inject(carrier)
+    return (
+        request.with_meta({name: value for name, value in carrier.items() if name not in meta}) if carrier else request
+    )
+
+
+def _parent(meta: object) -> tuple[Context | None, Sequence[Link]]:
+    """The context of the span that the server names in its request's ``_meta``, and a link to the current span.
+
+    None and no link, if the server names none: then the current span is the parent. Only the parent is taken from the
+    server, so that it cannot write the baggage that our handlers send on.
+    """
+    carrier = {name: value for name, value in meta.items() if isinstance(value, str)} if isinstance(meta, dict) else {}
+    remote = trace.get_current_span(propagate.extract(carrier, Context())).get_span_context()
+    current = trace.get_current_span().get_span_context()
+    if not remote.is_valid:
+        return None, ()
+    links = [Link(current)] if current.is_valid and current.span_id != remote.span_id else []
+    return trace.set_span_in_context(NonRecordingSpan(remote)), links
+
+
+# Attributes of models
+
+
+def _hint(request: SamplingRequest) -> list[str]:
+    """The first model that the server would like, if it names one."""
+    preferences = request.model_preferences
+    names = [hint.name for hint in (preferences and preferences.hints) or [] if hint.name]
+    return [excerpt(name, HINT_SHOWN) for name in names[:1]]
+
+
+def _model_request(request: SamplingRequest) -> Attributes:
+    found: Attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.max_tokens": request.max_tokens}
+    for hint in _hint(request):
+        found["gen_ai.request.model"] = hint
+    if request.temperature is not None:
+        found["gen_ai.request.temperature"] = request.temperature
+    if request.stop_sequences is not None:
+        found["gen_ai.request.stop_sequences"] = request.stop_sequences
+    return found
+
+
+def _model_input(request: SamplingRequest) -> Attributes:
+    found: Attributes = {
+        "gen_ai.input.messages": _json([_message(message.role, message.content) for message in request.messages])
+    }
+    if request.system_prompt is not None:
+        found["gen_ai.system_instructions"] = _json([{"type": "text", "content": request.system_prompt}])
+    if request.tools:
+        found["gen_ai.tool.definitions"] = _json(
+            [
+                {
+                    "type": "function",
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.input_schema,
+                }
+                for tool in request.tools
+            ]
+        )
+    return found
+
+
+def _message(role: str, content: Sequence[SamplingMessageContentBlock]) -> dict[str, object]:
+    results = any(isinstance(block, ToolResultContent) for block in content)
+    return {"role": "tool" if results else role, "parts": [_part(block) for block in content]}
+
+
+def _answer(answer: CreateMessageResult | str) -> dict[str, object]:
+    if isinstance(answer, CreateMessageResult):
+        return _message(answer.role, answer.content)
+    return _message("assistant", [TextContent(text=str(answer))])
+
+
+def _part(block: SamplingMessageContentBlock) -> dict[str, object]:
+    match block:
+        case TextContent(text=text):
+            return {"type": "text", "content": text}
+        case ImageContent(data=data, mime_type=kind):
+            return {"type": "blob", "modality": "image", "mime_type": kind, "content": data}
+        case AudioContent(data=data, mime_type=kind):
+            return {"type": "blob", "modality": "audio", "mime_type": kind, "content": data}
+        case ToolUseContent(id=id, name=name, input=arguments):
+            return {"type": "tool_call", "id": id, "name": name, "arguments": arguments}
+        case ToolResultContent(tool_use_id=id):
+            return {"type": "tool_call_response", "id": id, "response": block.to_wire()["content"]}
+    assert_never(block)

@@ -1,0 +1,159 @@
+"""The durations of requests and of sessions."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import anyio
+import pytest
+from opentelemetry.sdk.metrics.export import Histogram
+
+from mcp_host import Client, StreamableHttp
+from mcp_host.errors import ConnectFailed, ConnectionClosed, ServerError
+from mcp_host.middleware import AnyRequest, CallNext, EndedSession
+from mcp_host.testing import ScriptedPeer, Server
+from tests.telemetry.recorder import Recorder
+
+OPERATION = "mcp.client.operation.duration"
+SESSION = "mcp.client.session.duration"
+
+server = Server("weather")
+
+
+@server.tool
+def forecast() -> str:
+    return "rain"
+
+
+@server.resource("notes://today")
+def today() -> str:
+    return "rain"
+
+
+in_both_eras = pytest.mark.parametrize(
+    ("era", "version"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")], ids=["2025-11-25", "2026-07-28"]
+)
+
+
+async def test_the_histograms_are_in_seconds_with_the_boundaries_of_the_conventions(recorder: Recorder) -> None:
+    begun = time.perf_counter()
+    with anyio.fail_after(10):
+        async with Client(server, middleware=[recorder.middleware()]) as client:
+            await client.call_tool("forecast")
+    elapsed = time.perf_counter() - begun
+
+    assert recorder.metrics().keys() == {OPERATION, SESSION}
+    for name, metric in recorder.metrics().items():
+        assert metric.unit == "s"
+        assert isinstance(metric.data, Histogram)
+        for point in recorder.points(name):
+            assert tuple(point.explicit_bounds) == (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+            assert 0 < point.sum <= elapsed
+
+
+async def test_the_durations_of_requests_have_few_series(recorder: Recorder) -> None:
+    """A URI, an id or content would make a series for each of its values."""
+    with anyio.fail_after(10):
+        async with Client(server, era="legacy", middleware=[recorder.middleware(record_content=True)]) as client:
+            await client.call_tool("forecast")
+            await client.call_tool("forecast")
+            await client.read_resource("notes://today")
+            with pytest.raises(ServerError):
+                await client.call_tool("tomorrow")
+
+    version = {"mcp.protocol.version": "2025-11-25"}
+    call = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", **version}
+    error = {"error.type": "-32602", "rpc.response.status_code": "-32602"}
+    assert recorder.series(OPERATION) == [
+        ({"mcp.method.name": "initialize", **version}, 1),
+        ({**call, "gen_ai.tool.name": "forecast"}, 2),
+        ({"mcp.method.name": "resources/read", **version}, 1),
+        ({**call, "gen_ai.tool.name": "tomorrow", **error}, 1),
+    ]
+
+
+@in_both_eras
+async def test_a_session_that_the_client_closes_ends_without_an_error(
+    era: str, version: str, recorder: Recorder
+) -> None:
+    with anyio.fail_after(10):
+        async with Client(server, era=era, middleware=[recorder.middleware()]) as client:
+            await client.aclose()
+            await client.connect()
+
+    assert recorder.series(SESSION) == [({"mcp.protocol.version": version}, 2)]
+
+
+@pytest.mark.fake_clock
+async def test_the_duration_of_a_session_begins_when_connecting_has_ended(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        request = await peer.receive("initialize")
+        await anyio.sleep(3)
+        result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}}
+        await peer.reply(request, result)
+
+    with anyio.fail_after(100):
+        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]):
+            await anyio.sleep(40)
+
+    [point] = recorder.points(SESSION)
+    assert point.sum == pytest.approx(40)
+
+
+@in_both_eras
+async def test_a_session_that_the_server_ends_has_an_error_at_once(era: str, version: str, recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await (peer.answer_initialize() if era == "legacy" else peer.answer_discover())
+        await end.wait()
+        await peer.aclose()
+
+    end = anyio.Event()
+    with anyio.fail_after(10):
+        async with Client(ScriptedPeer(script), era=era, middleware=[recorder.middleware()]) as client:
+            assert SESSION not in recorder.metrics()
+            end.set()
+            with pytest.raises(ConnectionClosed):
+                await client.list_tools()
+            with pytest.raises(ConnectionClosed):
+                await client.list_tools()
+            found = recorder.series(SESSION)
+
+    assert found == [({"mcp.protocol.version": version, "error.type": "mcp_host.errors.ConnectionClosed"}, 1)]
+    assert recorder.series(SESSION) == found
+
+
+async def test_an_http_session_that_is_lost_ends_and_the_next_one_begins(recorder: Recorder) -> None:
+    with anyio.fail_after(20):
+        async with (
+            server.http() as url,
+            Client(StreamableHttp(url), era="legacy", middleware=[recorder.middleware()]) as client,
+        ):
+            await client.call_tool("forecast")
+            await server.expire_sessions()
+            await client.call_tool("forecast")
+
+    port = int(url.rpartition(":")[2].partition("/")[0])
+    common: dict[str, Any] = {
+        "mcp.protocol.version": "2025-11-25",
+        "network.transport": "tcp",
+        "network.protocol.name": "http",
+        "server.address": "127.0.0.1",
+        "server.port": port,
+    }
+    assert recorder.series(SESSION) == [
+        ({**common, "error.type": "mcp_host.errors.SessionLost"}, 1),
+        (common, 1),
+    ]
+
+
+async def test_a_connection_that_never_began_is_no_session(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.receive()
+        await peer.aclose()
+
+    with anyio.fail_after(10):
+        with pytest.raises(ConnectFailed):
+            await Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]).connect()
+
+    assert SESSION not in recorder.metrics()

@@ -1,0 +1,443 @@
+"""The span of each request that the client makes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import httpx
+import pytest
+from opentelemetry import trace
+
+from mcp_host import Client, Stdio, StreamableHttp
+from mcp_host.errors import ConnectionClosed, HttpStatusError, NotAdvertised, RequestTimeout, ServerError
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
+from mcp_host.telemetry import OpenTelemetry
+from mcp_host.testing import Context, ScriptedPeer, Server, ToolError
+from mcp_host.transports.base import Transport
+from mcp_host.types import ProgressNotificationParams
+from tests.client.sites import Site
+from tests.telemetry.recorder import Recorded, Recorder, traceparent
+
+server = Server("weather", version="1.0.0")
+
+
+@server.tool
+async def forecast(city: str, ctx: Context) -> str:
+    """The traceparent that came with the call."""
+    if city == "Atlantis":
+        raise ToolError("no such city: Atlantis")
+    return str(ctx.meta.get("traceparent"))
+
+
+@server.prompt
+def greet(name: str) -> str:
+    return f"Greet {name}."
+
+
+@server.resource("notes://today")
+def today() -> str:
+    return "rain"
+
+
+@asynccontextmanager
+async def reached(how: str) -> AsyncIterator[Transport]:
+    """The server above, over one of the transports."""
+    if how == "stdio":
+        yield Stdio([sys.executable, "-m", "tests.telemetry.test_our_requests"], cwd=Path(__file__).parents[2])
+    elif how == "in-process":
+        yield server.in_process()
+    else:
+        async with server.http() as url:
+            yield StreamableHttp(url)
+
+
+everywhere = pytest.mark.parametrize("how", ["stdio", "http", "in-process"])
+in_both_eras = pytest.mark.parametrize(
+    ("era", "version"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")], ids=["2025-11-25", "2026-07-28"]
+)
+
+
+def network(transport: Transport) -> dict[str, Any]:
+    match transport:
+        case Stdio():
+            return {"network.transport": "pipe"}
+        case StreamableHttp():
+            port = urlsplit(transport.url).port
+            address = {"server.address": "127.0.0.1", "server.port": port}
+            return {"network.transport": "tcp", "network.protocol.name": "http", **address}
+        case _:
+            return {}
+
+
+CALL = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "forecast"}
+
+
+@everywhere
+@in_both_eras
+async def test_a_call_has_a_client_span_whose_trace_goes_to_the_server(
+    how: str, era: str, version: str, recorder: Recorder
+) -> None:
+    with anyio.fail_after(20):
+        async with (
+            reached(how) as transport,
+            Client(transport, era=era, middleware=[recorder.middleware()]) as client,
+        ):
+            result = await client.call_tool("forecast", {"city": "Oslo"})
+
+    id = "2"  # after `initialize` or `server/discover`
+    attributes = {**CALL, "mcp.protocol.version": version, "jsonrpc.request.id": id, **network(transport)}
+    assert recorder.spans() == [Recorded(name="tools/call forecast", kind="CLIENT", attributes=attributes)]
+    assert result.text == recorder.traceparent("tools/call forecast")
+
+
+@in_both_eras
+async def test_every_request_has_a_span_with_its_target(era: str, version: str, recorder: Recorder) -> None:
+    with anyio.fail_after(20):
+        async with Client(server, era=era, middleware=[recorder.middleware()]) as client:
+            await client.list_tools()
+            await client.get_prompt("greet", {"name": "Ada"})
+            await client.read_resource("notes://today")
+
+    common = {"mcp.protocol.version": version}
+    assert recorder.spans() == [
+        Recorded(
+            name="tools/list",
+            kind="CLIENT",
+            attributes={"mcp.method.name": "tools/list", "jsonrpc.request.id": "2", **common},
+        ),
+        Recorded(
+            name="prompts/get greet",
+            kind="CLIENT",
+            attributes={
+                "mcp.method.name": "prompts/get",
+                "gen_ai.prompt.name": "greet",
+                "jsonrpc.request.id": "3",
+                **common,
+            },
+        ),
+        Recorded(
+            name="resources/read",
+            kind="CLIENT",
+            attributes={
+                "mcp.method.name": "resources/read",
+                "mcp.resource.uri": "notes://today",
+                "jsonrpc.request.id": "4",
+                **common,
+            },
+        ),
+    ]
+
+
+async def test_connecting_has_spans_within_the_span_that_connects(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize()
+
+    with anyio.fail_after(10):
+        client = Client(ScriptedPeer(script), middleware=[recorder.middleware()])
+        with recorder.tracer.start_as_current_span("start"):
+            await client.connect()
+        await client.aclose()
+
+    start, discover, initialize = recorder.raw()
+    assert [start.name, discover.name, initialize.name] == ["start", "server/discover", "initialize"]
+    assert discover.parent == initialize.parent == start.get_span_context()
+    assert discover.attributes == {
+        "mcp.method.name": "server/discover",
+        "jsonrpc.request.id": "1",
+        "error.type": "-32601",
+        "rpc.response.status_code": "-32601",
+    }
+    assert initialize.attributes == {
+        "mcp.method.name": "initialize",
+        "jsonrpc.request.id": "2",
+        "mcp.protocol.version": "2025-11-25",
+    }
+
+
+def failing(**error: str) -> dict[str, str]:
+    return {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "t", **error}
+
+
+async def test_a_tool_that_failed_is_a_tool_error(recorder: Recorder) -> None:
+    with anyio.fail_after(10):
+        async with Client(server, era="modern", middleware=[recorder.middleware()]) as client:
+            await client.call_tool("forecast", {"city": "Atlantis"})
+
+    [span] = recorder.spans()
+    assert (span.status, span.attributes["error.type"]) == ("ERROR", "tool_error")
+    assert "rpc.response.status_code" not in span.attributes
+
+
+async def test_an_error_response_is_its_code_and_its_message(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        await peer.reply_error(await peer.receive("tools/call"), -32602, "no tool t\n  at line 3")
+
+    with anyio.fail_after(10):
+        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
+            with pytest.raises(ServerError):
+                await client.call_tool("t")
+
+    attributes = failing(
+        **{
+            "mcp.protocol.version": "2025-11-25",
+            "jsonrpc.request.id": "2",
+            "error.type": "-32602",
+            "rpc.response.status_code": "-32602",
+        }
+    )
+    assert recorder.spans() == [
+        Recorded(name="tools/call t", kind="CLIENT", attributes=attributes, status="ERROR: no tool t")
+    ]
+
+
+async def test_an_http_status_without_a_json_rpc_error_is_the_error(recorder: Recorder) -> None:
+    site = Site(tools_call=httpx.Response(500, text="secret"))
+    with anyio.fail_after(10):
+        async with site.client(middleware=[recorder.middleware()]) as client:
+            with pytest.raises(HttpStatusError):
+                await client.call_tool("t")
+
+    attributes = failing(
+        **{
+            "mcp.protocol.version": "2026-07-28",
+            "jsonrpc.request.id": "2",
+            "network.transport": "tcp",
+            "network.protocol.name": "http",
+            "server.address": "server.test",
+            "error.type": "500",
+        }
+    )
+    [span] = recorder.spans()
+    assert span.attributes == {**attributes, "server.port": 80}
+    assert span.status.startswith("ERROR: ")
+    assert "secret" not in span.status
+
+
+@pytest.mark.fake_clock
+async def test_a_timeout_is_one(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+
+    with anyio.fail_after(100):
+        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
+            with pytest.raises(RequestTimeout) as caught:
+                await client.call_tool("t", timeout=5)
+
+    [span] = recorder.spans()
+    assert (span.attributes["error.type"], span.status) == ("timeout", f"ERROR: {caught.value}")
+
+
+async def test_a_cancelled_call_ends_its_span(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        await peer.receive("tools/call")
+        scope.cancel()
+
+    scope = anyio.CancelScope()
+    with anyio.fail_after(10):
+        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
+            with scope:
+                await client.call_tool("t")
+
+    assert scope.cancelled_caught
+    [span] = recorder.spans()
+    assert (span.attributes["error.type"], span.status.partition(":")[0]) == ("cancelled", "ERROR")
+
+
+async def test_a_lost_connection_is_named_by_its_exception_without_the_servers_stderr(recorder: Recorder) -> None:
+    program = "import sys; sys.stdin.readline(); sys.stderr.write('token 123'); sys.stderr.flush(); sys.exit(3)"
+    handshake = (
+        "import sys, json; print(json.dumps({'jsonrpc': '2.0', 'id': json.loads(sys.stdin.readline())['id'], 'result':"
+        " {'protocolVersion': '2025-11-25', 'capabilities': {'tools': {}}, 'serverInfo': {'name': 's', 'version': '0'}}}"
+        "), flush=True); sys.stdin.readline(); "
+    )
+    command = [sys.executable, "-c", handshake + program]
+    with anyio.fail_after(20):
+        async with Client(command, era="legacy", middleware=[recorder.middleware()]) as client:
+            with pytest.raises(ConnectionClosed, match="token 123"):
+                await client.call_tool("t")
+
+    [span] = recorder.spans()
+    assert span.attributes["error.type"] == "mcp_host.errors.ConnectionClosed"
+    assert span.status.startswith("ERROR: ")
+    assert "token 123" not in span.status
+
+
+async def test_a_call_that_is_not_possible_has_a_span_too(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize()
+
+    with anyio.fail_after(10):
+        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
+            with pytest.raises(NotAdvertised):
+                await client.call_tool("t")
+
+    [span] = recorder.spans()
+    assert span.attributes["error.type"] == "mcp_host.errors.NotAdvertised"
+    assert "jsonrpc.request.id" not in span.attributes
+
+
+async def test_an_error_in_a_progress_callback_is_named_as_the_application_raised_it(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
+
+    async def on_progress(progress: ProgressNotificationParams) -> None:
+        raise KeyError("mine")
+
+    with anyio.fail_after(10):
+        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
+            with pytest.raises(KeyError):
+                await client.call_tool("t", on_progress=on_progress)
+
+    [span] = recorder.spans()
+    assert (span.attributes["error.type"], span.status) == ("KeyError", "ERROR: 'mine'")
+
+
+# Parents
+
+
+async def test_the_callers_span_is_the_parent_and_callbacks_run_within_the_call(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
+        await peer.reply(call, {"content": []})
+
+    def on_progress(progress: ProgressNotificationParams) -> None:
+        with recorder.tracer.start_as_current_span("progress"):
+            pass
+
+    with anyio.fail_after(10):
+        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
+            with recorder.tracer.start_as_current_span("agent"):
+                await client.call_tool("t", on_progress=on_progress)
+
+    assert [(span.name, span.parent) for span in recorder.spans()] == [
+        ("agent", None),
+        ("tools/call t", "agent"),
+        ("progress", "tools/call t"),
+    ]
+
+
+async def test_two_clients_with_one_middleware_have_separate_traces(recorder: Recorder) -> None:
+    async def call(client: Client, agent: str) -> None:
+        with recorder.tracer.start_as_current_span(agent):
+            told[agent] = (await client.call_tool("forecast", {"city": "Oslo"})).text
+
+    told: dict[str, str] = {}
+    middleware = [recorder.middleware()]
+    with anyio.fail_after(20):
+        async with (
+            Client(server, era="legacy", middleware=middleware) as one,
+            Client(server, era="modern", middleware=middleware) as other,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(call, one, "first")
+            tasks.start_soon(call, other, "second")
+
+    first, second = [span for span in recorder.raw() if span.name in told]
+    calls = [span for span in recorder.raw() if span.name == "tools/call forecast"]
+    found = {(first if span.parent == first.get_span_context() else second).name: traceparent(span) for span in calls}
+    assert found == told
+    assert found["first"] != found["second"]
+
+
+async def test_middleware_outside_is_around_the_span_and_middleware_inside_within_it() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        await peer.reply_error(await peer.receive("tools/call"), -32000, "busy")
+        await peer.reply(await peer.receive("tools/call"), {"content": []})
+
+    async def retry(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        try:
+            return await call_next(request)
+        except ServerError:
+            return await call_next(request)
+
+    outside, inside = Recorder(), Recorder()
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(10):
+        async with Client(peer, era="legacy", middleware=[outside.middleware(), retry]) as client:
+            await client.call_tool("t")
+        async with Client(peer, era="legacy", middleware=[retry, inside.middleware()]) as client:
+            await client.call_tool("t")
+
+    def seen(recorder: Recorder) -> list[tuple[str, str]]:
+        return [(span.status, span.attributes["jsonrpc.request.id"]) for span in recorder.spans()]
+
+    assert seen(outside) == [("UNSET", "3")]
+    assert seen(inside) == [("ERROR: busy", "2"), ("UNSET", "3")]
+    sent = [call["params"]["_meta"]["traceparent"] for call in peer.received if call["method"] == "tools/call"]
+    assert sent[0] == sent[1] == outside.traceparent("tools/call t")
+    assert len(set(sent[2:])) == 2
+
+
+async def test_a_request_that_middleware_answers_has_no_id(recorder: Recorder) -> None:
+    async def offline(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if isinstance(request, ClientRequest) and request.method == "tools/call":
+            return {"content": [{"type": "text", "text": "from memory"}]}
+        return await call_next(request)
+
+    with anyio.fail_after(10):
+        async with Client(server, era="legacy", middleware=[recorder.middleware(), offline]) as client:
+            assert (await client.call_tool("t")).text == "from memory"
+
+    [span] = recorder.spans()
+    assert span.attributes == failing(**{"mcp.protocol.version": "2025-11-25"})
+
+
+# Content
+
+
+async def test_arguments_and_results_are_recorded_only_on_demand(recorder: Recorder) -> None:
+    async def use(client: Client) -> None:
+        await client.call_tool("forecast", {"city": "Atlantis"})
+        await client.get_prompt("greet", {"name": "Ada"})
+
+    secret = Recorder()
+    with anyio.fail_after(10):
+        async with Client(server, era="legacy", middleware=[secret.middleware(record_content=True)]) as client:
+            await use(client)
+        async with Client(server, era="legacy", middleware=[recorder.middleware()]) as client:
+            await use(client)
+
+    for private, recorded in zip(recorder.spans(), secret.spans(), strict=True):
+        content = recorded.attributes.keys() - private.attributes.keys()
+        found = {name: recorded.attributes[name] for name in content}
+        if private.name == "prompts/get greet":
+            assert found == {"gen_ai.prompt.variable.name": "Ada"}
+        else:
+            assert found == {
+                "gen_ai.tool.call.arguments": '{"city":"Atlantis"}',
+                "gen_ai.tool.call.result": '{"content":[{"type":"text","text":"no such city: Atlantis"}],"isError":true}',
+            }
+        assert "Ada" not in str(private)
+        assert "Atlantis" not in str(private)
+
+
+# Without an SDK
+
+
+async def test_without_an_sdk_nothing_is_recorded_and_a_trace_from_elsewhere_is_passed_on() -> None:
+    context = trace.SpanContext(0x1234, 0x5678, is_remote=True, trace_flags=trace.TraceFlags(1))
+    with anyio.fail_after(10):
+        async with Client(server, middleware=[OpenTelemetry()]) as client:
+            alone = await client.call_tool("forecast", {"city": "Oslo"})
+            with trace.use_span(trace.NonRecordingSpan(context)):
+                within = await client.call_tool("forecast", {"city": "Oslo"})
+
+    assert alone.text == "None"
+    assert within.text == "00-00000000000000000000000000001234-0000000000005678-01"
+
+
+if __name__ == "__main__":
+    server.run_stdio()

@@ -1,0 +1,451 @@
+"""The span of each request that a server makes, and the one of the model's answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+from opentelemetry import baggage, context
+
+from mcp_host import Allow, Client, Deny, Elicitation, FormRequest, Sampling, SamplingRequest, always
+from mcp_host.errors import InputNotGiven
+from mcp_host.sampling import SamplingLimits
+from mcp_host.testing import ClientError, Context, ScriptedPeer, Server
+from mcp_host.types import (
+    AssistantMessage,
+    CreateMessageResult,
+    ElicitResult,
+    ImageContent,
+    ModelHint,
+    ModelPreferences,
+    TextContent,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+    UserMessage,
+)
+from tests.client.support import QUESTION, HangingModel
+from tests.telemetry.recorder import Recorded, Recorder
+
+in_both_eras = pytest.mark.parametrize(
+    ("era", "version"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")], ids=["2025-11-25", "2026-07-28"]
+)
+
+server = Server("asker")
+
+
+@server.tool
+async def ask(ctx: Context) -> str:
+    """Ask the model."""
+    answer = await ctx.sample(
+        "capital?",
+        max_tokens=50,
+        temperature=0.5,
+        stop_sequences=["\n"],
+        model_preferences=ModelPreferences(hints=[ModelHint(name="claude"), ModelHint(name="gpt")]),
+    )
+    return answer.text
+
+
+@server.tool
+async def ask_simply(ctx: Context) -> str:
+    try:
+        return (await ctx.sample("capital?", max_tokens=50)).text
+    except ClientError:
+        return "refused"
+
+
+@server.tool
+async def send(method: str, ctx: Context) -> str:
+    """Send a request without parameters."""
+    try:
+        await ctx.request(method, {})
+    except ClientError:
+        return "refused"
+    return "answered"
+
+
+def call_of(tool: str) -> Callable[[str, str], dict[str, Any]]:
+    def attributes(version: str, id: str) -> dict[str, Any]:
+        return {
+            "mcp.method.name": "tools/call",
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": tool,
+            "mcp.protocol.version": version,
+            "jsonrpc.request.id": id,
+        }
+
+    return attributes
+
+
+def asked(method: str, version: str, **more: str) -> dict[str, Any]:
+    """The attributes of the server's request, which in 2026-07-28 is no message and has no id."""
+    id = {"jsonrpc.request.id": "1"} if version == "2025-11-25" else {}
+    return {"mcp.method.name": method, "mcp.protocol.version": version, **id, **more}
+
+
+@pytest.mark.parametrize("threaded", [False, True], ids=["async", "in a thread"])
+@in_both_eras
+async def test_a_sampling_request_has_a_server_span_with_a_chat_in_which_the_handler_runs(
+    era: str, version: str, threaded: bool, recorder: Recorder
+) -> None:
+    def answer(request: SamplingRequest) -> CreateMessageResult:
+        with recorder.tracer.start_as_current_span("provider"):
+            return request.reply("Paris", model="claude-5")
+
+    async def answer_async(request: SamplingRequest) -> CreateMessageResult:
+        await anyio.lowlevel.checkpoint()
+        return answer(request)
+
+    sampling = Sampling(with_tools=answer if threaded else answer_async, approve=always)
+    with anyio.fail_after(10):
+        async with Client(server, era=era, sampling=sampling, middleware=[recorder.middleware()]) as client:
+            assert (await client.call_tool("ask")).text == "Paris"
+
+    chat = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "claude",
+        "gen_ai.request.max_tokens": 50,
+        "gen_ai.request.temperature": 0.5,
+        "gen_ai.request.stop_sequences": ("\n",),
+        "gen_ai.response.model": "claude-5",
+        "gen_ai.response.finish_reasons": ("endTurn",),
+    }
+    requests = "2" if era == "legacy" else "3"  # the second request of the call ended it
+    assert recorder.spans() == [
+        Recorded(name="tools/call ask", kind="CLIENT", attributes=call_of("ask")(version, requests)),
+        Recorded(
+            name="sampling/createMessage",
+            kind="SERVER",
+            attributes=asked("sampling/createMessage", version),
+            parent="tools/call ask",
+        ),
+        Recorded(name="chat claude", kind="CLIENT", attributes=chat, parent="sampling/createMessage"),
+        Recorded(name="provider", kind="INTERNAL", attributes={}, parent="chat claude"),
+    ]
+
+
+@in_both_eras
+async def test_waiting_for_approval_is_no_time_of_the_model(era: str, version: str, recorder: Recorder) -> None:
+    async def approve(request: SamplingRequest) -> Allow:
+        with recorder.tracer.start_as_current_span("approval"):
+            return Allow()
+
+    async def answer(request: SamplingRequest) -> str:
+        return "Paris"
+
+    with anyio.fail_after(10):
+        async with Client(
+            server,
+            era=era,
+            sampling=Sampling(with_tools=answer, approve=approve),
+            middleware=[recorder.middleware()],
+        ) as client:
+            await client.call_tool("ask_simply")
+
+    _, sampling, approval, chat = recorder.spans()
+    assert (approval.name, approval.parent) == ("approval", sampling.name)
+    assert chat == Recorded(
+        name="chat",
+        kind="CLIENT",
+        attributes={"gen_ai.operation.name": "chat", "gen_ai.request.max_tokens": 50},
+        parent="sampling/createMessage",
+    )
+    ended = {span.name: span.end_time or 0 for span in recorder.raw()}
+    begun = {span.name: span.start_time or 0 for span in recorder.raw()}
+    assert ended["approval"] <= begun["chat"]
+
+
+async def deny(request: SamplingRequest) -> Deny:
+    return Deny("not now")
+
+
+async def refuse(request: SamplingRequest) -> CreateMessageResult:
+    request.refuse("not now")
+
+
+async def fail(request: SamplingRequest) -> CreateMessageResult:
+    raise ValueError("no key\nfor the model")
+
+
+@pytest.mark.parametrize(
+    ("model", "approve", "code", "reason", "chats"),
+    [
+        pytest.param(fail, deny, "-1", "not now", [], id="denied"),
+        pytest.param(refuse, always, "-1", "not now", [("-1", "ERROR: not now")], id="refused"),
+        pytest.param(
+            fail, always, "-32603", "this client's model failed", [("ValueError", "ERROR: no key")], id="failed"
+        ),
+    ],
+)
+@in_both_eras
+async def test_a_request_that_gets_no_answer_has_an_error(
+    era: str,
+    version: str,
+    model: Callable[[SamplingRequest], Awaitable[CreateMessageResult]],
+    approve: Any,
+    code: str,
+    reason: str,
+    chats: list[tuple[str, str]],
+    recorder: Recorder,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    with anyio.fail_after(10):
+        async with Client(
+            server, era=era, sampling=Sampling(with_tools=model, approve=approve), middleware=[recorder.middleware()]
+        ) as client:
+            if era == "legacy":
+                assert (await client.call_tool("ask_simply")).text == "refused"
+            else:
+                with pytest.raises(InputNotGiven):
+                    await client.call_tool("ask_simply")
+
+    call, sampling, *found = recorder.spans()
+    response = {"rpc.response.status_code": code} if era == "legacy" else {}
+    assert sampling.attributes == asked("sampling/createMessage", version, **response, **{"error.type": code})
+    assert sampling.status == f"ERROR: {reason}"
+    assert [(chat.attributes["error.type"], chat.status) for chat in found] == chats
+    assert call.attributes.get("error.type") == (None if era == "legacy" else "mcp_host.errors.InputNotGiven")
+
+
+@pytest.mark.parametrize(
+    ("method", "code"), [("sampling/createMessage", "-32602"), ("weather/ask", "-32601"), ("roots/list", "-32601")]
+)
+async def test_a_request_that_the_server_should_not_have_made_is_no_error_of_ours(
+    method: str, code: str, recorder: Recorder
+) -> None:
+    with anyio.fail_after(10):
+        async with Client(
+            server,
+            era="legacy",
+            sampling=Sampling(with_tools=fail, approve=always, limits=SamplingLimits(max_tokens=10)),
+            middleware=[recorder.middleware()],
+        ) as client:
+            assert (await client.call_tool("send", {"method": method})).text == "refused"
+
+    _, span = recorder.spans()
+    assert span == Recorded(
+        name=method,
+        kind="SERVER",
+        attributes=asked(method, "2025-11-25", **{"rpc.response.status_code": code}),
+        parent="tools/call send",
+    )
+
+
+FORM = Server("form")
+
+
+@FORM.tool
+async def fill(ctx: Context) -> str:
+    answer = await ctx.elicit("Your name?", {"type": "object", "properties": {"name": {"type": "string"}}})
+    return answer.action
+
+
+@FORM.tool
+async def roots(ctx: Context) -> str:
+    return str(len(await ctx.list_roots()))
+
+
+@in_both_eras
+async def test_elicitation_and_roots_have_a_server_span_and_a_declined_form_is_no_error(
+    era: str, version: str, recorder: Recorder
+) -> None:
+    async def decline(request: FormRequest) -> ElicitResult:
+        return ElicitResult(action="decline")
+
+    with anyio.fail_after(10):
+        async with Client(
+            FORM, era=era, elicitation=Elicitation(form=decline), roots=[], middleware=[recorder.middleware()]
+        ) as client:
+            assert (await client.call_tool("fill")).text == "decline"
+            assert (await client.call_tool("roots")).text == "0"
+
+    _, form, _, listed = recorder.spans()
+    second = {"jsonrpc.request.id": "2"} if era == "legacy" else {}
+    assert form == Recorded(
+        name="elicitation/create",
+        kind="SERVER",
+        attributes=asked("elicitation/create", version),
+        parent="tools/call fill",
+    )
+    assert listed == Recorded(
+        name="roots/list",
+        kind="SERVER",
+        attributes=asked("roots/list", version) | second,
+        parent="tools/call roots",
+    )
+
+
+# The trace that the server names
+
+REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def asking(meta: Callable[[dict[str, Any]], object]) -> ScriptedPeer:
+    """A server that sends one sampling request within a call, with a ``_meta`` made from that of the call."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        await peer.request("sampling/createMessage", {**QUESTION, "_meta": meta(call["params"]["_meta"])})
+        await peer.reply(call, {"content": []})
+
+    return ScriptedPeer(script)
+
+
+async def say_paris(request: SamplingRequest) -> str:
+    return "Paris"
+
+
+async def test_the_span_that_the_server_names_is_the_parent_with_a_link_to_the_call(recorder: Recorder) -> None:
+    peer = asking(lambda meta: {"traceparent": REMOTE, "tracestate": "vendor=1"})
+    with anyio.fail_after(10):
+        async with Client(
+            peer,
+            era="legacy",
+            sampling=Sampling(with_tools=say_paris, approve=always),
+            middleware=[recorder.middleware()],
+        ) as client:
+            await client.call_tool("t")
+
+    _, sampling, chat = recorder.raw()[-3:]
+    assert [(span.name, span.parent, span.links) for span in recorder.spans()] == [
+        ("tools/call t", None, []),
+        ("sampling/createMessage", "b7ad6b7169203331", ["tools/call t"]),
+        ("chat", "sampling/createMessage", []),
+    ]
+    for span in (sampling, chat):
+        found = span.get_span_context()
+        assert found is not None
+        assert f"{found.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
+        assert found.trace_state.get("vendor") == "1"
+
+
+async def test_a_server_that_returns_our_own_span_gets_it_as_the_parent_without_a_link(recorder: Recorder) -> None:
+    peer = asking(lambda meta: {"traceparent": meta["traceparent"]})
+    with anyio.fail_after(10):
+        async with Client(
+            peer,
+            era="legacy",
+            sampling=Sampling(with_tools=say_paris, approve=always),
+            middleware=[recorder.middleware()],
+        ) as client:
+            await client.call_tool("t")
+
+    _, sampling, _ = recorder.spans()
+    assert (sampling.parent, sampling.links) == ("tools/call t", [])
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [None, [], {"traceparent": 7}, {"traceparent": "nonsense"}, {"traceparent": f"00-{'0' * 32}-{'0' * 16}-01"}],
+    ids=["none", "a list", "a number", "nonsense", "zeros"],
+)
+async def test_a_server_that_names_no_valid_span_gets_the_call_as_the_parent(meta: object, recorder: Recorder) -> None:
+    with anyio.fail_after(10):
+        async with Client(
+            asking(lambda _: meta),
+            era="legacy",
+            sampling=Sampling(with_tools=say_paris, approve=always),
+            middleware=[recorder.middleware()],
+        ) as client:
+            await client.call_tool("t")
+
+    _, sampling, *_ = recorder.spans()
+    assert (sampling.name, sampling.parent, sampling.links) == ("sampling/createMessage", "tools/call t", [])
+
+
+async def test_a_server_cannot_write_the_baggage_of_our_handlers(recorder: Recorder) -> None:
+    async def answer(request: SamplingRequest) -> str:
+        seen.append(dict(baggage.get_all()))
+        return "Paris"
+
+    seen: list[dict[str, object]] = []
+    peer = asking(lambda meta: {"traceparent": REMOTE, "baggage": "user=root,tenant=other"})
+    with anyio.fail_after(10):
+        async with Client(
+            peer, era="legacy", sampling=Sampling(with_tools=answer, approve=always), middleware=[recorder.middleware()]
+        ) as client:
+            token = context.attach(baggage.set_baggage("user", "ada"))
+            try:
+                await client.call_tool("t")
+            finally:
+                context.detach(token)
+
+    assert seen == [{"user": "ada"}]
+
+
+# Ends
+
+
+async def test_a_request_whose_call_has_ended_is_cancelled(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+        await model.begun.wait()
+        await peer.reply(call, {"content": []})
+
+    model = HangingModel()
+    with anyio.fail_after(10):
+        async with Client(
+            ScriptedPeer(script),
+            era="legacy",
+            sampling=Sampling(with_tools=model, approve=always),
+            middleware=[recorder.middleware()],
+        ) as client:
+            await client.call_tool("t")
+            await model.ended.wait()
+
+    call, sampling, chat = recorder.spans()
+    assert call.status == "UNSET"
+    assert [span.attributes["error.type"] for span in (sampling, chat)] == ["cancelled", "cancelled"]
+    assert [span.status.partition(":")[0] for span in (sampling, chat)] == ["ERROR", "ERROR"]
+
+
+# Content
+
+
+async def test_messages_are_recorded_only_on_demand_and_in_the_form_of_the_conventions() -> None:
+    conversation = [
+        UserMessage(["plus".join("12"), ImageContent(data="aGk=", mime_type="image/png")][:1][0]),
+        AssistantMessage(ToolUseContent(id="c1", name="add", input={"a": 1})),
+        UserMessage(ToolResultContent(tool_use_id="c1", content=[TextContent(text="3")])),
+    ]
+    add = Tool(name="add", description="Add.", input_schema={"type": "object"})
+    asker = Server("asker")
+
+    @asker.tool
+    async def solve(ctx: Context) -> str:
+        return (await ctx.sample(conversation, system_prompt="Be brief.", tools=[add], max_tokens=9)).text
+
+    async def answer(request: SamplingRequest) -> CreateMessageResult:
+        return request.reply("It is 3.")
+
+    recorders = [Recorder(), Recorder()]
+    with anyio.fail_after(10):
+        for recorder, record_content in zip(recorders, (False, True), strict=True):
+            async with Client(
+                asker,
+                era="modern",
+                sampling=Sampling(with_tools=answer, approve=always),
+                middleware=[recorder.middleware(record_content=record_content)],
+            ) as client:
+                await client.call_tool("solve")
+
+    without, chat = [recorder.spans()[-1].attributes for recorder in recorders]
+    assert {name: chat[name] for name in chat.keys() - without.keys()} == {
+        "gen_ai.system_instructions": '[{"type":"text","content":"Be brief."}]',
+        "gen_ai.tool.definitions": '[{"type":"function","name":"add","description":"Add.","parameters":{"type":"object"}}]',
+        "gen_ai.input.messages": (
+            '[{"role":"user","parts":[{"type":"text","content":"1plus2"}]},'
+            '{"role":"assistant","parts":[{"type":"tool_call","id":"c1","name":"add","arguments":{"a":1}}]},'
+            '{"role":"tool","parts":[{"type":"tool_call_response","id":"c1","response":[{"type":"text","text":"3"}]}]}]'
+        ),
+        "gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"text","content":"It is 3."}]}]',
+    }
+    assert "plus" not in str(recorders[0].spans())
