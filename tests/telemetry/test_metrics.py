@@ -13,6 +13,7 @@ from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ServerError
 from mcp_host.middleware import AnyRequest, CallNext, EndedSession
 from mcp_host.testing import ScriptedPeer, Server
+from tests.client.support import HANDSHAKE, STATELESS, Era
 from tests.telemetry.recorder import Recorder
 
 OPERATION = "mcp.client.operation.duration"
@@ -101,16 +102,16 @@ async def test_the_duration_of_a_session_begins_when_connecting_has_ended(record
     assert point.sum == pytest.approx(40)
 
 
-@in_both_eras
-async def test_a_session_that_the_server_ends_has_an_error_at_once(era: str, version: str, recorder: Recorder) -> None:
+@pytest.mark.parametrize("era", [HANDSHAKE, STATELESS], ids=["2025-11-25", "2026-07-28"])
+async def test_a_session_that_the_server_ends_has_an_error_at_once(era: Era, recorder: Recorder) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await (peer.answer_initialize() if era == "legacy" else peer.answer_discover())
+        await era.open(peer)
         await end.wait()
         await peer.aclose()
 
     end = anyio.Event()
     with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script), era=era, middleware=[recorder.middleware()]) as client:
+        async with Client(ScriptedPeer(script), middleware=[recorder.middleware()]) as client:
             assert SESSION not in recorder.metrics()
             end.set()
             with pytest.raises(ConnectionClosed):
@@ -119,7 +120,7 @@ async def test_a_session_that_the_server_ends_has_an_error_at_once(era: str, ver
                 await client.list_tools()
             found = recorder.series(SESSION)
 
-    assert found == [({"mcp.protocol.version": version, "error.type": "mcp_host.errors.ConnectionClosed"}, 1)]
+    assert found == [({"mcp.protocol.version": era.version, "error.type": "mcp_host.errors.ConnectionClosed"}, 1)]
     assert recorder.series(SESSION) == found
 
 
@@ -157,3 +158,32 @@ async def test_a_connection_that_never_began_is_no_session(recorder: Recorder) -
             await Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]).connect()
 
     assert SESSION not in recorder.metrics()
+
+
+class Failing:
+    """A middleware whose `session_ended` raises."""
+
+    async def __call__(self, request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        return await call_next(request)
+
+    def session_ended(self, session: EndedSession) -> None:
+        sessions.append(session)
+        raise RuntimeError("no metrics today")
+
+
+sessions: list[EndedSession] = []
+
+
+async def test_an_observer_of_sessions_that_fails_is_logged_and_harms_no_other(
+    recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport = server.in_process()
+    with anyio.fail_after(10):
+        async with Client(transport, era="legacy", middleware=[Failing(), recorder.middleware()]) as client:
+            await client.call_tool("forecast")
+
+    [session] = sessions
+    sessions.clear()
+    assert (session.server, session.transport, session.error) == ("weather", transport, None)
+    assert recorder.series(SESSION) == [({"mcp.protocol.version": "2025-11-25"}, 1)]
+    assert "session_ended of Failing failed" in caplog.text

@@ -412,7 +412,7 @@ async def test_a_request_whose_call_has_ended_is_cancelled(recorder: Recorder) -
 
 async def test_messages_are_recorded_only_on_demand_and_in_the_form_of_the_conventions() -> None:
     conversation = [
-        UserMessage(["plus".join("12"), ImageContent(data="aGk=", mime_type="image/png")][:1][0]),
+        UserMessage([TextContent(text="1 plus 2"), ImageContent(data="aGk=", mime_type="image/png")]),
         AssistantMessage(ToolUseContent(id="c1", name="add", input={"a": 1})),
         UserMessage(ToolResultContent(tool_use_id="c1", content=[TextContent(text="3")])),
     ]
@@ -442,7 +442,8 @@ async def test_messages_are_recorded_only_on_demand_and_in_the_form_of_the_conve
         "gen_ai.system_instructions": '[{"type":"text","content":"Be brief."}]',
         "gen_ai.tool.definitions": '[{"type":"function","name":"add","description":"Add.","parameters":{"type":"object"}}]',
         "gen_ai.input.messages": (
-            '[{"role":"user","parts":[{"type":"text","content":"1plus2"}]},'
+            '[{"role":"user","parts":[{"type":"text","content":"1 plus 2"},'
+            '{"type":"blob","modality":"image","mime_type":"image/png","content":"aGk="}]},'
             '{"role":"assistant","parts":[{"type":"tool_call","id":"c1","name":"add","arguments":{"a":1}}]},'
             '{"role":"tool","parts":[{"type":"tool_call_response","id":"c1","response":[{"type":"text","text":"3"}]}]}]'
         ),

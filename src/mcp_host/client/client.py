@@ -171,7 +171,7 @@ class Client:
         if middleware:
             from mcp_host.middleware import MiddlewareStack
 
-            stack = MiddlewareStack(middleware, transport.name)
+            stack = MiddlewareStack(middleware, transport)
         if roots is not None:
             from mcp_host.roots import Roots
 
@@ -622,6 +622,7 @@ class Client:
                 params=dict(request.params),
                 headers=request.headers,
                 context=copy_context(),  # with what middleware has set, such as the current span
+                sent_ids=request.sent_ids,
             )
             try:
                 live = await self._lifetime.reconnected(self._lifetime.require(), timeouts)
@@ -640,6 +641,7 @@ class Client:
             call.method,
             call.params,
             server=stack.server,
+            transport=stack.transport,
             protocol_version=connection.session.era.version,
             caller=call.caller,
             call_id=call.call_id,

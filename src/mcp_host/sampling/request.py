@@ -22,6 +22,10 @@ from mcp_host.types import (
 )
 from mcp_host.types.sampling import END_TURN, TOOL_USE
 
+CallModel: TypeAlias = Callable[[], Awaitable[CreateMessageResult | str]]
+AroundModel: TypeAlias = "Callable[[SamplingRequest, CallModel], Awaitable[CreateMessageResult | str]]"
+"""Runs around a handler, and returns its answer or another."""
+
 SamplingMode: TypeAlias = Literal["with_tools", "basic", "none"]
 """The sampling requests that a session accepts: with tools, or plain ones only.
 

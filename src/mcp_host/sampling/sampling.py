@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -17,7 +17,14 @@ from mcp_host.protocol.eras import one_block
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
-from mcp_host.sampling.request import AsyncHandler, Handler, SamplingMode, SamplingRequest, log_subject
+from mcp_host.sampling.request import (
+    AroundModel,
+    AsyncHandler,
+    Handler,
+    SamplingMode,
+    SamplingRequest,
+    log_subject,
+)
 from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, keep_slot_for_thread
 from mcp_host.sampling.validation import check_and_correct, read_params
 from mcp_host.server_requests import OuterCall, ProgressReporter
@@ -180,6 +187,7 @@ class SamplingSession:
         move_on_after: Timeout | None = None,
         always_wait: bool = False,
         reporter: ProgressReporter | None = None,
+        around_model: Sequence[AroundModel] = (),
     ) -> CreateMessageResult:
         """Answer one request, given as the wire's parameters. *call* is our call that it belongs to.
 
@@ -211,6 +219,8 @@ class SamplingSession:
                     if self._approvals is not None:
                         await self._approvals.require(request)
                     handler = partial(self._handler, request)
+                    for around in reversed(around_model):
+                        handler = partial(around, request, handler)
                     answer = await call_handler(handler, subject=self._subject, failed=MODEL_FAILED)
             finally:
                 slot.release()

@@ -78,6 +78,8 @@ class Call:
     """The same for every request of this call; counted per process."""
     context: Context = field(default_factory=copy_context, repr=False)
     """The context variables of the caller. Handlers run in copies of it."""
+    sent_ids: list[Id] | None = None
+    """The id of each request that was sent for it so far, if middleware wants to know."""
     nesting: int = 0
     """In how many handlers the call is made; 0 outside of handlers."""
 

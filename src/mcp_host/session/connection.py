@@ -97,7 +97,7 @@ class Connection:
                 connected = True
                 yield connection
             finally:
-                dispatcher.close(ConnectionClosed("the client was closed"))
+                dispatcher.close(ConnectionClosed("the client was closed"), by_us=True)
                 with move_on_after(CANCEL_GRACE, shield=True):
                     await dispatcher.idle()
                 handlers.cancel()  # and with it everything inside
@@ -217,7 +217,13 @@ class Connection:
         while True:
             try:
                 return await dispatcher.request(
-                    call.method, wire, headers, call.timeouts, call=call, stateless=era.stateless
+                    call.method,
+                    wire,
+                    headers,
+                    call.timeouts,
+                    call=call,
+                    stateless=era.stateless,
+                    sent_ids=call.sent_ids,
                 )
             except ServerError as exc:
                 self._state.invalidate(exc)

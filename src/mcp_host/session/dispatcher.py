@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from mcp_host._backends import Loop
 from mcp_host.concurrency import Alarm, HandlerTasks, TimeoutScope
-from mcp_host.errors import ConnectionClosed, McpError, RequestTimeout, ServerError
+from mcp_host.errors import ConnectionClosed, McpError, RequestTimeout, ServerError, SessionLost
 from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID, Era
 from mcp_host.protocol.jsonrpc import (
@@ -96,7 +96,7 @@ class Dispatcher:
         self._early: list[Request | Notification] = []
         self._handshake_expected = False
         self._open_scopes: set[CancelScope] = set()  # of the callers in `while_open`
-        self.opened_at = self.now()
+        self.opened_at = self._session_begun = self.now()
         self._idle = Event()
 
     # Requests and notifications of ours
@@ -111,12 +111,13 @@ class Dispatcher:
         call: Call | None = None,
         on_event: OnEvent | None = None,
         stateless: bool = False,
+        sent_ids: list[Id] | None = None,
     ) -> Success:
         """Send one request and return its response. If this fails or is cancelled, the server is told.
 
         *call* is the application's call that the request belongs to, if any.
         *on_event* takes the notifications of a subscription, without awaiting.
-        *stateless* requests belong to no session of the transport.
+        *stateless* requests belong to no session of the transport. The id is added to *sent_ids*.
 
         Raises:
             ServerError: The server answered with an error, or an HTTP status.
@@ -130,6 +131,8 @@ class Dispatcher:
         if call is not None and timeouts.end <= self.now():
             raise RequestTimeout(f"{method}: {timeouts.overdue()}", may_have_run=False)
         id = next(self._ids)
+        if sent_ids is not None:
+            sent_ids.append(id)
         if call is not None and call.on_report is not None:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
         request = Request(id, method, params)
@@ -171,11 +174,13 @@ class Dispatcher:
         Raises: as `request`, and what the middleware raises.
         """
 
-        async def send(params: Params, headers: Headers) -> Success:
+        async def send(params: Params, headers: Headers, sent_ids: list[Id] | None = None) -> Success:
             if era is not None:
                 headers, params = {**headers, **era.headers(method, params)}, era.prepare_params(params, None)
             stateless = era is not None and era.stateless
-            return await self.request(method, params, headers, timeouts, on_event=on_event, stateless=stateless)
+            return await self.request(
+                method, params, headers, timeouts, on_event=on_event, stateless=stateless, sent_ids=sent_ids
+            )
 
         if self._middleware is None:
             return await send(params, {})
@@ -183,11 +188,13 @@ class Dispatcher:
         from mcp_host.middleware import ClientRequest
 
         async def pass_on(request: ClientRequest) -> dict[str, Any]:
-            return (await send(dict(request.params), request.headers)).result
+            return (await send(dict(request.params), request.headers, request.sent_ids)).result
 
-        version = None if self.session is None else self.session.era.version
-        request = ClientRequest(method, params, server=self._middleware.server, protocol_version=version)
-        return Success(0, await self._middleware.run(request, pass_on))
+        stack, version = self._middleware, None if self.session is None else self.session.era.version
+        request = ClientRequest(
+            method, params, server=stack.server, transport=stack.transport, protocol_version=version
+        )
+        return Success(0, await stack.run(request, pass_on))
 
     async def notify(self, method: str, params: Params, headers: Headers) -> None:
         """Send a notification."""
@@ -312,7 +319,9 @@ class Dispatcher:
 
     def begin(self, session: Session) -> None:
         """Use *session* from now on: handle early messages, drop the last session's requests."""
-        self.session = session
+        if self.session is not None:
+            self._session_ended(SessionLost("the server no longer knows the session"))
+        self.session, self._session_begun = session, self.now()
         self._inbound.drop_all()
         self._take_early()
 
@@ -335,18 +344,23 @@ class Dispatcher:
             return ConnectionClosed(f"reading from the server failed: {type(exc).__name__}")
         return None
 
-    def close(self, reason: ConnectionClosed) -> None:
-        """End every pending request with *reason*, and send no new one."""
+    def close(self, reason: ConnectionClosed, *, by_us: bool = False) -> None:
+        """End every pending request with *reason*, and send no new one. *by_us*: the application closes."""
         if self.closed is None:
             self.closed = reason
             self.closed_at = self.now()
             self._sender.closed = True
+            self._session_ended(None if by_us else reason)
         self._inbound.drop_all()
         for pending in list(self._pending.values()):
             pending.settle(reason.again())
         for scope in self._open_scopes:
             scope.cancel()
         self._check_idle()
+
+    def _session_ended(self, error: ConnectionClosed | None) -> None:
+        if self._middleware is not None and self.session is not None:
+            self._middleware.session_ended(self.session.era.version, self.now() - self._session_begun, error)
 
     def _check_idle(self) -> None:
         if self.closed is not None and not self._pending and not self._sender.sending:

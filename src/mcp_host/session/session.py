@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # few clients use them, and importing them takes time
     from mcp_host.middleware import MiddlewareStack, ServerRequest
     from mcp_host.roots import Roots
     from mcp_host.sampling import Sampling, SamplingSession
+    from mcp_host.sampling.request import AroundModel
     from mcp_host.server_requests import OuterCall, ProgressReporter
     from mcp_host.types import InputResponse
 
@@ -115,6 +116,7 @@ class Session:
         move_on_after: Timeout,
         always_wait: bool = False,
         reporter: ProgressReporter | None = None,
+        around_model: Sequence[AroundModel] = (),
     ) -> dict[str, Any]:
         """Answer one request of the server, in the form that the session's revision prescribes.
 
@@ -139,17 +141,32 @@ class Session:
                     move_on_after=move_on_after,
                     always_wait=always_wait,
                     reporter=reporter,
+                    around_model=request.around_model,
                 )
 
-            server, version = self.middleware.server, self.era.version
-            received = ServerRequest(method, params, server=server, protocol_version=version, outer=call, id=id)
+            stack, version = self.middleware, self.era.version
+            received = ServerRequest(
+                method,
+                params,
+                server=stack.server,
+                transport=stack.transport,
+                protocol_version=version,
+                outer=call,
+                id=id,
+            )
             run = partial(self.middleware.run, received, send)
             return await call_handler(run, subject=f"middleware for {excerpt(method)}", failed=FAILED)
         elicitation, roots = self.features.elicitation, self.features.roots
         answer: InputResponse
         if method == "sampling/createMessage" and self.sampling is not None:
             answer = await self.sampling.answer(
-                params, call, size=size, move_on_after=move_on_after, always_wait=always_wait, reporter=reporter
+                params,
+                call,
+                size=size,
+                move_on_after=move_on_after,
+                always_wait=always_wait,
+                reporter=reporter,
+                around_model=around_model,
             )
         elif method == "elicitation/create" and elicitation is not None:
             answer = await elicitation.answer(
