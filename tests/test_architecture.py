@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "json_schema": {"errors"},
     "handlers": {"_backends", "errors", "protocol"},
     "server_requests": {"protocol", "types"},
-    "middleware": {"handlers", "protocol", "server_requests", "types"},
+    "middleware": {"errors", "handlers", "protocol", "sampling", "server_requests", "transports", "types"},
     "transports": {"_backends", "concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {"_backends", "concurrency", "errors", "handlers", "limits", "protocol", "server_requests", "types"},
     "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "types"},
@@ -41,6 +41,9 @@ MAY_IMPORT = {
     "client": {
         *("_backends", "concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "middleware"),
         *("protocol", "roots", "sampling", "session", "transports", "types", "version"),
+    },
+    "telemetry": {
+        *("_backends", "errors", "middleware", "protocol", "sampling", "session", "transports", "types", "version"),
     },
     "testing": {"concurrency", "errors", "limits", "protocol", "sampling", "transports", "types", "version"},
     "cli": {
@@ -154,7 +157,8 @@ def test_names_that_are_not_imported_yet_are_listed_for_help_and_completion(name
 
 
 def test_importing_the_package_imports_no_http_no_schemas_and_no_server() -> None:
-    heavy = ["httpx", "httpcore", "h11", "jsonschema", "referencing", "uvicorn", "trio", "mcp_host.testing"]
+    heavy = ["httpx", "httpcore", "h11", "jsonschema", "referencing", "uvicorn", "trio", "opentelemetry"]
+    heavy += ["mcp_host.testing", "mcp_host.middleware"]
     code = f"import sys, mcp_host; print([name for name in {heavy} if name in sys.modules])"
 
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -10,6 +10,7 @@ https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -48,9 +49,12 @@ try:
 except ModuleNotFoundError as exc:
     raise ImportError("mcp_host.telemetry needs opentelemetry-api: pip install 'mcp-host[otel]'") from exc
 
+__all__ = ["OpenTelemetry"]
+
 Attributes: TypeAlias = dict[str, str | int | float | Sequence[str]]
 
 BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)  # seconds; the conventions name them
+DEFAULT_PORTS = {"http": 80, "https": 443}
 HINT_SHOWN = 80  # characters of the model's name that a server suggests
 
 FAULTS_OF_THE_SERVER = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, RESOURCE_NOT_FOUND})
@@ -148,9 +152,10 @@ class OpenTelemetry:
         links: Sequence[Link] = (),
     ) -> AbstractContextManager[Span]:
         """A span that is the current one inside. What is raised there is recorded by `_fail`, not as an event."""
-        return self._tracer.start_as_current_span(
+        span: AbstractContextManager[Span] = self._tracer.start_as_current_span(
             name, context, kind, attributes, links, record_exception=False, set_status_on_exception=False
         )
+        return span
 
     def _details(self, request: ClientRequest) -> Attributes:
         """Attributes of the span alone: too many values, or too private, for a metric."""
@@ -246,8 +251,8 @@ def _network(transport: Transport | None) -> Attributes:
     match transport:
         case Stdio():
             return {"network.transport": "pipe"}
-        case StreamableHttp():
-            return {"network.transport": "tcp", "network.protocol.name": "http"}
+        case StreamableHttp(uds=uds):
+            return {"network.transport": "tcp" if uds is None else "unix", "network.protocol.name": "http"}
         case _:  # in process there is no network, and of other transports nothing is known
             return {}
 
@@ -255,11 +260,10 @@ def _network(transport: Transport | None) -> Attributes:
 def _address(transport: Transport | None) -> Attributes:
     if not isinstance(transport, StreamableHttp):
         return {}
+    if transport.uds is not None:
+        return {"server.address": os.fspath(transport.uds)}
     url = urlsplit(transport.name)
-    return {
-        "server.address": url.hostname or "",
-        "server.port": url.port or (443 if url.scheme == "https" else 80),
-    }
+    return {"server.address": url.hostname or "", "server.port": url.port or DEFAULT_PORTS[url.scheme]}
 
 
 def _texts(values: Mapping[str, object]) -> Attributes:

@@ -68,6 +68,18 @@ def test_hello_http(backend: str) -> None:
     ]
 
 
+def test_tracing(backend: str) -> None:
+    assert output("tracing", backend) == [
+        "Paris",
+        "invoke_agent guide (internal)",
+        "  server/discover (client)",
+        "  tools/call capital (client)",
+        "    sampling/createMessage (server)",
+        "      chat (client)",
+        "        look it up (internal)",
+    ]
+
+
 def test_sampling_with_tools(backend: str) -> None:
     assert output("sampling_with_tools", backend) == [
         "sampling mode: with_tools",

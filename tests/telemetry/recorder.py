@@ -54,7 +54,8 @@ class Recorder:
         names = {_context(span).span_id: span.name for span in ended}
 
         def name(context: SpanContext) -> str:
-            return names.get(context.span_id, f"{context.span_id:016x}")
+            known: str | None = names.get(context.span_id)
+            return f"{context.span_id:016x}" if known is None else known
 
         return [
             Recorded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -216,7 +217,7 @@ async def test_an_http_status_without_a_json_rpc_error_is_the_error(recorder: Re
     )
     [span] = recorder.spans()
     assert span.attributes == {**attributes, "server.port": 80}
-    assert span.status == "ERROR: HTTP 500 from http://server.test/mcp: overloaded"
+    assert span.status == "ERROR: HTTP 500 Internal Server Error from http://server.test/mcp: overloaded"
 
 
 @pytest.mark.fake_clock
@@ -424,6 +425,22 @@ async def test_arguments_and_results_are_recorded_only_on_demand(recorder: Recor
 
 
 # Without an SDK
+
+
+def test_without_opentelemetry_the_error_names_the_extra() -> None:
+    code = "import sys; sys.modules['opentelemetry'] = None; import mcp_host.telemetry"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert ended.stderr.splitlines()[-1] == (
+        "ImportError: mcp_host.telemetry needs opentelemetry-api: pip install 'mcp-host[otel]'"
+    )
+
+
+def test_a_client_with_other_middleware_imports_no_opentelemetry() -> None:
+    code = "import sys; from mcp_host import Client; Client(['server'], middleware=[print]); print('opentelemetry' in sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert printed == "False\n"
 
 
 async def test_without_an_sdk_nothing_is_recorded_and_a_trace_from_elsewhere_is_passed_on() -> None:
