@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import anyio
-from mcp import Client, StdioServerParameters  # type: ignore[import-not-found]
+from mcp import Client, StdioServerParameters
 from sampling_with_tools import model
 
 from mcp_host import Sampling, always

@@ -52,10 +52,19 @@ def official_client(server: Path, url: str) -> list[str]:
     return [PYTHON, str(CLIENTS / "official_sdk.py"), str(server), url]
 
 
+def python_with(version: int) -> str:
+    """The Python of the environment with that *version* of the official SDK."""
+    return PYTHON if version == 2 else str(CACHE / "python-v1" / "bin" / "python")
+
+
 def in_process(version: int, kind: str, backend: str) -> list[str]:
     """The command for our client over a server object of that *version* of the official SDK."""
-    python = CACHE / ("python" if version == 2 else "python-v1") / "bin" / "python"
-    return [str(python), str(CLIENTS / "in_process.py"), kind, backend]
+    return [python_with(version), str(CLIENTS / "in_process.py"), kind, backend]
+
+
+def other_client(version: int, package: str, revision: str, ends: str, backend: str, mark: str) -> list[str]:
+    """The command for a *package* on that *version* of the official SDK, with our `Sampling`."""
+    return [python_with(version), str(CLIENTS / "other_clients.py"), package, revision, ends, backend, mark]
 
 
 def typescript_sdk(mark: str) -> list[str]:
