@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         UrlHandler,
         UrlRequest,
     )
+    from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
     from mcp_host.roots import RootLike, RootsHandler, RootsRequest
     from mcp_host.sampling import (
         Allow,
@@ -87,6 +88,8 @@ __all__ = [
     "__version__",
     "always",
     "ask_in_terminal",
+    "fill_in_terminal",
+    "open_in_browser",
     "safe_tool_name",
 ]
 
@@ -94,6 +97,7 @@ __all__ = [
 _ON_DEMAND = {
     "client.tool_policy": ("CheckOutput", "ToolPolicy", "safe_tool_name"),
     "elicitation": ("Elicitation", "FormHandler", "FormRequest", "OnElicitationComplete", "UrlHandler", "UrlRequest"),
+    "elicitation.terminal": ("fill_in_terminal", "open_in_browser"),
     "roots": ("RootLike", "RootsHandler", "RootsRequest"),
     "sampling": (
         "Allow",

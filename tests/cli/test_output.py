@@ -6,7 +6,8 @@ from io import StringIO
 
 import pytest
 
-from mcp_host.cli.output import Printer, Style
+from mcp_host.cli.output import Printer
+from mcp_host.terminal.text import Style
 from tests.cli.terminals import Terminal
 
 TEXT = "The quick brown fox jumps over the lazy dog."

@@ -115,10 +115,15 @@ def test_human_approval_without_a_terminal(backend: str) -> None:
 def test_human_approval(key: bytes, last: str, backend: str) -> None:
     ours, theirs = os.openpty()
     with subprocess.Popen(
-        command("human_approval", backend), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        command("human_approval", backend),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "NO_COLOR": "1"},
+        start_new_session=True,
     ) as process:
         os.close(theirs)
-        asked = read_until(ours, b"[y/a/s/N] ")
+        asked = read_until(ours, b"[y/a/s/v/N] ")
         os.write(ours, key + b"\n")
         answered = read_until(ours, last.encode())
         process.wait(PATIENCE)
@@ -126,7 +131,7 @@ def test_human_approval(key: bytes, last: str, backend: str) -> None:
 
     assert process.returncode == 0
     assert b"What is 2 + 2?" in asked
-    assert b"divide: Divide the first number by the second." in asked
+    assert b"| divide(a: number, b: number): Divide the first number by the second.\r\n" in asked
     assert answered.decode().split("\r\n")[-1] == last
 
 

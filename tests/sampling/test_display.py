@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import pytest
 
-from mcp_host.sampling import OuterCall
-from mcp_host.sampling.display import describe
-from tests.sampling.asking import ADD, assistant, request, result, text, use, user
+from mcp_host.sampling import OuterCall, SamplingRequest
+from mcp_host.sampling.display import Seen, SeenBefore, describe
+from mcp_host.terminal.text import Layout
+from tests.sampling.asking import ADD, MULTIPLY, assistant, request, result, text, use, user
+
+
+def shown(asked: SamplingRequest, columns: int = 80, *, seen: Seen | None = None, whole: bool = False) -> str:
+    return "\n".join(describe(asked, Layout(columns), seen=seen or Seen(), whole=whole))
 
 
 def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None:
@@ -32,9 +38,8 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
         outer=OuterCall("tools/call", "research", 7, call_id=1),
     )
 
-    assert describe(asked) == (
-        "A server asks for your model, to answer\n"
-        "in up to 100 tokens\n"
+    assert shown(asked) == (
+        "A server asks for your model, for up to 100 tokens\n"
         "  | calculator\n"
         "while it works on\n"
         "  | tools/call research\n"
@@ -42,14 +47,14 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
         "  | Be brief.\n"
         "  | Be right.\n"
         "tools, run by the server (2; required)\n"
-        "  | add: Adds two numbers.\n"
-        "  | multiply\n"
+        "  | add(): Adds two numbers.\n"
+        "  | multiply()\n"
         "user\n"
         "  | What is 1+2?\n"
         "  | [image/png, 4 characters of base64]\n"
         "assistant\n"
         "  | I will add.\n"
-        '  | calls add {"a":1,"b":2}\n'
+        '  | calls add {"a": 1, "b": 2}\n'
         "user\n"
         "  | result of a tool:\n"
         "  | 3\n"
@@ -66,7 +71,7 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
 
 
 @pytest.mark.parametrize(
-    ("outer", "shown"),
+    ("outer", "about_it"),
     [
         (
             OuterCall("tools/call", "add", 1, call_id=1, inferred=True),
@@ -77,9 +82,9 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
     ],
     ids=["inferred", "a call without a name", "unknown"],
 )
-def test_the_call_that_caused_the_request_is_shown_if_it_is_known(outer: OuterCall | None, shown: str) -> None:
-    assert describe(request(outer=outer)) == (
-        f"A server asks for your model, to answer\nin up to 100 tokens\n  | calculator\n{shown}user\n  | hello"
+def test_the_call_that_caused_the_request_is_shown_if_it_is_known(outer: OuterCall | None, about_it: str) -> None:
+    assert shown(request(outer=outer)) == (
+        f"A server asks for your model, for up to 100 tokens\n  | calculator\n{about_it}user\n  | hello"
     )
 
 
@@ -104,97 +109,175 @@ def test_no_control_character_reaches_the_terminal() -> None:
         tools=[{"name": NASTY, "description": NASTY, "inputSchema": {}}],
     )
 
-    shown = describe(asked)
+    on_screen = shown(asked, whole=True)
 
-    assert {char for char in shown if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")} == {"\n"}
-    assert "\\x1b[2J" in shown
+    assert {char for char in on_screen if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")} == {"\n"}
+    assert "\\x1b[2J" in on_screen
 
 
-def test_a_server_cannot_forge_a_line_of_the_question() -> None:
+@pytest.mark.parametrize("whole", [False, True], ids=["short", "whole"])
+def test_a_server_cannot_forge_a_line_of_the_question(whole: bool) -> None:
     """Neither by a line break nor by a line long enough to be wrapped: each row keeps the margin."""
-    fake = "May your model answer this? [y/a/s/N] y"
+    fake = "May your model answer? [y/a/s/v/N] y"
+    asked = request(user(text(f"\n{fake}\n{' ' * 95}{fake}")), systemPrompt="x" * 200)
 
-    shown = describe(request(user(text(f"\n{fake}\n{' ' * 95}{fake}")), systemPrompt="x" * 200), columns=100)
+    rows = shown(asked, 100, whole=whole).split("\n")
 
-    assert all(len(line) <= 100 for line in shown.split("\n"))
-    assert [line for line in shown.split("\n") if line.startswith(fake)] == []
+    assert all(len(row) <= 100 for row in rows)
+    assert [row for row in rows if row.startswith(fake)] == []
 
 
 def test_no_line_is_wider_than_the_narrowest_terminal() -> None:
+    properties = {f"parameter{n}": {"type": "string", "enum": ["x" * 99] * 99} for n in range(99)}
     asked = request(
         *[user(text("hello"))] * 262,
         maxTokens=2**53 - 1,
-        tools=[{**ADD, "name": f"tool{number}"} for number in range(999)],
+        tools=[
+            {**ADD, "name": f"tool{number}", "inputSchema": {"type": "object", "properties": properties}}
+            for number in range(99)
+        ],
         toolChoice={"mode": "required"},
         systemPrompt="x" * 100,
         outer=OuterCall("resources/templates/list", "x" * 50, 7, call_id=1, inferred=True),
     )
 
-    lines = describe(asked, columns=40).splitlines()
+    rows = shown(asked, 40).split("\n")
 
-    assert lines[:3] == [
-        "A server asks for your model, to answer",
-        "in up to 9007199254740991 tokens",
-        "  | calculator",
-    ]
-    assert [line for line in lines if len(line) > 40] == []
+    assert rows[:3] == ["A server asks for your model, for up to", "9007199254740991 tokens", "  | calculator"]
+    assert [row for row in rows if len(row) > 40] == []
 
 
 def test_wide_characters_count_for_two_columns() -> None:
-    shown = describe(request(user(text("漢" * 40))), columns=44)
-
-    assert shown.split("\n")[-2:] == ["  | " + "漢" * 20] * 2
-
-
-def test_a_tiny_terminal_is_treated_as_a_narrow_one() -> None:
-    assert describe(request(user(text("x" * 37))), columns=3).endswith(f"user\n  | {'x' * 36}\n  | x")
+    assert shown(request(user(text("\u6f22" * 40))), 44).split("\n")[-2:] == ["  | " + "\u6f22" * 20] * 2
 
 
 def test_long_texts_are_cut_and_the_rest_is_counted() -> None:
-    shown = describe(request(user(text("\n".join(str(n) for n in range(1, 101)))), systemPrompt="x" * 10_000))
+    asked = request(user(text("\n".join(str(n) for n in range(1, 101)))), systemPrompt="x" * 10_000)
 
-    lines = shown.split("\n")
-    assert lines[4:18] == ["  | " + "x" * 76] * 12 + ["  | ... and 42 more", "user"]
-    assert lines[-2:] == ["  | 12", "  | ... and 88 more"]
+    rows = shown(asked).split("\n")
+
+    assert rows[3:17] == ["  | " + "x" * 76] * 12 + ["  | ... and 42 more lines", "user"]
+    assert rows[-2:] == ["  | 12", "  | ... and 88 more lines"]
+
+
+def test_the_whole_request_has_every_line() -> None:
+    lines = [str(n) for n in range(10_000)]
+
+    rows = shown(request(user(text("\n".join(lines)))), whole=True).split("\n")
+
+    assert rows[-10_000:] == [f"  | {line}" for line in lines]
 
 
 def test_a_text_of_4000_characters_is_shown_whole() -> None:
-    assert describe(request(user(text("x" * 4000))), columns=5000).endswith("user\n  | " + "x" * 4000)
-    assert describe(request(user(text("x" * 4001))), columns=5000).endswith("x" * 4000 + "\n  | ... of 4001 characters")
-
-
-def test_a_longer_text_is_cut_and_its_length_is_shown() -> None:
-    shown = describe(request(user(text("\n" * 3 + "x" * 5000))), columns=2000)
-
-    assert shown.endswith("  | ... of 5003 characters")
-
-
-def test_no_earlier_messages_are_counted_if_all_are_shown() -> None:
-    said = [user(text(f"message {n}")) for n in range(7)]
-
-    assert "earlier" not in describe(request(*said[:6]))
-    assert describe(request(*said)).split("\n")[3:5] == ["(1 earlier message)", "user"]
+    assert shown(request(user(text("x" * 4000))), 5000).endswith("user\n  | " + "x" * 4000)
+    assert shown(request(user(text("x" * 4001))), 5000).endswith("x" * 4000 + "\n  | ... of 4001 characters")
 
 
 def test_only_the_last_messages_and_the_first_tools_are_shown() -> None:
     tools = [{**ADD, "name": f"tool_{n}"} for n in range(20)]
 
-    shown = describe(request(*[user(text(f"message {n}")) for n in range(10)], tools=tools))
+    text_shown = shown(request(*[user(text(f"message {n}")) for n in range(10)], tools=tools))
 
-    assert "tools, run by the server (20; auto)" in shown
-    assert "  | tool_15\n  | ... and 4 more\n(4 earlier messages)\nuser\n  | message 4\n" in shown
-    assert shown.endswith("message 9")
+    assert "tools, run by the server (20; auto)" in text_shown
+    assert (
+        "  | tool_15()\n  | ... and 4 more tools\n(4 earlier messages: v shows all)\nuser\n  | message 4\n"
+        in text_shown
+    )
+    assert text_shown.endswith("message 9")
+
+
+@pytest.mark.parametrize(
+    ("count", "seen", "line"),
+    [
+        (6, 0, None),
+        (7, 0, "(1 earlier message: v shows all)"),
+        (7, 7, "(6 earlier messages, as before: v shows all)"),
+        (7, 1, "(1 earlier message, as before: v shows all)"),
+        (9, 1, "(3 earlier messages, 2 of them new: v shows all)"),
+        (3, 2, "(2 earlier messages, as before: v shows all)"),
+    ],
+    ids=["all are shown", "one too many", "all seen", "the first seen", "some new ones hidden", "two seen"],
+)
+def test_earlier_messages_are_counted(count: int, seen: int, line: str | None) -> None:
+    asked = request(*[user(text(f"message {n}")) for n in range(count)])
+
+    rows = shown(asked, seen=Seen(seen)).split("\n")
+
+    assert [row for row in rows if "earlier" in row] == ([] if line is None else [line])
+    assert rows[-1] == f"  | message {count - 1}"
+
+
+def test_tools_and_system_prompt_that_were_seen_are_only_named() -> None:
+    asked = request(tools=[ADD, MULTIPLY], systemPrompt="Be brief.")
+
+    assert shown(asked, seen=Seen(system_prompt=True, tools=True)).split("\n")[2:] == [
+        "system prompt, as before",
+        "tools, as before (2; auto)",
+        "user",
+        "  | hello",
+    ]
+    assert "  | multiply()\n" in shown(asked, seen=Seen(system_prompt=True, tools=True), whole=True)
+
+
+def test_the_oldest_are_forgotten() -> None:
+    before = SeenBefore(most=6)
+    first, second = request(user(text("first"))), request(user(text("second")), tools=[ADD])
+
+    before.add(first)
+    assert before.seen(first) == Seen(1, True, True)
+    before.add(second)
+    assert before.seen(first) == Seen(1, True, True)
+    before.add(request(server="another"))
+    assert before.seen(first) == Seen(0, True, False)
+
+
+SEARCH = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": "What to look for,\n  in words."},
+        "order": {"enum": ["new", "old"], "default": "new"},
+        "limit": {"type": ["integer", "null"], "minimum": 1, "description": "At most so many."},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "other": {},
+    },
+    "required": ["query", "order"],
+}
+
+
+def test_a_tool_is_shown_with_its_parameters() -> None:
+    tools = [
+        {"name": "search", "description": "Searches the library.", "inputSchema": SEARCH},
+        {**ADD, "inputSchema": {}},
+    ]
+
+    assert shown(request(tools=tools)).split("\n")[3:9] == [
+        '  | search(query: string, order: "new" | "old" = "new", limit?: integer, tags?:',
+        "  |     array of string, other?: any): Searches the library.",
+        "  |     query: What to look for, in words.",
+        "  |     limit: At most so many.",
+        "  | add()",
+        "user",
+    ]
+
+
+def test_the_rows_of_hostile_tools_are_bounded() -> None:
+    part = {"type": "x" * 500, "description": "d" * 1000, "enum": ["e" * 100] * 500, "default": "f" * 500}
+    schema = {"type": "object", "properties": {f"{'p' * 100}{n}": part for n in range(30)}}
+    tool = {"name": "n" * 128, "description": "d" * 9000, "inputSchema": schema}
+
+    rows = shown(request(tools=[tool] * 30)).split("\n")
+
+    assert len(rows) == 3 + 60 + 2 + 2  # heading, tools, how many more, message
+    assert re.fullmatch(r"  \| \.\.\. and \d+ more lines", rows[63])
 
 
 def test_a_tool_that_is_required_by_name_is_shown() -> None:
-    tools = [ADD, {**ADD, "name": "multiply"}]
+    asked = request(tools=[ADD, MULTIPLY], toolChoice={"type": "tool", "name": "multiply"})
 
-    shown = describe(request(tools=tools, toolChoice={"type": "tool", "name": "multiply"}))
-
-    assert shown.split("\n")[3:8] == [
+    assert shown(asked).split("\n")[2:7] == [
         "tools, run by the server (2; required)",
-        "  | add",
-        "  | multiply",
+        "  | add()",
+        "  | multiply()",
         "the model has to call",
         "  | multiply",
     ]

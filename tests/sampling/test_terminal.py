@@ -1,174 +1,200 @@
-"""Asking in a real (pseudo-)terminal: the answer, the deadline, and the state of the terminal afterwards."""
+"""Approval in a real (pseudo-)terminal: what the person sees, the keys, and what each of them decides."""
 
 from __future__ import annotations
 
-import logging
-import os
-import pty
-import subprocess
-import sys
-import termios
-import tty
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-
 import pytest
-from anyio import CancelScope, create_task_group, fail_after, wait_all_tasks_blocked, wait_readable
+from anyio import create_task_group, fail_after
 
-from mcp_host.sampling import Allow, Deny, OuterCall, ask_in_terminal
+from mcp_host.sampling import Allow, Deny, OuterCall, SamplingRequest, ask_in_terminal
 from mcp_host.sampling import terminal as asking
 from mcp_host.sampling.approval import Approvals
-from mcp_host.sampling.terminal import ask
-from tests.sampling.asking import ADD, request, text, user
+from mcp_host.sampling.display import SeenBefore
+from tests.sampling.asking import ADD, assistant, request, result, text, use, user
+from tests.terminal.screens import Screen
 
-NO_TERMINAL = "this client has no terminal to ask its user in"
-IN_BACKGROUND = "this client runs in the background, where it cannot ask its user"
-WITHDRAWN = "(the question was withdrawn)"
-QUESTION = "May your model answer this? [y/s/N] "
-OF_A_CALL = "May your model answer this? [y/a/s/N] "
+QUESTION = "May your model answer? [y/s/v/N] "
+OF_A_CALL = "May your model answer? [y/a/s/v/N] "
 CALL = OuterCall("tools/call", "solve", 7, call_id=1)
+UNCLEAR = "Press one of y/s/v/n and Enter. Enter alone means no."
 
 
-class Screen:
-    """The far end of a terminal, where a person sits."""
-
-    def __init__(self) -> None:
-        self.keyboard, self._near = pty.openpty()
-        os.set_blocking(self.keyboard, False)
-        self.path = os.ttyname(self._near)
-        self.seen = ""
-
-    async def shows(self, words: str) -> str:
-        """Wait until *words* are on the screen, and return everything up to them."""
-        while words not in self.seen:
-            await wait_readable(self.keyboard)
-            self.seen += os.read(self.keyboard, 65_536).decode()
-        shown, _, self.seen = self.seen.partition(words)
-        return shown
-
-    def rest(self) -> str:
-        """What else is on the screen by now."""
-        with suppress(BlockingIOError):  # that is all
-            while True:
-                self.seen += os.read(self.keyboard, 65_536).decode()
-        return self.seen
-
-    def press(self, keys: str) -> None:
-        os.write(self.keyboard, keys.encode())
-
-    def hold(self) -> None:
-        termios.tcflow(self._near, termios.TCOOFF)
-
-    def release(self) -> None:
-        termios.tcflow(self._near, termios.TCOON)
-
-    def resize(self, columns: int) -> None:
-        termios.tcsetwinsize(self._near, (24, columns))
-
-    def make_raw(self) -> None:
-        tty.setraw(self._near)
-
-    def unplug(self) -> None:
-        os.close(self.keyboard)
-        self.keyboard = -1
-
-    def close(self) -> None:
-        os.close(self._near)
-        if self.keyboard >= 0:
-            os.close(self.keyboard)
+@pytest.fixture(autouse=True)
+def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The person has seen no request yet."""
+    monkeypatch.setattr(asking, "_seen_before", SeenBefore())
 
 
-@pytest.fixture
-def screen() -> Iterator[Screen]:
-    screen = Screen()
-    yield screen
-    screen.close()
+async def decision(screen: Screen, *keys: str, asked: SamplingRequest | None = None) -> Allow | Deny:
+    """Ask, press *keys* at each question, and return the decision."""
+    asked = asked or request()
+    question = QUESTION if asked.outer is None else OF_A_CALL
+    answers: list[Allow | Deny] = []
+
+    async def ask() -> None:
+        answers.append(await ask_in_terminal(asked))
+
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(ask)
+            for key in keys:
+                await screen.shows(question)
+                screen.press(key)
+    screen.rest()
+    (answer,) = answers
+    return answer
 
 
 @pytest.mark.parametrize(
-    ("keys", "decision"),
+    ("keys", "decided"),
     [
         pytest.param("y\n", Allow(), id="y"),
         pytest.param("Yes\n", Allow(), id="Yes"),
         pytest.param("  y \n", Allow(), id="y with spaces"),
         pytest.param("s\n", Allow("session"), id="s"),
         pytest.param("Session\n", Allow("session"), id="Session"),
-        pytest.param("a\n", Deny(), id="a, which was not offered"),
-        pytest.param("all\n", Deny(), id="all, which was not offered"),
         pytest.param("n\n", Deny(), id="n"),
+        pytest.param("NO\n", Deny(), id="NO"),
         pytest.param("\n", Deny(), id="Enter"),
-        pytest.param("yep\n", Deny(), id="another word"),
         pytest.param("\x04", Deny(), id="Ctrl-D"),
-        pytest.param("y" * 2000 + "\n", Deny(), id="a pasted page"),
+        pytest.param("y\x04\n", Allow(), id="Ctrl-D in the middle of a line"),
     ],
 )
-async def test_only_a_yes_allows(keys: str, decision: Allow | Deny, screen: Screen) -> None:
-    answers: list[Allow | Deny] = []
-
-    async def question() -> None:
-        answers.append(await ask(request(), screen.path))
-
-    with fail_after(10):
-        async with create_task_group() as tasks:
-            tasks.start_soon(question)
-            shown = await screen.shows(QUESTION)
-            screen.press(keys)
-
-    assert answers == [decision]
-    assert shown == (
-        "\r\nA server asks for your model, to answer\r\nin up to 100 tokens\r\n  | calculator\r\nuser\r\n  | hello\r\n"
-        "y: yes, this once\r\n"
-        "s: yes, and all on this connection\r\n"
-        "Other tools are asked about again.\r\n"
-    )
+async def test_a_key_allows_or_denies(keys: str, decided: Allow | Deny, screen: Screen) -> None:
+    assert await decision(screen, keys) == decided
 
 
 @pytest.mark.parametrize(
-    ("keys", "decision"),
-    [
-        ("y\n", Allow()),
-        ("a\n", Allow("call")),
-        ("ALL\n", Allow("call")),
-        ("s\n", Allow("session")),
-        ("n\n", Deny()),
-        ("\n", Deny()),
-        ("call\n", Deny()),
-    ],
-    ids=["y", "a", "ALL", "s", "n", "Enter", "another word"],
+    ("keys", "decided"),
+    [("y\n", Allow()), ("a\n", Allow("call")), ("ALL\n", Allow("call")), ("s\n", Allow("session")), ("\n", Deny())],
+    ids=["y", "a", "ALL", "s", "Enter"],
 )
 async def test_a_whole_call_can_be_allowed_at_once_if_it_is_known(
-    keys: str, decision: Allow | Deny, screen: Screen
+    keys: str, decided: Allow | Deny, screen: Screen
 ) -> None:
+    assert await decision(screen, keys, asked=request(outer=CALL)) == decided
+
+
+@pytest.mark.parametrize("typo", ["yep", "all", "call", "y n", "\u0443", "y" * 2000], ids=lambda typo: typo[:9])
+async def test_a_typo_is_asked_about_again(typo: str, screen: Screen) -> None:
+    """ "all" was not offered: the call is not known. The fourth is a Cyrillic letter."""
+    assert await decision(screen, f"{typo}\n", "y\n") == Allow()
+    assert screen.rows.count(UNCLEAR) == 1
+
+
+async def test_three_typos_count_as_no(screen: Screen) -> None:
+    assert await decision(screen, *["yep\n"] * 3) == Deny()
+    assert screen.rows[-2:] == [UNCLEAR, "That was no clear answer, so it counts as no."]
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+async def test_the_question_is_laid_out_for_the_width_of_the_terminal(columns: int, screen: Screen) -> None:
+    screen.resize(columns)
+    asked = request(outer=CALL, tools=[ADD])
+
+    await decision(screen, "y\n", asked=asked)
+
+    start = ["A server asks for your model, for up to 100 tokens"]
+    if columns == 40:
+        start = ["A server asks for your model, for up to", "100 tokens"]
+    assert screen.rows == [
+        "",
+        *start,
+        "  | calculator",
+        "while it works on",
+        "  | tools/call solve",
+        "tools, run by the server (1; auto)",
+        "  | add()",
+        "user",
+        "  | hello",
+        "y: yes, this once",
+        "a: yes, and all else of this call",
+        "s: yes, and all on this connection",
+        "v: view the whole request",
+        "Other tools are asked about again.",
+        f"{OF_A_CALL}y",
+    ]
+
+
+async def test_the_terminal_may_be_resized_between_two_questions(screen: Screen) -> None:
+    asked = request(user(text("word " * 15)))
     answers: list[Allow | Deny] = []
 
-    async def question() -> None:
-        answers.append(await ask(request(outer=CALL), screen.path))
+    async def ask() -> None:
+        answers.append(await ask_in_terminal(asked))
 
-    screen.resize(40)
-    with fail_after(10):
+    with fail_after(20):
         async with create_task_group() as tasks:
-            tasks.start_soon(question)
-            shown = await screen.shows(OF_A_CALL)
-            screen.press(keys)
+            tasks.start_soon(ask)
+            wide = await screen.shows(QUESTION)
+            screen.resize(40)
+            screen.press("v\n")
+            narrow = await screen.shows(QUESTION)
+            screen.press("n\n")
 
-    assert answers == [decision]
-    assert shown.endswith(
-        "y: yes, this once\r\n"
-        "a: yes, and all else of this call\r\n"
-        "s: yes, and all on this connection\r\n"
-        "Other tools are asked about again.\r\n"
-    )
-    assert max(map(len, [*shown.split("\r\n")[2:], OF_A_CALL])) <= 40
+    assert f"  | {'word ' * 14}word\r\n" in wide
+    assert f"  | {'word ' * 6}word\r\n  | {'word ' * 6}word\r\n  | word\r\n" in narrow
 
 
-async def test_a_loop_of_twelve_turns_is_asked_about_once(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_v_shows_the_whole_request_and_asks_again(screen: Screen) -> None:
+    asked = request(*[user(text(f"message {n}")) for n in range(20)])
+
+    assert await decision(screen, "v\n", "?\n", "y\n", asked=asked) == Allow()
+
+    assert "(14 earlier messages: v shows all)" in screen.rows
+    assert screen.rows.count("  | message 0") == 2
+    assert screen.rows.count("  | message 19") == 3
+
+
+async def test_a_loop_of_twelve_turns_shows_each_message_once(screen: Screen) -> None:
+    turns = [user(text("How much is it?"))]
+    for turn in range(12):
+        await decision(screen, "y\n", asked=request(*turns, outer=CALL, tools=[ADD], systemPrompt="Add."))
+        turns += [assistant(use(f"{turn}", a=turn)), user(result(f"{turn}", text(f"it is {turn}")))]
+
+    shown = [row for row in screen.rows if row.startswith(("  | How", "  | calls", "  | it is", "  | Add."))]
+    assert shown == [
+        *("  | Add.", "  | How much is it?"),
+        *(row for turn in range(11) for row in (f'  | calls add {{"a": {turn}}}', f"  | it is {turn}")),
+    ]
+    assert screen.rows.count("tools, as before (1; auto)") == 11
+    assert screen.rows.count("(1 earlier message, as before: v shows all)") == 1
+    assert screen.rows.count("(21 earlier messages, as before: v shows all)") == 1
+
+
+async def test_what_was_shown_for_another_call_or_another_server_is_shown_again(screen: Screen) -> None:
+    turns = [user(text("first")), assistant(text("second")), user(text("third"))]
+    other = OuterCall("tools/call", "solve", 8, call_id=2)
+
+    for asked in (request(*turns, outer=CALL), request(*turns, outer=other), request(*turns, outer=other, server="x")):
+        await decision(screen, "y\n", asked=asked)
+
+    assert screen.rows.count("  | first") == 3
+
+
+async def test_a_changed_conversation_is_shown_from_its_first_change(screen: Screen) -> None:
+    turns = [user(text("first")), assistant(text("second")), user(text("third"))]
+    await decision(screen, "y\n", asked=request(*turns, outer=CALL))
+    turns[1] = assistant(text("changed"))
+    await decision(screen, "y\n", asked=request(*turns, outer=CALL))
+
+    assert [screen.rows.count(f"  | {word}") for word in ("first", "second", "changed", "third")] == [1, 1, 1, 2]
+
+
+async def test_a_request_that_is_repeated_shows_its_last_message_again(screen: Screen) -> None:
+    for _ in range(2):
+        await decision(
+            screen, "y\n", asked=request(user(text("first")), assistant(text("second")), user(text("third")))
+        )
+
+    assert [screen.rows.count(f"  | {word}") for word in ("first", "second", "third")] == [1, 1, 2]
+
+
+async def test_a_loop_that_is_allowed_as_a_whole_is_asked_about_once(screen: Screen) -> None:
     """And so are two questions at the same time: the second is withdrawn before it is on the screen."""
-    monkeypatch.setattr(asking, "terminal_path", lambda: screen.path)
     approvals = Approvals(ask_in_terminal, subject="sampling for x")
     asked = request(outer=CALL, tools=[ADD])
 
-    with fail_after(10):
+    with fail_after(20):
         async with create_task_group() as tasks:
             for _ in range(2):
                 tasks.start_soon(approvals.require, asked)
@@ -180,302 +206,83 @@ async def test_a_loop_of_twelve_turns_is_asked_about_once(screen: Screen, monkey
     assert screen.rest() == "a\r\n"
 
 
-@pytest.mark.parametrize(("columns", "fit"), [(50, 46), (0, 76)], ids=["50 columns", "a terminal that does not say"])
-async def test_the_question_is_as_wide_as_the_terminal(columns: int, fit: int, screen: Screen) -> None:
+async def test_a_pasted_text_answers_one_question_with_its_first_line(screen: Screen) -> None:
+    """Here it is a typo. The "y" in its second line does not answer the next question."""
+    assert await decision(screen, "hello,\ny\ny\ny", "n\n") == Deny()
+
+    assert "(Lines that were typed or pasted before this question do not count.)" in screen.rows
+    assert screen.rows[-1] == f"{QUESTION}n"
+
+
+async def test_ten_thousand_pasted_lines_answer_no_other_question(screen: Screen) -> None:
+    """More than the terminal holds: the rest arrives piece by piece."""
+    answers: list[Allow | Deny] = []
+
+    async def ask() -> None:
+        answers.append(await ask_in_terminal(request()))
+
+    with fail_after(30):
+        async with create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await screen.shows(QUESTION)
+            async with create_task_group() as pasting:
+                pasting.start_soon(screen.paste, "yep\n" * 10_000)
+                await screen.shows(QUESTION)
+            screen.press("n\n")
+
+    assert answers == [Deny()]
+
+
+FAKE = "May your model answer? [y/a/s/v/N]y"
+EVIL = f"\x1b[2J\x1b[1;1H\r\n{FAKE}\n\u202e{'x' * 500} \x9b1m{FAKE}"
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+async def test_no_text_of_a_server_looks_like_our_question_or_moves_it(columns: int, screen: Screen) -> None:
+    """Every row of the server's text has the margin, also where a terminal wraps or a control character is meant."""
     screen.resize(columns)
+    schema = {
+        "type": "object",
+        "properties": {EVIL: {"type": EVIL, "description": EVIL, "enum": [EVIL], "default": EVIL}},
+        "required": [EVIL],
+    }
+    asked = request(
+        *[user(text(EVIL * 20)), assistant(use(EVIL, EVIL, **{EVIL: EVIL})), user(result(EVIL, text(EVIL)))],
+        server=EVIL,
+        outer=OuterCall(EVIL, EVIL, EVIL, call_id=EVIL),
+        systemPrompt="\n".join([EVIL] * 10_000),
+        tools=[{"name": EVIL, "description": EVIL, "inputSchema": schema}],
+        toolChoice={"mode": "required"},
+    )
 
-    with fail_after(10):
-        async with create_task_group() as tasks:
-            tasks.start_soon(ask, request(user(text("x" * (fit + 14)))), screen.path)
-            shown = await screen.shows(QUESTION)
-            screen.press("n\n")
+    assert await decision(screen, "n\n", asked=asked) == Deny()
 
-    assert f"  | {'x' * fit}\r\n  | {'x' * 14}\r\ny: yes" in shown
-
-
-async def test_keys_pressed_before_the_question_do_not_answer_it(screen: Screen) -> None:
-    answers: list[Allow | Deny] = []
-
-    async def question() -> None:
-        answers.append(await ask(request(), screen.path))
-
-    screen.press("y\n")
-    with fail_after(10):
-        async with create_task_group() as tasks:
-            tasks.start_soon(question)
-            await screen.shows(QUESTION)
-            await wait_all_tasks_blocked()
-            assert answers == []
-            screen.press("n\n")
-
-    assert answers == [Deny()]
-
-
-async def test_a_deadline_ends_the_question_and_leaves_no_reader_behind(screen: Screen) -> None:
-    with fail_after(10):
-        async with create_task_group() as tasks:
-            tasks.start_soon(ask, request(), screen.path)
-            await screen.shows(QUESTION)
-            await wait_all_tasks_blocked()
-            tasks.cancel_scope.cancel()
-        await screen.shows(WITHDRAWN)
-        screen.press("for the host itself\n")
-        with os.fdopen(os.open(screen.path, os.O_RDONLY | os.O_NOCTTY), "rb", buffering=0) as host:
-            await wait_readable(host)
-            assert host.read(100) == b"for the host itself\n"
-
-
-async def test_a_question_that_never_began_writes_and_reads_nothing(screen: Screen) -> None:
-    with CancelScope() as scope:
-        scope.cancel()
-        await ask(request(), screen.path)
-
-    assert screen.rest() == ""
-
-
-async def test_a_stopped_terminal_does_not_block_the_event_loop(screen: Screen) -> None:
-    """Ctrl-S stops the terminal, not the event loop."""
-    answers: list[Allow | Deny] = []
-
-    async def question() -> None:
-        answers.append(await ask(request(), screen.path))
-
-    screen.hold()
-    with fail_after(10):
-        async with create_task_group() as tasks:
-            tasks.start_soon(question)
-            await wait_all_tasks_blocked()
-            assert screen.rest() == ""
-            screen.release()
-            await screen.shows(QUESTION)
-            screen.press("y\n")
-
-    assert answers == [Allow()]
-
-
-async def test_a_full_terminal_does_not_block_the_event_loop(screen: Screen) -> None:
-    """More than the terminal takes at once is written bit by bit, and not at all after a cancellation."""
-    screen.resize(5000)
-    page = "\n".join(["x" * 4000] * 12)
-
-    with fail_after(10):
-        async with create_task_group() as tasks:
-            tasks.start_soon(ask, request(*[user(*[text("x" * 4000)] * 12)] * 6, systemPrompt=page), screen.path)
-            await wait_all_tasks_blocked()
-            tasks.cancel_scope.cancel()
-
-    assert QUESTION not in screen.rest()
-
-
-@pytest.mark.parametrize(
-    ("keys", "decision"),
-    [("y\r", Allow()), ("y" * 2000, Deny()), ("y" * 1024, Deny())],
-    ids=["y and Enter", "a page without Enter", "no more than is read"],
-)
-async def test_a_terminal_in_raw_mode_is_understood(keys: str, decision: Allow | Deny, screen: Screen) -> None:
-    answers: list[Allow | Deny] = []
-
-    async def question() -> None:
-        answers.append(await ask(request(), screen.path))
-
-    screen.make_raw()
-    with fail_after(10):
-        async with create_task_group() as tasks:
-            tasks.start_soon(question)
-            await screen.shows(QUESTION)
-            screen.press(keys)
-
-    assert answers == [decision]
-
-
-async def test_a_terminal_that_goes_away_denies(screen: Screen) -> None:
-    answers: list[Allow | Deny] = []
-
-    async def question() -> None:
-        answers.append(await ask(request(), screen.path))
-
-    with fail_after(10):
-        async with create_task_group() as tasks:
-            tasks.start_soon(question)
-            await screen.shows(QUESTION)
-            await wait_all_tasks_blocked()
-            screen.unplug()  # looks like Ctrl-D from here
-
-    assert answers == [Deny()]
-
-
-async def test_a_question_that_is_withdrawn_as_its_terminal_goes_away_is_withdrawn_quietly(
-    screen: Screen, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The terminal cannot be told any more, which is no answer and no failure of the question."""
-    answers: list[Allow | Deny] = []
-
-    async def question() -> None:
-        answers.append(await ask(request(), screen.path))
-
-    with fail_after(10):
-        async with create_task_group() as tasks:
-            tasks.start_soon(question)
-            await screen.shows(QUESTION)
-            await wait_all_tasks_blocked()
-            tasks.cancel_scope.cancel()
-            screen.unplug()
-
-    assert answers == []
-    assert caplog.record_tuples == []
-
-
-async def test_without_a_terminal_the_answer_is_no(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "mcp_host")
-
-    assert await ask(request(), str(tmp_path / "nothing")) == Deny(NO_TERMINAL)
-    assert [(record.levelno, "No such file" in record.getMessage()) for record in caplog.records] == [
-        (logging.DEBUG, True)
+    ours = [row for row in screen.rows if not row.startswith("  |")]
+    heading = ["A server asks for your model, for up to", "100 tokens"]
+    assert ours == [
+        *("", *(heading if columns == 40 else [" ".join(heading)])),
+        "while it works on",
+        "system prompt",
+        "tools, run by the server (1; required)",
+        *("user", "assistant", "user"),
+        "y: yes, this once",
+        "a: yes, and all else of this call",
+        "s: yes, and all on this connection",
+        "v: view the whole request",
+        "Other tools are asked about again.",
+        f"{OF_A_CALL}n",
     ]
 
 
-async def test_a_file_that_is_not_a_terminal_is_not_asked_in(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
+async def test_colors_tell_our_words_from_the_servers(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "xterm")
 
-    assert await ask(request(), str(tmp_path / "file")) == Deny(NO_TERMINAL)
-    assert (tmp_path / "file").read_bytes() == b""
-
-
-async def test_questions_are_asked_one_at_a_time(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "terminal_path", lambda: screen.path)
-    answers: dict[str, Allow | Deny] = {}
-
-    async def question(server: str) -> None:
-        answers[server] = await ask_in_terminal(request(server=server))
-
-    with fail_after(10):
+    with fail_after(20):
         async with create_task_group() as tasks:
-            for server in ("first", "second", "third"):
-                tasks.start_soon(question, server)
-                await wait_all_tasks_blocked()
-            for server, key in [("first", "n"), ("second", "y")]:
-                assert f"| {server}\r\n" in await screen.shows(QUESTION)
-                await wait_all_tasks_blocked()
-                assert QUESTION not in screen.seen
-                screen.press(f"{key}\n")
-            await screen.shows(QUESTION)
-            tasks.cancel_scope.cancel()
+            tasks.start_soon(ask_in_terminal, request(tools=[{**ADD, "description": "Adds."}]))
+            shown = await screen.shows("\x1b[1mMay your model answer? [y/s/v/N] \x1b[0m")
+            screen.press("n\n")
 
-    assert answers == {"first": Deny(), "second": Allow()}
-
-
-HOST = """
-import os, sys, anyio
-from mcp_host.sampling import SamplingRequest, ask_in_terminal
-from mcp_host.types import CreateMessageRequestParams
-
-if len(sys.argv) > 1:
-    os.open(sys.argv[1], os.O_RDWR)  # the first terminal that a session leader opens controls it
-if len(sys.argv) > 2:
-    if child := os.fork():
-        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    os.setpgid(0, 0)  # as a shell does for a job in the background
-params = CreateMessageRequestParams.from_wire({"messages": [], "maxTokens": 7})
-decision = anyio.run(ask_in_terminal, SamplingRequest(params=params, server="calculator"))
-print(decision)
-"""
-
-
-@contextmanager
-def host(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A host as a service would start it: its standard streams are no terminal."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOST, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-async def test_a_host_with_redirected_streams_asks_in_the_terminal_that_controls_it(screen: Screen) -> None:
-    with fail_after(30), host(screen.path) as process:
-        assert "7 tokens" in await screen.shows(QUESTION)
-        screen.press("y\n")
-        output, errors = process.communicate(timeout=20)
-
-    assert (output, errors) == ("Allow(scope='request')\n", "")
-
-
-def test_a_host_without_a_terminal_denies() -> None:
-    with host() as process:
-        output, errors = process.communicate(timeout=20)
-
-    assert (output, errors) == (f"Deny(reason='{NO_TERMINAL}')\n", "")
-
-
-def test_a_host_in_the_background_denies_instead_of_being_stopped(screen: Screen) -> None:
-    with host(screen.path, "in the background") as process:
-        output, errors = process.communicate(timeout=20)
-
-    assert (output, errors, process.returncode) == (f"Deny(reason='{IN_BACKGROUND}')\n", "", 0)
-
-
-WHERE = (
-    "import sys; from mcp_host.sampling.terminal import terminal_path; open(sys.argv[1], 'w').write(terminal_path())"
-)
-
-
-@pytest.mark.parametrize(
-    ("streams", "where"),
-    [("abc", "a"), ("-bc", "c"), ("-b-", "b"), ("--c", "c"), ("---", "/dev/tty")],
-    ids=["the input", "the errors", "the output", "the errors alone", "the terminal that controls it"],
-)
-def test_it_asks_where_the_input_is_or_else_the_errors_or_else_the_output(
-    streams: str, where: str, tmp_path: Path
-) -> None:
-    """Each of the three standard streams is a separate terminal or none."""
-    screens = {name: Screen() for name in "abc"}
-    stdin, stdout, stderr = (
-        os.open(os.devnull if name == "-" else screens[name].path, os.O_RDWR | os.O_NOCTTY) for name in streams
-    )
-    try:
-        subprocess.run(
-            [sys.executable, "-c", WHERE, str(tmp_path / "where")],
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            check=True,
-            timeout=20,
-        )
-    finally:
-        for fd in (stdin, stdout, stderr):
-            os.close(fd)
-        for screen in screens.values():
-            screen.close()
-
-    assert (tmp_path / "where").read_text() == (screens[where].path if where in screens else where)
-
-
-@pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
-def test_the_terminal_is_known_where_one_standard_stream_is_it(stream: str, screen: Screen) -> None:
-    program = "import os, sys\nfrom mcp_host.sampling.terminal import terminal_path\n"
-    program += "os.write(int(sys.argv[1]), terminal_path().encode())"
-    out, into = os.pipe()
-    terminal = os.open(screen.path, os.O_RDWR | os.O_NOCTTY)
-
-    subprocess.run(
-        [sys.executable, "-c", program, str(into)],
-        stdin=terminal if stream == "stdin" else subprocess.DEVNULL,
-        stdout=terminal if stream == "stdout" else subprocess.DEVNULL,
-        stderr=terminal if stream == "stderr" else subprocess.DEVNULL,
-        pass_fds=[into],
-        start_new_session=True,
-        timeout=30,
-        check=True,
-    )
-    for descriptor in (terminal, into):
-        os.close(descriptor)
-    with open(out, encoding="utf-8") as said:
-        assert said.read() == screen.path
+    assert "\x1b[36muser\x1b[0m\r\n\x1b[2m  | \x1b[0mhello\r\n" in shown
+    assert "\x1b[2m  | \x1b[0m\x1b[1madd\x1b[0m(): Adds.\r\n" in shown

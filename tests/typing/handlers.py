@@ -25,6 +25,8 @@ from mcp_host import (
     UrlRequest,
     always,
     ask_in_terminal,
+    fill_in_terminal,
+    open_in_browser,
 )
 from mcp_host.types import CreateMessageResult, ElicitResult
 
@@ -89,8 +91,8 @@ def visit(request: UrlRequest) -> ElicitResult:
 def done(elicitation_id: str) -> None: ...
 
 
-FORMS: list[FormHandler] = [fill_in, fill_in_plainly]
-URL: UrlHandler = visit
+FORMS: list[FormHandler] = [fill_in, fill_in_plainly, fill_in_terminal]
+URLS: list[UrlHandler] = [visit, open_in_browser]
 NO_URL: UrlHandler = fill_in_plainly  # type: ignore[assignment]
 DONE: OnElicitationComplete = done
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import IntEnum
 from itertools import islice
-from textwrap import TextWrapper
-from typing import Literal, Self, TextIO, TypeAlias
+from typing import Self, TextIO
 
 from mcp_host.errors import (
     MARGIN,
@@ -23,9 +21,10 @@ from mcp_host.errors import (
     ProtocolError,
     RoundsExceeded,
     ServerError,
-    escaped,
     quoted,
 )
+from mcp_host.terminal.text import Style, has_color, styled, wrapped
+from mcp_host.terminal.text import clean as clean  # what else is printed here is cleaned with it, too
 
 
 class UsageError(Exception):
@@ -72,10 +71,6 @@ CODES: Mapping[type[BaseException], ExitCode] = {
     McpError: ExitCode.INTERNAL_ERROR,  # the others are about sampling: the server gets them as an answer
 }
 
-Style: TypeAlias = Literal["bold", "dim", "green", "cyan"]
-
-SGR: Mapping[Style, str] = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}
-
 MAX_WIDTH = 100  # columns; longer lines are hard to read
 MIN_WIDTH = 24
 INDENT = "    "  # of labels
@@ -88,8 +83,7 @@ class Printer:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        no_color = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-        self._color = stream.isatty() and not no_color and sys.platform != "win32"  # older consoles show the codes
+        self._color = stream.isatty() and has_color() and sys.platform != "win32"  # older consoles show the codes
         columns = shutil.get_terminal_size().columns
         self._width = max(MIN_WIDTH, min(MAX_WIDTH, columns - 1))  # some terminals wrap after a full last column
 
@@ -125,14 +119,11 @@ class Printer:
             self._print(clean(line))
 
     def _print_wrapped(self, text: str, style: Style | None, first: str = "", rest: str = "") -> None:
-        wrapper = TextWrapper(self._width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
-        for line in wrapper.wrap(text) or [first.rstrip()]:
-            self._print(line, style)
+        for row in wrapped(text, self._width, first=first, rest=rest):
+            self._print(row, style)
 
     def _print(self, text: str, style: Style | None = None) -> None:
-        if style is not None and self._color:
-            text = f"\x1b[{SGR[style]}m{text}\x1b[0m"
-        print(text, file=self._stream, flush=True)
+        print(styled(text, style if self._color else None), file=self._stream, flush=True)
 
 
 def print_error(text: str) -> None:
@@ -141,11 +132,6 @@ def print_error(text: str) -> None:
     print(f"mcp-host: {clean(first)}", file=sys.stderr)
     for line in rest:
         print(f"{MARGIN}{clean(line.removeprefix(MARGIN))}", file=sys.stderr)
-
-
-def clean(text: str) -> str:
-    """One line of a server's text, with what would control a terminal escaped: "\\x1b[2J" stays visible."""
-    return escaped(text.replace("\t", "    "))
 
 
 def near(word: str, names: Iterable[str]) -> str:

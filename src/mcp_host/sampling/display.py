@@ -1,20 +1,24 @@
-"""A sampling request as text for a person: short, and without terminal escapes."""
+"""A sampling request as text for a person: what is new, in a few rows, or all of it."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable, Iterator
+import json
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import assert_never
 
-from pydantic_core import to_json
-
-from mcp_host.errors import MARGIN, escaped, excerpt
+from mcp_host.errors import excerpt
 from mcp_host.sampling.request import SamplingRequest
+from mcp_host.terminal.fields import NAME_SHOWN, read_fields, signature
+from mcp_host.terminal.text import Layout
 from mcp_host.types import (
     AudioContent,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
+    SamplingMessage,
     TextContent,
     Tool,
     ToolResultContent,
@@ -24,95 +28,186 @@ from mcp_host.types.content import ContentBlock, as_text
 from mcp_host.types.sampling import SamplingMessageContentBlock
 
 # Few enough to read all of it before saying yes.
-MESSAGES_SHOWN = 6  # the last ones: earlier ones were shown when they were new
-LINES_SHOWN = 12  # of a message or the system prompt
+MESSAGES_SHOWN = 6
+ROWS_SHOWN = 12  # of a message or the system prompt
 TOOLS_SHOWN = 16
-NAME_SHOWN = 60  # characters of a name
-TEXT_SHOWN = 4000  # characters of one block, before lines are counted
+TOOL_ROWS_SHOWN = 60  # of all tools
+SIGNATURE_SHOWN = 480  # characters of one tool's name and parameters
+PARAMETERS_SHOWN = 8  # of one tool, with what they are for
+DESCRIPTION_SHOWN = 160  # characters of what a tool or a parameter is for
+TEXT_SHOWN = 4000  # characters of one block, before rows are counted
 
-NARROWEST = 40  # columns; in a narrower terminal lines wrap past the margin
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What of a request the person has seen before: the first *messages*, the system prompt, the tools."""
+
+    messages: int = 0
+    system_prompt: bool = False
+    tools: bool = False
 
 
-def describe(request: SamplingRequest, *, columns: int = 80) -> str:
-    """The request in plain lines of at most *columns*: who asks, the prompt, the tools, the last messages.
+NOTHING = Seen()
 
+
+class SeenBefore:
+    """Digests of what was shown, of one call or of one server where the call is not known. The oldest are forgotten."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self._most = most
+        self._digests: OrderedDict[bytes, None] = OrderedDict()
+
+    def seen(self, request: SamplingRequest) -> Seen:
+        """What of *request* was shown before."""
+        *messages, system_prompt, tools = [digest in self._digests for digest in _digests(request)]
+        count = next((index for index, seen in enumerate(messages) if not seen), len(messages))
+        return Seen(count, system_prompt, tools)
+
+    def add(self, request: SamplingRequest) -> None:
+        """The request was shown."""
+        for digest in _digests(request):
+            self._digests[digest] = None
+            self._digests.move_to_end(digest)
+        while len(self._digests) > self._most:
+            self._digests.popitem(last=False)
+
+
+def _digests(request: SamplingRequest) -> Iterator[bytes]:
+    """One for the conversation up to each message, one for the system prompt and one for the tools."""
+    call = None if request.outer is None else request.outer.call_id
+    start = sha256(json.dumps([request.server, call]).encode())
+    conversation = start.copy()
+    for message in request.messages:
+        conversation.update(_digest(message.to_wire()))
+        yield conversation.digest()
+    for name, part in (
+        ("system prompt", request.system_prompt),
+        ("tools", [tool.to_wire() for tool in request.tools]),
+    ):
+        rest = start.copy()
+        rest.update(name.encode() + _digest(part))
+        yield rest.digest()
+
+
+def _digest(part: object) -> bytes:
+    return sha256(json.dumps(part).encode()).digest()
+
+
+def describe(
+    request: SamplingRequest, layout: Layout | None = None, *, seen: Seen = NOTHING, whole: bool = False
+) -> Iterator[str]:
+    """The request in rows: who asks, the prompt, the tools, the messages.
+
+    Without *whole*, what was *seen* before is only counted, and long parts are cut.
     Control characters, terminal escapes and characters that turn the direction of
     text are written as escapes such as ``\\x1b``. What is left out is counted.
     """
-    return "\n".join(_describe(request, max(columns, NARROWEST) - len(MARGIN)))
+    return _Description(request, layout or Layout(), seen, whole).rows()
 
 
-def _describe(request: SamplingRequest, width: int) -> Iterator[str]:
-    yield "A server asks for your model, to answer"
-    yield f"in up to {request.max_tokens} tokens"
-    yield from _shown(_wrapped(_name(request.server), width))
-    if (outer := request.outer) is not None:
-        yield "probably while it works on" if outer.inferred else "while it works on"
-        name = "" if outer.name is None else f" {outer.name}"
-        yield from _shown(_wrapped(_name(outer.method + name), width))
-    if request.system_prompt is not None:
-        yield "system prompt"
-        yield from _shown(_lines(request.system_prompt, width))
-    if request.tools:
-        choice = request.tool_choice.mode if request.tool_choice is not None else None
-        yield f"tools, run by the server ({len(request.tools)}; {choice or 'auto'})"
-        yield from _shown((_tool(tool, width) for tool in request.tools), most=TOOLS_SHOWN)
-    if request.required_tool is not None:
-        yield "the model has to call"
-        yield from _shown(_wrapped(_name(request.required_tool), width))
-    hidden = len(request.messages) - MESSAGES_SHOWN
-    if hidden > 0:
-        yield f"({hidden} earlier message{'s' * (hidden > 1)})"
-    for message in request.messages[-MESSAGES_SHOWN:]:
-        yield message.role
-        yield from _shown(line for block in message.content for line in _lines(_block(block), width))
+@dataclass(frozen=True, slots=True)
+class _Description:
+    request: SamplingRequest
+    layout: Layout
+    seen: Seen
+    whole: bool
 
+    def rows(self) -> Iterator[str]:
+        request, heading = self.request, self.heading
+        yield from heading(f"A server asks for your model, for up to {request.max_tokens} tokens")
+        yield from self.text(excerpt(request.server, NAME_SHOWN))
+        if (outer := request.outer) is not None:
+            yield from heading("probably while it works on" if outer.inferred else "while it works on")
+            name = "" if outer.name is None else f" {outer.name}"
+            yield from self.text(excerpt(outer.method + name, NAME_SHOWN))
+        if request.system_prompt is not None:
+            if self.seen.system_prompt and not self.whole:
+                yield from heading("system prompt, as before")
+            else:
+                yield from heading("system prompt")
+                yield from self.text(request.system_prompt)
+        if request.tools:
+            yield from self.tools()
+        if request.required_tool is not None:
+            yield from heading("the model has to call")
+            yield from self.text(excerpt(request.required_tool, NAME_SHOWN))
+        yield from self.messages()
 
-def _tool(tool: Tool, width: int) -> str:
-    about = f": {excerpt(tool.description, width)}" if tool.description else ""
-    return next(_wrapped(_name(tool.name) + about, width))
+    def tools(self) -> Iterator[str]:
+        choice = self.request.tool_choice
+        mode = choice.mode if choice is not None else None
+        tools = self.request.tools
+        about = f"{len(tools)}; {mode or 'auto'}"
+        if self.seen.tools and not self.whole:
+            yield from self.heading(f"tools, as before ({about})")
+            return
+        yield from self.heading(f"tools, run by the server ({about})")
+        if self.whole:
+            for tool in tools:
+                yield from self.tool(tool)
+        else:
+            yield from self.layout.cut(
+                (row for tool in tools[:TOOLS_SHOWN] for row in self.tool(tool)), TOOL_ROWS_SHOWN
+            )
+            if len(tools) > TOOLS_SHOWN:
+                yield from self.layout.theirs(f"... and {len(tools) - TOOLS_SHOWN} more tools", style="dim")
+
+    def tool(self, tool: Tool) -> Iterator[str]:
+        fields = read_fields(tool.input_schema)
+        described = [field for field in fields if field.description]
+        name, call = excerpt(tool.name, NAME_SHOWN), signature(tool.name, fields)
+        call = call if self.whole else excerpt(call, SIGNATURE_SHOWN)
+        yield from self.layout.theirs(call.removeprefix(name) + self.about(tool.description), lead=name, hang=4)
+        for field in described if self.whole else described[:PARAMETERS_SHOWN]:
+            lead = excerpt(field.name, NAME_SHOWN)
+            yield from self.layout.theirs(self.about(field.description), lead=lead, indent=4, hang=4)
+
+    def about(self, description: str | None) -> str:
+        if not description:
+            return ""
+        return f": {description if self.whole else excerpt(' '.join(description.split()), DESCRIPTION_SHOWN)}"
+
+    def messages(self) -> Iterator[str]:
+        messages = self.request.messages
+        first = 0 if self.whole else max(min(self.seen.messages, len(messages) - 1), len(messages) - MESSAGES_SHOWN, 0)
+        if first:
+            yield from self.heading(self.earlier(first))
+        for message in messages[first:]:
+            yield from self.message(message)
+
+    def earlier(self, hidden: int) -> str:
+        new = hidden - self.seen.messages
+        told = f"{hidden} earlier message{'s' * (hidden > 1)}"
+        if new > 0 and self.seen.messages:
+            return f"({told}, {new} of them new: v shows all)"
+        return f"({told}: v shows all)" if new > 0 else f"({told}, as before: v shows all)"
+
+    def message(self, message: SamplingMessage) -> Iterator[str]:
+        yield from self.heading(message.role)
+        rows = (row for block in message.content for row in self.text_rows(_block(block)))
+        yield from rows if self.whole else self.layout.cut(rows, ROWS_SHOWN)
+
+    def heading(self, text: str) -> Iterator[str]:
+        return self.layout.ours(text, "cyan")
+
+    def text(self, text: str) -> Iterator[str]:
+        rows = self.text_rows(text)
+        return rows if self.whole else self.layout.cut(rows, ROWS_SHOWN)
+
+    def text_rows(self, text: str) -> Iterator[str]:
+        if self.whole or len(text) <= TEXT_SHOWN:
+            yield from self.layout.theirs(text)
+        else:
+            yield from self.layout.theirs(text[:TEXT_SHOWN])
+            yield from self.layout.theirs(f"... of {len(text)} characters", style="dim")
 
 
 def _block(block: SamplingMessageContentBlock | ContentBlock) -> str:
     match block:
         case ToolUseContent(name=name, input=arguments):
-            return f"calls {_name(name)} {to_json(arguments).decode()}"
+            return f"calls {excerpt(name, NAME_SHOWN)} {json.dumps(arguments, ensure_ascii=False)}"
         case ToolResultContent(content=blocks, is_error=is_error):
             return "\n".join(["error of a tool:" if is_error else "result of a tool:", *map(_block, blocks)])
         case TextContent() | ImageContent() | AudioContent() | EmbeddedResource() | ResourceLink():
             return as_text(block)
     assert_never(block)
-
-
-def _shown(lines: Iterable[str], *, most: int = LINES_SHOWN) -> Iterator[str]:
-    hidden = 0
-    for index, line in enumerate(lines):
-        if index < most:
-            yield MARGIN + line
-        else:
-            hidden += 1
-    if hidden:
-        yield f"{MARGIN}... and {hidden} more"
-
-
-def _lines(text: str, width: int) -> Iterator[str]:
-    for line in text[:TEXT_SHOWN].split("\n"):
-        yield from _wrapped(escaped(line), width)
-    if len(text) > TEXT_SHOWN:
-        yield f"... of {len(text)} characters"
-
-
-def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Break escaped text where the terminal would wrap it: the next row needs our margin, too."""
-    start = used = 0
-    for index, char in enumerate(text):
-        cells = 2 if unicodedata.east_asian_width(char) in "WFA" else 1
-        if used + cells > width:
-            yield text[start:index]
-            start, used = index, 0
-        used += cells
-    yield text[start:]
-
-
-def _name(text: str) -> str:
-    return excerpt(text, NAME_SHOWN)

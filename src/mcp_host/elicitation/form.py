@@ -1,0 +1,181 @@
+"""The fields of a form for a person who types: what to enter, and what a typed line means."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from urllib.parse import urlsplit
+
+from mcp_host.terminal.fields import Choice, Field, compact
+
+YES, NO = frozenset({"y", "yes", "true"}), frozenset({"n", "no", "false"})
+
+EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+EXAMPLES: Mapping[object, str] = {
+    "email": "an e-mail address",
+    "uri": "a URI, such as https://example.com/page",
+    "date": "a date, such as 2026-11-22",
+    "date-time": "a date and time, such as 2026-11-22T09:30:00Z",
+}
+
+
+def expected(field: Field) -> str:
+    """What to enter, in our own words, with nothing of the server's text."""
+    schema = field.schema
+    if field.choices is not None:
+        one = "" if _is_list(field) else "one of "
+        return f"{one}these{_range(schema, 'minItems', 'maxItems')}" if one else _several(schema)
+    if field.kinds == ("boolean",):
+        return "yes or no"
+    if _is_text(field):
+        lengths = _range(schema, "minLength", "maxLength", unit="character")
+        return f"{EXAMPLES.get(_format(field), 'text')}{lengths}"
+    if _is_list(field):
+        return "several texts, with commas between them"
+    whole = "number" not in field.kinds
+    return f"a {'whole ' * whole}number{_range(schema, 'minimum', 'maximum')}"
+
+
+def _several(schema: Mapping[str, object]) -> str:
+    return f"several of these{_range(schema, 'minItems', 'maxItems')}, with commas between them"
+
+
+def _range(schema: Mapping[str, object], low: str, high: str, *, unit: str = "") -> str:
+    least, most = (_number(schema.get(name)) for name in (low, high))
+    if least is not None and most is not None:
+        words, last = f"{least} to {most}" if least != most else f"exactly {most}", most
+    elif least is not None:
+        words, last = f"at least {least}", least
+    elif most is not None:
+        words, last = f"at most {most}", most
+    else:
+        return ""
+    return f", {words}{f' {unit}' if unit else ''}{'s' if unit and last != '1' else ''}"
+
+
+def _number(value: object) -> str | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return compact(value) if is_number else None
+
+
+def read_answer(field: Field, line: str) -> object:
+    """The value that a typed line means.
+
+    Raises:
+        ValueError: It means none; the text says what to enter.
+    """
+    if field.choices is not None:
+        return _read_several(field.choices, line) if _is_list(field) else _read_choice(field.choices, line)
+    if field.kinds == ("boolean",):
+        if line.lower() not in YES | NO:
+            raise ValueError("Enter y for yes or n for no.")
+        return line.lower() in YES
+    if _is_text(field):
+        if not FORMATS.get(_format(field), bool)(line):
+            raise ValueError(f"This is not {EXAMPLES[_format(field)]}.")
+        return line
+    if _is_list(field):
+        return [part.strip() for part in line.split(",") if part.strip()]
+    return _read_number(line, whole="number" not in field.kinds)
+
+
+def _read_number(line: str, *, whole: bool) -> float:
+    try:
+        number: float = int(line)
+    except ValueError:
+        try:
+            number = float(line)
+        except ValueError:
+            number = math.nan
+    try:
+        finite = math.isfinite(number)
+    except OverflowError:  # an integer that no float holds: the protocol could not carry it
+        finite = False
+    if not finite:
+        raise ValueError("This is not a number that can be sent.")
+    if whole and number != int(number):
+        raise ValueError("This is not a whole number.")
+    return int(number) if whole else number
+
+
+def are_numbered(choices: Sequence[Choice]) -> bool:
+    """Whether choices can be named by their number: not if some of them look like one."""
+    return not any(choice.title.isdigit() or str(choice.value).isdigit() for choice in choices)
+
+
+def _read_choice(choices: Sequence[Choice], line: str) -> object:
+    for same in (str, str.lower):
+        for choice in choices:
+            if same(line) in (same(choice.title), same(str(choice.value))):
+                return choice.value
+    if are_numbered(choices) and line.isdecimal() and 1 <= int(line[:9]) <= len(choices):
+        return choices[int(line[:9]) - 1].value
+    how = f"a number from 1 to {len(choices)}, or a text of the list" if are_numbered(choices) else "a text of the list"
+    raise ValueError(f"Enter {how}.")
+
+
+def _read_several(choices: Sequence[Choice], line: str) -> list[object]:
+    try:
+        return [_read_choice(choices, line)]  # first as a whole: a title may have a comma
+    except ValueError:
+        parts = [part.strip() for part in line.split(",") if part.strip()]
+        return list(dict.fromkeys(_read_choice(choices, part) for part in parts))
+
+
+def display(field: Field, value: object) -> str:
+    """A value as the person knows it; not escaped."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join([display(field, item) for item in value]) or "none"
+    for choice in field.choices or ():
+        if choice.value == value:
+            return choice.title
+    return value if isinstance(value, str) else compact(value)
+
+
+def _is_text(field: Field) -> bool:
+    return not field.kinds or "string" in field.kinds
+
+
+def _is_list(field: Field) -> bool:
+    return "array" in field.kinds and not _is_text(field)
+
+
+def _format(field: Field) -> object:
+    found = field.schema.get("format")
+    return found if isinstance(found, str) else None
+
+
+def _is_date(text: str) -> bool:
+    return DATE.fullmatch(text) is not None and _parses(date.fromisoformat, text)
+
+
+def _is_date_time(text: str) -> bool:
+    return DATE_TIME.fullmatch(text) is not None and _parses(datetime.fromisoformat, text.upper())
+
+
+def _is_uri(text: str) -> bool:
+    return " " not in text and _parses(urlsplit, text) and urlsplit(text).scheme != ""
+
+
+def _parses(parse: Callable[[str], object], text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+FORMATS: Mapping[object, Callable[[str], bool]] = {
+    "email": lambda text: EMAIL.fullmatch(text) is not None,
+    "uri": _is_uri,
+    "date": _is_date,
+    "date-time": _is_date_time,
+}
+"""The formats of the specification. A checked schema treats them as annotations."""

@@ -1,0 +1,328 @@
+"""Elicitation in the terminal: a form is asked field by field, a URL is opened after a yes."""
+
+from __future__ import annotations
+
+import logging
+import webbrowser
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+from anyio import CapacityLimiter, to_thread
+
+from mcp_host.elicitation.elicitation import STEPS, FormRequest, UrlRequest
+from mcp_host.elicitation.form import are_numbered, display, expected, read_answer
+from mcp_host.errors import UncheckableSchema, excerpt
+from mcp_host.terminal.device import LONGEST_LINE, NoTerminal, Terminal, open_terminal
+from mcp_host.terminal.fields import NAME_SHOWN, Field, read_fields
+from mcp_host.terminal.text import Layout
+from mcp_host.types import ElicitResult
+
+logger = logging.getLogger(__name__)
+
+ROWS_SHOWN = 12  # of a message, a description, a default; `/view` shows all
+CHOICES_SHOWN = 20
+MOST_UNCLEAR = 3  # answers to one question that are no key; then it is cancelled
+
+Step: TypeAlias = Literal["next", "back", "decline", "cancel"]
+
+COMMANDS = "/back  /skip  /view  /decline  /cancel"
+
+
+async def fill_in_terminal(request: FormRequest, /) -> ElicitResult:
+    """Ask the person in the terminal to fill in the form: a handler for ``Elicitation(form=fill_in_terminal)``.
+
+    Each field is asked for in turn, with its type, its choices and its default, which Enter takes.
+    Input that does not fit the schema is asked for again. In the end the person sees all
+    answers, and sends, edits, declines or cancels. Ctrl-D cancels at any time.
+
+    The terminal is found as by `ask_in_terminal`. Without one, or in the background, the form is
+    cancelled, with a line in the log. POSIX only: on Windows the form is cancelled.
+    """
+    try:
+        async with open_terminal() as terminal:
+            return await FormDialog(request, terminal).run()
+    except NoTerminal as exc:
+        return _cancelled(request, exc)
+
+
+def _cancelled(request: FormRequest | UrlRequest, reason: NoTerminal) -> ElicitResult:
+    logger.warning("elicitation for %s is cancelled: %s", excerpt(request.server), reason)
+    return request.cancel()
+
+
+class FormDialog:
+    """One form in an open terminal."""
+
+    def __init__(self, request: FormRequest, terminal: Terminal) -> None:
+        self._request = request
+        self._terminal = terminal
+        self._fields = read_fields(request.requested_schema)
+        self._answers: dict[str, object] = {}
+        self._left_out: set[str] = set()
+
+    async def run(self) -> ElicitResult:
+        """Ask for all fields, then whether to send them."""
+        await self._terminal.show(self._introduction(self._terminal.layout))
+        step = await self._ask_fields()
+        while step == "next":
+            step = await self._confirm()
+            if step == "next":
+                result = ElicitResult(action="accept", content=self._answers)  # type: ignore[arg-type]
+                try:
+                    self._request.check(result)
+                except ValueError as exc:  # rules about several fields
+                    await self._refuse(str(exc))
+                    continue
+                return result
+            if step == "back":
+                step = await self._ask_fields()
+        return self._request.decline() if step == "decline" else self._request.cancel()
+
+    async def _ask_fields(self) -> Step:
+        index = 0
+        while index < len(self._fields):
+            step = await self._ask_field(index)
+            if step == "next":
+                index += 1
+            elif step == "back":
+                index = max(index - 1, 0)
+            else:
+                return step
+        return "next"
+
+    async def _ask_field(self, index: int) -> Step:
+        field = self._fields[index]
+        await self._terminal.show(self._question(index, self._terminal.layout))
+        while True:
+            line = await self._terminal.ask("> ")
+            match line:
+                case None | "/cancel":
+                    return "cancel"
+                case "/decline":
+                    return "decline"
+                case "/back":
+                    return "back"
+                case "/view":
+                    await self._terminal.show(self._question(index, self._terminal.layout, whole=True))
+                    continue
+                case "/skip" if field.required:
+                    await self._say("This field is required.")
+                    continue
+                case "/skip":
+                    self._answers.pop(field.name, None)
+                    self._left_out.add(field.name)
+                    return "next"
+            if await self._take(field, line):
+                return "next"
+
+    async def _take(self, field: Field, line: str) -> bool:
+        """Whether a typed line, or Enter alone, is an answer. If not, the person is told why."""
+        if not line:
+            value = self._suggestion(field)
+            if value is None and field.required:
+                await self._say("This field is required. /decline and /cancel leave the form.")
+                return False
+        else:
+            try:
+                value = read_answer(field, _checked(line))
+            except ValueError as exc:
+                await self._say(str(exc))
+                return False
+        if value is not None and (problem := self._problem(field, value)) is not None:
+            await self._refuse(problem)
+            return False
+        if value is None:
+            self._left_out.add(field.name)
+        else:
+            self._answers[field.name] = value
+            self._left_out.discard(field.name)
+        return True
+
+    def _suggestion(self, field: Field) -> object:
+        """What Enter takes: the earlier answer, or the default."""
+        if field.name in self._answers:
+            return self._answers[field.name]
+        return None if field.name in self._left_out else field.default
+
+    def _problem(self, field: Field, value: object) -> str | None:
+        from mcp_host.json_schema.schema import Schema  # takes a tenth of a second
+
+        definitions = {key: self._request.requested_schema.get(key) for key in ("$defs", "definitions", "$schema")}
+        schema = {**field.schema, **{key: part for key, part in definitions.items() if part is not None}}
+        try:
+            return Schema(schema).mismatch(value, steps=STEPS, show_values=False)
+        except UncheckableSchema:
+            return None  # the server checks it; `FormRequest.check` has a line in the log
+
+    async def _confirm(self) -> Step:
+        await self._terminal.show(self._summary(self._terminal.layout))
+        for _ in range(MOST_UNCLEAR):
+            line = await self._terminal.ask("Send this? [y/e/n/c] ")
+            word = "c" if line is None else line.lower()
+            match word:
+                case "y" | "yes":
+                    return "next"
+                case "e" | "edit" | "/back":
+                    return "back"
+                case "n" | "no" | "d" | "/decline":
+                    return "decline"
+                case "c" | "cancel" | "/cancel":
+                    return "cancel"
+            if word.isdecimal() and 1 <= int(word[:9]) <= len(self._fields):
+                step = await self._ask_field(int(word[:9]) - 1)
+                return await self._confirm() if step in ("next", "back") else step
+            await self._say("Press one of y/e/n/c and Enter, or the number of an answer.")
+        await self._say("That was no clear answer, so the form is cancelled.")
+        return "cancel"
+
+    async def _say(self, text: str) -> None:
+        await self._terminal.show(self._terminal.layout.ours(text, "yellow"))
+
+    async def _refuse(self, problem: str) -> None:
+        await self._say("This does not fit the form:")
+        await self._terminal.show(self._terminal.layout.theirs(problem))
+
+    def _introduction(self, layout: Layout) -> Iterator[str]:
+        count = len(self._fields)
+        yield ""
+        yield from layout.ours("A server asks you to fill in a form, and gets what you enter", "cyan")
+        yield from _who(self._request, layout)
+        if count:
+            fields = f"{count} field{'s' * (count > 1)}."
+            yield from layout.ours(f"{fields} Enter takes a default, or leaves out what is optional.")
+            yield from layout.ours("Enter no passwords or keys: a server must not ask for them here.")
+            yield from layout.ours(COMMANDS, "dim")
+
+    def _question(self, index: int, layout: Layout, *, whole: bool = False) -> Iterator[str]:
+        field = self._fields[index]
+        optional = "" if field.required else ", optional"
+        yield ""
+        yield from layout.ours(f"{index + 1} of {len(self._fields)}{optional}: {expected(field)}", "cyan")
+        yield from self._cut(layout.theirs("", lead=field.title), layout, whole)
+        if field.description:
+            yield from self._cut(layout.theirs(field.description), layout, whole)
+        choices = field.choices or ()
+        numbered = are_numbered(choices)
+        for number, choice in enumerate(choices if whole else choices[:CHOICES_SHOWN], start=1):
+            yield from layout.theirs(f"{number if numbered else '-'}  {choice.title}", indent=2, hang=4)
+        if not whole and len(choices) > CHOICES_SHOWN:
+            yield from layout.theirs(f"... and {len(choices) - CHOICES_SHOWN} more: /view shows them", style="dim")
+        suggestion = self._suggestion(field)
+        if suggestion is not None:
+            yield from layout.ours("Enter takes", "cyan")
+            yield from self._cut(layout.theirs(display(field, suggestion)), layout, whole)
+
+    def _summary(self, layout: Layout) -> Iterator[str]:
+        yield ""
+        yield from layout.ours("Your answers", "cyan")
+        for number, field in enumerate(self._fields, start=1):
+            lead = f"{number}  {excerpt(field.title, NAME_SHOWN)}: "
+            if field.name in self._answers:
+                yield from layout.theirs(display(field, self._answers[field.name]), lead=lead, hang=4)
+            else:
+                yield from layout.theirs("left out", lead=lead, style="dim", hang=4)
+        yield from layout.ours("go to", "cyan")
+        yield from layout.theirs(excerpt(self._request.server, NAME_SHOWN))
+        yield from layout.ours("y: send them")
+        yield from layout.ours("e: edit all, or press the number of one")
+        yield from layout.ours("n: decline: you refuse to answer")
+        yield from layout.ours("c: cancel: you do not decide now")
+
+    def _cut(self, rows: Iterator[str], layout: Layout, whole: bool) -> Iterator[str]:
+        return rows if whole else layout.cut(rows, ROWS_SHOWN)
+
+
+def _who(request: FormRequest | UrlRequest, layout: Layout) -> Iterator[str]:
+    """The server, the call and the message."""
+    yield from layout.theirs(excerpt(request.server, NAME_SHOWN))
+    if (outer := request.outer) is not None:
+        yield from layout.ours("probably while it works on" if outer.inferred else "while it works on", "cyan")
+        name = "" if outer.name is None else f" {outer.name}"
+        yield from layout.theirs(excerpt(outer.method + name, NAME_SHOWN))
+    yield from layout.ours("message", "cyan")
+    yield from layout.cut(layout.theirs(request.message), ROWS_SHOWN)
+
+
+def _checked(line: str) -> str:
+    """The typed line, if the terminal gave it to us as it was typed.
+
+    Raises:
+        ValueError: It did not.
+    """
+    if "\ufffd" in line:
+        raise ValueError("This came in an encoding other than UTF-8.")
+    if not line.isprintable():
+        raise ValueError("This has a control character, such as that of an arrow key.")
+    if len(line.encode()) >= LONGEST_LINE - 1:
+        raise ValueError("This is too long for one line of the terminal, which has cut it.")
+    return line
+
+
+async def open_in_browser(request: UrlRequest, /, *, opener: Callable[[str], bool] | None = None) -> ElicitResult:
+    """Show the URL in the terminal and open it after a yes: a handler for ``Elicitation(url=open_in_browser)``.
+
+    The person sees the server, the message, the host and the whole URL before. "y" opens the default browser,
+    "m" leaves that to the person, "n" and Enter decline, Ctrl-D cancels. The URL is not fetched.
+
+    *opener* opens a URL and returns whether it could; it runs in a thread. By default that is the
+    standard library's `webbrowser`, but no browser that would run in this terminal. To set it, pass
+    ``functools.partial(open_in_browser, opener=...)``.
+
+    Without a terminal the request is cancelled, as by `fill_in_terminal`.
+    """
+    try:
+        async with open_terminal() as terminal:
+            return await _visit(request, terminal, opener or _open)
+    except NoTerminal as exc:
+        return _cancelled(request, exc)
+
+
+async def _visit(request: UrlRequest, terminal: Terminal, opener: Callable[[str], bool]) -> ElicitResult:
+    await terminal.show(_invitation(request, terminal.layout))
+    for _ in range(MOST_UNCLEAR):
+        line = await terminal.ask("Open it? [y/m/N] ")
+        if line is None:
+            return request.cancel()
+        word = line.lower()
+        if word in ("n", "no", ""):
+            return request.decline()
+        if word in ("y", "yes", "m", "myself"):
+            if word.startswith("m") or not await _opened(request.url, opener):
+                await terminal.show([*terminal.layout.ours("Open this in your browser:"), request.url])
+            return request.accept()
+        await terminal.show(terminal.layout.ours("Press one of y/m/n and Enter. Enter alone means no.", "yellow"))
+    return request.cancel()
+
+
+def _invitation(request: UrlRequest, layout: Layout) -> Iterator[str]:
+    yield ""
+    yield from layout.ours("A server asks you to visit a page in your browser", "cyan")
+    yield from _who(request, layout)
+    yield from layout.ours("host", "cyan")
+    yield from layout.theirs("", lead=request.host)
+    if any(label.startswith("xn--") for label in request.host.split(".")):
+        yield from layout.ours(
+            "This host has letters that may look like others: is it the one that you know?", "yellow"
+        )
+    yield from layout.ours("whole URL", "cyan")
+    yield from layout.theirs(request.url)
+    yield from layout.ours("y: open it in the browser")
+    yield from layout.ours("m: I open it myself")
+    yield from layout.ours("n: decline")
+
+
+async def _opened(url: str, opener: Callable[[str], bool]) -> bool:
+    try:
+        return await to_thread.run_sync(opener, url, abandon_on_cancel=True, limiter=CapacityLimiter(1))
+    except Exception:
+        logger.exception("the browser could not be opened")
+        return False
+
+
+def _open(url: str) -> bool:
+    """Open *url* in the default browser, unless that would take this terminal."""
+    try:
+        browser = webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return type(browser) is not webbrowser.GenericBrowser and browser.open(url)

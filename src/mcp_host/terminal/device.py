@@ -1,0 +1,196 @@
+"""The terminal and the person in front of it: one conversation at a time, and no reader left behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import islice
+
+from anyio import Lock, move_on_after, wait_readable, wait_writable
+from anyio.lowlevel import RunVar
+
+from mcp_host.terminal.text import Layout, has_color
+
+logger = logging.getLogger(__name__)
+
+NO_TERMINAL = "this client has no terminal to ask its user in"
+IN_BACKGROUND = "this client runs in the background, where it cannot ask its user"
+WITHDRAWN = b"\n(the question was withdrawn)\n"
+DROPPED = "(Lines that were typed or pasted before this question do not count.)"
+
+ROWS_AT_ONCE = 200  # are laid out before other tasks run
+LONGEST_LINE = 4096  # bytes with the line end: Linux drops what is typed beyond that
+QUIET = 0.05  # seconds without input after which a paste has ended; terminals send the next piece at once
+MOST_PIECES = 1000  # of one paste, each of up to 4096 bytes
+
+
+class NoTerminal(Exception):
+    """There is no person to ask; the text says why."""
+
+
+class Terminal:
+    """An open terminal. Made by `open_terminal`."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._color = has_color()
+
+    @property
+    def layout(self) -> Layout:
+        """The width as it is now, which the person may change at any time."""
+        return Layout(os.get_terminal_size(self._fd).columns or 80, self._color)
+
+    async def show(self, rows: Iterable[str]) -> None:
+        """Write rows while they are laid out. A stopped or slow terminal does not block the event loop."""
+        rows = iter(rows)
+        while batch := list(islice(rows, ROWS_AT_ONCE)):
+            await self._write("".join([f"{row}\n" for row in batch]))
+
+    async def ask(self, prompt: str) -> str | None:
+        """Ask for one line, and return it without the spaces around it; None for Ctrl-D.
+
+        Input from before the question does not count, such as the other lines of a paste.
+        If the wait is cancelled, the terminal says that the question was withdrawn.
+
+        Raises:
+            NoTerminal: The host runs in the background by now.
+        """
+        _check_foreground(self._fd)
+        if await self._drop_input():
+            await self.show(self.layout.ours(DROPPED, "dim"))
+        await self._write(self.layout.styled(prompt, "bold"))
+        line: bytes | None = None
+        try:
+            line = await self._read_line()
+        finally:
+            if line is None:
+                with suppress(OSError):  # the terminal may be gone
+                    os.write(self._fd, WITHDRAWN)
+        if not line:
+            await self._write("\n")  # the cursor is still beside the question
+            return None
+        return line.decode(errors="replace").strip()
+
+    async def _write(self, text: str) -> None:
+        data = text.encode(errors="replace")
+        while data:
+            await wait_writable(self._fd)
+            with suppress(BlockingIOError):  # the output was stopped (Ctrl-S) in between
+                data = data[os.write(self._fd, data) :]
+
+    async def _drop_input(self) -> bool:
+        """Drop input until there is none for a moment: a long paste comes in pieces. Returns whether it had a line."""
+        dropped = False
+        for _ in range(MOST_PIECES):
+            with move_on_after(QUIET) as pause:
+                await wait_readable(self._fd)
+            if pause.cancelled_caught:
+                break
+            with suppress(BlockingIOError):  # another process read it
+                dropped = bool(os.read(self._fd, LONGEST_LINE)) or dropped
+            _flush(self._fd)
+        _flush(self._fd)  # a line without an end
+        return dropped
+
+    async def _read_line(self) -> bytes:
+        """A line with its end; empty for Ctrl-D and for a terminal that is gone."""
+        line = b""
+        while not line.endswith(b"\n"):
+            await wait_readable(self._fd)
+            with suppress(BlockingIOError):  # another process read it
+                chunk = os.read(self._fd, LONGEST_LINE)
+                if not chunk:
+                    return b""
+                line += chunk  # without its end after Ctrl-D in the middle of a line
+        return line
+
+
+def _one_at_a_time() -> Lock:
+    """There is one person, and a "y" must not answer the wrong question: of another server, or of another kind."""
+    try:
+        return _locks.get()
+    except LookupError:
+        lock = Lock()
+        _locks.set(lock)
+        return lock
+
+
+_locks: RunVar[Lock] = RunVar("mcp_host.terminal")  # a lock is bound to an event loop
+
+
+if sys.platform == "win32":  # pragma: no cover  # a wait for a Windows console cannot be cancelled
+
+    def _flush(fd: int) -> None: ...
+
+    def _check_foreground(fd: int) -> None: ...
+
+    @asynccontextmanager
+    async def open_terminal(path: str | None = None) -> AsyncIterator[Terminal]:
+        raise NoTerminal(NO_TERMINAL)
+        yield Terminal(0)
+
+else:
+    import termios
+
+    def _flush(fd: int) -> None:
+        termios.tcflush(fd, termios.TCIFLUSH)
+
+    def _check_foreground(fd: int) -> None:
+        """Check that reading and writing does not stop the process, as SIGTTIN and SIGTTOU do."""
+        with suppress(OSError):  # not our controlling terminal: it cannot stop our process
+            if os.tcgetpgrp(fd) != os.getpgrp():
+                raise NoTerminal(IN_BACKGROUND)
+
+    @asynccontextmanager
+    async def open_terminal(path: str | None = None) -> AsyncIterator[Terminal]:
+        """Wait until no other question is asked in this event loop, then open the terminal at *path*.
+
+        By default that is the terminal of the standard streams, else the one that controls the process, like ssh and sudo.
+
+        Raises:
+            NoTerminal: There is none, it is gone before the end, or the host runs in the background.
+        """
+        async with _one_at_a_time():
+            try:
+                # Opened again, so that O_NONBLOCK does not change the host's own streams.
+                fd = os.open(path or terminal_path(), os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+            except OSError as exc:
+                logger.debug("no terminal to ask in: %s", exc)
+                raise NoTerminal(NO_TERMINAL) from exc
+            try:
+                _check_foreground(fd)
+                with _line_mode(fd):
+                    yield Terminal(fd)
+            except (OSError, termios.error) as exc:
+                logger.warning("asking in the terminal failed: %s", exc)
+                raise NoTerminal(NO_TERMINAL) from exc
+            finally:
+                os.close(fd)
+
+    def terminal_path() -> str:
+        """The terminal to ask in."""
+        for stream in (0, 2, 1):  # the device itself where it is known: macOS cannot wait for /dev/tty
+            with suppress(OSError):  # this stream is no terminal, or closed
+                return os.ttyname(stream)
+        return os.ctermid()
+
+    @contextmanager
+    def _line_mode(fd: int) -> Iterator[None]:
+        """Let the terminal edit and show a line as it is typed, also where the host has turned that off."""
+        before = termios.tcgetattr(fd)
+        wanted = list(before)
+        wanted[0] |= termios.ICRNL
+        wanted[1] |= termios.OPOST | termios.ONLCR
+        wanted[3] |= termios.ICANON | termios.ECHO | termios.ECHOE | termios.ECHOK | termios.ISIG | termios.IEXTEN
+        if wanted == before:
+            yield
+            return
+        termios.tcsetattr(fd, termios.TCSANOW, wanted)
+        try:
+            yield
+        finally:
+            with suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(fd, termios.TCSANOW, before)

@@ -1,0 +1,145 @@
+"""The properties of a JSON Schema in words for a person: the parameters of a tool, the fields of a form.
+
+Schemas come from servers. What is not understood is shown as "any", and texts are neither cut nor escaped here,
+except in signatures.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_host.errors import excerpt
+
+NAME_SHOWN = 60  # characters of a name
+VALUE_SHOWN = 40  # characters of a default value or a choice
+CHOICES_SHOWN = 6
+PARAMETERS_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A value that a field may have, and the title to show for it."""
+
+    value: object
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One property. *kinds* are the types that its value may have, without null; none if the schema does not say.
+
+    *choices* are the only possible values, or those of the items if the value is a list; None if it is free.
+    """
+
+    name: str
+    schema: Mapping[str, Any]
+    required: bool
+    kinds: tuple[str, ...]
+    choices: Sequence[Choice] | None
+
+    @property
+    def title(self) -> str:
+        return _text(self.schema.get("title")) or self.name
+
+    @property
+    def description(self) -> str | None:
+        return _text(self.schema.get("description"))
+
+    @property
+    def default(self) -> object:
+        """None if there is no default."""
+        return self.schema.get("default")
+
+    @property
+    def type(self) -> str:
+        """The type in a few words, escaped: `string`, `"a" | "b"`, `array of integer`."""
+        kinds = [excerpt(kind, VALUE_SHOWN) for kind in self.kinds]
+        if self.choices is not None:
+            shown = " | ".join([compact(choice.value) for choice in self.choices[:CHOICES_SHOWN]])
+            hidden = len(self.choices) - CHOICES_SHOWN
+            several = f"{shown} | {hidden} more" if hidden > 0 else shown
+            return f"array of {several}" if self.kinds == ("array",) else several
+        if self.kinds == ("array",):
+            items = _kinds(self.schema.get("items"))
+            return f"array of {' | '.join([excerpt(kind, VALUE_SHOWN) for kind in items])}" if items else "array"
+        return " | ".join(kinds) or "any"
+
+
+def read_fields(schema: object) -> list[Field]:
+    """The properties of the schema of an object, in order."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    required = schema.get("required") if isinstance(schema, dict) else None
+    names = required if isinstance(required, list) else []
+    return [
+        Field(name, field, name in names, _kinds(field), _choices(field))
+        for name, part in (properties.items() if isinstance(properties, dict) else ())
+        for field in [part if isinstance(part, dict) else {}]
+    ]
+
+
+def signature(name: str, fields: Sequence[Field]) -> str:
+    """A call in the style of a programming language, escaped: ``add(a: number, b: number = 1, exact?: boolean)``."""
+    shown = ", ".join(map(_parameter, fields[:PARAMETERS_SHOWN]))
+    hidden = len(fields) - PARAMETERS_SHOWN
+    return f"{excerpt(name, NAME_SHOWN)}({shown}{f', {hidden} more' if hidden > 0 else ''})"
+
+
+def _parameter(field: Field) -> str:
+    name = excerpt(field.name, NAME_SHOWN)
+    if field.default is not None:
+        return f"{name}: {field.type} = {compact(field.default)}"
+    return f"{name}{'' if field.required else '?'}: {field.type}"
+
+
+def compact(value: object, limit: int = VALUE_SHOWN) -> str:
+    """A value as JSON on one line, escaped and cut."""
+    return excerpt(json.dumps(value, ensure_ascii=False), limit)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _kinds(schema: object) -> tuple[str, ...]:
+    """The types that a schema names itself or in its alternatives, without null."""
+    if not isinstance(schema, dict):
+        return ()
+    kinds = schema.get("type")
+    if kinds is None:
+        parts = [part for part in _alternatives(schema) if isinstance(part, dict)]
+        found = [kind for part in parts for kind in _names(part.get("type"))]
+    else:
+        found = _names(kinds)
+    return tuple(dict.fromkeys(kind for kind in found if kind != "null"))
+
+
+def _names(kinds: object) -> list[str]:
+    return [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str)]
+
+
+def _choices(schema: Mapping[str, Any]) -> list[Choice] | None:
+    """The values to choose from, of the field or of its items: ``enum`` with or without ``enumNames``, titled constants."""
+    if "array" in _kinds(schema) and isinstance(schema.get("items"), dict):
+        schema = schema["items"]
+    values, titles = schema.get("enum"), schema.get("enumNames")
+    if isinstance(values, list):
+        named = titles if isinstance(titles, list) and len(titles) == len(values) else values
+        return [_choice(value, title) for value, title in zip(values, named, strict=True)]
+    parts = list(_alternatives(schema))
+    if parts and all(isinstance(part, dict) and "const" in part for part in parts):
+        return [_choice(part["const"], part.get("title")) for part in parts]
+    return [_choice(schema["const"], None)] if "const" in schema else None
+
+
+def _alternatives(schema: Mapping[str, Any]) -> Iterator[Any]:
+    for keyword in ("oneOf", "anyOf"):
+        parts = schema.get(keyword)
+        if isinstance(parts, list):
+            yield from parts
+
+
+def _choice(value: object, title: object) -> Choice:
+    return Choice(value, _text(title) or (value if isinstance(value, str) else compact(value)))

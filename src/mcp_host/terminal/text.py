@@ -1,0 +1,139 @@
+"""Text for a terminal: escaped, wrapped between words by columns, and colored where the terminal has colors."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from mcp_host.errors import MARGIN, escaped
+
+Style: TypeAlias = Literal["bold", "dim", "green", "cyan", "yellow"]
+
+SGR: Mapping[Style, str] = {"bold": "1", "dim": "2", "green": "32", "cyan": "36", "yellow": "33"}
+
+NARROWEST = 40  # columns; in a narrower terminal lines wrap past the margin
+TAB = "    "
+
+WORD = re.compile(r"( *)([^ ]+| *$)")  # spaces, and what they separate from the text before
+VS16 = "\ufe0f"  # makes an emoji of the character before it, which then takes another column
+
+
+def clean(text: str) -> str:
+    """One line of a server's text, with what would control a terminal escaped: "\\x1b[2J" stays visible."""
+    return escaped(text.replace("\t", TAB))
+
+
+def has_color(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the user's terminal has colors, and the user wants them (https://no-color.org)."""
+    return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+
+
+def styled(text: str, style: Style | None) -> str:
+    return text if style is None or not text else f"\x1b[{SGR[style]}m{text}\x1b[0m"
+
+
+def width(text: str) -> int:
+    """The columns that escaped text takes. Where terminals differ, the larger number."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(char: str) -> int:
+    if char < "\u0300":
+        return 1
+    if unicodedata.category(char) in ("Mn", "Me"):  # combines with the character before
+        return int(char == VS16)
+    wide = unicodedata.east_asian_width(char)
+    return 2 if wide in "WF" or (wide == "A" and _is_east_asian(os.environ)) else 1
+
+
+def _is_east_asian(environment: Mapping[str, str]) -> bool:
+    """Whether the locale is one whose fonts show Greek, Cyrillic and box-drawing characters in two columns."""
+    names = ("LC_ALL", "LC_CTYPE", "LANG")
+    return next(filter(None, map(environment.get, names)), "").startswith(("ja", "ko", "zh"))
+
+
+def wrapped(text: str, columns: int, *, first: str = "", rest: str = "") -> Iterator[str]:
+    """Rows of at most *columns*, broken between words. Only a word that is longer than a row is broken.
+
+    *text* is one escaped line. The first row begins with *first*, the others with *rest*. Spaces at the beginning
+    stay, those at a break and at the end go.
+    """
+    row, used = first, width(first)
+    empty, indent = True, width(rest)
+    for match in WORD.finditer(text):
+        spaces, word = match.groups()
+        if not word:
+            break
+        wanted = width(word)
+        if not empty and used + len(spaces) + wanted > columns and wanted <= columns - indent:
+            yield row
+            row, used, spaces = rest, indent, ""
+        for part in (spaces, word):
+            if used + width(part) <= columns:
+                row, used = row + part, used + width(part)
+                continue
+            for char in part:
+                if used + _columns(char) > columns:
+                    yield row.rstrip(" ")
+                    row, used = rest, indent
+                row, used = row + char, used + _columns(char)
+        empty = False
+    yield row.rstrip(" ") if empty else row
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How wide the rows of a terminal are, and whether they have colors.
+
+    Our own words begin in the first column, each row of a server's text after a margin. So no server can forge ours.
+    """
+
+    columns: int = 80
+    color: bool = False
+
+    def ours(self, text: str, style: Style | None = None) -> Iterator[str]:
+        """The rows of our own words."""
+        for row in wrapped(text, self._columns):
+            yield self.styled(row, style)
+
+    def theirs(
+        self, text: str, *, style: Style | None = None, lead: str = "", indent: int = 0, hang: int = 0
+    ) -> Iterator[str]:
+        """The rows of a server's text, which may have several lines. *lead* is bold and begins the first row.
+
+        All rows have an *indent*, and those of a wrapped line *hang* by more columns.
+        """
+        margin = self.styled(MARGIN, "dim")
+        columns = self._columns - len(MARGIN)
+        first, rest = " " * indent, " " * (indent + hang)
+        shown = clean(lead)
+        for line in text.split("\n"):
+            for row in wrapped(shown + clean(line), columns, first=first, rest=rest):
+                if shown and row.startswith(first + shown):
+                    start = len(first + shown)
+                    yield f"{margin}{first}{self.styled(shown, 'bold')}{self.styled(row[start:], style)}"
+                else:
+                    yield margin + self.styled(row, style)
+                shown = ""
+
+    def cut(self, rows: Iterable[str], most: int) -> Iterator[str]:
+        """The first rows of a server's text, and how many more there are."""
+        hidden = 0
+        for index, row in enumerate(rows):
+            if index < most:
+                yield row
+            else:
+                hidden += 1
+        if hidden:
+            yield self.styled(f"{MARGIN}... and {hidden} more line{'s' * (hidden > 1)}", "dim")
+
+    def styled(self, text: str, style: Style | None) -> str:
+        return styled(text, style if self.color else None)
+
+    @property
+    def _columns(self) -> int:
+        return max(self.columns, NARROWEST)

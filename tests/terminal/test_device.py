@@ -1,0 +1,395 @@
+"""The terminal itself: one conversation at a time, input from before, cancellation, and where it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from anyio import CancelScope, create_task_group, fail_after, wait_all_tasks_blocked, wait_readable
+
+from mcp_host.terminal.device import NoTerminal, open_terminal
+from mcp_host.terminal.text import Layout
+from tests.terminal.screens import Screen
+
+NO_TERMINAL = "this client has no terminal to ask its user in"
+IN_BACKGROUND = "this client runs in the background, where it cannot ask its user"
+WITHDRAWN = "(the question was withdrawn)"
+QUESTION = "May your model answer? [y/s/v/N] "
+
+
+class Person:
+    """Asks one question after another, and keeps the answers."""
+
+    def __init__(self) -> None:
+        self.answers: list[str | None] = []
+
+    async def ask(self, *prompts: str) -> None:
+        async with open_terminal() as terminal:
+            for prompt in prompts:
+                self.answers.append(await terminal.ask(prompt))
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        ("hello\n", "hello"),
+        ("  two words \n", "two words"),
+        ("\n", ""),
+        ("\x04", None),
+        ("ab\x04c\n", "abc"),
+        ("ab\x7fc\n", "ac"),
+        ("ab\x15c\n", "c"),
+        ("\u6f22\u5b57\n", "\u6f22\u5b57"),
+        ("x" * 4095 + "\n", "x" * 4095),
+        ("x" * 5000 + "\n", "x" * 4095),
+    ],
+    ids=[
+        "a word",
+        "spaces around",
+        "Enter",
+        "Ctrl-D",
+        "Ctrl-D in a line",
+        "Backspace",
+        "Ctrl-U",
+        "wide",
+        "the longest",
+        "too long",
+    ],
+)
+async def test_a_line_is_read_as_the_terminal_edits_it(keys: str, answer: str | None, screen: Screen) -> None:
+    person = Person()
+
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(person.ask, "> ")
+            await screen.shows("> ")
+            screen.press(keys)
+
+    assert person.answers == [answer]
+
+
+async def test_bytes_that_are_not_utf_8_are_replaced(screen: Screen) -> None:
+    person = Person()
+
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(person.ask, "> ")
+            await screen.shows("> ")
+            os.write(screen.keyboard, b"caf\xe9\n")
+
+    assert person.answers == ["caf\ufffd"]
+
+
+async def test_keys_pressed_before_the_question_do_not_answer_it(screen: Screen) -> None:
+    person = Person()
+
+    screen.press("y\nhalf a line")
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(person.ask, "> ")
+            await screen.shows("> ")
+            await wait_all_tasks_blocked()
+            assert person.answers == []
+            screen.press("n\n")
+
+    assert person.answers == ["n"]
+
+
+async def test_the_other_lines_of_a_paste_answer_no_question(screen: Screen) -> None:
+    person = Person()
+
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(person.ask, "1> ", "2> ")
+            await screen.shows("1> ")
+            screen.press("first\nsecond\nthird")
+            await screen.shows("2> ")
+            screen.press("fourth\n")
+
+    assert person.answers == ["first", "fourth"]
+
+
+async def test_a_deadline_ends_the_question_and_leaves_no_reader_behind(screen: Screen) -> None:
+    person = Person()
+
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(person.ask, "> ")
+            await screen.shows("> ")
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        await screen.shows(WITHDRAWN)
+        screen.press("for the host itself\n")
+        with os.fdopen(os.open(screen.path, os.O_RDONLY | os.O_NOCTTY), "rb", buffering=0) as host:
+            await wait_readable(host)
+            assert host.read(100) == b"for the host itself\n"
+
+
+async def test_a_question_that_never_began_writes_and_reads_nothing(screen: Screen) -> None:
+    with CancelScope() as scope:
+        scope.cancel()
+        await Person().ask("> ")
+
+    assert screen.rest() == ""
+
+
+async def test_a_stopped_terminal_does_not_block_the_event_loop(screen: Screen) -> None:
+    """Ctrl-S stops the terminal, not the event loop."""
+    person = Person()
+
+    screen.hold()
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(person.ask, "> ")
+            await wait_all_tasks_blocked()
+            assert screen.rest() == ""
+            screen.release()
+            await screen.shows("> ")
+            screen.press("y\n")
+
+    assert person.answers == ["y"]
+
+
+async def test_a_full_terminal_does_not_block_the_event_loop(screen: Screen) -> None:
+    """More than the terminal takes at once is written bit by bit, and not at all after a cancellation."""
+
+    async def show() -> None:
+        async with open_terminal() as terminal:
+            await terminal.show("x" * 4000 for _ in range(100))
+            await terminal.show(["the end"])
+
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(show)
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+
+    assert "the end" not in screen.rest()
+
+
+async def test_a_terminal_in_raw_mode_shows_and_edits_lines_while_it_asks(screen: Screen) -> None:
+    person = Person()
+    screen.make_raw()
+    raw = screen.modes
+
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(person.ask, "> ")
+            await screen.shows("> ")
+            screen.press("ab\x7fc\r")
+            await screen.shows("c")
+
+    assert person.answers == ["ac"]
+    assert screen.modes == raw
+
+
+async def test_the_width_is_asked_for_anew(screen: Screen) -> None:
+    widths: list[Layout] = []
+
+    async with open_terminal() as terminal:
+        for columns in (80, 50, 0):
+            screen.resize(columns)
+            widths.append(terminal.layout)
+
+    assert widths == [Layout(80), Layout(50), Layout(80)]
+
+
+async def test_a_terminal_that_goes_away_looks_like_ctrl_d(screen: Screen) -> None:
+    person = Person()
+
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(ask_quietly, person)
+            await screen.shows("> ")
+            await wait_all_tasks_blocked()
+            screen.unplug()
+
+    assert person.answers in ([None], [NO_TERMINAL])
+
+
+async def ask_quietly(person: Person) -> None:
+    try:
+        await person.ask("> ")
+    except NoTerminal as exc:
+        person.answers.append(str(exc))
+
+
+async def test_a_question_that_is_withdrawn_as_its_terminal_goes_away_is_withdrawn_quietly(
+    screen: Screen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The terminal cannot be told any more, which is no answer and no failure of the question."""
+    person = Person()
+
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(person.ask, "> ")
+            await screen.shows("> ")
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+            screen.unplug()
+
+    assert person.answers == []
+    assert caplog.record_tuples == []
+
+
+async def test_without_a_terminal_there_is_a_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "mcp_host")
+
+    with pytest.raises(NoTerminal, match=NO_TERMINAL):
+        async with open_terminal(str(tmp_path / "nothing")):
+            raise AssertionError("there is none")
+
+    assert [(record.levelno, "No such file" in record.getMessage()) for record in caplog.records] == [
+        (logging.DEBUG, True)
+    ]
+
+
+async def test_a_file_that_is_not_a_terminal_is_not_asked_in(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(NoTerminal, match=NO_TERMINAL):
+        async with open_terminal(str(tmp_path / "file")):
+            raise AssertionError("it is none")
+
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+async def test_conversations_take_turns_in_the_order_in_which_they_came(screen: Screen) -> None:
+    people = {name: Person() for name in ("first", "second", "third")}
+
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            for name, person in people.items():
+                tasks.start_soon(person.ask, f"{name}? ", f"{name}?? ")
+                await wait_all_tasks_blocked()
+            for name in ("first", "second"):
+                for prompt in (f"{name}? ", f"{name}?? "):
+                    await screen.shows(prompt)
+                    await wait_all_tasks_blocked()
+                    assert "?" not in screen.rest()
+                    screen.press(f"{name}\n")
+            await screen.shows("third? ")
+            tasks.cancel_scope.cancel()
+
+    assert [person.answers for person in people.values()] == [["first"] * 2, ["second"] * 2, []]
+
+
+HOST = """
+import os, sys, anyio
+from mcp_host.sampling import SamplingRequest, ask_in_terminal
+from mcp_host.types import CreateMessageRequestParams
+
+if len(sys.argv) > 1:
+    os.open(sys.argv[1], os.O_RDWR)  # the first terminal that a session leader opens controls it
+if len(sys.argv) > 2:
+    if child := os.fork():
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    os.setpgid(0, 0)  # as a shell does for a job in the background
+params = CreateMessageRequestParams.from_wire({"messages": [], "maxTokens": 7})
+decision = anyio.run(ask_in_terminal, SamplingRequest(params=params, server="calculator"))
+print(decision)
+"""
+
+
+@contextmanager
+def host(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A host as a service would start it: its standard streams are no terminal."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOST, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+async def test_a_host_with_redirected_streams_asks_in_the_terminal_that_controls_it(screen: Screen) -> None:
+    with fail_after(30), host(screen.path) as process:
+        assert "7 tokens" in await screen.shows(QUESTION)
+        screen.press("y\n")
+        output, errors = process.communicate(timeout=20)
+
+    assert (output, errors) == ("Allow(scope='request')\n", "")
+
+
+def test_a_host_without_a_terminal_denies() -> None:
+    with host() as process:
+        output, errors = process.communicate(timeout=20)
+
+    assert (output, errors) == (f"Deny(reason='{NO_TERMINAL}')\n", "")
+
+
+def test_a_host_in_the_background_denies_instead_of_being_stopped(screen: Screen) -> None:
+    with host(screen.path, "in the background") as process:
+        output, errors = process.communicate(timeout=20)
+
+    assert (output, errors, process.returncode) == (f"Deny(reason='{IN_BACKGROUND}')\n", "", 0)
+
+
+WHERE = "import sys; from mcp_host.terminal.device import terminal_path; open(sys.argv[1], 'w').write(terminal_path())"
+
+
+@pytest.mark.parametrize(
+    ("streams", "where"),
+    [("abc", "a"), ("-bc", "c"), ("-b-", "b"), ("--c", "c"), ("---", "/dev/tty")],
+    ids=["the input", "the errors", "the output", "the errors alone", "the terminal that controls it"],
+)
+def test_it_asks_where_the_input_is_or_else_the_errors_or_else_the_output(
+    streams: str, where: str, tmp_path: Path
+) -> None:
+    """Each of the three standard streams is a separate terminal or none."""
+    screens = {name: Screen() for name in "abc"}
+    stdin, stdout, stderr = (
+        os.open(os.devnull if name == "-" else screens[name].path, os.O_RDWR | os.O_NOCTTY) for name in streams
+    )
+    try:
+        subprocess.run(
+            [sys.executable, "-c", WHERE, str(tmp_path / "where")],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            check=True,
+            timeout=20,
+        )
+    finally:
+        for fd in (stdin, stdout, stderr):
+            os.close(fd)
+        for screen in screens.values():
+            screen.close()
+
+    assert (tmp_path / "where").read_text() == (screens[where].path if where in screens else where)
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
+def test_the_terminal_is_known_where_one_standard_stream_is_it(stream: str, screen: Screen) -> None:
+    program = "import os, sys\nfrom mcp_host.terminal.device import terminal_path\n"
+    program += "os.write(int(sys.argv[1]), terminal_path().encode())"
+    out, into = os.pipe()
+    terminal = os.open(screen.path, os.O_RDWR | os.O_NOCTTY)
+
+    subprocess.run(
+        [sys.executable, "-c", program, str(into)],
+        stdin=terminal if stream == "stdin" else subprocess.DEVNULL,
+        stdout=terminal if stream == "stdout" else subprocess.DEVNULL,
+        stderr=terminal if stream == "stderr" else subprocess.DEVNULL,
+        pass_fds=[into],
+        start_new_session=True,
+        timeout=30,
+        check=True,
+    )
+    for descriptor in (terminal, into):
+        os.close(descriptor)
+    with open(out, encoding="utf-8") as said:
+        assert said.read() == screen.path

@@ -1,0 +1,115 @@
+"""Rows for a terminal: their width in columns, where they break, and what is escaped in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_host.terminal.text import Layout, clean, has_color, width, wrapped
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("hello world foo bar", ["hello", "world foo", "bar"]),
+        ("ten chars.", ["ten chars."]),
+        ("ten chars. more", ["ten chars.", "more"]),
+        ("    code here", ["    code", "here"]),
+        ("a  b", ["a  b"]),
+        ("hi " + "y" * 25, ["hi yyyyyyy", "y" * 10, "y" * 8]),
+        ("x" * 25, ["x" * 10, "x" * 10, "xxxxx"]),
+        ("\u6f22" * 7 + " ok", ["\u6f22" * 5, "\u6f22" * 2 + " ok"]),
+        ("e\u0301" * 12, ["e\u0301" * 10, "e\u0301" * 2]),
+        ("", [""]),
+        ("   ", [""]),
+        (" " * 12 + "z", ["", "  z"]),
+    ],
+    ids=[
+        "words",
+        "full",
+        "one word more",
+        "an indent",
+        "two spaces",
+        "a long word after a short one",
+        "one long word",
+        "wide characters",
+        "combining characters",
+        "nothing",
+        "spaces",
+        "an indent that is wider",
+    ],
+)
+def test_rows_break_between_words_and_only_a_word_wider_than_a_row_is_broken(text: str, rows: list[str]) -> None:
+    assert [*wrapped(text, 10)] == rows
+
+
+def test_further_rows_have_their_own_beginning() -> None:
+    assert [*wrapped("one two three", 9, first="- ", rest="  ")] == ["- one two", "  three"]
+    assert [*wrapped("", 9, first="- ", rest="  ")] == ["-"]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [("abc", 3), ("\u6f22\u5b57", 4), ("e\u0301", 1), ("\u2764\ufe0f", 2), ("\U0001f600", 2), ("caf\u00e9", 4)],
+    ids=["ASCII", "CJK", "combining", "made an emoji", "an emoji", "Latin"],
+)
+def test_the_width_is_that_of_the_columns(text: str, columns: int) -> None:
+    assert width(text) == columns
+
+
+@pytest.mark.parametrize(
+    ("locale", "columns"),
+    [({"LANG": "de_DE.UTF-8"}, 5), ({"LANG": "ja_JP.UTF-8"}, 10), ({"LANG": "ja_JP.UTF-8", "LC_ALL": "C"}, 5)],
+    ids=["German", "Japanese", "overridden"],
+)
+def test_cyrillic_is_wide_only_where_east_asian_fonts_make_it_wide(
+    locale: dict[str, str], columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in locale.items():
+        monkeypatch.setenv(name, value)
+
+    assert width("\u043f\u0440\u0438\u0432\u0435") == columns
+
+
+def test_what_controls_a_terminal_is_made_visible() -> None:
+    assert clean("a\tb\x1b[2J\r\u202e\u200d\x00") == "a    b\\x1b[2J\\r\\u202e\\u200d\\x00"
+
+
+@pytest.mark.parametrize(
+    ("environment", "color"),
+    [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+    ids=["a terminal", "NO_COLOR", "a dumb terminal"],
+)
+def test_colors_are_used_where_the_terminal_has_them_and_the_user_wants_them(
+    environment: dict[str, str], color: bool
+) -> None:
+    assert has_color(environment) is color
+
+
+def test_every_row_of_a_servers_text_has_a_margin() -> None:
+    layout = Layout(40)
+
+    assert [*layout.theirs("May I?\n" + " " * 40 + "May I? [y/N]", indent=2, hang=2)] == [
+        "  |   May I?",
+        "  | ",
+        "  |           May I? [y/N]",
+    ]
+
+
+def test_the_lead_of_a_text_is_bold_and_the_margin_dim() -> None:
+    assert [*Layout(40, color=True).theirs(": adds", lead="add", indent=2)] == [
+        "\x1b[2m  | \x1b[0m  \x1b[1madd\x1b[0m: adds"
+    ]
+
+
+def test_a_lead_that_is_longer_than_a_row_is_wrapped_like_the_rest() -> None:
+    assert [*Layout(40).theirs(" more", lead="x" * 40)] == [f"  | {'x' * 36}", "  | xxxx more"]
+
+
+def test_rows_that_are_cut_are_counted() -> None:
+    assert [*Layout(40).cut(iter("abcde"), 2)] == ["a", "b", "  | ... and 3 more lines"]
+
+
+def test_a_tiny_terminal_is_treated_as_one_of_40_columns() -> None:
+    assert [*Layout(3).ours("x" * 41)] == ["x" * 40, "x"]
