@@ -293,10 +293,10 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "sentence"),
     [
-        ([], 2, "a command is missing (demo, tools, call, inspect) (see mcp-host --help)"),
-        (["frob"], 2, "'frob' is no command (demo, tools, call, inspect) (see mcp-host --help)"),
-        (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, inspect); did you mean 'tools'? (see mcp-host --help)"),
-        (["--json", "tools"], 2, "'--json' is no command (demo, tools, call, inspect)"),
+        ([], 2, "a command is missing (demo, tools, call, read, prompt, complete, inspect) (see mcp-host --help)"),
+        (["frob"], 2, "'frob' is no command (demo, tools, call, read, prompt, complete, inspect) (see mcp-host --help)"),
+        (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, read, prompt, complete, inspect); did you mean 'tools'? (see mcp-host --help)"),
+        (["--json", "tools"], 2, "'--json' is no command (demo, tools, call, read, prompt, complete, inspect)"),
         (["tools"], 2, "there is no server: give its URL, or the command that starts it after --"),
         (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
         (["tools", "--"], 2, "there is no command after --"),
@@ -310,13 +310,13 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
         (["tools", "--timeout", "nan", *SERVER], 2, "argument --timeout: 'nan' is not a number of seconds"),
         (["tools", "--era", "1999", *SERVER], 2, "argument --era: invalid choice: '1999'"),
         (["tools", "--era", "modern", *scripted({"tools": {}})], 6, f"{PYTHON} does not support 2026-07-28"),
-        (["call", *SERVER], 2, "there is no tool to call"),
+        (["call", *SERVER], 2, "TOOL is missing"),
         (["call", "add", '{"a": 1,}', *SERVER], 2, "the arguments are not JSON: trailing comma at line 1 column 9"),
         (["call", "add", '{"a": NaN}', *SERVER], 2, "the arguments are not JSON: expected value at line 1 column 7"),
         (["call", "add", "[" * 9999, *SERVER], 2, "the arguments are not JSON: recursion limit exceeded at line 1"),
         (["call", "add", "[1]", *SERVER], 2, 'the arguments must be a JSON object, like {"name": "value"}'),
-        (["call", "add", "null", *SERVER], 2, "'null' is no argument for the tool: write key=text, key:=JSON or one JSON object"),
-        (["call", "add", "=1", *SERVER], 2, "'=1' is no argument for the tool: "),
+        (["call", "add", "null", *SERVER], 2, "'null' is no argument: write key=text, key:=JSON or one JSON object"),
+        (["call", "add", "=1", *SERVER], 2, "'=1' is no argument: "),
         (["call", "add", "a:=x", *SERVER], 2, "'a' is not JSON: expected value at line 1 column 1"),
         (["call", "add", "a=@/no/such", *SERVER], 2, "'a' is to be read from a file, which fails: [Errno 2] No such file"),
         (["call", "ad", *SERVER], 2, "the server has no tool 'ad'; did you mean 'add'?"),
@@ -329,7 +329,7 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
         (["demo", "--model", "gpt-5"], 2, "argument --model: there is no model 'gpt-5'; available models: arithmetic; "),
         (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} did not advertise tools, which tools/list needs"),
         (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
-        (["--", "tools"], 2, "'--' is no command (demo, tools, call, inspect)"),
+        (["--", "tools"], 2, "'--' is no command (demo, tools, call, read, prompt, complete, inspect)"),
         (["tools", *python("print('\x1b[2Jhello')")], 3, rf"{PYTHON} exited with code 0; it seems to be no MCP server: its stdout begins with '\x1b[2Jhello'"),
         (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr ends:"),
         (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} was not ready within 0.2 s"),
@@ -407,7 +407,7 @@ the command last, after --
 """
 
 
-@pytest.mark.parametrize("verb", ["demo", "tools", "call", "inspect"])
+@pytest.mark.parametrize("verb", ["demo", "tools", "call", "read", "prompt", "complete", "inspect"])
 def test_each_command_has_help_with_an_example(verb: str, capsys: Captured) -> None:
     with pytest.raises(SystemExit) as stopped:
         main([verb, "--help"])

@@ -30,8 +30,9 @@ the command last, after --
 
 ARGUMENTS = """\
 ARGUMENT is one of
-  key=text     a value, read by the tool's schema: 3 is a number where it takes
-               numbers, and text where it takes text. Repeat the key for a list.
+  key=text     a value, read by the schema of the tool: 3 is a number where it
+               takes numbers, and text where it takes text. Repeat the key for a
+               list. Prompts and resource templates take text only.
   key:=JSON    a value that is JSON, such as size:=[3,4]
   key=@FILE    the text of a file (- for stdin); key:=@FILE for a file of JSON
   JSON         one JSON object with several arguments
@@ -40,29 +41,78 @@ Names and values are checked before anything is sent.
 
 
 class Command(NamedTuple):
-    """What the help tells about a command, and what it takes besides its own options."""
+    """What the help tells about a command, and what it takes besides options."""
 
     about: str
-    operands: str
-    """What it takes besides options."""
     examples: str
     """One on each line."""
+    server: bool = True
+    """Whether it speaks to one server."""
+    operand: str = ""
+    """The name of what it takes after the server, such as TOOL."""
+    arguments: bool = False
+    """Whether arguments such as ``key=text`` may follow."""
+
+    @property
+    def synopsis(self) -> str:
+        """What the usage shows after SERVER."""
+        return f"{self.operand} [ARGUMENT ...]" if self.arguments else self.operand
 
 
 COMMANDS: Mapping[str, Command] = {
-    "demo": Command("show a server that asks a model and offers it tools, over stdio and over HTTP", "", "demo"),
-    "tools": Command("list the tools of a server", "SERVER", """\
+    "demo": Command(
+        "show a server that asks a model and offers it tools, over stdio and over HTTP",
+        "demo",
+        server=False,
+    ),
+    "tools": Command(
+        "list the tools of a server",
+        """\
 tools https://example.com/mcp
-tools -- npx -y @modelcontextprotocol/server-everything"""),
-    "call": Command("call a tool of a server", "SERVER TOOL [ARGUMENT ...]", """\
+tools -- npx -y @modelcontextprotocol/server-everything""",
+    ),
+    "call": Command(
+        "call a tool of a server",
+        """\
 call https://example.com/mcp echo message=hi
 call https://example.com/mcp echo '{"message": "hi"}'
 call get-sum a=2 b=3 -- npx -y @modelcontextprotocol/server-everything
-call solve 'problem=2 * (3 + 4)' --model arithmetic -- python examples/calculator_server.py"""),
-    "inspect": Command("show a server's name, capabilities, tools, resources and prompts", "SERVER", """\
+call solve 'problem=2 * (3 + 4)' --model arithmetic -- python examples/calculator_server.py""",
+        operand="TOOL",
+        arguments=True,
+    ),
+    "read": Command(
+        "read a resource of a server, or one that a template and its variables make",
+        """\
+read https://example.com/mcp file:///notes.txt
+read 'demo://resource/dynamic/text/{resourceId}' resourceId=3 -- npx -y @modelcontextprotocol/server-everything
+read --output logo.png https://example.com/mcp file:///logo.png""",
+        operand="URI",
+        arguments=True,
+    ),
+    "prompt": Command(
+        "get a prompt of a server, and print its messages",
+        """\
+prompt https://example.com/mcp review file=main.py
+prompt args-prompt city=Oslo -- npx -y @modelcontextprotocol/server-everything""",
+        operand="PROMPT",
+        arguments=True,
+    ),
+    "complete": Command(
+        "complete the first ARGUMENT of a prompt or a resource template; the others are given",
+        """\
+complete https://example.com/mcp review file=ma
+complete completable-prompt name= department=Sales -- npx -y @modelcontextprotocol/server-everything""",
+        operand="PROMPT-OR-TEMPLATE",
+        arguments=True,
+    ),
+    "inspect": Command(
+        "show a server's name, capabilities, tools, resources and prompts",
+        """\
 inspect -H 'Authorization=Bearer ...' https://example.com/mcp
-inspect --json -- python examples/calculator_server.py"""),
-}  # fmt: skip
+inspect --json -- python examples/calculator_server.py""",
+    ),
+}
 
 URL = re.compile(r"https?://", re.IGNORECASE)
 HEADER = re.compile(r"([^\s=:]+)(?:=|:\s*)(.*)", re.DOTALL)  # no header's name has either sign, and curl takes ":"
@@ -96,8 +146,9 @@ class Options(argparse.Namespace):
     json: bool
     model: Model | None
     unchecked: bool
-    name: str
-    """Of the tool."""
+    output: Path | None
+    operand: str
+    """The name of the tool, the URI of the resource and the like."""
     items: Sequence[Item]
 
 
@@ -111,27 +162,35 @@ def parse(argv: Sequence[str]) -> Options:
     if not argv or argv[0] not in COMMANDS:
         _stop(argv[:1])
     verb, rest = argv[0], argv[1:]
+    command = COMMANDS[verb]
     cut = rest.index("--") if "--" in rest else len(rest)
     parser = _parser(verb)
     options = parser.parse_intermixed_args(rest[:cut], Options(verb=verb, command=rest[cut + 1 :]))
-    if verb == "demo":
-        return options
-    if cut < len(rest) and not options.command:
-        parser.error("there is no command after --")
+    if cut < len(rest) and not (options.command and command.server):
+        parser.error("there is no command after --" if command.server else "no server takes part in this")
     operands: list[str] = options.operands
-    options.url = None if options.command else _take_url(operands, parser)
+    if command.server:
+        options.url = None if options.command else _take_url(operands, parser)
+        _check_options(options, parser)
+    if command.operand:
+        if not operands:
+            parser.error(f"{command.operand} is missing")
+        options.operand = operands.pop(0)
+    if command.arguments:
+        options.items = [item for operand in operands for item in _items(operand, parser)]
+    elif operands:
+        more = "; a command for the server comes after --" if command.server else ""
+        parser.error(f"unexpected argument {operands[0]!r}{more}")
+    return options
+
+
+def _check_options(options: Options, parser: _Parser) -> None:
     if options.header and options.url is None:
         parser.error("headers are for a URL; a command takes --env")
     if options.env and options.url is not None:
         parser.error("--env is for a command; a URL takes --header")
-    if verb == "call":
-        if not operands:
-            parser.error("there is no tool to call")
-        options.name = operands.pop(0)
-        options.items = [item for operand in operands for item in _items(operand, parser)]
-    elif operands:
-        parser.error(f"unexpected argument {operands[0]!r}; a command for the server comes after --")
-    return options
+    if options.json and options.output is not None:
+        parser.error("--output writes the contents, and --json prints a document: use one of them")
 
 
 def _stop(argv: Sequence[str]) -> NoReturn:
@@ -153,7 +212,7 @@ def _take_url(operands: list[str], parser: _Parser) -> str:
 
 
 def _items(operand: str, parser: _Parser) -> Iterator[Item]:
-    """The arguments for a tool in one operand."""
+    """The arguments in one operand."""
     if operand.lstrip().startswith(("{", "[")):
         arguments = _json(operand, "the arguments are", parser)
         if not isinstance(arguments, dict):
@@ -162,7 +221,7 @@ def _items(operand: str, parser: _Parser) -> Iterator[Item]:
         return
     found = ITEM.fullmatch(operand)
     if found is None:
-        parser.error(f"{operand!r} is no argument for the tool: write key=text, key:=JSON or one JSON object")
+        parser.error(f"{operand!r} is no argument: write key=text, key:=JSON or one JSON object")
     key, sign, is_file, text = found.groups()
     if is_file:
         try:
@@ -209,11 +268,11 @@ def _examples(*commands: Command) -> str:
 
 def _parser(verb: str) -> _Parser:
     command = COMMANDS[verb]
-    operands = command.operands
-    usage = f"{NAME} {verb} [options] {operands}".rstrip()
-    if operands:
-        usage += f"\n       {NAME} {verb} [options]{operands.removeprefix('SERVER')} -- COMMAND [ARG ...]"
-    notes = (TARGET if operands else "", ARGUMENTS if "ARGUMENT" in operands else "", _examples(command))
+    usage = f"{NAME} {verb} [options] {command.synopsis}".rstrip()
+    if command.server:
+        rest = f" {command.synopsis}".rstrip()
+        usage = f"{NAME} {verb} [options] SERVER{rest}\n       {NAME} {verb} [options]{rest} -- COMMAND [ARG ...]"
+    notes = (TARGET if command.server else "", ARGUMENTS if command.arguments else "", _examples(command))
     parser = _Parser(
         prog=f"{NAME} {verb}",
         usage=usage,
@@ -222,9 +281,10 @@ def _parser(verb: str) -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # else a new option breaks scripts
     )
+    parser.set_defaults(model=None, output=None)
     add = parser.add_argument
-    if operands:
-        add("operands", nargs="*", help=argparse.SUPPRESS)
+    add("operands", nargs="*", help=argparse.SUPPRESS)
+    if command.server:
         add("--json", action="store_true", help="print one JSON document, in the protocol's spelling")
         add("--timeout", type=_seconds, metavar="SECONDS", help=TIMEOUT_HELP)
         add("--era", choices=("auto", "modern", "legacy", *VERSIONS), default="auto", metavar="ERA", help=ERA_HELP)
@@ -233,12 +293,13 @@ def _parser(verb: str) -> _Parser:
         add("-e", "--env", type=variable, action="append", default=[], metavar="NAME=VALUE", help="given to a command")
     if verb == "demo":
         add("--model", type=_model, default="arithmetic", metavar="NAME", help=MODEL_NAMES)
-    elif verb == "call":
+    if verb in ("call", "read", "prompt"):
         use = "let the server use this model, without asking you; by default it gets none"
         add("--model", type=_model, metavar="NAME", help=f"{use}; {MODEL_NAMES}")
+    if verb in ("call", "prompt"):
         add("--unchecked", action="store_true", help="send the arguments as they are: every key=text as text")
-    else:
-        parser.set_defaults(model=None)
+    if verb == "read":
+        add("--output", "-o", type=Path, metavar="FILE", help="write the contents to a file, byte for byte")
     return parser
 
 

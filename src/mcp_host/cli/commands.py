@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import shutil
 import sys
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TextIO, TypeAlias, assert_never
+from typing import TextIO, TypeAlias, TypeVar, assert_never
 
 from mcp_host.cli.arguments import Options
 from mcp_host.cli.output import Printer, UsageError, clean, compact, near, print_error
-from mcp_host.cli.parameters import read_arguments
+from mcp_host.cli.parameters import filled_in, read_arguments, text_schema
 from mcp_host.client.client import Client
-from mcp_host.errors import ServerError, quoted
+from mcp_host.errors import ProtocolError, ServerError, excerpt, quoted
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling import Sampling, always
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
-from mcp_host.types import Implementation, ProgressNotificationParams, Prompt, Resource, ResourceTemplate, Tool
+from mcp_host.types import (
+    BlobResourceContents,
+    Implementation,
+    ProgressNotificationParams,
+    Prompt,
+    PromptReference,
+    Resource,
+    ResourceTemplate,
+    ResourceTemplateReference,
+    TextResourceContents,
+    Tool,
+)
 from mcp_host.types.content import as_text
 
 Item: TypeAlias = Tool | Resource | ResourceTemplate | Prompt
+NamedT = TypeVar("NamedT", Tool, Prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +94,10 @@ async def _tools(client: Client, options: Options) -> Report:
 
 
 async def _call(client: Client, options: Options) -> Report:
-    tool = None if options.unchecked else await _find_tool(client, options.name)
-    arguments = read_arguments(options.name, {} if tool is None else tool.input_schema, options.items)
+    tool = None if options.unchecked else await _find(client.list_tools, "tool", options.operand)
+    arguments = read_arguments(options.operand, {} if tool is None else tool.input_schema, options.items)
     with progress_line(sys.stderr) as on_progress:
-        result = await client.call_tool(options.name, arguments, on_progress=on_progress)
+        result = await client.call_tool(options.operand, arguments, on_progress=on_progress)
     text = "\n".join(map(as_text, result.content))
     if not result.content and result.structured_content is not None:  # such a tool "SHOULD also return" it as text
         text = compact(result.structured_content)
@@ -92,17 +105,89 @@ async def _call(client: Client, options: Options) -> Report:
     return Report(result.to_wire(), lambda printer: printer.text(text), error)
 
 
-async def _find_tool(client: Client, name: str) -> Tool | None:
-    """The tool of that name; None if the server cannot list its tools."""
+async def _read(client: Client, options: Options) -> Report:
+    uri = filled_in(options.operand, options.items)
+    with progress_line(sys.stderr) as on_progress:
+        result = await client.read_resource(uri, on_progress=on_progress)
+    data = b"\n".join(map(_bytes_of, result.contents))
+    binary = [part for part in result.contents if isinstance(part, BlobResourceContents)]
+
+    def show(printer: Printer) -> None:
+        if binary and len(result.contents) > 1:
+            raise UsageError(f"{quoted(uri)} has {len(result.contents)} parts, and not all are text: use --json")
+        if options.output is not None:
+            try:
+                options.output.write_bytes(data)
+            except OSError as exc:
+                raise UsageError(f"cannot write the contents: {exc}") from exc
+        elif not sys.stdout.isatty():
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        elif binary:
+            about = f"{excerpt(binary[0].mime_type or 'binary')}, {len(data):,} bytes"
+            raise UsageError(f"{quoted(uri)} is no text ({about}): use --output FILE, or a pipe")
+        else:
+            printer.text(data.decode())
+
+    return Report(result.to_wire(), show)
+
+
+def _bytes_of(part: TextResourceContents | BlobResourceContents) -> bytes:
+    if isinstance(part, TextResourceContents):
+        return part.text.encode(errors="backslashreplace")
     try:
-        tools = {tool.name: tool for tool in await client.list_tools()}
+        return b64decode(part.blob, validate=True)
+    except ValueError as exc:
+        raise ProtocolError(f"the contents of {quoted(part.uri)} are not base64: {exc}") from exc
+
+
+async def _prompt(client: Client, options: Options) -> Report:
+    prompt = None if options.unchecked else await _find(client.list_prompts, "prompt", options.operand)
+    known = (prompt and prompt.arguments) or []
+    required = [argument.name for argument in known if argument.required]
+    schema = {} if prompt is None else text_schema([argument.name for argument in known], required=required)
+    values = read_arguments(options.operand, schema, options.items)
+    arguments = {key: value if isinstance(value, str) else compact(value) for key, value in values.items()}
+    with progress_line(sys.stderr) as on_progress:
+        result = await client.get_prompt(options.operand, arguments, on_progress=on_progress)
+
+    def show(printer: Printer) -> None:
+        if result.description:
+            printer.paragraph(result.description)
+        for message in result.messages:
+            printer.field(message.role, as_text(message.content))
+
+    return Report(result.to_wire(), show)
+
+
+async def _complete(client: Client, options: Options) -> Report:
+    if not options.items:
+        raise UsageError("what to complete is missing: key=beginning")
+    (key, value), *given = [(item.key, str(item.value)) for item in options.items]
+    is_template = "{" in options.operand
+    ref = ResourceTemplateReference(uri=options.operand) if is_template else PromptReference(name=options.operand)
+    result = await client.complete(ref, key, value, context=dict(given) or None)
+
+    def show(printer: Printer) -> None:
+        for each in result.completion.values:
+            printer.text(each)
+        if result.completion.has_more:
+            print_error("the server has more completions")
+
+    return Report(result.to_wire(), show)
+
+
+async def _find(list_items: Callable[[], Awaitable[Sequence[NamedT]]], kind: str, name: str) -> NamedT | None:
+    """The tool or prompt of that name; None if the server cannot list them."""
+    try:
+        items = {item.name: item for item in await list_items()}
     except ServerError as exc:
         if exc.code != METHOD_NOT_FOUND:
             raise
         return None
-    if name not in tools:
-        raise UsageError(f"the server has no tool {quoted(name)}{near(name, tools)}")
-    return tools[name]
+    if name not in items:
+        raise UsageError(f"the server has no {kind} {quoted(name)}{near(name, items)}")
+    return items[name]
 
 
 LISTS: Mapping[str, tuple[str, str, Callable[[Client], Awaitable[Sequence[Item]]]]] = {
@@ -152,6 +237,9 @@ async def _inspect(client: Client, options: Options) -> Report:
 COMMANDS: Mapping[str, Callable[[Client, Options], Awaitable[Report]]] = {
     "tools": _tools,
     "call": _call,
+    "read": _read,
+    "prompt": _prompt,
+    "complete": _complete,
     "inspect": _inspect,
 }
 

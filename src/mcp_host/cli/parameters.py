@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import quote
 
 from pydantic_core import from_json
 
@@ -32,6 +34,10 @@ BOUNDS: Mapping[str, str] = {
     "minItems": "at least {} items",
     "maxItems": "at most {} items",
 }
+
+EXPRESSION = re.compile(r"\{[^{}]*\}")  # RFC 6570: URI Template
+SIMPLE_EXPRESSION = re.compile(r"\{(\+?)([\w.]+)\}")
+RESERVED = ":/?#[]@!$&'()*+,;="  # RFC 3986: what {+name} leaves as it is
 
 TYPES: Mapping[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
 
@@ -145,6 +151,28 @@ def read_arguments(name: str, schema: JsonSchema, items: Sequence[Item]) -> dict
     except UsageError as exc:
         raise UsageError("\n".join([str(exc), *(listing(found) if found else ("it takes no arguments",))])) from None
     return arguments
+
+
+def filled_in(template: str, items: Sequence[Item]) -> str:
+    """The URI that a resource *template* and its variables make. A URI without variables stays as it is.
+
+    Raises:
+        UsageError: Variables are missing or unknown, or the template has other expressions than {name} and {+name}.
+    """
+    names = [name for _, name in SIMPLE_EXPRESSION.findall(template)]
+    if strange := EXPRESSION.findall(SIMPLE_EXPRESSION.sub("", template)):
+        raise UsageError(f"the expression {quoted(strange[0])} of a template is not supported: give the whole URI")
+    values = read_arguments(template, text_schema(names, required=names), items)
+
+    def expand(found: re.Match[str]) -> str:
+        return quote(str(values[found[2]]), safe=RESERVED if found[1] else "")
+
+    return SIMPLE_EXPRESSION.sub(expand, template)
+
+
+def text_schema(names: Iterable[str], *, required: Iterable[str]) -> JsonSchema:
+    """The schema of arguments that are text: those of prompts and templates."""
+    return {"properties": {name: {"type": "string"} for name in names}, "required": list(required)}
 
 
 def _mismatch(schema: JsonSchema, arguments: Mapping[str, object]) -> str | None:

@@ -1,0 +1,251 @@
+"""``read``, ``prompt`` and ``complete``, from their arguments to their output."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from mcp_host.cli import main
+from mcp_host.testing import Server
+from mcp_host.types import BlobResourceContents, ImageContent, PromptMessage, TextContent, TextResourceContents
+from tests.cli.terminals import Terminal
+
+TIMEOUT = 30.0  # seconds for a child process that has to import everything, on a busy machine
+PNG = b"\x89PNG\r\n\x1a\n\x00\xff"
+CLEAR = "\x1b[2J"  # clears a terminal
+VERBATIM = f"Grüße\r\n{CLEAR}\tend"
+
+Captured = pytest.CaptureFixture[str]
+CapturedBytes = pytest.CaptureFixture[bytes]
+
+server = Server("library")
+
+
+@server.resource("text:1", mime_type="text/plain")
+def text() -> str:
+    return VERBATIM
+
+
+@server.resource("image:1", mime_type="image/png")
+def image() -> bytes:
+    return PNG
+
+
+@server.resource("texts:1")
+def texts() -> list[TextResourceContents]:
+    return [TextResourceContents(uri="texts:1/a", text="one"), TextResourceContents(uri="texts:1/b", text="two")]
+
+
+@server.resource("mixed:1")
+def mixed() -> list[TextResourceContents | BlobResourceContents]:
+    return [TextResourceContents(uri="mixed:1/a", text="one"), BlobResourceContents(uri="mixed:1/b", blob="AAAA")]
+
+
+@server.resource("broken:1")
+def broken() -> BlobResourceContents:
+    return BlobResourceContents(uri="broken:1", blob="A\x1bAA")
+
+
+@server.resource_template("page://{book}/{page}")
+def page(book: str, page: int) -> str:
+    return f"page {page} of {book}"
+
+
+@server.resource_template("file:///{+path}")
+def file(path: str) -> str:
+    return f"the file {path}"
+
+
+@server.prompt
+def review(language: str, style: str = "kind") -> list[PromptMessage]:
+    """Review a program."""
+    return [
+        PromptMessage(role="user", content=TextContent(text=f"Review this {language}.\nBe {style}.")),
+        PromptMessage(role="user", content=ImageContent(data="AAAA", mime_type="image/png")),
+        PromptMessage(role="assistant", content=TextContent(text=f"{CLEAR}Gladly.")),
+    ]
+
+
+@server.completion("review", "language")
+def languages(value: str, given: Mapping[str, str]) -> list[str]:
+    return [f"{name} {given}" for name in ("python", "pascal\x1b", "rust") if name.startswith(value)]
+
+
+@server.completion("page://{book}/{page}", "book")
+def books(value: str, given: Mapping[str, str]) -> list[str]:
+    return [f"book {number}" for number in range(101)]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(server.http()) as url:
+        yield url
+
+
+# read
+
+
+@pytest.mark.parametrize(
+    ("uri", "contents"),
+    [("text:1", VERBATIM.encode()), ("image:1", PNG), ("texts:1", b"one\ntwo")],
+)
+def test_a_pipe_and_a_file_get_the_contents_byte_for_byte(
+    uri: str, contents: bytes, url: str, capfdbinary: CapturedBytes, tmp_path: Path
+) -> None:
+    assert main(["read", url, uri]) == 0
+    assert main(["read", url, uri, "--output", str(tmp_path / "contents")]) == 0
+
+    assert capfdbinary.readouterr() == (contents, b"")
+    assert (tmp_path / "contents").read_bytes() == contents
+
+
+def test_a_terminal_gets_text_that_cannot_control_it(url: str) -> None:
+    with redirect_stdout(Terminal()) as terminal:
+        assert main(["read", url, "text:1"]) == 0
+
+    assert terminal.getvalue() == "Grüße\n\\x1b[2J    end\n"
+
+
+def test_a_terminal_gets_no_bytes_but_a_hint(url: str, capsys: Captured, tmp_path: Path) -> None:
+    with redirect_stdout(Terminal()) as terminal:
+        assert main(["read", url, "image:1"]) == 2
+        assert main(["read", url, "image:1", "-o", str(tmp_path / "image")]) == 0
+
+    assert terminal.getvalue() == ""
+    hint = "mcp-host: 'image:1' is no text (image/png, 10 bytes): use --output FILE, or a pipe\n"
+    assert capsys.readouterr().err == hint
+    assert (tmp_path / "image").read_bytes() == PNG
+
+
+@pytest.mark.parametrize(
+    ("operands", "code", "error"),
+    [
+        (["mixed:1"], 2, "'mixed:1' has 2 parts, and not all are text: use --json"),
+        (["broken:1"], 6, "the contents of 'broken:1' are not base64: Only base64 data is allowed"),
+        (["text:1", "--output", "/no/such/folder/file"], 2, "cannot write the contents: [Errno 2] No such file"),
+        (["text:1", "--output", "x", "--json"], 2, "--output writes the contents, and --json prints a document: use one"),
+        (["text:1", "a=1"], 2, "'text:1' takes no argument 'a'"),
+        (["page://{book}/{page}", "book=1"], 2, "'page://{book}/{page}' needs 'page'"),
+        (["page://{book}/{page}", "book=1", "pag=2"], 2, "'page://{book}/{page}' takes no argument 'pag'; did you mean 'page'?"),
+        (["page://x{?q}", "q=1"], 2, "the expression '{?q}' of a template is not supported: give the whole URI"),
+        (["gone:1"], 5, "Resource not found (-32602)"),
+        ([], 2, "URI is missing"),
+    ],
+)  # fmt: skip  # one case on each line
+def test_what_cannot_be_read_is_an_error(
+    operands: list[str], code: int, error: str, url: str, capsys: Captured
+) -> None:
+    assert main(["read", url, *operands]) == code
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"mcp-host: {error}")
+
+
+@pytest.mark.parametrize(
+    ("operands", "contents"),
+    [
+        (["page://{book}/{page}", "book=Moby Dick", "page=7"], "page 7 of Moby Dick"),
+        (["page://{book}/{page}", "book=a/b?", "page=7"], "page 7 of a/b?"),
+        (["file:///{+path}", "path=a b/c?d"], "the file a b/c?d"),
+    ],
+)
+def test_a_template_is_filled_in_with_escapes(operands: list[str], contents: str, url: str, capsys: Captured) -> None:
+    """The server matches {book} with one segment of the path, and decodes it."""
+    assert main(["read", url, *operands]) == 0
+
+    assert capsys.readouterr() == (contents, "")
+
+
+def test_the_document_of_a_resource_is_the_servers(url: str, capsys: Captured) -> None:
+    assert main(["read", url, "image:1", "--json"]) == 0
+
+    contents = json.loads(capsys.readouterr().out)["contents"]
+    assert contents == [{"uri": "image:1", "mimeType": "image/png", "blob": "iVBORw0KGgoA/w=="}]
+
+
+# prompt
+
+
+def test_a_prompt_is_printed_as_messages_with_their_roles(url: str, capsys: Captured) -> None:
+    assert main(["prompt", url, "review", "language=Python"]) == 0
+
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.splitlines() == [
+        "Review a program.",
+        "    user          Review this Python.",
+        "                  Be kind.",
+        "    user          [image/png, 4 characters of base64]",
+        r"    assistant     \x1b[2JGladly.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operands", "error"),
+    [
+        (["reviw"], "the server has no prompt 'reviw'; did you mean 'review'?"),
+        (["review"], "'review' needs 'language'"),
+        (["review", "language=C", "stile=x"], "'review' takes no argument 'stile'; did you mean 'style'?"),
+        (["review", "language:=3"], "language: 3 is not of type 'string'"),
+    ],
+)
+def test_the_arguments_of_a_prompt_are_checked_first(
+    operands: list[str], error: str, url: str, capsys: Captured
+) -> None:
+    assert main(["prompt", url, *operands]) == 2
+
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()[0]) == ("", f"mcp-host: {error}")
+
+
+def test_unchecked_arguments_are_left_to_the_server(url: str, capsys: Captured) -> None:
+    assert main(["prompt", url, "review", "--unchecked", "language:=3"]) == 0
+    assert main(["prompt", url, "review", "--unchecked"]) == 5
+
+    out, err = capsys.readouterr()
+    assert "Review this 3." in out
+    assert err.startswith("mcp-host: ")
+    assert err.endswith(" (-32602)\n")
+
+
+# complete
+
+
+def test_completions_are_lines_and_the_other_arguments_are_context(url: str, capsys: Captured) -> None:
+    assert main(["complete", url, "review", "language=p", "style=terse"]) == 0
+
+    assert capsys.readouterr() == ("python {'style': 'terse'}\npascal\\x1b {'style': 'terse'}\n", "")
+
+
+def test_completions_of_a_template_may_be_some_of_many(url: str, capsys: Captured) -> None:
+    assert main(["complete", url, "page://{book}/{page}", "book="]) == 0
+
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [f"book {number}" for number in range(100)]
+    assert err == "mcp-host: the server has more completions\n"
+
+
+def test_completing_needs_an_argument(url: str, capsys: Captured) -> None:
+    assert main(["complete", url, "review"]) == 2
+
+    assert capsys.readouterr() == ("", "mcp-host: what to complete is missing: key=beginning\n")
+
+
+def test_the_command_itself_writes_bytes_into_a_pipe(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text("from tests.cli.test_reading import server\nserver.run_stdio()\n")
+    command = [sys.executable, "-m", "mcp_host", "read", "image:1", "-e", f"PYTHONPATH={Path(__file__).parents[2]}"]
+
+    done = subprocess.run(
+        [*command, "--", sys.executable, str(script)], capture_output=True, timeout=TIMEOUT, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, PNG, b"")
