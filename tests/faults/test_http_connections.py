@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx
+import httpx2
 import pytest
 from anyio.abc import SocketAttribute
 
@@ -34,6 +36,7 @@ from tests.faults.http_server import (
     subjects,
     tides,
 )
+from tests.transports.http_contract import libraries
 from tests.transports.http_peers import CHUNKED, EVENTS, JSON, LENGTH, Heard, Peer, Wire, event, head, serving
 from tests.transports.legacy_peers import hang, in_turn
 
@@ -201,7 +204,9 @@ LISTED = b'{"jsonrpc":"2.0","id":@id,"result":{"tools":[]}}'
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["end", "reset"])
-@pytest.mark.parametrize("client", [nullcontext, httpx.AsyncClient], ids=["own", "the caller's"])
+@pytest.mark.parametrize(
+    "client", [nullcontext, httpx.AsyncClient, httpx2.AsyncClient], ids=["own", "the caller's", "one of httpx2"]
+)
 @fault("H24")
 async def test_a_read_and_a_ping_that_may_have_been_read_are_sent_again(
     client: Callable[[], AbstractAsyncContextManager[httpx.AsyncClient | None]], reset: bool
@@ -296,10 +301,11 @@ async def test_no_timeout_of_the_network_cuts_a_call_that_may_take_longer() -> N
         await tides(client)
 
 
+@libraries
 @fault("H29", "H30")
-async def test_no_timeout_of_the_callers_http_client_cuts_a_call_that_may_take_longer() -> None:
-    timeout = httpx.Timeout(SOON, read=0.1)
-    async with httpx.AsyncClient(timeout=timeout) as http, connected(mcp(call=thinks), client=http) as (client, _):
+async def test_no_timeout_of_the_callers_http_client_cuts_a_call_that_may_take_longer(library: Any) -> None:
+    timeout = library.Timeout(SOON, read=0.1)
+    async with library.AsyncClient(timeout=timeout) as http, connected(mcp(call=thinks), client=http) as (client, _):
         await tides(client)
 
 
@@ -380,11 +386,13 @@ async def test_a_proxy_of_the_environment_is_used(proxy_at: Callable[[Peer], Non
     assert {heard.path for heard in proxy.heard} == {"http://far.invalid/mcp"}
 
 
+@libraries
 @fault("H40")
 async def test_a_proxy_of_the_environment_is_not_used_with_the_callers_own_client(
+    library: Any,
     proxy_at: Callable[[Peer], None],
 ) -> None:
-    async with serving(mcp()) as proxy, httpx.AsyncClient(trust_env=False) as http:
+    async with serving(mcp()) as proxy, library.AsyncClient(trust_env=False) as http:
         proxy_at(proxy)
         async with connected(mcp(), client=http) as (client, _):
             await tides(client)

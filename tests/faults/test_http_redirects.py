@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import httpx
+from typing import Any
+
 import pytest
 from anyio import fail_after
 
@@ -10,6 +11,7 @@ from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError
 from tests.faults.fault import fault
 from tests.faults.http_server import SOON, connected, error_of, failing, mcp, says, subjects, tides
+from tests.transports.http_contract import libraries
 from tests.transports.http_peers import Heard, Wire, serving
 from tests.transports.legacy_peers import Answer, in_turn
 
@@ -20,11 +22,12 @@ def to(location: str, status: int = 307) -> Answer:
     return says(b"", status, location=location)
 
 
+@libraries
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("follow", [True, False], ids=["a client that follows", "a client that does not"])
 @fault("H33")
-async def test_a_call_does_not_follow_a_redirect_to_another_origin(status: int, follow: bool) -> None:
-    async with serving(mcp()) as other, httpx.AsyncClient(follow_redirects=follow, headers=SECRETS) as http:
+async def test_a_call_does_not_follow_a_redirect_to_another_origin(library: Any, status: int, follow: bool) -> None:
+    async with serving(mcp()) as other, library.AsyncClient(follow_redirects=follow, headers=SECRETS) as http:
         script = mcp(call=in_turn(to(other.url, status), says()))
         async with connected(script, client=http, headers=SECRETS) as (client, _):
             error = await failing(client)

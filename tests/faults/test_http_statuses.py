@@ -6,8 +6,10 @@ import re
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import httpx
+import httpx2
 import pytest
 
 from mcp_host.errors import HttpStatusError, ProtocolError, Unauthorized
@@ -113,13 +115,13 @@ async def test_a_server_that_never_authorizes_is_asked_once_a_call() -> None:
     assert subjects(peer).count("call") == 3
 
 
-class Login(httpx.Auth):
+class Login:
     """An application's own authorization, which gets its token when it is first refused."""
 
     def __init__(self) -> None:
         self.prompts = 0
 
-    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+    async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
         response = yield request
         if response.status_code == 401:
             self.prompts += 1
@@ -127,11 +129,27 @@ class Login(httpx.Auth):
             yield request
 
 
+class HttpxLogin(Login, httpx.Auth):
+    """One for a client of httpx."""
+
+
+class Httpx2Login(Login, httpx2.Auth):
+    """One for a client of httpx2."""
+
+
+logins = pytest.mark.parametrize(
+    ("library", "make_login"), [(httpx, HttpxLogin), (httpx2, Httpx2Login)], ids=["httpx", "httpx2"]
+)
+
+
+@logins
 @fault("H10")
-async def test_an_authorization_that_does_not_help_is_not_repeated_within_a_call() -> None:
-    login = Login()
+async def test_an_authorization_that_does_not_help_is_not_repeated_within_a_call(
+    library: Any, make_login: type[Login]
+) -> None:
+    login = make_login()
     async with (
-        httpx.AsyncClient(auth=login) as http,
+        library.AsyncClient(auth=login) as http,
         connected(mcp(call=says(b"", 401)), client=http) as (client, peer),
     ):
         assert isinstance(await failing(client), Unauthorized)
@@ -148,8 +166,9 @@ async def test_a_401_to_the_servers_own_stream_fails_no_call_and_is_not_asked_ag
     assert subjects(peer).count("get") == 1
 
 
+@logins
 @fault("H11")
-async def test_the_servers_own_stream_is_authorized_like_calls() -> None:
+async def test_the_servers_own_stream_is_authorized_like_calls(library: Any, make_login: type[Login]) -> None:
     async def get(wire: Wire, heard: Heard) -> None:
         authorized = heard.headers.get("authorization") == "Bearer token"
         await (streams(note, stay=True) if authorized else says(b"", 401))(wire, heard)
@@ -160,7 +179,7 @@ async def test_the_servers_own_stream_is_authorized_like_calls() -> None:
     async def on_log(message: object) -> None:
         logs.append(message)
 
-    async with httpx.AsyncClient(auth=Login()) as http, connected(mcp(get=get), client=http, on_log=on_log):
+    async with library.AsyncClient(auth=make_login()) as http, connected(mcp(get=get), client=http, on_log=on_log):
         await logs.reaches(lambda logs: len(logs) == 1)
 
 

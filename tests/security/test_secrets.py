@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable
 from itertools import chain
 from traceback import format_exception
+from typing import Any
 
-import httpx
 import pytest
 from anyio import fail_after
 
@@ -21,6 +21,7 @@ from mcp_host.types import ElicitResult
 from tests.faults.http_server import drop, mcp, says, subject, tides, welcome
 from tests.faults.processes import BRIEF
 from tests.transports.children import python
+from tests.transports.http_contract import libraries
 from tests.transports.http_peers import serving
 from tests.transports.legacy_peers import Answer, hang, in_turn
 
@@ -124,14 +125,15 @@ FAULTS: dict[str, list[Answer]] = {
 GOOD = says(set_cookie=f"key={CANARY}; Path=/")
 
 
+@libraries
 @pytest.mark.parametrize("whose", ["our client", "the caller's client"])
-async def test_no_secret_is_shown_over_http(whose: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_secret_is_shown_over_http(library: Any, whose: str, caplog: pytest.LogCaptureFixture) -> None:
     """httpx logs the requests of the caller's client itself, and its URLs keep their query."""
     ours = whose == "our client"
     told, era_cache = Told(caplog, "" if ours else "mcp_host"), EraCache()
     answers = in_turn(GOOD, *chain(*FAULTS.values()))
     script = mcp(call=answers, initialize=welcome(CANARY), delete=drop, get=drop, initialized=says(b"", 500))
-    async with serving(script) as peer, httpx.AsyncClient() as http:
+    async with serving(script) as peer, library.AsyncClient() as http:
         url = peer.url.replace("http://", f"http://me:{CANARY}@") + f"?key={CANARY}#{CANARY}"
         server = StreamableHttp(url, headers={"X-Key": CANARY}, client=None if ours else http)
         client = Client(server, limits=Limits(max_message=10_000), era_cache=era_cache)

@@ -12,11 +12,16 @@ from typing import Self
 import anyio
 import h11
 import httpx
+import httpx2
 import pytest
 import trustme
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed
+from mcp_host.limits import Limits
+from mcp_host.transports._http.backend import BoundedCookieJar, HttpxBackend
 from mcp_host.transports._http.pool import Pool, PoolResponse
+from mcp_host.transports._http.tls import ClientCertificate, Verify, make_context
+from mcp_host.transports._http.tls import untrusting as plain
 
 SECONDS = 5.0
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})  # RFC 9110, section 9.2.2
@@ -141,11 +146,38 @@ both = pytest.mark.parametrize("kind", [Kind("ours"), Kind("httpx")], ids=lambda
 """A test that holds for either transport."""
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["our pool", "httpx"])
+libraries = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+"""A test with a client of the caller's, by either library."""
+
+
+@pytest.fixture(autouse=True, params=["our pool", "httpx", "httpx2"])
 def by_httpx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For modules that import it: what holds for our own connections holds for those that a proxy in the environment would need."""
-    if request.param:
+    """For modules that import it: what holds for our own connections holds for those that a proxy in the environment
+    would need, and for those of a client of httpx2 with the same options."""
+    if request.param == "httpx":
         monkeypatch.setattr("mcp_host.transports._http.backend.proxied", lambda url: True)
+    elif request.param == "httpx2":
+        monkeypatch.setattr("mcp_host.transports._http.backend.own_backend", over_httpx2)
+
+
+def over_httpx2(
+    url: httpx.URL,
+    headers: dict[str, str],
+    name: str,
+    limits: Limits,
+    *,
+    verify: Verify,
+    cert: ClientCertificate | None,
+    uds: str | None,
+) -> HttpxBackend:
+    """What `own_backend` does for a proxy, with httpx2."""
+    client = httpx2.AsyncClient(
+        verify=make_context(name, verify, cert) if url.scheme == "https" else plain(),
+        timeout=httpx2.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=1000, keepalive_expiry=4.0),
+        cookies=BoundedCookieJar(),
+    )
+    return HttpxBackend(url, headers, name, client)
 
 
 def not_with_httpx(kind: Kind, reason: str) -> None:

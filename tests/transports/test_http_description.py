@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import httpx
+import httpx2
 import pytest
 from anyio import to_thread
 
@@ -18,6 +19,7 @@ from mcp_host.limits import Limits
 from mcp_host.transports._http import tls
 from mcp_host.transports._http.backend import HttpxBackend, PoolBackend, own_backend
 from mcp_host.transports.http import StreamableHttp
+from tests.transports.http_contract import libraries
 from tests.transports.http_peers import DONE, DONE_JSON, JSON, ask, opened
 
 SECRET = "https://user:hunter2@mcp.test:8443/a/b?token=hunter2#hunter2"
@@ -155,16 +157,19 @@ async def test_httpx_is_used_if_there_may_be_a_proxy(
     assert type(client) is kind
 
 
-async def test_the_callers_client_is_used_as_it_is_and_never_closed() -> None:
+@libraries
+async def test_the_callers_client_is_used_as_it_is_and_never_closed(library: Any) -> None:
     asked: list[dict[str, float | None]] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: Any) -> Any:
         asked.append(request.extensions["timeout"])
         assert request.headers["x-of-the-client"] == "1"
-        return httpx.Response(200, headers=JSON, content=DONE_JSON)
+        return library.Response(200, headers=JSON, content=DONE_JSON)
 
-    async with httpx.AsyncClient(
-        transport=httpx.MockTransport(answer), headers={"X-Of-The-Client": "1"}, timeout=httpx.Timeout(4.0, connect=2.0)
+    async with library.AsyncClient(
+        transport=library.MockTransport(answer),
+        headers={"X-Of-The-Client": "1"},
+        timeout=library.Timeout(4.0, connect=2.0),
     ) as client:
         for _ in range(2):
             async with opened("http://mcp.test/", client=client) as channel:
@@ -172,6 +177,57 @@ async def test_the_callers_client_is_used_as_it_is_and_never_closed() -> None:
 
         assert not client.is_closed
     assert asked == [{"connect": 2.0, "read": None, "write": 4.0, "pool": 4.0}] * 2
+
+
+@pytest.mark.parametrize("client", [httpx.Client, httpx2.Client, object], ids=["httpx", "httpx2", "another"])
+def test_only_an_async_client_will_do(client: Any) -> None:
+    complaint = rf"^client is an httpx\.AsyncClient or an httpx2\.AsyncClient, not {client.__name__}$"
+    with pytest.raises(TypeError, match=complaint):
+        StreamableHttp("http://mcp.test/", client=client())
+
+
+async def test_httpx2_is_not_imported_for_an_application_that_does_not_use_it() -> None:
+    code = """
+import asyncio, sys
+from mcp_host import Client, StreamableHttp
+from mcp_host.testing import Server
+import httpx
+
+async def main():
+    async with Server("tides").http() as url:
+        for client in (None, httpx.AsyncClient()):
+            async with Client(StreamableHttp(url, client=client)):
+                pass
+
+asyncio.run(main())
+sys.exit("httpx2" in sys.modules)
+"""
+    done = await to_thread.run_sync(lambda: subprocess.run([sys.executable, "-c", code], check=False))
+
+    assert done.returncode == 0
+
+
+async def test_httpx2_can_stand_in_for_httpx_in_the_whole_process() -> None:
+    """`httpx2.alias_httpx` does that for applications."""
+    code = """
+import httpx2
+httpx2.alias_httpx()
+
+import asyncio
+from mcp_host import Client, StreamableHttp
+from mcp_host.testing import Server
+
+async def main():
+    async with Server("tides").http() as url, httpx2.AsyncClient() as client:
+        for each in (None, client):
+            async with Client(StreamableHttp(url, client=each)) as host:
+                assert host.server_info.name == "tides"
+
+asyncio.run(main())
+"""
+    done = await to_thread.run_sync(lambda: subprocess.run([sys.executable, "-W", "error", "-c", code], check=False))
+
+    assert done.returncode == 0
 
 
 async def test_a_header_that_cannot_be_sent_is_not_quoted_in_the_error() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
-import httpx
 import pytest
 
 from mcp_host.errors import ConnectionClosed
+from mcp_host.transports._http.backend import own_backend
 from mcp_host.version import __version__
-from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
+from tests.transports.http_contract import by_httpx, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import CALL, DONE, DONE_JSON, JSON, Heard, RecordedHandle, Wire, ask, opened, serving
 
 
@@ -87,8 +88,11 @@ async def test_user_and_password_of_the_url_are_sent(headers: dict[str, str]) ->
     assert heard[0].path == "/mcp"
 
 
+@libraries
 @pytest.mark.parametrize("whose", ["ours", "the caller's"])
-async def test_httpx_gets_no_user_and_password_and_logs_none(whose: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_httpx_gets_no_user_and_password_and_logs_none(
+    library: Any, whose: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
 
     async def script(wire: Wire) -> None:
@@ -97,7 +101,7 @@ async def test_httpx_gets_no_user_and_password_and_logs_none(whose: str, caplog:
 
     async with (
         serving(script) as peer,
-        httpx.AsyncClient() as client,
+        library.AsyncClient() as client,
         opened(peer.url.replace("//", "//me:hunter2@"), client=None if whose == "ours" else client) as channel,
     ):
         assert await ask(channel) == [DONE]
@@ -107,14 +111,15 @@ async def test_httpx_gets_no_user_and_password_and_logs_none(whose: str, caplog:
     assert "me:" not in caplog.text
 
 
-async def test_the_authentication_of_a_callers_client_comes_before_the_user_of_the_url() -> None:
+@libraries
+async def test_the_authentication_of_a_callers_client_comes_before_the_user_of_the_url(library: Any) -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.reply(200, JSON, DONE_JSON)
 
     async with (
         serving(script) as peer,
-        httpx.AsyncClient(auth=("you", "1")) as client,
+        library.AsyncClient(auth=("you", "1")) as client,
         opened(peer.url.replace("//", "//me:2@"), client=client) as channel,
     ):
         assert await ask(channel) == [DONE]
@@ -161,11 +166,12 @@ async def test_a_request_has_a_user_agent() -> None:
     agents = {each.headers["user-agent"].split("/")[0] for each in await heard_with()}
     (given,) = {each.headers["user-agent"] for each in await heard_with(headers={"User-Agent": "host/1"})}
 
-    assert agents <= {"mcp-host", "python-httpx"}
+    assert agents <= {"mcp-host", "python-httpx", "python-httpx2"}
     assert given == "host/1"
 
 
 async def test_our_user_agent_is_mcp_host(by_httpx: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr("mcp_host.transports._http.backend.own_backend", own_backend)
     monkeypatch.setattr("mcp_host.transports._http.backend.proxied", lambda url: False)
 
     assert (await heard_with())[0].headers["user-agent"] == f"mcp-host/{__version__}"

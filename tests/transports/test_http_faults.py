@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from traceback import format_exception
+from typing import Any
 
 import anyio
-import httpx
 import pytest
 from anyio.abc import SocketAttribute
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ProtocolError
-from tests.transports.http_contract import Kind, both, by_httpx  # noqa: F401  # an autouse fixture
+from tests.transports.http_contract import Kind, both, by_httpx, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import (
     CHUNKED,
     DONE,
@@ -138,13 +138,14 @@ async def test_a_server_without_tls_cannot_be_reached_by_https() -> None:
             await ask(channel)
 
 
-async def test_a_full_pool_of_the_callers_is_an_error_of_the_request_that_waited() -> None:
+@libraries
+async def test_a_full_pool_of_the_callers_is_an_error_of_the_request_that_waited(library: Any) -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.hung_up()
 
     async with (
-        httpx.AsyncClient(limits=httpx.Limits(max_connections=1), timeout=httpx.Timeout(5, pool=0.05)) as client,
+        library.AsyncClient(limits=library.Limits(max_connections=1), timeout=library.Timeout(5, pool=0.05)) as client,
         serving(script) as peer,
         opened(peer.url, client=client) as channel,
         anyio.create_task_group() as tasks,
@@ -156,11 +157,12 @@ async def test_a_full_pool_of_the_callers_is_an_error_of_the_request_that_waited
         tasks.cancel_scope.cancel()
 
 
-async def test_a_client_that_its_owner_closed_is_a_clear_error() -> None:
-    client = httpx.AsyncClient()
+@libraries
+async def test_a_client_that_its_owner_closed_is_a_clear_error(library: Any) -> None:
+    client = library.AsyncClient()
     async with opened("http://127.0.0.1:1/mcp", client=client) as channel:
         await client.aclose()
-        with pytest.raises(ConnectionClosed, match=r"the httpx.AsyncClient was closed") as caught:
+        with pytest.raises(ConnectionClosed, match=rf"the {library.__name__}\.AsyncClient was closed") as caught:
             await ask(channel)
 
     assert not caught.value.may_have_run

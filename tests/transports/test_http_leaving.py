@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import httpx
@@ -13,7 +14,7 @@ import pytest
 from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError
 from mcp_host.limits import Limits
 from mcp_host.transports.http import StreamableHttp
-from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
+from tests.transports.http_contract import by_httpx, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import (
     CALL,
     CHUNKED,
@@ -149,7 +150,8 @@ async def test_a_stream_under_way_is_closed_with_the_channel(monkeypatch: pytest
         gc.collect()
 
 
-async def test_a_request_that_ends_after_the_channel_closes_its_own_connection() -> None:
+@libraries
+async def test_a_request_that_ends_after_the_channel_closes_its_own_connection(library: Any) -> None:
     closed = anyio.Event()
     in_callback = anyio.Event()
     hung_up = anyio.Event()
@@ -164,7 +166,7 @@ async def test_a_request_that_ends_after_the_channel_closes_its_own_connection()
         await wire.hung_up()
         hung_up.set()
 
-    async with httpx.AsyncClient() as client, serving(script) as peer, anyio.create_task_group() as tasks:
+    async with library.AsyncClient() as client, serving(script) as peer, anyio.create_task_group() as tasks:
         async with opened(peer.url, client=client) as channel:
             tasks.start_soon(channel.request, CALL, VERSION, RecordedHandle(on_progress=linger))
             await in_callback.wait()
@@ -219,8 +221,9 @@ async def test_without_a_bound_more_streams_than_any_pool_holds_stay_open_at_onc
     assert peer.connections == 150
 
 
-async def test_a_client_that_reads_bodies_itself_is_understood() -> None:
-    async def read(response: httpx.Response) -> None:
+@libraries
+async def test_a_client_that_reads_bodies_itself_is_understood(library: Any) -> None:
+    async def read(response: Any) -> None:
         await response.aread()
 
     async def script(wire: Wire) -> None:
@@ -228,15 +231,16 @@ async def test_a_client_that_reads_bodies_itself_is_understood() -> None:
         await wire.reply(200, {**JSON, "content-encoding": "gzip"}, gzip.compress(DONE_JSON))
 
     async with (
-        httpx.AsyncClient(event_hooks={"response": [read]}) as client,
+        library.AsyncClient(event_hooks={"response": [read]}) as client,
         serving(script) as peer,
         opened(peer.url, client=client) as channel,
     ):
         assert await ask(channel) == [DONE]
 
 
-async def test_a_client_that_throws_bodies_away_fails_the_request_alone() -> None:
-    async def waste(response: httpx.Response) -> None:
+@libraries
+async def test_a_client_that_throws_bodies_away_fails_the_request_alone(library: Any) -> None:
+    async def waste(response: Any) -> None:
         async for _ in response.aiter_raw():
             pass
 
@@ -245,7 +249,7 @@ async def test_a_client_that_throws_bodies_away_fails_the_request_alone() -> Non
         await wire.reply(200, JSON, DONE_JSON)
 
     async with (
-        httpx.AsyncClient(event_hooks={"response": [waste]}) as client,
+        library.AsyncClient(event_hooks={"response": [waste]}) as client,
         serving(script) as peer,
         opened(peer.url, client=client) as channel,
     ):
@@ -294,8 +298,9 @@ async def test_a_request_that_breaks_off_in_its_body_leaves_no_generator_behind(
             await ask(channel)
 
 
-async def test_an_error_of_the_callers_own_hook_comes_out_as_it_is() -> None:
-    async def fail(response: httpx.Response) -> None:
+@libraries
+async def test_an_error_of_the_callers_own_hook_comes_out_as_it_is(library: Any) -> None:
+    async def fail(response: Any) -> None:
         raise ZeroDivisionError
 
     async def script(wire: Wire) -> None:
@@ -303,7 +308,7 @@ async def test_an_error_of_the_callers_own_hook_comes_out_as_it_is() -> None:
         await wire.reply(200, JSON, DONE_JSON)
 
     async with (
-        httpx.AsyncClient(event_hooks={"response": [fail]}) as client,
+        library.AsyncClient(event_hooks={"response": [fail]}) as client,
         serving(script) as peer,
         opened(peer.url, client=client) as channel,
     ):
@@ -311,21 +316,22 @@ async def test_an_error_of_the_callers_own_hook_comes_out_as_it_is() -> None:
             await ask(channel)
 
 
-async def test_no_exception_of_the_http_library_gets_out() -> None:
+@libraries
+async def test_no_exception_of_the_http_library_gets_out(library: Any) -> None:
     """Every error that httpx documents, wherever it strikes."""
     kinds = [
-        httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol,
-        httpx.ReadError, httpx.ReadTimeout, httpx.WriteError, httpx.WriteTimeout, httpx.CloseError,
-        httpx.RemoteProtocolError, httpx.LocalProtocolError, httpx.DecodingError, httpx.TooManyRedirects,
+        library.ConnectError, library.ConnectTimeout, library.PoolTimeout, library.ProxyError, library.UnsupportedProtocol,
+        library.ReadError, library.ReadTimeout, library.WriteError, library.WriteTimeout, library.CloseError,
+        library.RemoteProtocolError, library.LocalProtocolError, library.DecodingError, library.TooManyRedirects,
     ]  # fmt: skip
     left = list(kinds)
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: Any) -> Any:
         raise left.pop(0)("boo\x1b[2J", request=request)
 
     outcomes: list[tuple[type[McpError], bool]] = []
     async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
+        library.AsyncClient(transport=library.MockTransport(answer)) as client,
         opened("http://server.test/", client=client) as channel,
     ):
         while left:

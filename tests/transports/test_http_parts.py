@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mcp_host.errors import ConnectionClosed, HttpStatusError, ProtocolError, Unauthorized
 from mcp_host.protocol.backoff import listen_backoff, resume_backoff
 from mcp_host.protocol.sse import LastEvent
-from mcp_host.transports._http.backend import HttpxResponse
+from mcp_host.transports._http.backend import HttpLibrary, HttpxResponse
 from mcp_host.transports._http.response import Decompressor, HttpResponse, MessageStream, retry_after
 from mcp_host.transports._http.session import check_session_id, means_session_lost
 from tests.transports.http_peers import event
@@ -166,7 +166,9 @@ def test_a_lost_session_is_recognized_by_status_or_by_its_known_spellings(status
 
 
 async def test_only_the_beginning_of_an_invalid_event_is_kept() -> None:
-    response = HttpxResponse(httpx.Response(200, stream=httpx.ByteStream(event(b"x" * 5000))), "the server")
+    response = HttpxResponse(
+        httpx.Response(200, stream=httpx.ByteStream(event(b"x" * 5000))), "the server", HttpLibrary(httpx)
+    )
     stream = MessageStream(response, LastEvent(), 10_000)
 
     assert await stream.next() is not None
@@ -181,7 +183,7 @@ async def test_a_body_that_was_read_to_its_end_leaves_nothing_to_read() -> None:
         left.append(response)
         return False
 
-    response = HttpxResponse(httpx.Response(200, stream=httpx.ByteStream(b"tide")), "the server")
+    response = HttpxResponse(httpx.Response(200, stream=httpx.ByteStream(b"tide")), "the server", HttpLibrary(httpx))
     response.drain_soon = drain_soon
     async with response:
         assert await response.read_all(4) == b"tide"

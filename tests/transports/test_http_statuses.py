@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import httpx
@@ -13,6 +14,7 @@ from mcp_host.errors import (
     HttpStatusError,
     Unauthorized,
 )
+from tests.transports.http_contract import libraries
 from tests.transports.http_peers import (
     DONE,
     DONE_JSON,
@@ -238,17 +240,18 @@ async def test_a_redirect_within_the_origin_is_followed_with_method_and_body(sta
     assert {request.headers["x-key"] for request in heard} == {"1"}
 
 
-async def test_user_and_password_of_the_url_survive_a_redirect_but_none_are_taken_from_one() -> None:
-    heard: list[httpx.Request] = []
+@libraries
+async def test_user_and_password_of_the_url_survive_a_redirect_but_none_are_taken_from_one(library: Any) -> None:
+    heard: list[Any] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: Any) -> Any:
         heard.append(request)
         if request.url.path == "/mcp":
-            return httpx.Response(307, headers={"location": "http://eve:evil@server.test/x"})
-        return httpx.Response(200, headers=JSON, content=DONE_JSON)
+            return library.Response(307, headers={"location": "http://eve:evil@server.test/x"})
+        return library.Response(200, headers=JSON, content=DONE_JSON)
 
     async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
+        library.AsyncClient(transport=library.MockTransport(answer)) as client,
         opened("http://me:mine@server.test/mcp", client=client) as channel,
     ):
         await ask(channel)
@@ -256,6 +259,7 @@ async def test_user_and_password_of_the_url_survive_a_redirect_but_none_are_take
     assert [request.headers["authorization"] for request in heard] == ["Basic bWU6bWluZQ=="] * 2
 
 
+@libraries
 @pytest.mark.parametrize(
     ("status", "location", "complaint"),
     [
@@ -273,16 +277,16 @@ async def test_user_and_password_of_the_url_survive_a_redirect_but_none_are_take
 )  # fmt: skip
 @pytest.mark.parametrize("follow", [True, False], ids=["a client that follows", "a client that does not"])
 async def test_no_other_redirect_is_followed_even_if_the_client_would(
-    status: int, location: str, complaint: str, follow: bool
+    library: Any, status: int, location: str, complaint: str, follow: bool
 ) -> None:
     visited: list[str] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: Any) -> Any:
         visited.append(str(request.url))
-        return httpx.Response(status, headers={"location": location} if location else {})
+        return library.Response(status, headers={"location": location} if location else {})
 
     async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer), follow_redirects=follow) as client,
+        library.AsyncClient(transport=library.MockTransport(answer), follow_redirects=follow) as client,
         opened("http://server.test/mcp", client=client) as channel,
     ):
         with pytest.raises(HttpStatusError) as caught:

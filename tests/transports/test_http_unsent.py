@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import httpx
+import httpx2
 import pytest
 from anyio.abc import TaskGroup, TaskStatus
 
@@ -17,7 +18,7 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.types import CreateMessageResult
 from tests.clock import advance
 from tests.faults.http_server import DONE, TIDES, drop, failing, mcp, says, streams, subject, tides
-from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
+from tests.transports.http_contract import by_httpx, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import Peer, Script, serving
 from tests.transports.legacy_peers import hang, in_turn
 
@@ -104,7 +105,9 @@ class Pauses(list[float]):
             self.ended.set()
 
 
-@pytest.mark.parametrize("client", [nullcontext, httpx.AsyncClient], ids=["own", "the caller's"])
+@pytest.mark.parametrize(
+    "client", [nullcontext, httpx.AsyncClient, httpx2.AsyncClient], ids=["own", "the caller's", "one of httpx2"]
+)
 async def test_an_answer_that_is_ready_while_the_server_is_away_reaches_it_when_it_is_back(
     client: Callable[[], AbstractAsyncContextManager[httpx.AsyncClient | None]], pauses: Pauses
 ) -> None:
@@ -264,17 +267,18 @@ async def test_a_subscription_has_its_own_backoff(pauses: Pauses, monkeypatch: p
     assert pauses == []
 
 
-@pytest.mark.parametrize("failure", [httpx.ConnectTimeout, httpx.PoolTimeout])
+@libraries
+@pytest.mark.parametrize("failure", ["ConnectTimeout", "PoolTimeout"])
 async def test_a_request_that_timed_out_while_connecting_is_not_retried(
-    failure: type[httpx.TimeoutException], pauses: Pauses
+    library: Any, failure: str, pauses: Pauses
 ) -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: Any) -> Any:
         if b"tools/call" in request.content:
-            raise failure("too late")
-        return answered(request)
+            raise getattr(library, failure)("too late")
+        return answered(request, library)
 
     async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http,
+        library.AsyncClient(transport=library.MockTransport(answer)) as http,
         Client(StreamableHttp("http://server.test/mcp", client=http), era="modern") as client,
     ):
         error = await failing(client)
@@ -284,23 +288,20 @@ async def test_a_request_that_timed_out_while_connecting_is_not_retried(
     assert pauses == []
 
 
-@pytest.mark.parametrize(
-    "refused",
-    [httpx.ConnectError("[Errno -3] Temporary failure in name resolution"), httpx.ProxyError("502 Bad Gateway")],
-    ids=["no name", "by a proxy"],
-)
+@libraries
+@pytest.mark.parametrize("refused", ["ConnectError", "ProxyError"], ids=["no name", "by a proxy"])
 async def test_a_name_that_is_not_found_and_a_proxy_that_finds_no_server_are_over_in_a_moment_too(
-    refused: httpx.TransportError, pauses: Pauses
+    library: Any, refused: str, pauses: Pauses
 ) -> None:
-    left = [refused, refused]
+    left = [getattr(library, refused)("cannot be reached")] * 2
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: Any) -> Any:
         if b"tools/call" in request.content and left:
             raise left.pop()
-        return answered(request)
+        return answered(request, library)
 
     async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http,
+        library.AsyncClient(transport=library.MockTransport(answer)) as http,
         Client(StreamableHttp("http://server.test/mcp", client=http), era="modern") as client,
     ):
         await tides(client)
@@ -308,11 +309,11 @@ async def test_a_name_that_is_not_found_and_a_proxy_that_finds_no_server_are_ove
     assert pauses == [0.1, 0.5]
 
 
-def answered(request: httpx.Request) -> httpx.Response:
+def answered(request: Any, library: Any = httpx) -> Any:
     """What a server that can be reached says."""
     template = DONE if b"tools/call" in request.content else DISCOVERED
     id = str(json.loads(request.content)["id"]).encode()
-    return httpx.Response(200, headers={"content-type": "application/json"}, content=template.replace(b"@id", id))
+    return library.Response(200, headers={"content-type": "application/json"}, content=template.replace(b"@id", id))
 
 
 async def asks_elsewhere(response: httpx.Response) -> None:
@@ -334,7 +335,7 @@ async def test_a_failure_of_a_hook_does_not_show_whether_our_request_has_run(
     """A hook is called when the server has run the call."""
     calls: list[bytes] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: httpx.Request) -> Any:
         if b"tools/call" in request.content:
             calls.append(request.content)
         return answered(request)

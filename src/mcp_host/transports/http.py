@@ -21,6 +21,7 @@ from mcp_host.protocol.headers import check_headers
 
 if TYPE_CHECKING:
     import httpx
+    import httpx2
 
     from mcp_host.transports._http.channel import HttpChannel
     from mcp_host.transports._http.tls import Cert, ClientCertificate, FilePath, Verify
@@ -44,7 +45,7 @@ class StreamableHttp:
     with its key, ``(certificate, key)`` or ``(certificate, key, password)``. Files are read when you connect.
     *uds* is the path of a unix socket to connect to, instead of the host in the URL.
 
-    A *client* is used with its proxies, certificates, authentication and its connect, write and pool
+    A *client* of httpx or httpx2 is used with its proxies, certificates, authentication and its connect, write and pool
     timeouts. Its read timeout and redirects are not used, and it is never closed.
     Without a client, proxies come from the environment, but not for a unix socket.
 
@@ -62,7 +63,7 @@ class StreamableHttp:
 
     url: str
     headers: Mapping[str, str] | None = field(default=None, kw_only=True)
-    client: httpx.AsyncClient | None = field(default=None, kw_only=True)
+    client: httpx.AsyncClient | httpx2.AsyncClient | None = field(default=None, kw_only=True)
     max_connections: int | None = field(default=100, kw_only=True)
     verify: Verify = field(default=True, kw_only=True)
     cert: Cert | None = field(default=None, kw_only=True)
@@ -79,6 +80,10 @@ class StreamableHttp:
         object.__setattr__(self, "_parsed", parse_url(self.url))
         object.__setattr__(self, "_name", display_url(self._parsed))
         object.__setattr__(self, "headers", check_headers(self.headers or {}))
+        if self.client is not None:
+            from mcp_host.transports._http.backend import HttpLibrary
+
+            HttpLibrary.of(self.client)
         if self.verify is not True or self.cert is not None:
             self._check_certificates()
         if self.uds is not None:

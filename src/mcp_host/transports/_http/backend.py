@@ -1,15 +1,17 @@
-"""What sends a request: our own pool where it does all that httpx would, else httpx."""
+"""What sends a request: our own pool where it does all that httpx would, else httpx or httpx2."""
 
 from __future__ import annotations
 
 import ssl
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from http.client import HTTPResponse
 from http.cookiejar import Cookie, CookieJar
-from typing import Self, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Self, TypeAlias
 from urllib.request import Request, getproxies
 
 import h11
@@ -32,6 +34,10 @@ from mcp_host.transports._http.tls import (
 from mcp_host.transports._http.url import display_url
 from mcp_host.version import __version__
 
+if TYPE_CHECKING:
+    import httpx2
+
+AnyClient: TypeAlias = "httpx.AsyncClient | httpx2.AsyncClient"
 USER_AGENT = f"mcp-host/{__version__}"
 RELEASE_TIME = 1.0  # seconds for closing a socket: the peer takes no part in it, so this is never reached
 MAX_PIECES = 20_000  # more than h11 can hold decoded: after so many, a body waits for the network
@@ -42,23 +48,62 @@ MAX_CHECKED = 64  # sets of headers that are kept: one for each method of a sess
 MAX_REDIRECTS = 5  # curl allows 50 and browsers 20; within one origin, even two are odd
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-# All that httpx raises: the third for a Location, the fourth for a cookie in the caller's client, the last on asyncio.
-HTTPX_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, UnicodeEncodeError, ssl.SSLError)
-
-# In these cases not a byte of the request can have reached the server.
-_NEVER_SENT = (
-    httpx.ConnectError,
-    httpx.ConnectTimeout,
-    httpx.PoolTimeout,
-    httpx.ProxyError,
-    httpx.UnsupportedProtocol,
-)
-_BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
-
 Headers: TypeAlias = Mapping[str, str]
 
 # h11's list of headers that it has checked, which it does not check again. The class has no public name.
 _CheckedHeaders = type(h11.Request(method="GET", target="/", headers=[("host", "")]).headers)
+
+
+class HttpLibrary:
+    """httpx, or httpx2, which has the same names: what a backend uses of it, and how its errors become ours.
+
+    httpx2 is never imported here: an application that has a client of it has done so.
+    """
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+        # All that it raises: the fourth for a cookie in the caller's client, the last on asyncio only.
+        self.errors = (module.HTTPError, module.StreamError, module.InvalidURL, UnicodeEncodeError, ssl.SSLError)
+        self.broken = (module.ReadError, module.WriteError, module.RemoteProtocolError)
+        self.not_retried = (module.TimeoutException, module.UnsupportedProtocol)
+        # In these cases not a byte of the request can have reached the server.
+        self._never_sent = (
+            module.ConnectError,
+            module.ConnectTimeout,
+            module.PoolTimeout,
+            module.ProxyError,
+            module.UnsupportedProtocol,
+        )
+        self.request_body: Callable[[bytes], httpx.AsyncByteStream]
+        self.request_body = type("Body", (RequestBody, module.AsyncByteStream), {})
+
+    @staticmethod
+    def of(client: object) -> tuple[HttpLibrary, httpx.AsyncClient]:
+        """The library of *client*, and *client* itself: one of httpx2 has the interface of one of httpx.
+
+        Raises:
+            TypeError: It is another object.
+        """
+        for name in ("httpx", "httpx2"):
+            module = sys.modules.get(name)
+            if module is not None and isinstance(client, module.AsyncClient):
+                return _library(module), client
+        raise TypeError(f"client is an httpx.AsyncClient or an httpx2.AsyncClient, not {type(client).__name__}")
+
+    def error(self, exc: Exception, name: str) -> ConnectionClosed:
+        """The error of ours for one of `errors`."""
+        text = explain(exc) or (excerpt(str(exc)) if self.shown(exc) is not None else "")
+        message = f"{name}: {text or type(exc).__name__}"
+        if isinstance(exc, self._never_sent):
+            return ConnectFailed(message, may_have_run=False)
+        return ConnectionClosed(message)
+
+    def shown(self, exc: Exception) -> Exception | None:
+        """*exc*, if it may be shown: a LocalProtocolError quotes a header, which may be a secret."""
+        return None if isinstance(exc, self.module.LocalProtocolError) else exc
+
+
+_library = cache(HttpLibrary)
 
 
 class HttpBackend(ABC):
@@ -68,6 +113,9 @@ class HttpBackend(ABC):
     kept-alive connection just as it is used again, that POST fails with `may_have_run=True`: nothing tells
     whether the server had read it. Only a *repeatable* request is sent twice.
     """
+
+    not_retried: tuple[type[Exception], ...] = (TimeoutError,)
+    """Causes of a `ConnectFailed` after which trying again is pointless: a timeout has taken long enough."""
 
     def __init__(self, url: httpx.URL, headers: Headers, name: str) -> None:
         self.name = name
@@ -114,8 +162,8 @@ class HttpBackend(ABC):
         else:
             try:
                 target = url.join(location)
-            except HTTPX_ERRORS as exc:
-                raise connection_error(exc, self.name) from exc
+            except (httpx.InvalidURL, UnicodeEncodeError) as exc:
+                raise ConnectionClosed(f"{self.name}: {excerpt(str(exc))}") from exc
             if response.status not in (307, 308):
                 refused = f"{display_url(target)}, which would change the method"
             elif (target.scheme, target.host, target.port) != (url.scheme, url.host, url.port):
@@ -134,60 +182,68 @@ class HttpBackend(ABC):
 
 
 class HttpxBackend(HttpBackend):
-    """An `httpx.AsyncClient`, used as it is: with its hooks, its authentication, its cookies."""
+    """A client of httpx or httpx2, used as it is: with its hooks, its authentication, its cookies."""
 
-    def __init__(self, url: httpx.URL, headers: Headers, name: str, client: httpx.AsyncClient) -> None:
+    def __init__(self, url: httpx.URL, headers: Headers, name: str, client: AnyClient) -> None:
         super().__init__(url, headers, name)
-        self._client = client
+        self._library, self._client = HttpLibrary.of(client)
+        self.not_retried = self._library.not_retried
         # The caller of a request says how long it may take, so the client's read timeout does not apply.
         given = client.timeout
-        self._timeout = httpx.Timeout(None, connect=given.connect, write=given.write, pool=given.pool)
+        self._timeout = self._library.module.Timeout(None, connect=given.connect, write=given.write, pool=given.pool)
 
     async def _send(
         self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
     ) -> HttpResponse:
         if self._client.is_closed:
-            raise ConnectionClosed(f"{self.name}: the httpx.AsyncClient was closed", may_have_run=False)
+            raise ConnectionClosed(
+                f"{self.name}: the {self._library.module.__name__}.AsyncClient was closed", may_have_run=False
+            )
         auth = self._client.auth
         if url.userinfo:  # httpx would log it with the URL, at INFO
-            auth = auth or httpx.BasicAuth(url.username, url.password)
+            auth = auth or self._library.module.BasicAuth(url.username, url.password)
             url = url.copy_with(userinfo=b"")
         headers = dict({name.lower(): (name, value) for name, value in headers.items()}.values())  # see `checked`
         try:
-            request = self._client.build_request(method, url, headers=headers, content=content, timeout=self._timeout)
+            request = self._client.build_request(
+                method, str(url), headers=headers, content=content, timeout=self._timeout
+            )
             if content is not None:
-                request.stream = RequestBody(content)
-            return HttpxResponse(await self._send_twice(request, auth, repeatable), self.name)
-        except HTTPX_ERRORS as exc:
-            error = connection_error(exc, self.name)
+                request.stream = self._library.request_body(content)
+            return HttpxResponse(await self._send_twice(request, auth, repeatable), self.name, self._library)
+        except self._library.errors as exc:
+            error = self._library.error(exc, self.name)
             if rejects_client(exc):
                 error = ConnectFailed(str(error), may_have_run=False)
-            raise error from _shown(exc)
+            raise error from self._library.shown(exc)
 
     async def _send_twice(self, request: httpx.Request, auth: httpx.Auth | None, repeatable: bool) -> httpx.Response:
-        broken: httpx.RequestError | None = None
+        broken: Exception | None = None
         while True:
             try:
                 return await self._client.send(request, stream=True, auth=auth, follow_redirects=False)
-            except httpx.RequestError as exc:
+            except self._library.module.RequestError as exc:
                 try:
                     ours = exc.request is request
                 except RuntimeError:  # raised by other code than httpx, which has sent nothing
                     ours = False
                 if not ours:  # a request of a hook or an Auth, before ours was sent or after it was carried out
-                    raise httpx.TransportError(str(exc)) from exc
+                    raise self._library.module.TransportError(str(exc)) from exc
                 if broken is not None:
                     raise broken from None  # the request may have been read, which the second error might deny
-                if not repeatable or not isinstance(exc, _BROKEN):
+                if not repeatable or not isinstance(exc, self._library.broken):
                     raise
-                broken = exc  # httpx does not tell whether the connection had been used before
+                broken = exc  # it does not tell whether the connection had been used before
 
     async def aclose(self) -> None:
         await self._client.aclose()
 
 
-class RequestBody(httpx.AsyncByteStream):
-    """One piece. httpx's own body is a generator, which a cancelled request leaves to the garbage collector."""
+class RequestBody:
+    """The body of a request in one piece, for `HttpLibrary.request_body`.
+
+    httpx's own body is a generator, which a cancelled request leaves to the garbage collector.
+    """
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -205,17 +261,18 @@ class RequestBody(httpx.AsyncByteStream):
 
 
 class HttpxResponse(HttpResponse):
-    """A response of httpx's."""
+    """A response of httpx or httpx2."""
 
-    def __init__(self, response: httpx.Response, name: str) -> None:
+    def __init__(self, response: httpx.Response, name: str, library: HttpLibrary) -> None:
         headers = [(key.lower(), value) for key, value in response.headers.raw]
         if response.is_stream_consumed:  # by a hook or an Auth of the client, which leaves it decompressed
             headers = [(key, value) for key, value in headers if key != b"content-encoding"]
-            stream: httpx.AsyncByteStream = httpx.ByteStream(response.content)
+            stream: httpx.AsyncByteStream = library.module.ByteStream(response.content)
         else:
-            assert isinstance(response.stream, httpx.AsyncByteStream)  # every AsyncClient makes sure of it
+            assert isinstance(response.stream, library.module.AsyncByteStream)  # every AsyncClient makes sure of it
             stream = response.stream  # not aiter_raw(): each generator around a stream is one more to unwind
         super().__init__(response.status_code, headers, name)
+        self._library = library
         self._response = response
         self._pieces = aiter(stream)
         self._ended = False
@@ -256,8 +313,8 @@ class HttpxResponse(HttpResponse):
                 piece = await anext(self._pieces)
         except StopAsyncIteration:
             return b""
-        except HTTPX_ERRORS as exc:
-            raise connection_error(exc, self.name) from _shown(exc)
+        except self._library.errors as exc:
+            raise self._library.error(exc, self.name) from self._library.shown(exc)
         self._ended = False
         return piece
 
@@ -389,20 +446,6 @@ def proxied(url: httpx.URL) -> bool:
         return False
     excepted = {host.strip() for host in proxies.get("no", "").split(",")}
     return "*" not in excepted and url.host not in excepted
-
-
-def connection_error(exc: Exception, name: str) -> ConnectionClosed:
-    """The error of ours for one of `HTTPX_ERRORS`."""
-    text = explain(exc) or (excerpt(str(exc)) if _shown(exc) is not None else "")
-    message = f"{name}: {text or type(exc).__name__}"
-    if isinstance(exc, _NEVER_SENT):
-        return ConnectFailed(message, may_have_run=False)
-    return ConnectionClosed(message)
-
-
-def _shown(exc: Exception) -> Exception | None:
-    """*exc*, if it may be shown: a LocalProtocolError quotes a header, which may be a secret."""
-    return None if isinstance(exc, httpx.LocalProtocolError) else exc
 
 
 def _size(cookie: Cookie) -> int:

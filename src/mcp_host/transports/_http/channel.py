@@ -6,7 +6,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-import httpx
 from anyio import Event, Semaphore, WouldBlock, create_task_group, move_on_after, sleep
 from anyio.lowlevel import checkpoint
 
@@ -45,7 +44,6 @@ STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before t
 PROBE_TIME = 2.0  # seconds for finding out whether a server uses the transport of 2024
 NO_CONTENT = frozenset({202, 204})
 OLD_TRANSPORT = frozenset({400, 404, 405})  # how a server of 2024 answers a POST of initialize
-NOT_RETRIED = (TimeoutError, httpx.TimeoutException, httpx.UnsupportedProtocol)  # a timeout has taken long enough
 
 
 @asynccontextmanager
@@ -179,7 +177,7 @@ class HttpChannel:
                 response = await self._backend.send("POST", {**POSTED, **headers}, body, repeatable=repeatable)
                 break
             except ConnectFailed as exc:
-                if handle is None or isinstance(exc.__cause__, NOT_RETRIED):
+                if handle is None or isinstance(exc.__cause__, self._backend.not_retried):
                     raise
                 delay = next(attempts, None)
                 if delay is None or (isinstance(message, Request) and message.method == LISTEN):
