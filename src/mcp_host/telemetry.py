@@ -55,13 +55,13 @@ Attributes: TypeAlias = dict[str, str | int | float | Sequence[str]]
 
 BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)  # seconds; the conventions name them
 DEFAULT_PORTS = {"http": 80, "https": 443}
-HINT_SHOWN = 80  # characters of the model's name that a server suggests
+SHOWN = 80  # characters of a name or an id that the server has chosen
 
 FAULTS_OF_THE_SERVER = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, RESOURCE_NOT_FOUND})
 """Codes by which we refuse what the server should not have asked: no errors of ours (mcp.md, `rpc.response.status_code`)."""
 
 NAMED = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
-"""Methods with a `name`, and its attribute."""
+"""Our methods with a `name`, and its attribute."""
 
 WITH_URI = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 
@@ -128,8 +128,10 @@ class OpenTelemetry:
 
     async def _send(self, request: ClientRequest, call_next: CallNext) -> dict[str, Any]:
         attributes = _attributes(request)
+        target = attributes.get(NAMED.get(request.method, ""))
+        name = request.method if target is None else f"{request.method} {target}"
         begun = time.perf_counter()
-        with self._span(_name(request), SpanKind.CLIENT, {**attributes, **self._details(request)}) as span:
+        with self._span(name, SpanKind.CLIENT, {**attributes, **self._details(request)}) as span:
             try:
                 result = await call_next(_with_trace_context(request))
             except BaseException as exc:
@@ -173,7 +175,7 @@ class OpenTelemetry:
         """Add to *span* what the *result* says. Returns what is for the metric, too."""
         found: Attributes = {}
         if request.method == INITIALIZE:
-            found |= _texts({"mcp.protocol.version": result.get("protocolVersion")})
+            found["mcp.protocol.version"] = excerpt(str(result.get("protocolVersion")), SHOWN)
         if request.method == "tools/call":
             if self._record_content:
                 span.set_attribute("gen_ai.tool.call.result", _json(result))
@@ -187,12 +189,13 @@ class OpenTelemetry:
 
     async def _answer(self, request: ServerRequest, call_next: CallNext) -> dict[str, Any]:
         context, links = _parent(request.params.get("_meta"))
-        attributes = _attributes(request)
+        name = excerpt(request.method, SHOWN)
+        attributes: Attributes = {"mcp.method.name": name, **_connection(request)}
         if request.id is not None:
-            attributes["jsonrpc.request.id"] = str(request.id)
+            attributes["jsonrpc.request.id"] = excerpt(str(request.id), SHOWN)
         if request.method == "sampling/createMessage":
             request = replace(request, around_model=(*request.around_model, self._chat))
-        with self._span(_name(request), SpanKind.SERVER, attributes, context, links) as span:
+        with self._span(name, SpanKind.SERVER, attributes, context, links) as span:
             try:
                 return await call_next(request)
             except InputRefused as exc:
@@ -227,23 +230,20 @@ class OpenTelemetry:
 # Attributes of MCP
 
 
-def _name(request: AnyRequest) -> str:
-    target = request.params.get("name") if request.method in NAMED else None
-    return f"{request.method} {target}" if isinstance(target, str) else request.method
-
-
-def _attributes(request: AnyRequest) -> Attributes:
-    """What describes a request on its span and in the metric."""
-    found: Attributes = {"mcp.method.name": request.method}
-    if request.protocol_version is not None:
-        found["mcp.protocol.version"] = request.protocol_version
-    found |= _network(request.transport)
-    if isinstance(request, ClientRequest):
-        found |= _address(request.transport)
+def _attributes(request: ClientRequest) -> Attributes:
+    """What describes a request of ours on its span and in the metric."""
+    found: Attributes = {"mcp.method.name": request.method, **_connection(request), **_address(request.transport)}
     if request.method == "tools/call":
         found["gen_ai.operation.name"] = "execute_tool"
     if request.method in NAMED:
         found |= _texts({NAMED[request.method]: request.params.get("name")})
+    return found
+
+
+def _connection(request: AnyRequest) -> Attributes:
+    found = _network(request.transport)
+    if request.protocol_version is not None:
+        found["mcp.protocol.version"] = request.protocol_version
     return found
 
 
@@ -266,8 +266,8 @@ def _address(transport: Transport | None) -> Attributes:
     return {"server.address": url.hostname or "", "server.port": url.port or DEFAULT_PORTS[url.scheme]}
 
 
-def _texts(values: Mapping[str, object]) -> Attributes:
-    """Those of *values* that are text: a middleware may have put anything into the parameters."""
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    """Those of *values* that are text: a server, or another middleware, may have put anything there."""
     return {name: value for name, value in values.items() if isinstance(value, str)}
 
 
@@ -283,7 +283,7 @@ def _fail(span: Span, exc: BaseException) -> Attributes:
     text = exc.message if isinstance(exc, ServerError) and exc.code is not None else str(exc)
     first_line = text.partition("\n")[0]  # the lines that follow may quote the stderr of a server
     span.set_attributes(found)
-    span.set_status(StatusCode.ERROR, excerpt(first_line))
+    span.set_status(StatusCode.ERROR, None if is_cancellation(exc) else excerpt(first_line))
     return found
 
 
@@ -324,7 +324,7 @@ def _parent(meta: object) -> tuple[Context | None, Sequence[Link]]:
     None and no link, if the server names none: then the current span is the parent. Only the parent is taken from the
     server, so that it cannot write the baggage that our handlers send on.
     """
-    carrier = {name: value for name, value in meta.items() if isinstance(value, str)} if isinstance(meta, dict) else {}
+    carrier = _texts(meta) if isinstance(meta, dict) else {}
     remote = trace.get_current_span(propagate.extract(carrier, Context())).get_span_context()
     current = trace.get_current_span().get_span_context()
     if not remote.is_valid:
@@ -340,7 +340,7 @@ def _hint(request: SamplingRequest) -> list[str]:
     """The first model that the server would like, if it names one."""
     preferences = request.model_preferences
     names = [hint.name for hint in (preferences and preferences.hints) or [] if hint.name]
-    return [excerpt(name, HINT_SHOWN) for name in names[:1]]
+    return [excerpt(name, SHOWN) for name in names[:1]]
 
 
 def _model_request(request: SamplingRequest) -> Attributes:

@@ -404,7 +404,34 @@ async def test_a_request_whose_call_has_ended_is_cancelled(recorder: Recorder) -
     call, sampling, chat = recorder.spans()
     assert call.status == "UNSET"
     assert [span.attributes["error.type"] for span in (sampling, chat)] == ["cancelled", "cancelled"]
-    assert [span.status.partition(":")[0] for span in (sampling, chat)] == ["ERROR", "ERROR"]
+    assert [span.status for span in (sampling, chat)] == ["ERROR", "ERROR"]
+
+
+async def test_what_a_server_writes_is_cut_and_escaped(recorder: Recorder) -> None:
+    """A span's name, and an attribute, has 80 characters of it at most. Unknown methods are requests, too."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize()
+        await peer.send({"jsonrpc": "2.0", "id": "i" * 500, "method": "m\x1b[2J" + "m" * 500})
+        hints = {"modelPreferences": {"hints": [{"name": "h" * 500}]}}
+        await peer.request("sampling/createMessage", {**QUESTION, **hints})
+        done.set()
+
+    done = anyio.Event()
+    with anyio.fail_after(10):
+        async with Client(
+            ScriptedPeer(script),
+            era="legacy",
+            sampling=Sampling(with_tools=say_paris, approve=always),
+            middleware=[recorder.middleware()],
+        ):
+            await done.wait()
+
+    unknown, _, chat = recorder.spans()
+    method = "m\\x1b[2J" + "m" * 75 + "… (505 characters)"
+    assert (unknown.name, unknown.attributes["mcp.method.name"]) == (method, method)
+    assert unknown.attributes["jsonrpc.request.id"] == "i" * 80 + "… (500 characters)"
+    assert chat.name == f"chat {chat.attributes['gen_ai.request.model']}" == "chat " + "h" * 80 + "… (500 characters)"
 
 
 # Content
