@@ -22,6 +22,7 @@ from tests.interop.processes import (
     free_port,
     running,
 )
+from tests.telemetry.recorder import Recorder
 
 SDKS: list[Sdk] = ["python", "typescript"]
 ERAS: list[Era] = ["legacy", "modern"]
@@ -86,6 +87,11 @@ def era(request: pytest.FixtureRequest) -> Era:
 def http_peer(sdk: Sdk, era: Era, both_eras_http: dict[Sdk, HttpServer]) -> Peer:
     """A server of either SDK in either era, over HTTP: for what is the same however it is reached."""
     return Peer(sdk, StreamableHttp(both_eras_http[sdk].url), era)
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
 
 
 @pytest.fixture(params=["stdio", "http"])
