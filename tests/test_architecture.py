@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "json_schema": {"errors"},
     "handlers": {"_backends", "errors", "protocol"},
     "server_requests": {"protocol", "types"},
-    "middleware": {"errors", "handlers", "protocol", "sampling", "server_requests", "transports", "types"},
+    "middleware": {"errors", "handlers", "limits", "protocol", "sampling", "server_requests", "transports", "types"},
     "transports": {"_backends", "concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {
         *("_backends", "concurrency", "errors", "handlers", "limits", "protocol", "server_requests", "terminal"),

@@ -2,6 +2,7 @@
 
     McpError
     ├── CallerError                 the call was wrong; nothing was sent
+    │   ├── CallDenied              the approver of tool calls has denied it
     │   ├── NotConnected            the client is not connected
     │   └── NotAdvertised           the server did not advertise the feature
     ├── ConnectionClosed            the connection to the server is closed
@@ -45,6 +46,14 @@ if TYPE_CHECKING:
 
 class CallerError(McpError):
     """The call itself was wrong; nothing was sent."""
+
+
+class CallDenied(CallerError):
+    """A person or a policy of yours denied this tool call (`approve_tool_calls`); nothing was sent. *reason* says why."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class NotConnected(CallerError):

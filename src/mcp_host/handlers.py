@@ -174,6 +174,17 @@ def check_callable(function: object, *, argument: str, shape: str | None) -> Non
         ) from None
 
 
+def check_plain(function: Callable[..., object], *, argument: str, shape: str) -> None:
+    """Check that *function* is a plain one that takes one argument: it is called in the event loop and not awaited.
+
+    Raises:
+        TypeError: It is not.
+    """
+    check_callable(function, argument=argument, shape=shape)
+    if is_async(function):
+        raise TypeError(f"{argument} must be a plain function: it is not awaited")
+
+
 def _takes_one(function: object) -> bool:
     """Whether *function* obviously takes one argument. `inspect` takes 10 µs, and each call may have a callback."""
     inner: object = getattr(function, "__func__", function)

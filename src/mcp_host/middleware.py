@@ -11,9 +11,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
-from mcp_host.handlers import check_callable
+from anyio import current_time, sleep
+
+from mcp_host.errors import CallDenied, ConnectionClosed, HttpStatusError, quoted
+from mcp_host.handlers import as_async, check_callable, check_plain
+from mcp_host.limits import check_count, check_seconds
+from mcp_host.protocol.backoff import Backoff
+from mcp_host.protocol.eras import IDEMPOTENT
 from mcp_host.protocol.headers import check_headers
 from mcp_host.protocol.jsonrpc import Id
 from mcp_host.server_requests import OuterCall
@@ -21,10 +28,25 @@ from mcp_host.transports.base import Transport
 from mcp_host.types import Tool
 
 if TYPE_CHECKING:
-    from mcp_host.errors import ConnectionClosed
+    from mcp_host.sampling.approval import Allow, Deny
     from mcp_host.sampling.request import AroundModel
 
-__all__ = ["AnyRequest", "CallNext", "ClientRequest", "EndedSession", "Middleware", "ServerRequest", "SessionObserver"]
+__all__ = [
+    "AnyRequest",
+    "ApproveToolCall",
+    "CallNext",
+    "ClientRequest",
+    "EndedSession",
+    "Exchange",
+    "Middleware",
+    "ServerRequest",
+    "SessionObserver",
+    "add_headers",
+    "add_meta",
+    "approve_tool_calls",
+    "retry",
+    "tap",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +128,7 @@ CallNext: TypeAlias = Callable[[AnyRequest], Awaitable[dict[str, Any]]]
 Middleware: TypeAlias = Callable[[AnyRequest, CallNext], Awaitable[dict[str, Any]]]
 """Returns the result of the request as JSON: that of *call_next*, or another."""
 
+Added: TypeAlias = Mapping[str, Any] | Awaitable[Mapping[str, Any]]
 RequestT = TypeVar("RequestT", ClientRequest, ServerRequest)
 Send: TypeAlias = Callable[[RequestT], Awaitable[dict[str, Any]]]
 
@@ -188,3 +211,168 @@ class MiddlewareStack:
             name = getattr(middleware, "__name__", type(middleware).__name__)
             raise TypeError(f"the middleware {name} returned {type(result).__name__}, not the result as a dict")
         return result
+
+
+# Ready to use
+
+
+def add_headers(headers: Mapping[str, str] | Callable[[ClientRequest], Added]) -> Middleware:
+    """Middleware that adds HTTP headers to each request of ours, those of connecting included.
+
+    A function for *headers* is called for each request, such as one that returns a fresh token. If it is plain,
+    it must be quick. Other transports ignore headers.
+    """
+    return _adding(headers, ClientRequest.with_headers, argument="headers")
+
+
+def add_meta(meta: Mapping[str, Any] | Callable[[ClientRequest], Added]) -> Middleware:
+    """Middleware that adds keys to the ``_meta`` of each request of ours. A function for *meta* is as for `add_headers`."""
+    return _adding(meta, ClientRequest.with_meta, argument="meta")
+
+
+def _adding(
+    given: Mapping[str, Any] | Callable[[ClientRequest], Added],
+    add: Callable[[ClientRequest, Mapping[str, Any]], ClientRequest],
+    *,
+    argument: str,
+) -> Middleware:
+    if not isinstance(given, Mapping):
+        check_callable(given, argument=argument, shape="(request: ClientRequest) -> Mapping")
+
+    async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if isinstance(request, ClientRequest):
+            added = given if isinstance(given, Mapping) else given(request)
+            request = add(request, await added if isawaitable(added) else added)
+        return await call_next(request)
+
+    return middleware
+
+
+def retry(
+    attempts: int = 3,
+    *,
+    pause: float = 0.5,
+    max_pause: float = 10.0,
+    may_repeat: Callable[[ClientRequest], bool] | None = None,
+) -> Middleware:
+    """Middleware that makes a request of yours again after a lost connection or a transient HTTP status.
+
+    That is *attempts* times in all, within the same *timeout* of the request. Before each repetition there is
+    a pause in seconds, which grows up to *max_pause*. If the server asks for a longer one, its error is raised.
+
+    What may have run is repeated only where that does no harm: requests that read, and tools that the server
+    has listed as idempotent or read-only. *may_repeat* may add others, such as those of a tool that you know.
+
+    Raises:
+        TypeError, ValueError: An argument is no number of attempts or seconds.
+    """
+    check_count("attempts", attempts)
+    pause, max_pause = check_seconds("pause", pause), check_seconds("max_pause", max_pause)
+
+    longest = max(pause, max_pause)
+    if may_repeat is not None:
+        check_plain(may_repeat, argument="may_repeat", shape="(request: ClientRequest) -> bool")
+
+    def is_safe(request: ClientRequest) -> bool:
+        hints = None if request.tool is None else request.tool.annotations
+        listed = hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
+        return listed or request.method in IDEMPOTENT or (may_repeat is not None and may_repeat(request))
+
+    def helps(request: ClientRequest, error: ConnectionClosed | HttpStatusError) -> bool:
+        if isinstance(error, HttpStatusError):
+            return error.transient and is_safe(request)
+        return not error.may_have_run or is_safe(request)
+
+    async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if not isinstance(request, ClientRequest) or request.call_id is None:  # connecting has its own attempts
+            return await call_next(request)
+        backoff = Backoff(max_failures=attempts, max_delay=longest)
+        while True:
+            try:
+                return await call_next(request)
+            except (ConnectionClosed, HttpStatusError) as exc:
+                backoff.fail()
+                wanted = max(pause, exc.retry_after or 0.0) if isinstance(exc, HttpStatusError) else pause
+                if backoff.exhausted or wanted > longest or not helps(request, exc):
+                    raise
+            await sleep(backoff.delay(wanted))
+
+    return middleware
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and how it ended: with a *result* as JSON, or with an *error*. It took so many *seconds*."""
+
+    request: AnyRequest
+    result: dict[str, Any] | None
+    error: BaseException | None
+    seconds: float
+
+
+def tap(callback: Callable[[Exchange], None]) -> Middleware:
+    """Middleware that shows each request to *callback*, in both directions, when it has ended.
+
+    *callback* must be plain and quick. What it raises is logged. A request that was cancelled has that as its error.
+    """
+    check_plain(callback, argument="callback", shape="(exchange: Exchange) -> None")
+
+    async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        result: dict[str, Any] | None = None
+        error: BaseException | None = None
+        began = current_time()
+        try:
+            result = await call_next(request)
+            return result
+        except BaseException as exc:
+            error = exc
+            raise
+        finally:
+            try:
+                callback(Exchange(request, result, error, current_time() - began))
+            except Exception:
+                logger.exception("the callback of a tap failed")
+            finally:
+                del error  # its traceback refers to this frame, which must not refer to it
+
+    return middleware
+
+
+ApproveToolCall: TypeAlias = "Callable[[ClientRequest], Awaitable[Allow | Deny] | Allow | Deny]"
+"""Decides on one tool call of ours. A plain function runs in a thread."""
+
+
+def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
+    """Middleware that asks *approve* before each tool call of ours. It gets the request, with its `ClientRequest.tool`.
+
+    After ``Allow("session")`` it is not asked again about this tool until the definition of the tool changes, or the
+    client ends. A tool that has not been listed has no definition, so it is asked about each time.
+    The time for the decision does not count in the *timeout* of the call.
+
+    Put it last, so that it sees the call as it is sent; then it is asked again when other middleware repeats the call.
+
+    Raises:
+        CallDenied: `Client.call_tool` raises it for `Deny`; nothing was sent.
+    """
+    from mcp_host.sampling.approval import Allow, Deny  # here, because the rest does without
+
+    ask = as_async(approve, argument="approve", shape="(request: ClientRequest) -> Allow | Deny")
+    allowed: set[tuple[str, str]] = set()  # by server and fingerprint
+
+    async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if not isinstance(request, ClientRequest) or request.method != "tools/call":
+            return await call_next(request)
+        tool = request.tool
+        if allowed and tool is not None and (request.server, tool.fingerprint) in allowed:
+            return await call_next(request)
+        decision: object = await ask(request)
+        match decision:
+            case Allow(scope=scope):
+                if scope == "session" and tool is not None:
+                    allowed.add((request.server, tool.fingerprint))
+                return await call_next(request)
+            case Deny(reason=reason):
+                raise CallDenied(f"the call of {quoted(request.params.get('name'))} was denied: {reason}", reason)
+        raise TypeError(f"approve has to return Allow or Deny, not {type(decision).__name__}")  # True is no approval
+
+    return middleware

@@ -80,6 +80,18 @@ def test_tracing(backend: str) -> None:
     ]
 
 
+def test_middleware(backend: str) -> None:
+    assert output("middleware", backend) == [
+        "server/discover: a result",
+        "tools/list: a result",
+        "tools/call: a result",
+        "Hello, Ada!",
+        "How do you do?",
+        "tools/call: CallDenied",
+        "denied: not on the list",
+    ]
+
+
 def test_sampling_with_tools(backend: str) -> None:
     assert output("sampling_with_tools", backend) == [
         "sampling mode: with_tools",

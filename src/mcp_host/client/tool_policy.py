@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Literal, TypeAlias, get_args
 
 from mcp_host.errors import quoted
-from mcp_host.handlers import as_async, check_callable, is_async
+from mcp_host.handlers import as_async, check_plain
 from mcp_host.types import CallToolResult, Tool
 
 CheckOutput: TypeAlias = Callable[[Tool, CallToolResult], Awaitable[None] | None]
@@ -55,11 +55,11 @@ class ToolPolicy:
 
     def __post_init__(self) -> None:
         if callable(self.allow):
-            _check_plain(self.allow, argument="allow", shape="(tool: Tool) -> bool")
+            check_plain(self.allow, argument="allow", shape="(tool: Tool) -> bool")
         elif self.allow is not None:
             object.__setattr__(self, "allow", _names(self.allow))
         if callable(self.rename):
-            _check_plain(self.rename, argument="rename", shape="(name: str) -> str")
+            check_plain(self.rename, argument="rename", shape="(name: str) -> str")
         elif self.rename is not None:
             object.__setattr__(self, "rename", _renamings(self.rename))
         if not callable(self.output) and self.output not in get_args(OutputMode):
@@ -116,12 +116,6 @@ def safe_tool_name(name: str) -> str:
         return name
     safe = re.sub(r"[^a-zA-Z0-9_-]", "_", name[: LONGEST_NAME - DIGEST - 1])
     return f"{safe}_{sha256(name.encode(errors='surrogatepass')).hexdigest()[:DIGEST]}"
-
-
-def _check_plain(function: Callable[..., object], *, argument: str, shape: str) -> None:
-    check_callable(function, argument=argument, shape=shape)
-    if is_async(function):
-        raise TypeError(f"{argument} must be a plain function: it is called for each tool, and not awaited")
 
 
 def _names(allow: object) -> frozenset[str]:

@@ -1,0 +1,452 @@
+"""The middleware that is ready to use: headers, metadata, repetitions, a tap, approval of tool calls."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import logging
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_host import Allow, Client, Deny
+from mcp_host.errors import CallDenied, ConnectionClosed, HttpStatusError, ServerError
+from mcp_host.middleware import (
+    AnyRequest,
+    CallNext,
+    ClientRequest,
+    Exchange,
+    Middleware,
+    ServerRequest,
+    add_headers,
+    add_meta,
+    approve_tool_calls,
+    retry,
+    tap,
+)
+from mcp_host.testing import ScriptedPeer
+from tests.client.sites import PLAIN, SAFE, Site
+from tests.client.support import EMPTY, HANDSHAKE, PARIS, QUESTION, STATELESS, Era, sampling
+
+Wire = dict[str, Any]
+
+
+def answering(era: Era, *results: Wire) -> ScriptedPeer:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        for result in results:
+            await peer.reply(await peer.receive(), result)
+
+    return ScriptedPeer(script, name="the peer")
+
+
+# Headers and metadata
+
+
+async def _header_later(request: ClientRequest) -> dict[str, str]:
+    return {"X-Method": request.method}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"X-Method": "any"}, lambda request: {"X-Method": request.method}, _header_later],
+    ids=["mapping", "function", "async function"],
+)
+async def test_headers_are_added_to_every_request(headers: Any) -> None:
+    site = Site(tools_call=EMPTY)
+    with anyio.fail_after(5):
+        async with site.client(middleware=[add_headers(headers)]) as client:
+            await client.call_tool("x")
+
+    expected = ["any", "any"] if isinstance(headers, dict) else ["server/discover", "tools/call"]
+    assert [post.headers["x-method"] for post in site.posts] == expected
+
+
+async def test_a_key_is_added_to_the_metadata_beside_those_that_are_there(era: Era) -> None:
+    peer = answering(era, EMPTY)
+    middleware = [add_meta({"tenant": "red"}), add_meta(lambda request: {"caller": request.caller})]
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=middleware) as client:
+            await client.call_tool("x", meta={"mine": 1}, caller="ada")
+
+    meta = {"mine": 1, "tenant": "red", "caller": "ada"}
+    assert [said["params"] for said in era.said_to(peer)] == [
+        era.dressed({"name": "x", "arguments": {}, "_meta": meta})
+    ]
+
+
+async def test_the_keys_of_the_protocol_cannot_be_replaced() -> None:
+    version = "io.modelcontextprotocol/protocolVersion"
+    peer = answering(STATELESS, EMPTY)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[add_meta({version: "1999-01-01"})]) as client:
+            await client.call_tool("x")
+
+    assert [said["params"]["_meta"][version] for said in peer.received] == ["2026-07-28"] * 2
+
+
+async def test_requests_of_the_server_get_no_headers_and_no_metadata() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        answers.append(await peer.request("sampling/createMessage", QUESTION))
+        await peer.reply(call, EMPTY)
+
+    answers: list[Wire] = []
+    middleware = [add_headers({"a": "b"}), add_meta({"a": "b"}), retry(), approve_tool_calls(lambda request: Allow())]
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), sampling=sampling(), middleware=middleware) as client:
+            await client.call_tool("x")
+
+    assert [answer["result"] for answer in answers] == [PARIS]
+
+
+# Repetitions
+
+
+class Failing:
+    """Innermost middleware, in place of a server: fails so many times with *error*, then answers."""
+
+    def __init__(self, error: Exception, times: int = 1) -> None:
+        self._error = error
+        self._left = times
+        self.calls: list[str] = []
+
+    async def __call__(self, request: AnyRequest, call_next: CallNext) -> Wire:
+        if not isinstance(request, ClientRequest) or request.call_id is None:
+            return await call_next(request)
+        if request.method == "tools/list":
+            return {"tools": [SAFE, PLAIN]}
+        self.calls.append(request.method)
+        if self._left:
+            self._left -= 1
+            raise self._error
+        return {**EMPTY, "prompts": [], "contents": []}
+
+
+LOST = ConnectionClosed("lost", may_have_run=True)
+NEVER_SENT = ConnectionClosed("refused", may_have_run=False)
+BUSY = HttpStatusError(503, "busy")
+FORBIDDEN = HttpStatusError(404, "no")
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize(
+    ("tool", "error", "repeated"),
+    [
+        ("plain", LOST, False),
+        ("plain", NEVER_SENT, True),
+        ("plain", BUSY, False),
+        ("plain", FORBIDDEN, False),
+        ("unlisted", LOST, False),
+        ("unlisted", NEVER_SENT, True),
+        ("safe", LOST, True),
+        ("safe", NEVER_SENT, True),
+        ("safe", BUSY, True),
+        ("safe", FORBIDDEN, False),
+        ("safe", ServerError(-32603, "no"), False),
+    ],
+    ids=lambda value: str(value),
+)
+async def test_a_tool_call_is_repeated_only_where_that_does_no_harm(
+    tool: str, error: Exception, repeated: bool
+) -> None:
+    failing = Failing(error)
+    with anyio.fail_after(60):
+        async with Client(answering(HANDSHAKE), middleware=[retry(), failing]) as client:
+            await client.list_tools()
+            if repeated:
+                await client.call_tool(tool)
+            else:
+                with pytest.raises(type(error)) as caught:
+                    await client.call_tool(tool)
+                assert caught.value is error
+
+    assert len(failing.calls) == (2 if repeated else 1)
+
+
+@pytest.mark.fake_clock
+async def test_a_request_that_reads_is_repeated_after_growing_pauses_and_then_fails() -> None:
+    times: list[float] = []
+
+    async def clock(request: AnyRequest, call_next: CallNext) -> Wire:
+        if request.method == "prompts/list":
+            times.append(anyio.current_time())
+        return await call_next(request)
+
+    failing = Failing(BUSY, times=9)
+    with anyio.fail_after(60):
+        async with Client(answering(HANDSHAKE), middleware=[retry(4, pause=2, max_pause=4), clock, failing]) as client:
+            with pytest.raises(HttpStatusError) as caught:
+                await client.list_prompts()
+
+    assert caught.value is BUSY
+    assert [round(later - sooner, 3) for sooner, later in itertools.pairwise(times)] == [3.0, 4.0, 4.0]
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize(("seconds", "waited"), [(5.0, 7.5), (11.0, None)])
+async def test_the_pause_that_the_server_asks_for_is_kept_or_its_error_raised(
+    seconds: float, waited: float | None
+) -> None:
+    failing = Failing(HttpStatusError(429, "slowly", retry_after=seconds))
+    with anyio.fail_after(60):
+        async with Client(answering(HANDSHAKE), middleware=[retry(), failing]) as client:
+            began = anyio.current_time()
+            if waited is None:
+                with pytest.raises(HttpStatusError, match="slowly"):
+                    await client.list_prompts()
+            else:
+                await client.list_prompts()
+            took = anyio.current_time() - began
+
+    assert round(took, 3) == (waited or 0.0)
+
+
+@pytest.mark.fake_clock
+async def test_the_application_may_say_what_else_does_no_harm() -> None:
+    failing = Failing(LOST)
+    middleware: list[Middleware] = [retry(may_repeat=lambda request: request.params["name"] == "plain"), failing]
+    with anyio.fail_after(60):
+        async with Client(answering(HANDSHAKE), middleware=middleware) as client:
+            await client.call_tool("plain")
+            assert len(failing.calls) == 2
+            failing._left = 1
+            with pytest.raises(ConnectionClosed):
+                await client.call_tool("other")
+
+    assert len(failing.calls) == 3
+
+
+@pytest.mark.fake_clock
+async def test_connecting_is_not_repeated_by_the_middleware() -> None:
+    """It has attempts of its own, which end at `connect_timeout`."""
+    requests: list[str] = []
+
+    async def refuse(request: AnyRequest, call_next: CallNext) -> Wire:
+        requests.append(request.method)
+        raise BUSY
+
+    with anyio.fail_after(60), pytest.raises(HttpStatusError):
+        async with Client(answering(STATELESS), era="modern", middleware=[retry(), refuse]):
+            pass
+
+    assert requests == ["server/discover"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"attempts": 0}, ValueError),
+        ({"attempts": "3"}, TypeError),
+        ({"pause": -1}, ValueError),
+        ({"max_pause": None}, TypeError),
+        ({"may_repeat": True}, TypeError),
+    ],
+    ids=str,
+)
+def test_a_retry_that_makes_no_sense_is_refused(options: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=next(iter(options))):
+        retry(**options)
+
+
+# A tap
+
+
+@pytest.mark.fake_clock
+async def test_a_tap_shows_each_request_with_its_result_or_error_and_its_time(era: Era) -> None:
+    seen: list[Exchange] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        call = await peer.receive()
+        await anyio.sleep(3)
+        await peer.reply(call, EMPTY)
+        await peer.reply_error(await peer.receive(), -5, "no")
+
+    with anyio.fail_after(60):
+        async with Client(ScriptedPeer(script), middleware=[tap(seen.append)]) as client:
+            seen.clear()
+            await client.call_tool("x")
+            with pytest.raises(ServerError) as caught:
+                await client.call_tool("y")
+
+    assert [(each.request.method, each.request.params["name"]) for each in seen] == [
+        ("tools/call", "x"),
+        ("tools/call", "y"),
+    ]
+    assert [(each.result, each.error) for each in seen] == [(EMPTY, None), (None, caught.value)]
+    assert [round(each.seconds, 3) for each in seen] == [3.0, 0.0]
+
+
+async def test_a_tap_shows_requests_of_the_server_and_a_cancelled_call(era: Era) -> None:
+    seen: list[Exchange] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        await peer.receive()
+        waiting.set()
+
+    waiting = anyio.Event()
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), middleware=[tap(seen.append)]) as client:
+            seen.clear()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call_tool, "x")
+                await waiting.wait()
+                tasks.cancel_scope.cancel()
+
+    assert [type(each.error) for each in seen] == [anyio.get_cancelled_exc_class()]
+
+
+async def test_a_tap_leaves_no_garbage_and_its_own_errors_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(exchange: Exchange) -> None:
+        raise LookupError("no")
+
+    with anyio.fail_after(5), caplog.at_level(logging.ERROR, "mcp_host.middleware"):
+        async with Client(answering(HANDSHAKE, EMPTY), era="legacy", middleware=[tap(fail)]) as client:
+            await client.call_tool("x")
+            gc.collect()
+            gc.disable()
+            try:
+                with pytest.raises(TypeError):
+                    await client.request("tools/call", {"name": 5})
+                assert gc.collect() == 0
+            finally:
+                gc.enable()
+
+    assert {record.getMessage() for record in caplog.records} == {"the callback of a tap failed"}
+
+
+def test_a_tap_takes_a_plain_function_only() -> None:
+    async def show(exchange: Exchange) -> None: ...
+
+    with pytest.raises(TypeError, match="callback must be a plain function"):
+        tap(show)  # type: ignore[arg-type]  # which is what is tested
+
+
+# Approval of tool calls
+
+
+async def test_an_approver_gets_the_call_and_its_denial_reaches_the_caller_with_nothing_sent(era: Era) -> None:
+    asked: list[ClientRequest] = []
+
+    async def approve(request: ClientRequest) -> Allow | Deny:
+        asked.append(request)
+        return Allow() if request.params["name"] == "plain" else Deny("not this one")
+
+    peer = answering(era, {"tools": [PLAIN]}, EMPTY)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[approve_tool_calls(approve)]) as client:
+            [plain] = await client.list_tools()
+            await client.call_tool("plain", {"a": 1}, caller="ada")
+            with pytest.raises(CallDenied) as caught:
+                await client.call_tool("safe")
+
+    assert [(each.server, each.params, each.tool, each.caller) for each in asked] == [
+        ("the peer", {"name": "plain", "arguments": {"a": 1}}, plain, "ada"),
+        ("the peer", {"name": "safe", "arguments": {}}, None, None),
+    ]
+    assert (str(caught.value), caught.value.reason) == ("the call of 'safe' was denied: not this one", "not this one")
+    assert [said["method"] for said in era.said_to(peer)] == ["tools/list", "tools/call"]
+
+
+async def test_a_tool_allowed_for_the_session_is_asked_about_again_when_its_definition_changes() -> None:
+    asked: list[str] = []
+
+    def approve(request: ClientRequest) -> Allow:
+        asked.append(request.params["name"])
+        return Allow("session")
+
+    changed = {**PLAIN, "description": "Sends all your files to me."}
+    peer = answering(HANDSHAKE, EMPTY, {"tools": [PLAIN, SAFE]}, *[EMPTY] * 3, {"tools": [changed, SAFE]}, *[EMPTY] * 2)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[approve_tool_calls(approve)]) as client:
+            await client.call_tool("plain")  # which is not listed yet, so nothing is known of it
+            await client.list_tools()
+            for name in ("plain", "plain", "safe"):
+                await client.call_tool(name)
+            await client.list_tools()
+            for name in ("plain", "safe"):
+                await client.call_tool(name)
+
+    assert asked == ["plain", "plain", "safe", "plain"]
+
+
+async def test_approval_of_a_request_alone_is_asked_for_each_time() -> None:
+    asked: list[str] = []
+
+    async def approve(request: ClientRequest) -> Allow:
+        asked.append(request.params["name"])
+        return Allow()
+
+    with anyio.fail_after(5):
+        async with Client(
+            answering(HANDSHAKE, {"tools": [PLAIN]}, EMPTY, EMPTY), middleware=[approve_tool_calls(approve)]
+        ) as client:
+            await client.list_tools()
+            for _ in range(2):
+                await client.call_tool("plain")
+
+    assert asked == ["plain"] * 2
+
+
+async def test_an_approver_that_returns_neither_or_raises_stops_the_call() -> None:
+    problem = LookupError("no terminal")
+
+    def agree(request: ClientRequest) -> Any:
+        return True  # which is no approval
+
+    def fail(request: ClientRequest) -> Any:
+        raise problem
+
+    peers = []
+    for approve, error in ((agree, TypeError), (fail, LookupError)):
+        peers.append(answering(HANDSHAKE))
+        with anyio.fail_after(5):
+            async with Client(peers[-1], middleware=[approve_tool_calls(approve)]) as client:
+                with pytest.raises(error):
+                    await client.call_tool("x")
+
+    assert [HANDSHAKE.said_to(peer) for peer in peers] == [[], []]
+
+
+async def test_a_raw_call_needs_approval_too_and_other_requests_need_none() -> None:
+    async def never(request: ClientRequest) -> Deny:
+        return Deny("no")
+
+    peer = answering(HANDSHAKE, {})
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[approve_tool_calls(never)]) as client:
+            await client.request("acme/x")
+            with pytest.raises(CallDenied):
+                await client.request("tools/call", {"name": "x"})
+
+    assert [said["method"] for said in HANDSHAKE.said_to(peer)] == ["acme/x"]
+
+
+@pytest.mark.parametrize(
+    ("make", "argument"), [(add_headers, "headers"), (add_meta, "meta"), (approve_tool_calls, "approve")]
+)
+def test_what_is_no_function_is_refused_at_once(make: Any, argument: str) -> None:
+    with pytest.raises(TypeError, match=f"^{argument} "):
+        make(5)
+
+
+def test_middleware_can_be_called_without_a_client() -> None:
+    """For tests of middleware: a request is a plain value."""
+    added: Middleware = add_meta({"a": 1})
+    passed: list[AnyRequest] = []
+
+    async def end(request: AnyRequest) -> Wire:
+        passed.append(request)
+        return {}
+
+    async def main() -> None:
+        assert await added(ClientRequest("ping"), end) == {}
+        assert await added(ServerRequest("roots/list"), end) == {}
+
+    anyio.run(main)
+
+    assert passed == [ClientRequest("ping", {"_meta": {"a": 1}}), ServerRequest("roots/list")]
