@@ -19,7 +19,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 MAY_IMPORT = {
     "base_errors": set[str](),
-    "errors": {"base_errors", "types"},
+    "errors": {"base_errors", "tool_changes", "types"},
+    "tool_changes": {"base_errors", "types"},
     "limits": set[str](),
     "version": set[str](),
     "_backends": set[str](),
@@ -44,7 +45,7 @@ MAY_IMPORT = {
     },
     "client": {
         *("_backends", "concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "middleware"),
-        *("protocol", "roots", "sampling", "session", "transports", "types", "version"),
+        *("protocol", "roots", "sampling", "session", "tool_changes", "transports", "types", "version"),
     },
     "telemetry": {
         *("_backends", "errors", "middleware", "protocol", "sampling", "session", "transports", "types", "version"),

@@ -23,6 +23,7 @@ from mcp_host.transports.stdio import Stdio
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
+    from mcp_host.client.pins import OnToolChange, ToolPins
     from mcp_host.client.tool_policy import CheckOutput, ToolPolicy, safe_tool_name
     from mcp_host.elicitation import (
         Elicitation,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     )
     from mcp_host.server_requests import OuterCall
     from mcp_host.session.changes import Change
+    from mcp_host.tool_changes import ToolChange
     from mcp_host.transports.http import StreamableHttp
     from mcp_host.transports.in_process import InProcess
 
@@ -72,6 +74,7 @@ __all__ = [
     "OnLog",
     "OnNotification",
     "OnProgress",
+    "OnToolChange",
     "OuterCall",
     "RootLike",
     "RootsHandler",
@@ -82,6 +85,8 @@ __all__ = [
     "Stdio",
     "StreamableHttp",
     "ToolCall",
+    "ToolChange",
+    "ToolPins",
     "ToolPolicy",
     "UrlHandler",
     "UrlRequest",
@@ -95,6 +100,7 @@ __all__ = [
 
 # Imported on first use, by module.
 _ON_DEMAND = {
+    "client.pins": ("OnToolChange", "ToolPins"),
     "client.tool_policy": ("CheckOutput", "ToolPolicy", "safe_tool_name"),
     "elicitation": ("Elicitation", "FormHandler", "FormRequest", "OnElicitationComplete", "UrlHandler", "UrlRequest"),
     "elicitation.terminal": ("fill_in_terminal", "open_in_browser"),
@@ -113,6 +119,7 @@ _ON_DEMAND = {
     ),
     "server_requests": ("OuterCall",),
     "session.changes": ("Change",),
+    "tool_changes": ("ToolChange",),
     "transports.http": ("StreamableHttp",),
     "transports.in_process": ("InProcess",),
 }

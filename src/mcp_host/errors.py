@@ -4,7 +4,8 @@
     ├── CallerError                 the call was wrong; nothing was sent
     │   ├── CallDenied              the approver of tool calls has denied it
     │   ├── NotConnected            the client is not connected
-    │   └── NotAdvertised           the server did not advertise the feature
+    │   ├── NotAdvertised           the server did not advertise the feature
+    │   └── ToolChanged             the tool is no longer the one that was agreed to
     ├── ConnectionClosed            the connection to the server is closed
     │   ├── ConnectFailed           it could not be opened
     │   └── SessionLost             the server no longer knows our session (HTTP)
@@ -25,6 +26,7 @@
     │   ├── UncheckableSchema       values cannot be checked against the server's schema
     │   │   └── UnsupportedPattern  a regular expression that cannot be searched safely
     │   └── InvalidToolOutput       a result that does not match the tool's outputSchema
+    ├── ToolPinsError               the pins of tools cannot be read or saved
     ├── RoundsExceeded              the server asked for too much input within one call
     ├── InputNotGiven               a call failed because we refused the input that it needs
     ├── InputRefused                we refuse a server's request
@@ -41,6 +43,7 @@ from mcp_host.base_errors import *  # noqa: F403  # all of it belongs here, but 
 from mcp_host.base_errors import McpError, ProtocolError, excerpt
 
 if TYPE_CHECKING:
+    from mcp_host.tool_changes import ToolChange
     from mcp_host.types import CallToolResult, ElicitRequestURLParams
 
 
@@ -62,6 +65,21 @@ class NotConnected(CallerError):
 
 class NotAdvertised(CallerError):
     """The server did not advertise this in the handshake, so nothing was sent."""
+
+
+class ToolChanged(CallerError):
+    """The definition of the tool is not the one that is pinned (`ToolPins`), so it was not called.
+
+    *change* has both definitions, and their difference as text. ``pins.accept(error.change)`` agrees to it.
+    """
+
+    def __init__(self, message: str, change: ToolChange) -> None:
+        super().__init__(message)
+        self.change = change
+
+
+class ToolPinsError(McpError):
+    """The pins of tools cannot be read or saved. No pin has changed, and no tool was listed or called."""
 
 
 class ConnectionClosed(McpError):

@@ -403,7 +403,7 @@ def test_arguments_that_cannot_be_right_are_refused_at_once(
 
 @pytest.mark.parametrize("wrong", [{"allow": ["a"]}, ["a"], ToolPolicy])
 def test_a_client_takes_a_policy_and_nothing_else(wrong: Any) -> None:
-    with pytest.raises(TypeError, match=r"^tools is ToolPolicy\(allow=..., rename=..., output=...\)"):
+    with pytest.raises(TypeError, match=r"^tools is ToolPolicy\(allow=..., rename=..., output=..., pins=...\)"):
         Client(offering(HANDSHAKE), tools=wrong)
 
 

@@ -23,6 +23,7 @@ from mcp_host.errors import (
     ProtocolError,
     RequestTimeout,
     ServerError,
+    SessionLost,
     quoted,
 )
 from mcp_host.handlers import as_async
@@ -41,6 +42,7 @@ from mcp_host.types.base import Model
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
+    from mcp_host.client.policed_tools import Moment, PolicedTools
     from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.client.tools import ListedTool
     from mcp_host.elicitation import Elicitation
@@ -160,7 +162,7 @@ class Client:
             from mcp_host.client.tool_policy import ToolPolicy
 
             if not isinstance(tools, ToolPolicy):
-                raise TypeError("tools is ToolPolicy(allow=..., rename=..., output=...)")
+                raise TypeError("tools is ToolPolicy(allow=..., rename=..., output=..., pins=...)")
         if limits is not None and not isinstance(limits, Limits):
             raise TypeError(f"limits is Limits(timeout=..., ...), not {type(limits).__name__}")
         limits = limits or Limits()
@@ -187,6 +189,7 @@ class Client:
             middleware=stack,
             lazy=lazy,
             on_log=None if on_log is None else as_async(on_log, argument="on_log", shape=ON_LOG),
+            watches_tools=tools is not None and tools.lists_first,
             on_change=None if on_change is None else as_async(on_change, argument="on_change", shape=ON_CHANGE),
             on_notification=(
                 None
@@ -195,7 +198,6 @@ class Client:
             ),
             on_elicitation_complete=None if on_complete is None else as_async(on_complete, argument="on_complete"),
         )
-        self._policy = tools
         self._lifetime = Lifetime(self._state, tools)
 
     def __repr__(self) -> str:
@@ -294,6 +296,8 @@ class Client:
         try:
             if self._state.middleware is None:
                 return (await self._call_tool(connection, call))[1]
+            if self._lifetime.policed is not None:
+                await self._let_through(call)  # before middleware asks a person to approve
             return types.CallToolResult.from_wire(await self._through_middleware(connection, call, self._perform))
         except CallbackRaised as raised:
             raised.unwrap()
@@ -582,15 +586,19 @@ class Client:
     async def _call_tool(self, connection: Connection, call: Call) -> tuple[Params, types.CallToolResult]:
         """Call a tool, without the middleware: as listed, and with its result checked. Returns it in both forms."""
         name, timeouts = call.params["name"], call.timeouts
-        if self._policy is None:
-            tool = self._lifetime.tools.listed.get(name)
-        else:
-            connection, tool = await self._allowed(name, self._policy, timeouts)
+        tool = self._lifetime.tools.listed.get(name)
+        if self._lifetime.policed is not None:
+            connection, tool = await self._let_through(call)
         try:
             wire = await connection.request(call if tool is None else tool.prepare(call))
-        except HeaderMismatch as mismatch:
-            await self._list_missing_headers(timeouts, mismatch)
-            tool = self._listed(name)
+        except (HeaderMismatch, SessionLost) as refusal:
+            if isinstance(refusal, HeaderMismatch):
+                await self._list_missing_headers(timeouts, refusal)
+                tool = self._lifetime.tools.listed.get(name)
+            elif call.epoch is None or refusal.may_have_run:
+                raise  # else the server may be another version now, and has run nothing
+            if self._lifetime.policed is not None:
+                connection, tool = await self._let_through(call)
             wire = await connection.request(call if tool is None else tool.prepare(call))
         result = types.CallToolResult.from_wire(wire)
         tool = self._lifetime.tools.listed.get(name)  # it may have been listed meanwhile
@@ -654,35 +662,38 @@ class Client:
         return None if listed is None else listed.tool
 
     async def _list_tools(self, timeouts: CallTimeouts) -> list[types.Tool]:
+        policed, as_of = self._lifetime.policed, self._moment()
         tools = await self._pages("tools/list", "tools", types.Tool, timeouts)
-        return self._lifetime.tools.replace(tools)
+        return self._lifetime.tools.replace(tools) if policed is None else await policed.update(tools, as_of, timeouts)
 
-    def _listed(self, name: str) -> ListedTool | None:
-        """The tool that the application calls *name*, if it is listed.
+    def _moment(self) -> Moment:
+        return self._lifetime.session.epoch, self._state.cache.tool_changes
 
-        Raises:
-            CallerError: The policy does not let it through.
-        """
-        tools = self._lifetime.tools
-        return tools.listed.get(name) if self._policy is None else tools.find(name, self._policy)
+    async def _let_through(self, call: Call) -> tuple[Connection, ListedTool | None]:
+        """Check the `tools/call` *call* with the policy, which may need a listing first.
 
-    async def _allowed(
-        self, name: str, policy: ToolPolicy, timeouts: CallTimeouts
-    ) -> tuple[Connection, ListedTool | None]:
-        """The connection for a call of the tool *name*, and the tool, if it is listed.
+        Returns its connection, and its tool if that is listed.
 
         Raises:
-            CallerError: *policy* does not let it through.
+            CallerError: The policy does not let the tool through.
         """
-        while policy.lists_first and not (tools := self._lifetime.tools).complete:
-            with timeouts.bound("tools/call: another call lists the tools"):
-                await tools.listing.acquire()
+        last: PolicedTools | None = None
+        while True:
+            connection, policed = self._lifetime.require(), self._lifetime.policed
+            assert policed is not None, "the caller has looked"
+            # a server that announces changes without end is not followed
+            if not policed.policy.lists_first or policed.as_of == self._moment() or policed is last:
+                break
+            with call.timeouts.bound("tools/call: another call lists the tools"):
+                await policed.listing.acquire()
             try:
-                if not tools.complete:
-                    await self._list_tools(timeouts)  # of another connection, if the server was restarted meanwhile
+                if policed.as_of != self._moment():
+                    await self._list_tools(call.timeouts)
             finally:
-                tools.listing.release()
-        return self._lifetime.require(), self._lifetime.tools.find(name, policy)
+                policed.listing.release()
+            last = policed  # the next one is of another connection: the server was restarted meanwhile
+        call.epoch = None if policed.as_of is None else policed.as_of[0]
+        return connection, await policed.find(call.params["name"], call.timeouts)
 
     async def _list_missing_headers(self, timeouts: CallTimeouts, mismatch: HeaderMismatch) -> None:
         """List the tools, because the server requires headers that the client does not know of.

@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from mcp_host.errors import quoted
 from mcp_host.handlers import as_async, check_plain
 from mcp_host.types import CallToolResult, Tool
+
+if TYPE_CHECKING:
+    from mcp_host.client.pins import ToolPins
 
 CheckOutput: TypeAlias = Callable[[Tool, CallToolResult], Awaitable[None] | None]
 OutputMode: TypeAlias = Literal["error", "warn", "off"]
@@ -37,8 +40,10 @@ class ToolPolicy:
     ``(tool: Tool, result: CallToolResult) -> None``, async or plain, is called instead with every result
     of a listed tool that did not fail; what it raises reaches the caller of `Client.call_tool`.
 
-    If the client has to know a tool's definition or name, and the tools are not listed yet, the first call lists them.
-    So it does with *rename*, and with a function for *allow*.
+    *pins*: remembers the definitions of tools, and blocks a tool that changes; see `ToolPins`.
+
+    With *rename*, *pins*, or a function for *allow*, calls depend on the listing. Then the first call lists the
+    tools, and so does the first one in a new connection or session, and after the server announced a change.
 
     The functions for *allow* and *rename* are called for each tool of each listing. They must be plain and quick.
 
@@ -49,6 +54,7 @@ class ToolPolicy:
     allow: Collection[str] | Callable[[Tool], bool] | None = None
     rename: Mapping[str, str] | Callable[[str], str] | None = None
     output: OutputMode | CheckOutput = "error"
+    pins: ToolPins | None = None
 
     check: Callable[[Tool, CallToolResult], Awaitable[None]] | None = field(init=False, repr=False, compare=False)
     """*output*, if it is a function."""
@@ -66,11 +72,16 @@ class ToolPolicy:
             raise ValueError(f'output is "error", "warn", "off" or a function, not {self.output!r}')
         check = as_async(self.output, argument="output") if callable(self.output) else None
         object.__setattr__(self, "check", check)
+        if self.pins is not None:
+            from mcp_host.client.pins import ToolPins
+
+            if not isinstance(self.pins, ToolPins):
+                raise TypeError("pins is ToolPins(), or ToolPins(file=...)")
 
     @property
     def lists_first(self) -> bool:
         """Whether a call needs the listing."""
-        return callable(self.allow) or self.rename is not None
+        return callable(self.allow) or self.rename is not None or self.pins is not None
 
     def allows(self, tool: Tool) -> bool:
         """Whether to offer *tool*, as the server defines it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from anyio import CapacityLimiter, Lock, to_thread
+from anyio import CapacityLimiter, to_thread
 from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.errors import (
@@ -37,34 +37,26 @@ class ToolCache:
     *most_steps* bounds the check of one result; None is the default of `Schema`.
     """
 
-    def __init__(
-        self,
-        warn: Callable[[str], None],
-        *,
-        mirrored: bool,
-        policy: ToolPolicy | None = None,
-        most_steps: int | None = None,
-    ) -> None:
+    policy: ToolPolicy | None = None
+
+    def __init__(self, warn: Callable[[str], None], *, mirrored: bool, most_steps: int | None = None) -> None:
         self.listed: dict[str, ListedTool] = {}
-        """By the names that the application uses."""
-        self.complete = False
-        """Whether this connection has listed its tools."""
-        self.listing = Lock()
-        """For the calls that need a listing first: one of them lists."""
+        """The tools that may be called, by the names that the application uses."""
         self.mirrored = mirrored
-        self.policy = policy
         self.warn = warn
         self.most_steps = most_steps
         self.lane = CapacityLimiter(1)
         """One thread per server for long checks, because each slows the event loop a little."""
         self._valid: dict[str, ListedTool] = {}
-        """By the names that the server uses."""
         self._left_out: frozenset[str] = frozenset()
-        self._refused: dict[str, str] = {}
-        """Why tools that *policy* leaves out cannot be called, by the names that the application would use."""
 
     def replace(self, tools: Iterable[Tool]) -> list[Tool]:
-        """Replace the listing; return the tools that are kept. A warning names each of the others, unless *allow* does.
+        """Replace the listing; return the tools that are kept."""
+        self.listed = self.read(tools)
+        return [each.tool for each in self.listed.values()]
+
+    def read(self, tools: Iterable[Tool]) -> dict[str, ListedTool]:
+        """The valid tools of a listing by name. A warning names each of the others.
 
         Of several tools with one name, the first is kept.
         """
@@ -80,40 +72,11 @@ class ToolCache:
                 invalid.setdefault(tool.name, "another tool of that name stands before it")
             else:
                 valid[tool.name] = ListedTool(tool, headers, self, self._valid.get(tool.name))
-        self._valid = valid
-        self.listed = valid if self.policy is None else self._apply(self.policy, invalid)
-        self.complete = True
         for name, problem in invalid.items():
             if name not in self._left_out:  # else the last listing had it, too
                 self.warn(f"the tool {quoted(name)} is left out: {problem}")
-        self._left_out = frozenset(invalid)
-        return [each.tool for each in self.listed.values()]
-
-    def _apply(self, policy: ToolPolicy, invalid: dict[str, str]) -> dict[str, ListedTool]:
-        """The valid tools that *policy* allows, by the application's names. Those whose names clash go to *invalid*."""
-        allowed = [name for name, each in self._valid.items() if policy.allows(each.tool)]
-        names, clashes = policy.rename_all(allowed)
-        invalid |= clashes
-        self._refused = {names[name]: problem for name, problem in clashes.items()}
-        listed: dict[str, ListedTool] = {}
-        for name in allowed:
-            if name not in clashes:
-                listed[names[name]] = self._valid[name].named(names[name])
-        return listed
-
-    def find(self, name: str, policy: ToolPolicy) -> ListedTool | None:
-        """The tool that the application calls *name*; None if it is not listed and need not be.
-
-        Raises:
-            CallerError: *policy* does not let it through.
-        """
-        if (tool := self.listed.get(name)) is not None:
-            return tool
-        if (problem := self._refused.get(name)) is not None:
-            raise CallerError(f"the tool {name!r} is left out: {problem}")
-        if not policy.allows_name(name) or policy.lists_first:
-            raise CallerError(f"ToolPolicy lets no tool {name!r} of this server through")
-        return None
+        self._valid, self._left_out = valid, frozenset(invalid)
+        return valid
 
 
 class ListedTool:
@@ -125,8 +88,8 @@ class ListedTool:
     def __init__(self, tool: Tool, headers: Headers, cache: ToolCache, last: ListedTool | None) -> None:
         self.tool = tool
         """As the application sees it."""
-        self.name = tool.name
-        """The server's name."""
+        self.definition = tool
+        """As the server listed it."""
         self._headers = headers
         self._cache = cache
         self._unchecked: bool = last is not None and last._unchecked
@@ -137,7 +100,7 @@ class ListedTool:
 
     def named(self, name: str) -> Self:
         """This tool, with the name that the application uses."""
-        if name != self.name:
+        if name != self.definition.name:
             self.tool = self.tool.model_copy(update={"name": name})
         return self
 
@@ -160,8 +123,8 @@ class ListedTool:
                     headers[parameter.header] = value
         except ValueError as exc:
             raise CallerError(f"an argument that goes into a header cannot: {exc}") from None
-        if tool.name != self.name:
-            call = replace(call, params={**call.params, "name": self.name})
+        if tool.name != self.definition.name:
+            call = replace(call, params={**call.params, "name": self.definition.name})
         if not headers and not idempotent:
             return call
         return replace(call, headers={**call.headers, **headers}, idempotent=idempotent)

@@ -49,6 +49,8 @@ class Cache:
         self._size = 0
         self.changes = 0
         """Grows with every change. Read it before a request and pass it to `keep`."""
+        self.tool_changes = 0
+        """Grows with every change after which a listing of tools may be stale."""
 
     def find(self, method: str, params: Params, headers: Mapping[str, str] = NO_HEADERS) -> Params | None:
         """The result of this request, if there is a fresh one. *headers* are HTTP headers that middleware has added."""
@@ -106,6 +108,8 @@ class Cache:
     def drop(self, *methods: str) -> None:
         """Drop all results of *methods*; without arguments, all results."""
         self.changes += 1
+        if not methods or "tools/list" in methods:
+            self.tool_changes += 1
         for key in [key for key in self._entries if not methods or key[0] in methods]:
             self._remove(key)
 

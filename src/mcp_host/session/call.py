@@ -80,6 +80,8 @@ class Call:
     """The context variables of the caller. Handlers run in copies of it."""
     sent_ids: list[Id] | None = None
     """The id of each request that was sent for it so far, if middleware wants to know."""
+    epoch: int | None = None
+    """The only session that it may be sent in; None for any."""
     nesting: int = 0
     """In how many handlers the call is made; 0 outside of handlers."""
 

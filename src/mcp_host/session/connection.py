@@ -160,7 +160,7 @@ class Connection:
     async def _request(self, call: Call) -> Params:
         if self._renewal.flight is not None:
             await self._wait_for_renewal(call)
-        session, cache = self.dispatcher.require(), self._state.cache
+        session, cache = self.dispatcher.require(call.epoch), self._state.cache
         if call.method in session.era.removed:
             raise CallerError(f"revision {session.era.version} has no {call.method}")
         if missing := session.era.missing(call.method, session.capabilities):
@@ -174,7 +174,7 @@ class Connection:
             if session.epoch == self.dispatcher.require().epoch:
                 self._renewal.begin(partial(self._renew, session.epoch + 1))
             await self._wait_for_renewal(call)
-            if lost.may_have_run:
+            if lost.may_have_run or call.epoch is not None:
                 raise
             session = self.dispatcher.require()
             reply = await self._send(session, call, call.params)

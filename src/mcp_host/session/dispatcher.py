@@ -396,11 +396,18 @@ class Dispatcher:
                 raise RequestTimeout(f"{call.method}: {timeouts.overdue()}")
             raise self.closed.again()
 
-    def require(self) -> Session:
-        """The session, if the connection is open."""
+    def require(self, epoch: int | None = None) -> Session:
+        """The session, if the connection is open.
+
+        Raises:
+            ConnectionClosed: It is not.
+            SessionLost: It has another session than that of *epoch*.
+        """
         if self.closed is not None:
             raise self._not_sent(self.closed)
         assert self.session is not None, "connecting ends with a session"
+        if epoch is not None and epoch != self.session.epoch:
+            raise SessionLost("the session was replaced before the request was sent", may_have_run=False)
         return self.session
 
 

@@ -62,6 +62,8 @@ class ClientState:
     on_log: AsyncOnLog | None = None
     on_change: AsyncOnChange | None = None
     on_notification: AsyncOnNotification | None = None
+    watches_tools: bool = False
+    """Whether calls depend on a listing of the tools that is not out of date."""
     on_elicitation_complete: AsyncOnComplete | None = None
     subscriptions: dict[str, None] = field(default_factory=dict)
     """URIs of resources; an ordered set."""

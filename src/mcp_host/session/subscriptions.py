@@ -106,11 +106,11 @@ class Subscriptions:
         """Open a stream for the lists and *uris*, as far as the server announces them; None if nothing is left."""
         wanted: dict[str, Any] = {}
         offered = self.dispatcher.require().capabilities
-        if self.state.on_change is not None:
-            for kind, name in LISTS.items():
-                capability = offered.get(kind)
-                if not offered or (isinstance(capability, dict) and capability.get("listChanged")):
-                    wanted[name] = True
+        kinds = LISTS if self.state.on_change is not None else ["tools"] if self.state.watches_tools else []
+        for kind in kinds:
+            capability = offered.get(kind)
+            if not offered or (isinstance(capability, dict) and capability.get("listChanged")):
+                wanted[LISTS[kind]] = True
         if uris:
             wanted["resourceSubscriptions"] = list(uris)
         if not wanted:

@@ -1,0 +1,345 @@
+"""Tool pinning: the definition of a tool is trusted on first use, and changes have to be accepted."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from threading import RLock
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from pydantic_core import PydanticSerializationError, to_json
+
+from mcp_host.client.locked_file import LockedFile
+from mcp_host.errors import ProtocolError, ToolPinsError, quoted
+from mcp_host.handlers import as_async
+from mcp_host.session.call import CallTimeouts
+from mcp_host.tool_changes import ToolChange
+from mcp_host.types import Tool
+
+T = TypeVar("T")
+OnToolChange: TypeAlias = Callable[[ToolChange], Awaitable[bool] | bool]
+
+VERSION = 1
+MAX_TOOLS = 2_000  # tools of one server that are pinned, including those that it no longer lists
+MAX_SIZE = 8_388_608  # bytes of the pinned definitions of one server
+RESTORE = "nothing was changed; restore the file, or delete it to trust the tools of all servers anew"
+
+
+class Pin(NamedTuple):
+    """The definitions of one tool, without ``_meta``."""
+
+    pinned: Tool | None = None
+    """The one that was agreed to, if there is one yet."""
+    pending: Tool | None = None
+    """The one that was listed last, if it is another."""
+
+
+UNPINNED = Pin()
+
+Pins: TypeAlias = dict[str, dict[str, Pin]]
+"""By server, and by the server's name of the tool."""
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """What the pins say of a listing. Tools that are not in the first two may be used."""
+
+    changed: dict[str, ToolChange] = field(default_factory=dict)
+    unfit: dict[str, str] = field(default_factory=dict)
+    """Why these tools cannot be pinned."""
+    added: list[str] = field(default_factory=list)
+    """The tools that are pinned from now on although the server was known."""
+    news: bool = False
+    """Whether there is something to save."""
+
+
+class ToolPins:
+    """Remembers the definitions of tools, and blocks a tool that changes: ``ToolPolicy(pins=ToolPins(file=path))``.
+
+    The first listing of a server pins its tools: they are trusted on first use. If a definition is another one
+    later, `Client.list_tools` leaves the tool out, with a line in `Client.warnings`, and `Client.call_tool` raises
+    `ToolChanged`. To use it again, accept the change: by `accept`, or by *on_changed*, a function
+    ``(change: ToolChange) -> bool``, async or plain. It is asked once about each tool, must not use the client,
+    and pauses the timeouts of the call.
+
+    A definition is what `Tool.fingerprint` covers: everything but ``_meta``. Tools that a known server adds are
+    pinned too, with a line in `Client.warnings`; with *block_new* they have to be accepted first. Tools that it
+    removes stay pinned.
+
+    The pins are in memory, or in *file*, which several clients and processes may share. To keep them
+    elsewhere, save what `export` returns as JSON, and pass it to the next `ToolPins` as *known*. Servers are
+    identified as for `EraCache`: by URL (without user, password and query) or by a digest of the command line.
+
+    The methods may wait for the disk, and up to ten seconds for another process.
+
+    Raises:
+        ValueError: *known* is not what `export` returns, or there is a *file*, too.
+        ToolPinsError: A method cannot read or write *file*. Then no pin has changed. A client raises this, too,
+            instead of listing or calling a tool.
+    """
+
+    def __init__(
+        self,
+        known: Mapping[str, object] | None = None,
+        *,
+        file: str | os.PathLike[str] | None = None,
+        on_changed: OnToolChange | None = None,
+        block_new: bool = False,
+    ) -> None:
+        if known is not None and file is not None:
+            raise ValueError("pass either known pins or a file")
+        self._on_changed = None
+        if on_changed is not None:
+            self._on_changed = as_async(on_changed, argument="on_changed", shape="(change: ToolChange) -> bool")
+        self._block_new = block_new
+        self._lock = RLock()  # between threads; that of the file is between processes
+        self._pins: Pins = {} if known is None else _read(known)
+        self._file = None if file is None else LockedFile(file)
+        self._existed = False
+        self._asked: set[tuple[str, str]] = set()
+
+    def __repr__(self) -> str:
+        return "ToolPins()" if self._file is None else f"ToolPins(file={str(self._file.path)!r})"
+
+    def export(self) -> dict[str, object]:
+        """All pins as JSON, with the changes that wait to be accepted."""
+        return _written(self._load())
+
+    def changes(self) -> list[ToolChange]:
+        """The changes that wait to be accepted, of all servers."""
+        return [
+            ToolChange(server, name, pin.pinned, pin.pending)
+            for server, own in self._load().items()
+            for name, pin in own.items()
+            if pin.pending is not None
+        ]
+
+    def accept(self, change: ToolChange) -> None:
+        """Pin the new definition of *change*. It is used from the next listing or call on.
+
+        Raises:
+            ValueError: What is pinned is no longer the old definition of *change*, so look at `changes` again;
+                or the new one cannot be pinned.
+        """
+        with self._update() as pins:
+            own = pins.setdefault(change.server, {})
+            pin = own.pop(change.name, UNPINNED)
+            if _fingerprint(pin.pinned) not in (_fingerprint(change.old), change.new.fingerprint):
+                raise ValueError(f"the tool {quoted(change.name)} has been pinned anew since: look at the change again")
+            if problem := _misfit(change.new, len(own), _size(own)):
+                raise ValueError(f"the tool {quoted(change.name)} cannot be pinned: {problem}")
+            own[change.name] = Pin(change.new)
+        self._asked.discard((change.server, change.name))
+
+    def forget(self, server: str, *names: str) -> None:
+        """Drop the pins of these tools, or of the whole *server*, whose next listing is then trusted.
+
+        *server* is a key of ``export()["servers"]``. What is not pinned is ignored.
+        """
+        with self._update() as pins:
+            for name in names:
+                pins.get(server, {}).pop(name, None)
+            if not names:
+                pins.pop(server, None)
+        self._asked = {key for key in self._asked if key[0] != server or (names and key[1] not in names)}
+
+    # For the client
+
+    async def judge(self, server: str, tools: Sequence[Tool], timeouts: CallTimeouts) -> Verdicts:
+        """Compare a listing with the pins, pin what is new, and ask *on_changed*. No two of *tools* have one name.
+
+        Raises:
+            ToolPinsError: The file cannot be used.
+            RequestTimeout: It could not be used in time.
+        """
+        with timeouts.bound(f"comparing tools with {self!r}"):
+            verdicts = await _in_thread(partial(self._compare, server, tools))
+        for change in list(verdicts.changed.values()):  # a person is asked about one at a time
+            if await self._agreed(change, timeouts):
+                del verdicts.changed[change.name]
+        return verdicts
+
+    async def _agreed(self, change: ToolChange, timeouts: CallTimeouts) -> bool:
+        """Whether the application accepts *change*. It is asked once, however often the server changes the tool."""
+        key = (change.server, change.name)
+        if self._on_changed is None or key in self._asked:
+            return False
+        self._asked.add(key)
+        timeouts.pause()
+        try:
+            agreed = await self._on_changed(change)
+        except BaseException:
+            self._asked.discard(key)
+            raise
+        finally:
+            timeouts.resume()
+        if agreed is not True:
+            return False
+        try:
+            await _in_thread(partial(self.accept, change))
+        except ValueError:  # another process has pinned something else meanwhile
+            return False
+        return True
+
+    def _compare(self, server: str, tools: Sequence[Tool]) -> Verdicts:
+        tools = [_without_meta(tool) for tool in tools]
+        verdicts = self._review(self._load(), server, tools)
+        if verdicts.news:  # else nothing is written: the file may be read-only
+            with self._update() as pins:
+                verdicts = self._review(pins, server, tools)
+        return verdicts
+
+    def _review(self, pins: Pins, server: str, tools: Sequence[Tool]) -> Verdicts:
+        """Compare *tools* with *pins*, and enter what is new there."""
+        known = server in pins
+        own = pins.setdefault(server, {})
+        size = _size(own)
+        verdicts = Verdicts(news=not known)
+        for tool in tools:
+            last = own.get(tool.name, UNPINNED)
+            if _fingerprint(last.pinned) == tool.fingerprint:
+                pin = Pin(last.pinned)
+            elif problem := _misfit(tool, len(own) - (tool.name in own), size):
+                verdicts.unfit[tool.name] = problem
+                continue
+            elif last.pinned is None and not (known and self._block_new):
+                pin = Pin(tool)
+                if known:
+                    verdicts.added.append(tool.name)
+            else:
+                pin = Pin(last.pinned, tool)
+                verdicts.changed[tool.name] = ToolChange(server, tool.name, last.pinned, tool)
+            if [*map(_fingerprint, pin)] != [*map(_fingerprint, last)]:
+                size += _size({tool.name: pin}) - _size({tool.name: last})
+                own[tool.name] = pin
+                verdicts.news = True
+        return verdicts
+
+    # Keeping them
+
+    def _load(self) -> Pins:
+        """A copy of the pins.
+
+        Raises:
+            ToolPinsError: The file cannot be read, or contains something else.
+        """
+        with self._lock:
+            if self._file is None:
+                return {server: dict(own) for server, own in self._pins.items()}
+            try:
+                content = self._file.read()
+            except OSError as exc:
+                raise ToolPinsError(f"the tool pins cannot be read: {exc}") from exc
+            if content is None and self._existed:
+                raise ToolPinsError(f"the tool pins in {self._file.path} have disappeared: {RESTORE}")
+            if content is None:
+                return {}
+            self._existed = True
+            try:
+                return _read(json.loads(content))
+            except (ValueError, RecursionError) as exc:
+                raise ToolPinsError(f"{self._file.path} does not contain tool pins ({exc}): {RESTORE}") from exc
+
+    @contextmanager
+    def _update(self) -> Iterator[Pins]:
+        """Change the pins inside. They are kept if nothing is raised.
+
+        Raises:
+            ToolPinsError: As for `_load`; or the file cannot be written.
+        """
+        with self._lock:
+            if self._file is None:
+                pins = self._load()
+                yield pins
+                self._pins = pins
+                return
+            try:
+                with self._file.locked():
+                    pins = self._load()
+                    yield pins
+                    self._file.write(json.dumps(_written(pins), indent=2).encode())
+            except OSError as exc:
+                raise ToolPinsError(f"the tool pins cannot be saved in {self._file.path}: {exc}") from exc
+            self._existed = True
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    """Call *function*, which uses files, in a thread. It goes on if the caller is cancelled."""
+    return await to_thread.run_sync(function, abandon_on_cancel=True, limiter=CapacityLimiter(1))
+
+
+def _without_meta(tool: Tool) -> Tool:
+    if "meta" not in tool.model_fields_set:
+        return tool
+    return Tool.from_wire({key: value for key, value in tool.to_wire().items() if key != "_meta"})
+
+
+def _fingerprint(tool: Tool | None) -> str | None:
+    return None if tool is None else tool.fingerprint
+
+
+def _size(pins: Mapping[str, Pin]) -> int:
+    """The bytes of *pins* as JSON, without white space."""
+    return sum(len(json.dumps(name)) + len(json.dumps(_written_pin(pin))) for name, pin in pins.items())
+
+
+def _misfit(tool: Tool, others: int, size: int) -> str | None:
+    """Why *tool* cannot be pinned beside *others* other tools, where all pins have *size* bytes."""
+    if others >= MAX_TOOLS:
+        return f"{MAX_TOOLS} tools of this server are pinned already"
+    wire = tool.to_wire()
+    try:
+        to_json(wire)  # refuses what nests too deeply to be read again
+        text = json.dumps(wire, allow_nan=False)
+    except (PydanticSerializationError, ValueError, RecursionError):
+        return "its definition cannot be saved as JSON"
+    if size + len(text) > MAX_SIZE:
+        return f"its definition has {len(text)} bytes, and all pins of this server together may have {MAX_SIZE}"
+    return None
+
+
+def _written(pins: Pins) -> dict[str, object]:
+    servers = {server: {name: _written_pin(pin) for name, pin in own.items()} for server, own in pins.items()}
+    return {"version": VERSION, "servers": servers}
+
+
+def _written_pin(pin: Pin) -> dict[str, object]:
+    return {key: tool.to_wire() for key, tool in pin._asdict().items() if tool is not None}
+
+
+def _read(known: object) -> Pins:
+    """The pins in what `ToolPins.export` has returned.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if not isinstance(known, Mapping) or "version" not in known:
+        raise ValueError('not of the form {"version": 1, "servers": {...}}')
+    if known["version"] != VERSION:
+        raise ValueError(f"the version is {quoted(known['version'])}, and this program reads version {VERSION}")
+    return {
+        server: {name: _read_pin(name, pin) for name, pin in _mapping(own, server).items()}
+        for server, own in _mapping(known.get("servers"), "servers").items()
+    }
+
+
+def _read_pin(name: str, written: object) -> Pin:
+    try:
+        tools = {key: Tool.from_wire(tool) for key, tool in _mapping(written, name).items()}
+        pin = Pin(**tools)
+    except (ProtocolError, TypeError) as exc:
+        raise ValueError(f"the pin of {quoted(name)}: {exc}") from exc
+    if pin == UNPINNED or any(tool.name != name for tool in tools.values()):
+        raise ValueError(f"the pin of {quoted(name)} has no tool of that name")
+    return pin
+
+
+def _mapping(value: object, name: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ValueError(f"{quoted(name)} is not a JSON object")
+    return value

@@ -1,0 +1,107 @@
+"""The tools of one connection under a `ToolPolicy`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from anyio import Lock
+
+from mcp_host.client.tool_policy import ToolPolicy
+from mcp_host.client.tools import ListedTool, ToolCache
+from mcp_host.errors import CallerError, ToolChanged, excerpt, quoted
+from mcp_host.session.call import CallTimeouts
+from mcp_host.tool_changes import ToolChange
+from mcp_host.types import Tool
+
+Moment: TypeAlias = tuple[int, int]
+"""Of a listing: the session's epoch, and how many changes the server had announced. If one differs, it is out of date."""
+
+
+class PolicedTools(ToolCache):
+    """The tools that *policy* lets through. *server* is its identity for the pins."""
+
+    def __init__(self, policy: ToolPolicy, server: str, warn: Callable[[str], None], *, mirrored: bool) -> None:
+        super().__init__(warn, mirrored=mirrored)
+        self.policy: ToolPolicy = policy
+        self.as_of: Moment | None = None
+        """None before the first listing."""
+        self.listing = Lock()
+        """For calls that need a listing first: one of them lists."""
+        self._server = server
+        self._named: dict[str, ListedTool] = {}
+        """What *allow* and *rename* let through. This and the next two are by the names that the application uses."""
+        self._clashes: dict[str, str] = {}
+        """Why others have no name."""
+        self._blocked: dict[str, ToolChange | str] = {}
+        """Why the pins block some of `_named`."""
+        self._told: set[str] = set()
+        """The warnings about the last listing."""
+
+    async def update(self, tools: Iterable[Tool], as_of: Moment, timeouts: CallTimeouts) -> list[Tool]:
+        """Replace the listing; return the tools that are let through. Warnings name those that clash or are blocked.
+
+        Raises:
+            ToolPinsError: The pins cannot be used. The listing before stays.
+        """
+        allowed = {name: each for name, each in self.read(tools).items() if self.policy.allows(each.definition)}
+        names, clashes = self.policy.rename_all(allowed)
+        self._named = {names[name]: each.named(names[name]) for name, each in allowed.items() if name not in clashes}
+        self._clashes = {names[name]: problem for name, problem in clashes.items()}
+        told = {f"the tool {_shown(name)} is left out: {problem}" for name, problem in clashes.items()}
+        told |= await self._judge(timeouts)
+        for text in sorted(told - self._told):
+            self.warn(text)
+        self._told = told
+        self.as_of = as_of
+        return [each.tool for each in self.listed.values()]
+
+    async def find(self, name: str, timeouts: CallTimeouts) -> ListedTool | None:
+        """The tool that the application calls *name*; None if it is not listed and need not be.
+
+        Raises:
+            ToolChanged: The pins block it.
+            CallerError: The policy does not let it through.
+        """
+        if name in self._blocked:
+            await self._judge(timeouts)  # the user may have agreed meanwhile
+        if (tool := self.listed.get(name)) is not None:
+            return tool
+        match self._blocked.get(name, self._clashes.get(name)):
+            case ToolChange() as change:
+                raise ToolChanged(f"the tool {name!r} is blocked: {_what_changed(change)}", change)
+            case str() as problem:
+                raise CallerError(f"the tool {name!r} is left out: {problem}")
+        if self.policy.lists_first or not self.policy.allows_name(name):
+            raise CallerError(f"ToolPolicy lets no tool {name!r} of this server through")
+        return None
+
+    async def _judge(self, timeouts: CallTimeouts) -> set[str]:
+        """Let through what the pins agree to. Returns what to warn of."""
+        named, pins = self._named, self.policy.pins
+        if pins is None:
+            self.listed = named
+            return set()
+        verdicts = await pins.judge(self._server, [each.definition for each in named.values()], timeouts)
+        blocked = {
+            name: verdicts.changed.get(each.definition.name) or verdicts.unfit[each.definition.name]
+            for name, each in named.items()
+            if each.definition.name in verdicts.changed or each.definition.name in verdicts.unfit
+        }
+        self._blocked = blocked
+        self.listed = {name: each for name, each in named.items() if name not in blocked}
+        changed = {f"the tool {_shown(name)} is blocked: {_what_changed(c)}" for name, c in verdicts.changed.items()}
+        unfit = {f"the tool {_shown(name)} is left out: {problem}" for name, problem in verdicts.unfit.items()}
+        added = {f"the tool {_shown(name)} is new: it is pinned as it is listed now" for name in verdicts.added}
+        return changed | unfit | added
+
+
+def _what_changed(change: ToolChange) -> str:
+    if change.old is None:
+        return "it is new, and has not been accepted yet"
+    return f"it has changed since it was pinned ({excerpt(', '.join(change.fields))})"
+
+
+def _shown(name: str) -> str:
+    """*name* in a warning, with the codes of letters that may look like others."""
+    return quoted(name) if name.isascii() else f"{quoted(name)} ({excerpt(ascii(name), 80)})"

@@ -1,0 +1,112 @@
+"""How two definitions of a tool differ, as a person can read it."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import unified_diff
+from functools import partial
+from hashlib import sha256
+from itertools import chain, groupby, islice
+from textwrap import TextWrapper
+
+from mcp_host.base_errors import escaped
+from mcp_host.types import Tool
+
+MAX_LINES = 1_000  # lines of one definition that are compared: a second, if most are alike
+MAX_TEXT = 200_000  # characters of one member of a definition, as above
+MAX_LETTERS = 10  # characters beyond ASCII that are named
+WIDTH = 100  # columns of a line
+PADDING = re.compile(" {40,}")  # it can push text out of sight
+
+_WRAPPER = TextWrapper(WIDTH, drop_whitespace=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChange:
+    """A tool whose definition is not the one that was agreed to."""
+
+    server: str
+    """The identity of the server: the key in `ToolPins.export`."""
+    name: str
+    """The name that the server uses."""
+    old: Tool | None
+    """The definition that was agreed to; None if the tool is new."""
+    new: Tool
+    """The definition that the server lists now."""
+
+    @property
+    def fields(self) -> list[str]:
+        """The members of the definition that differ, such as "description" and "inputSchema"."""
+        old, new = _members(self.old), _members(self.new)
+        text = partial(json.dumps, sort_keys=True)  # in Python, True equals 1
+        return [name for name in {**old, **new} if text(old.get(name)) != text(new.get(name))]
+
+    @property
+    def diff(self) -> str:
+        """The lines that differ, marked "-" and "+", with some around them. Safe to print.
+
+        Control characters are escaped, and much space is shortened. Characters beyond ASCII that are new
+        are named at the end, because some look like others.
+        """
+        old, new = _lines(self.old), _lines(self.new)
+        lines = list(unified_diff(old, new, lineterm="", n=2))[2:]
+        return "\n".join([*lines, *_unusual("\n".join(old), "\n".join(new))])
+
+
+def _members(tool: Tool | None) -> dict[str, object]:
+    """The definition as JSON, without what `Tool.fingerprint` ignores."""
+    if tool is None:
+        return {}
+    extra = tool.model_extra or {}
+    return {
+        name: value
+        for name, value in tool.to_wire().items()
+        if name != "_meta" and (value is not None or name in extra)
+    }
+
+
+def _lines(tool: Tool | None) -> list[str]:
+    """The definition as lines. If there are too many, the last one differs if any of the others does."""
+    lines = chain.from_iterable(
+        _member(name, value)
+        for name, value in sorted(_members(tool).items(), key=lambda member: (member[0] != "name", member[0]))
+    )
+    first = list(islice(lines, MAX_LINES))
+    if tool is not None and next(lines, None) is not None:
+        first.append(f"[more lines of the definition with the fingerprint {tool.fingerprint}]")
+    return first
+
+
+def _member(name: str, value: object) -> Iterator[str]:
+    text = value if isinstance(value, str) else json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+    rest = text[MAX_TEXT:]
+    lines = text[:MAX_TEXT].split("\n")  # other line breaks are escaped
+    if len(lines) == 1 and len(short := _shown(f"{name}: {lines[0]}")) <= WIDTH:
+        yield short
+        return
+    yield _shown(f"{name}:")
+    for blank, run in groupby(lines, key=lambda line: not line.strip()):
+        some = list(run)
+        if blank and len(some) > 2:
+            yield f"    [{len(some)} blank lines]"
+            continue
+        for line in some:
+            yield from (f"    {piece}" for piece in _WRAPPER.wrap(_shown(line)) or [""])
+    if rest:
+        yield f"    [{len(rest)} more characters, with the SHA-256 {sha256(rest.encode(errors='replace')).hexdigest()}]"
+
+
+def _shown(line: str) -> str:
+    return escaped(PADDING.sub(lambda run: f"[{len(run[0])} spaces]", line))
+
+
+def _unusual(old: str, new: str) -> Iterator[str]:
+    added = sorted({letter for letter in new if not letter.isascii()} - set(old))
+    if added:
+        names = [f"U+{ord(letter):04X} {unicodedata.name(letter, 'unnamed')}" for letter in added[:MAX_LETTERS]]
+        more = f", and {len(added) - MAX_LETTERS} more" if len(added) > MAX_LETTERS else ""
+        yield f"new characters beyond ASCII: {', '.join(names)}{more}"
