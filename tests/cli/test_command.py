@@ -67,7 +67,7 @@ def test_tools_prints_names_arguments_and_descriptions_with_escapes_visible(url:
     out, err = capsys.readouterr()
     assert err == ""
     assert out.splitlines()[:8] == [
-        "add(a: integer, b?: integer)",
+        "add(a: integer, b: integer = 1)",
         "    Add two numbers.",
         "",
         "    The second one is 1 unless you say otherwise.",
@@ -138,7 +138,7 @@ def test_inspect_shows_the_server_its_capabilities_and_lists(url: str, capsys: C
     assert lines[3] == "    revision      2026-07-28"
     assert "    instructions  Be careful." in lines
     assert r"                  \x1b[2Jmcp-host: all is well" in lines
-    assert lines[lines.index("Tools (7)") + 1] == "    add(a: integer, b?: integer)"
+    assert lines[lines.index("Tools (7)") + 1] == "    add(a: integer, b: integer = 1)"
     assert lines[lines.index("Resources (1)") :] == [
         "Resources (1)",
         "    note://1",
@@ -150,7 +150,7 @@ def test_inspect_shows_the_server_its_capabilities_and_lists(url: str, capsys: C
         "        notes",
         "",
         "Prompts (1)",
-        "    greet(name, mood?)",
+        "    greet(name: string, mood?: string)",
         "        Greet somebody.",
     ]
 

@@ -51,6 +51,18 @@ def test_no_line_is_wider_than_the_terminal_or_100_columns(columns: int, monkeyp
     assert widest == min(100, max(24, columns - 1))
 
 
+def test_a_paragraph_may_hang() -> None:
+    stream = StringIO()
+
+    Printer(stream).paragraph(f"a: {TEXT}\nsecond line", indent=2, hang=4)
+
+    assert stream.getvalue().splitlines() == [
+        "  a: The quick brown fox jumps over the",
+        "      lazy dog.",
+        "      second line",
+    ]
+
+
 def test_an_empty_text_still_has_its_label() -> None:
     stream = StringIO()
     printer = Printer(stream)

@@ -12,12 +12,13 @@ from typing import TextIO, TypeAlias, TypeVar, assert_never
 
 from mcp_host.cli.arguments import Options
 from mcp_host.cli.output import Printer, UsageError, clean, compact, near, print_error
-from mcp_host.cli.parameters import filled_in, read_arguments, text_schema
+from mcp_host.cli.parameters import MAX_PARAMETERS, details, filled_in, parameters, prompt_schema, read_arguments
 from mcp_host.client.client import Client
 from mcp_host.errors import ProtocolError, ServerError, excerpt, quoted
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling import Sampling, always
+from mcp_host.terminal.fields import NAME_SHOWN, PARAMETERS_SHOWN, Field, signature
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
 from mcp_host.types import (
@@ -35,6 +36,9 @@ from mcp_host.types import (
 from mcp_host.types.content import as_text
 
 Item: TypeAlias = Tool | Resource | ResourceTemplate | Prompt
+
+LINES_SHOWN = 40  # of a description in a listing
+TEXT_SHOWN = 4000  # characters of one
 NamedT = TypeVar("NamedT", Tool, Prompt)
 
 
@@ -143,10 +147,7 @@ def _bytes_of(part: TextResourceContents | BlobResourceContents) -> bytes:
 
 async def _prompt(client: Client, options: Options) -> Report:
     prompt = None if options.unchecked else await _find(client.list_prompts, "prompt", options.operand)
-    known = (prompt and prompt.arguments) or []
-    required = [argument.name for argument in known if argument.required]
-    schema = {} if prompt is None else text_schema([argument.name for argument in known], required=required)
-    values = read_arguments(options.operand, schema, options.items)
+    values = read_arguments(options.operand, {} if prompt is None else prompt_schema(prompt), options.items)
     arguments = {key: value if isinstance(value, str) else compact(value) for key, value in values.items()}
     with progress_line(sys.stderr) as on_progress:
         result = await client.get_prompt(options.operand, arguments, on_progress=on_progress)
@@ -223,9 +224,9 @@ async def _inspect(client: Client, options: Options) -> Report:
         printer.field("name", _with_title(info))
         printer.field("version", info.version)
         printer.field("revision", version)
-        printer.field("capabilities", compact(capabilities.to_wire()))
+        printer.field("capabilities", _bounded(compact(capabilities.to_wire())))
         if instructions is not None:
-            printer.field("instructions", instructions)
+            printer.field("instructions", _bounded(instructions))
         for name, items in lists.items():
             printer.heading(f"{LISTS[name][0]} ({len(items)})")
             for item in items:
@@ -245,31 +246,36 @@ COMMANDS: Mapping[str, Callable[[Client, Options], Awaitable[Report]]] = {
 
 
 def _show_item(printer: Printer, item: Item, *, indent: int) -> None:
-    """A name, with arguments if it takes any (a question mark: optional), a title and a description."""
-    title = item.title
+    """A name, with the parameters if it has any (a question mark: optional), a title, and what else there is to tell."""
+    title, fields = item.title, list[Field]()
     match item:
-        case Tool():
-            head = f"{item.name}({', '.join(_tool_arguments(item))})"
-        case Prompt(arguments=arguments):
-            names = [f"{argument.name}{'' if argument.required else '?'}" for argument in arguments or []]
-            head = f"{item.name}({', '.join(names)})"
+        case Tool() | Prompt():
+            fields = parameters(item.input_schema if isinstance(item, Tool) else prompt_schema(item))
+            head = signature(item.name, fields)
         case Resource():
             head, title = item.uri, _with_title(item)
         case ResourceTemplate():
             head, title = item.uri_template, _with_title(item)
         case _:
             assert_never(item)
-    printer.paragraph(head, "bold", indent=indent)
+    printer.paragraph(_bounded(head), "bold", indent=indent)
     for text in filter(None, (title, item.description)):
-        printer.paragraph(text, indent=indent + 4)
+        printer.paragraph(_bounded(text), indent=indent + 4)
+    for index, field in enumerate(fields[:MAX_PARAMETERS]):
+        about, more = _bounded(field.description or ""), details(field, in_signature=index < PARAMETERS_SHOWN)
+        if about or more:
+            text = f"{about} ({', '.join(more)})" if about and more else about or ", ".join(more)
+            printer.paragraph(f"{excerpt(field.name, NAME_SHOWN)}: {text}", indent=indent + 4, hang=4)
+    if len(fields) > MAX_PARAMETERS:
+        printer.paragraph(f"and {len(fields) - MAX_PARAMETERS} more", indent=indent + 4)
 
 
-def _tool_arguments(tool: Tool) -> Iterator[str]:
-    properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
-    for name, schema in properties.items() if isinstance(properties, dict) else ():
-        kind = schema.get("type") if isinstance(schema, dict) else None
-        optional = not isinstance(required, list) or name not in required
-        yield f"{name}{'?' if optional else ''}: {kind if isinstance(kind, str) else 'any'}"
+def _bounded(text: str) -> str:
+    """The beginning of a long text."""
+    lines = text.strip().splitlines()
+    shown = "\n".join(lines[:LINES_SHOWN])[:TEXT_SHOWN]
+    is_whole = len(lines) <= LINES_SHOWN and len(text) <= TEXT_SHOWN
+    return shown if is_whole else f"{shown}\n... ({len(text):,} characters in all)"
 
 
 def _with_title(item: Implementation | Resource | ResourceTemplate) -> str:

@@ -107,11 +107,12 @@ class Printer:
             self._print_wrapped(clean(line), style, first, rest)
             first = rest
 
-    def paragraph(self, text: str, style: Style | None = None, *, indent: int = 0) -> None:
-        """Print a server's text, wrapped and indented."""
-        margin = " " * indent
+    def paragraph(self, text: str, style: Style | None = None, *, indent: int = 0, hang: int = 0) -> None:
+        """Print a server's text, wrapped and indented; all rows after the first *hang* by more columns."""
+        first, rest = " " * indent, " " * (indent + hang)
         for line in text.strip().splitlines():
-            self._print_wrapped(clean(line), style, margin, margin)
+            self._print_wrapped(clean(line), style, first, rest)
+            first = rest
 
     def text(self, text: str) -> None:
         """Print a server's text with its own lines, for another program to read."""

@@ -18,6 +18,10 @@ VALUE_SHOWN = 40  # characters of a default value or a choice
 CHOICES_SHOWN = 6
 PARAMETERS_SHOWN = 12
 
+ALTERNATIVES = ("anyOf", "oneOf", "allOf")
+MAX_DEPTH = 4  # references and alternatives inside of each other: a hostile schema may refer to itself
+MAX_INLINED = 8  # alternatives of one schema
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -76,8 +80,36 @@ def read_fields(schema: object) -> list[Field]:
     return [
         Field(name, field, name in names, _kinds(field), _choices(field))
         for name, part in (properties.items() if isinstance(properties, dict) else ())
-        for field in [part if isinstance(part, dict) else {}]
+        for field in [_inlined(part, schema)]
     ]
+
+
+def _inlined(schema: object, root: object, depth: int = MAX_DEPTH) -> Mapping[str, Any]:
+    """*schema* with what its references stand for. Its only alternative besides null takes the place of the alternatives."""
+    if not isinstance(schema, dict) or not depth:
+        return schema if isinstance(schema, dict) else {}
+    if isinstance(reference := schema.get("$ref"), str):
+        return _inlined({**_target(reference, root), **_without(schema, "$ref")}, root, depth - 1)
+    for keyword in ALTERNATIVES:
+        if isinstance(parts := schema.get(keyword), list):
+            inlined = [_inlined(part, root, depth - 1) for part in parts[:MAX_INLINED]]
+            meant = [part for part in inlined if part.get("type") != "null"]
+            if len(meant) == 1 and len(parts) <= MAX_INLINED:
+                return {**meant[0], **_without(schema, keyword)}
+            schema = {**schema, keyword: [*inlined, *parts[MAX_INLINED:]]}
+    return {**schema, "items": _inlined(schema["items"], root, depth - 1)} if "items" in schema else schema
+
+
+def _target(reference: str, root: object) -> Mapping[str, Any]:
+    """What a reference such as ``#/$defs/Color`` leads to; empty if it leads nowhere in this schema."""
+    found = root if reference.startswith("#") else None
+    for part in reference.split("/")[1:]:
+        found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _without(schema: Mapping[str, Any], keyword: str) -> dict[str, Any]:
+    return {key: part for key, part in schema.items() if key != keyword}
 
 
 def signature(name: str, fields: Sequence[Field]) -> str:
