@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks import growth, page
 from benchmarks.installation import install, say
-from benchmarks.peers import MCP, OURS, PEERS, Peer
-from benchmarks.report import Row, cost_table, eras_table, goals_table, wall_table
-from benchmarks.scenarios import BY_REVISION, SCENARIOS, Scenario
+from benchmarks.peers import MCP, OURS, PEERS, WITH_MIDDLEWARE, Peer
+from benchmarks.report import Row, cost_table, eras_table, goals_table, middleware_table, wall_table
+from benchmarks.scenarios import BY_REVISION, SCENARIOS, THROUGH_MIDDLEWARE, Scenario
 from benchmarks.workers import Results, Worker, http_server, measure
 from tests.installation import Unusable
 
@@ -26,16 +26,19 @@ QUICK_SHARE = 0.3  # of the operations
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     try:
-        install([OURS.name, MCP.name] if options.growth else options.clients)
+        install(clients_of(options))
     except Unusable as exc:
         print(f"bench: {exc}", file=sys.stderr)
         return 1
     complete = is_complete(options)
     machine = page.machine() if complete else ""  # before the benchmarks load it
     with http_server() as url:
-        tables = growth_tables(url) if options.growth else scenario_tables(options, url)
+        if options.middleware:
+            tables = middleware_tables(url)
+        else:
+            tables = growth_tables(url) if options.growth else scenario_tables(options, url)
         if complete:
-            tables |= growth_tables(url) | {"machine": machine}
+            tables |= growth_tables(url) | middleware_tables(url) | {"machine": machine}
             page.PAGE.write_text(page.rewrite(page.PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
             say(f"{page.PAGE} has the tables")
     print("\n\n".join(tables.values()))
@@ -48,6 +51,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--quick", action="store_true", help="fewer rounds and operations, no growth, no revisions; only prints"
     )
     parser.add_argument("--growth", action="store_true", help="only growth and revisions; only prints")
+    parser.add_argument("--middleware", action="store_true", help="only the costs of middleware; only prints")
     parser.add_argument("--only", type=some_of(SCENARIOS), default=list(SCENARIOS), metavar="NAME,...")
     parser.add_argument("--clients", type=some_of(PEERS), default=list(PEERS), metavar="NAME,...")
     parser.add_argument("--rounds", type=int)
@@ -67,10 +71,19 @@ def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
     return parse_names
 
 
+def clients_of(options: argparse.Namespace) -> list[str]:
+    """The clients to install."""
+    if options.middleware:
+        return [OURS.name]
+    named: list[str] = options.clients
+    return [OURS.name, MCP.name] if options.growth else named
+
+
 def is_complete(options: argparse.Namespace) -> bool:
     """Whether this run measures everything that the page shows."""
     everything = options.only == list(SCENARIOS) and options.clients == list(PEERS)
-    return everything and options.rounds >= ROUNDS and not options.quick and not options.growth
+    a_part = options.quick or options.growth or options.middleware
+    return everything and options.rounds >= ROUNDS and not a_part
 
 
 def scenario_tables(options: argparse.Namespace, url: str) -> dict[str, str]:
@@ -101,6 +114,13 @@ def compare(
     results = Results()
     measure(jobs, peers, rounds, results)
     return [Row.of(scenario, jobs[scenario.name], peers, results) for scenario in scenarios]
+
+
+def middleware_tables(url: str) -> dict[str, str]:
+    """Ours with and without middleware, in turns."""
+    peers = [OURS, *WITH_MIDDLEWARE]
+    compile_modules(peers, url)
+    return {"middleware": middleware_table(compare(THROUGH_MIDDLEWARE, peers, url, ROUNDS), WITH_MIDDLEWARE)}
 
 
 def growth_tables(url: str) -> dict[str, str]:

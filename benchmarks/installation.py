@@ -83,9 +83,10 @@ def _install_typescript(facts: list[str]) -> None:
 
 
 def _install_ours() -> None:
-    """What this package needs at run time, in the versions that it is developed with."""
+    """What this package needs at run time, and OpenTelemetry, in the versions that it is developed with."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    OURS.install_python("what this package needs", "--constraint", str(LOCK), *project["dependencies"])
+    needed = [*project["dependencies"], *project["optional-dependencies"]["otel"], "opentelemetry-sdk"]
+    OURS.install_python("what this package needs", "--constraint", str(LOCK), *needed)
 
 
 def _copy_ours() -> None:

@@ -114,6 +114,19 @@ def eras_table(older: Iterable[Row], newer: Iterable[Row], peers: Sequence[Peer]
     return table(["what the client does", "unit", *titles], lines, numbers_from=2)
 
 
+def middleware_table(rows: Iterable[Row], variants: Sequence[Peer]) -> str:
+    """The ratio of our cost with each middleware to that without: of the lowest costs in any round."""
+    lines = ([row.scenario.title, *(_to_ours(row, peer) for peer in variants)] for row in rows)
+    return table(["what the client does", *(peer.title for peer in variants)], lines, numbers_from=1)
+
+
+def _to_ours(row: Row, peer: Peer) -> str:
+    ours, its = row.cost[OURS.name], row.cost[peer.name]
+    if isinstance(ours, str) or isinstance(its, str):
+        return "fails"
+    return f"{min(its) / min(ours):.2f}"
+
+
 def _cell(costs: Costs) -> str:
     cost = typical(costs)
     return f"fails: {escaped(str(costs))}" if cost is None else figure(cost)

@@ -142,4 +142,9 @@ SERVER_DIFFERS = ("echo", "sample", "progress", "tools", "connect")
 BY_REVISION = [row for row in ROWS if row.kind in SERVER_DIFFERS and not row.stateless and row.at_most is None]
 """What is measured in both revisions."""
 
+THROUGH_MIDDLEWARE = [
+    row for row in ROWS if row.name in ("stdio-echo", "stdio-sampling", "stdio-input-round", "http-echo")
+]
+"""What is measured with middleware."""
+
 SCENARIOS = {row.name: row for row in ROWS}

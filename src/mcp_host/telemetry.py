@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 from urllib.parse import urlsplit
@@ -43,7 +43,7 @@ from mcp_host.version import __version__
 
 try:
     from opentelemetry import metrics, propagate, trace
-    from opentelemetry.context import Context
+    from opentelemetry.context import Context, attach, detach
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, StatusCode, TracerProvider
 except ModuleNotFoundError as exc:
@@ -145,6 +145,7 @@ class OpenTelemetry:
                     span.set_attribute("jsonrpc.request.id", str(request.sent_ids[-1]))
                 self._operations.record(time.perf_counter() - begun, attributes)
 
+    @contextmanager
     def _span(
         self,
         name: str,
@@ -152,12 +153,18 @@ class OpenTelemetry:
         attributes: Attributes,
         context: Context | None = None,
         links: Sequence[Link] = (),
-    ) -> AbstractContextManager[Span]:
+    ) -> Iterator[Span]:
         """A span that is the current one inside. What is raised there is recorded by `_fail`, not as an event."""
-        span: AbstractContextManager[Span] = self._tracer.start_as_current_span(
-            name, context, kind, attributes, links, record_exception=False, set_status_on_exception=False
-        )
-        return span
+        span = self._tracer.start_span(name, context, kind, attributes, links)
+        if span.get_span_context() is trace.get_current_span().get_span_context():
+            yield span  # there is no SDK, so this is no new span
+            return
+        token = attach(trace.set_span_in_context(span))
+        try:
+            yield span
+        finally:
+            detach(token)
+            span.end()
 
     def _details(self, request: ClientRequest) -> Attributes:
         """Attributes of the span alone: too many values, or too private, for a metric."""
@@ -193,9 +200,9 @@ class OpenTelemetry:
         attributes: Attributes = {"mcp.method.name": name, **_connection(request)}
         if request.id is not None:
             attributes["jsonrpc.request.id"] = excerpt(str(request.id), SHOWN)
-        if request.method == "sampling/createMessage":
-            request = replace(request, around_model=(*request.around_model, self._chat))
         with self._span(name, SpanKind.SERVER, attributes, context, links) as span:
+            if request.method == "sampling/createMessage" and span.is_recording():
+                request = replace(request, around_model=(*request.around_model, self._chat))
             try:
                 return await call_next(request)
             except InputRefused as exc:

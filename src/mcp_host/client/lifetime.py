@@ -228,10 +228,11 @@ class Lifetime:
             ConnectionClosed: Restarts have stopped.
             McpError: The attempt has failed.
         """
-        insist, name = self._state.lazy, self._state.name
+        insist = self._state.lazy
         while connection is None or self._reconnection_due(connection, insist=insist):
             insist = False
             self._begin_reconnecting(connection)
+            name = self._state.name
             what = f"connecting to {name}" if self._state.lazy else f"starting {name} again"
             try:
                 with timeouts.bound(what, idle=True):
