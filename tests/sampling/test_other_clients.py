@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
-from anyio import Event, create_task_group, fail_after
+from anyio import Event, create_task_group, fail_after, from_thread
 from pydantic import BaseModel, ConfigDict
 
 from mcp_host.sampling import (
@@ -273,6 +274,26 @@ async def test_a_handler_of_fastmcp_may_be_plain_and_return_text() -> None:
     answer = await session(from_fastmcp(handler)).answer(wire())
 
     assert answer == CreateMessageResult(content=[text("3.")], model="unknown", stop_reason="endTurn")  # type: ignore[list-item]  # pydantic reads it
+
+
+async def test_a_plain_handler_of_fastmcp_counts_until_its_thread_ends() -> None:
+    started, end = Event(), threading.Event()
+
+    def handler(messages: object, params: object, context: object) -> str:
+        from_thread.run_sync(started.set)
+        end.wait(5)
+        return "3."
+
+    asked = session(from_fastmcp(handler), limits=SamplingLimits(at_once=1, waiting=0))
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            tasks.start_soon(asked.answer, wire())
+            await started.wait()
+            tasks.cancel_scope.cancel()
+        refusal = await refused(asked, wire())
+    end.set()
+
+    assert said(refusal) == (-32010, "this client's limit waiting is 0 requests")
 
 
 async def test_a_handler_of_fastmcp_that_fails_tells_the_server_only_that() -> None:

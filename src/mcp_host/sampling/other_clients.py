@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import as_async
-from mcp_host.sampling.request import AsyncHandler, SamplingRequest
+from mcp_host.sampling.request import Handler, SamplingRequest
 from mcp_host.sampling.slots import keep_slot_for_thread
 from mcp_host.types import CreateMessageResult
 
@@ -24,9 +24,6 @@ Respond: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 SdkCallback: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 """The SDK's ``SamplingFnT``: ``async (context, params) -> CreateMessageResult | … | ErrorData``."""
-
-FastmcpHandler: TypeAlias = Callable[[Any, Any, Any], Any]
-"""fastmcp's ``SamplingHandler``: ``(messages, params, context) -> str | CreateMessageResult | …``, async or plain."""
 
 UNNAMED = "unnamed server"  # the name is optional since 2026-07-28, and version 1 of the SDK does not keep it
 
@@ -45,8 +42,8 @@ def sdk_callback(connect: Callable[[str], Respond], *, server: str | None) -> Sd
                 return types.ErrorData.model_validate(error)
             case {"result": {"content": {"type": "text" | "image" | "audio"}} as result}:
                 return types.CreateMessageResult.model_validate(result)
-            case {"result": result}:
-                return types.CreateMessageResultWithTools.model_validate(result)
+            case answer:
+                return types.CreateMessageResultWithTools.model_validate(answer["result"])
 
     return sampling_callback
 
@@ -56,8 +53,8 @@ def sdk_capability(capability: dict[str, Any]) -> object:
     return sdk_types().SamplingCapability.model_validate(capability)
 
 
-def fastmcp_handler(callback: SdkCallback) -> FastmcpHandler:
-    """The same for fastmcp, which passes on an ``ErrorData`` that a handler returns."""
+def fastmcp_handler(callback: SdkCallback) -> Callable[[object, Any, Any], Awaitable[Any]]:
+    """The same as fastmcp's ``SamplingHandler``. fastmcp passes on an ``ErrorData`` that it returns."""
 
     async def sampling_handler(messages: object, params: Any, context: Any) -> Any:
         return await callback(context, params)
@@ -65,18 +62,18 @@ def fastmcp_handler(callback: SdkCallback) -> FastmcpHandler:
     return sampling_handler
 
 
-def from_sdk(callback: SdkCallback) -> AsyncHandler:
+def from_sdk(callback: Callable[[Any, Any], Awaitable[Any]]) -> Handler:
     """A handler of ours that calls a ``SamplingFnT`` of the official SDK: ``Sampling(with_tools=from_sdk(callback), …)``.
 
-    Its *context* is our `SamplingRequest`: the SDK's session does not exist. An ``ErrorData`` that it returns
-    is sent to the server.
+    *callback* is called with our `SamplingRequest` as its context, since there is no session of the SDK, and with
+    the parameters in the SDK's types. An ``ErrorData`` that it returns is sent to the server.
 
     Raises:
         ImportError: The official SDK is not installed, or too old.
         TypeError: *callback* cannot be called.
     """
     params_type = sdk_types().CreateMessageRequestParams
-    call = as_async(callback, argument="callback", before_thread=keep_slot_for_thread)
+    call: SdkCallback = as_async(callback, argument="callback", before_thread=keep_slot_for_thread)
 
     async def handler(request: SamplingRequest) -> Any:
         answer = await call(request, params_type.model_validate(request.params.to_wire()))
@@ -90,11 +87,12 @@ def from_sdk(callback: SdkCallback) -> AsyncHandler:
     return handler
 
 
-def from_fastmcp(handler: FastmcpHandler) -> AsyncHandler:
+def from_fastmcp(handler: Callable[[Any, Any, Any], Any]) -> Handler:
     """A handler of ours that calls one written for fastmcp: ``Sampling(with_tools=from_fastmcp(handler), …)``.
 
     *handler* is called with the messages and the parameters in the types of the official SDK, and with our
-    `SamplingRequest` as its context: there is no session of fastmcp. It may be a plain function, which runs in a thread.
+    `SamplingRequest` as its context, since there is no session of fastmcp. It returns text or a result in the SDK's
+    types. It may be a plain function, which runs in a thread.
 
     Raises:
         ImportError: The official SDK is not installed, or too old.

@@ -12,6 +12,7 @@ import json
 import logging
 import sys
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 
@@ -111,6 +112,8 @@ def calling(call_tool):
 
 # The application
 
+caller = ContextVar("caller", default="who connected")  # an approver may want to know on whose behalf it is asked
+
 
 class Application:
     def __init__(self):
@@ -118,7 +121,7 @@ class Application:
         self.started, self.ended = anyio.Event(), anyio.Event()
 
     async def approve(self, request):
-        self.asked.append(request.server)
+        self.asked.append(f"{request.server}, {caller.get()}")
         return Deny("not this one") if request.messages[0].text == "forbidden" else Allow("session")
 
     async def model(self, request):
@@ -137,17 +140,20 @@ class Application:
     async def abandon(self, solve, scope=None):
         """Cancel a call, or *scope* around its connection, while the model answers."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(told, solve("endless"))
+            tasks.start_soon(told, solve, "endless")
             await self.started.wait()
             (scope or tasks.cancel_scope).cancel()
 
 
-async def told(call):
-    """What the host learns of a call that fails: the tool's text, or an exception."""
+async def told(solve, problem):
+    """The tool's text, or the exception that the host gets."""
+    token = caller.set(f"who asked for {problem}")
     try:
-        return await call
+        return await solve(problem)
     except Exception as exc:
         return f"{type(exc).__name__}: {exc}"
+    finally:
+        caller.reset(token)
 
 
 async def main():
@@ -161,17 +167,17 @@ async def main():
     with anyio.fail_after(IN_TIME):
         async with connect() as solve:
             for problem in ("forbidden", "6 * 7", "broken", "6 * 7 again"):
-                report[problem] = await told(solve(problem))
+                report[problem] = await told(solve, problem)
     with anyio.fail_after(IN_TIME):
         with anyio.CancelScope() as scope:
             async with connect() as solve:
                 await application.abandon(solve, scope if ENDS == "task" else None)
                 if ENDS == "call":
                     await application.ended.wait()
-                    report["in the same connection"] = await told(solve("6 * 7"))
+                    report["in the same connection"] = await told(solve, "6 * 7")
         await application.ended.wait()
         async with connect() as solve:
-            report["in another connection"] = await told(solve("6 * 7"))
+            report["in another connection"] = await told(solve, "6 * 7")
     print(json.dumps({**report, "asked": application.asked}))
 
 
