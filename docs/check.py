@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pictures
 import reference
 from pages import Page, read
 from source import SOURCE, statements, targets
@@ -31,7 +32,14 @@ RUN = frozenset({"python", "console"})
 def main() -> int:
     """Check every page; print each problem with its place."""
     pages = [read(path) for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])]
-    problems = [*stale(), *untrue_layers(), *untrue_environment(), *half_shown_rows(), *unshown_threats()]
+    problems = [
+        *stale(),
+        *stale_pictures(),
+        *untrue_layers(),
+        *untrue_environment(),
+        *half_shown_rows(),
+        *unshown_threats(),
+    ]
     for page in pages:
         problems += [*dead_links(page), *unknown_targets(page)]
         if page.path.name not in reference.PAGES:
@@ -51,6 +59,15 @@ def stale() -> Iterator[str]:
         path = reference.HERE / name
         if not path.exists() or path.read_text(encoding="utf-8") != write():
             yield f"docs/{name}: not what the source says; run .venv/bin/python docs/reference.py"
+
+
+def stale_pictures() -> Iterator[str]:
+    """Pictures that are not what the examples show, or that no example shows."""
+    drawn = dict(pictures.pictures())
+    there = {path.name: path.read_text(encoding="utf-8") for path in pictures.FOLDER.glob("*.svg")}
+    for name in sorted(drawn.keys() | there.keys()):
+        if drawn.get(name) != there.get(name):
+            yield f"docs/pictures/{name}: not what the examples show; run .venv/bin/python docs/pictures.py"
 
 
 def untrue_layers() -> Iterator[str]:
@@ -144,8 +161,9 @@ NO_FILES = frozenset({"sampling/createMessage", "elicitation/create", "roots/lis
     *("resources/subscribe", "logging/setLevel", "prompts/get", "server/discover", "subscriptions/listen"),
     *("notifications/cancelled", "notifications/initialized", "notifications/progress", "application/json"),
     *("text/event-stream", "resources/read", "completion/complete"),
+    *("/back", "/skip", "/view", "/decline", "/cancel"),
 }
-"""Methods of the protocol and media types, which look like paths."""
+"""Methods of the protocol, media types and what is typed into a form: they look like paths."""
 
 
 def unknown_tests(page: Page) -> Iterator[str]:

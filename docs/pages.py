@@ -10,6 +10,7 @@ from pathlib import Path
 FENCE = re.compile(r"^```(\w*)[ ]?(.*)$")
 HEADING = re.compile(r"^(#{1,6}) +(.+?) *$")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+PICTURE = re.compile(r'<(?:img|source)\b[^>]*\b(?:src|srcset)="([^"]+)"')
 CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 
@@ -44,9 +45,10 @@ class Page:
         return anchors
 
     def links(self) -> Iterator[tuple[int, str]]:
-        """Where the page leads, with the line of each link."""
+        """Where the page leads, with the line of each link and picture."""
         for number, line in self.prose:
-            yield from ((number, target) for target in LINK.findall(CODE.sub("", line)))
+            text = CODE.sub("", line)
+            yield from ((number, target) for target in [*LINK.findall(text), *PICTURE.findall(text)])
 
     def words(self) -> Iterator[tuple[int, str]]:
         """What stands in backticks, with its line."""

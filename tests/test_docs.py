@@ -53,6 +53,8 @@ def test_headings_and_links_in_a_code_block_are_ignored(tmp_path: Path) -> None:
     [
         ("[a](nowhere.md)", "1: there is no nowhere.md"),
         ("# Here\n[a](#there)", "2: there is no heading for #there"),
+        ('<img alt="a" src="nothing.svg">', "1: there is no nothing.svg"),
+        ('<source media="(prefers-color-scheme: dark)" srcset="nothing.svg">', "1: there is no nothing.svg"),
         ("[a](page.md#there)", "1: there is no heading for page.md#there"),
         ("`make tea`", "1: there is no `make tea`"),
         ("```sh\nmake tea\n```", "1: there is no `make tea`"),

@@ -33,6 +33,11 @@ def command(name: str, backend: str = "asyncio") -> list[str]:
     return [sys.executable, path] if backend == "asyncio" else [sys.executable, "-c", ON_TRIO, path]
 
 
+def environment() -> dict[str, str]:
+    """That of a program in the folder of the examples, which `python -c` would not find."""
+    return {**os.environ, "PYTHONPATH": str(EXAMPLES)}
+
+
 def output(name: str, backend: str, *, logged: str = "") -> list[str]:
     """What an example prints. It has no terminal, and nothing but *logged* goes to stderr."""
     done = subprocess.run(
@@ -40,7 +45,7 @@ def output(name: str, backend: str, *, logged: str = "") -> list[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(EXAMPLES)},  # which a program has by itself, and `python -c` has not
+        env=environment(),
         timeout=PATIENCE,
         check=False,
         start_new_session=True,
@@ -144,26 +149,55 @@ def test_human_approval_without_a_terminal(backend: str) -> None:
     ids=["yes", "no"],
 )
 def test_human_approval(key: bytes, last: str, backend: str) -> None:
-    ours, theirs = os.openpty()
-    with subprocess.Popen(
-        command("human_approval", backend),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "NO_COLOR": "1"},
-        start_new_session=True,
-    ) as process:
-        os.close(theirs)
-        asked = read_until(ours, b"[y/a/s/v/N] ")
-        os.write(ours, key + b"\n")
-        answered = read_until(ours, last.encode())
-        process.wait(PATIENCE)
-    os.close(ours)
+    asked, answered = in_terminal("human_approval", backend, (b"[y/a/s/v/N] ", key), (last.encode(), b""))
 
-    assert process.returncode == 0
     assert b"What is 2 + 2?" in asked
     assert b"| divide(a: number, b: number): Divide the first number by the second.\r\n" in asked
     assert answered.decode().split("\r\n")[-1] == last
+
+
+@needs_terminals
+def test_asking_the_user(backend: str) -> None:
+    form = [(b"> ", key) for key in (b"Sea Otter", b"Dover", b"2026-11-22", b"")]
+    model = [(b"May your model answer? [y/a/s/v/N] ", b"y")] * 2
+    last = (b"Enter between ten and one o'clock.", b"")
+
+    *_, answers, first_turn, second_turn, _ = in_terminal(
+        "asking_the_user", backend, *form, (b"Send this? [y/e/n/c] ", b"y"), *model, last
+    )
+
+    assert b"  | 3  Arrival: 2026-11-22\r\n  | 4  Nights: 2\r\n" in answers
+    assert b"  | When may Sea Otter enter Dover on 2026-11-22?\r\n" in first_turn
+    assert b"(1 earlier message, as before: v shows all)\r\nassistant\r\n  | calls high_water" in second_turn
+
+
+def test_asking_the_user_without_a_terminal(backend: str) -> None:
+    logged = "elicitation for harbour is cancelled: this client has no terminal to ask its user in\n"
+
+    assert output("asking_the_user", backend, logged=logged) == ["Nothing is booked: cancel."]
+
+
+def in_terminal(name: str, backend: str, *steps: tuple[bytes, bytes]) -> list[bytes]:
+    """Run an example in a terminal; wait for each text and press the keys after it. What it shows before each."""
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        command(name, backend),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**environment(), "NO_COLOR": "1"},
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        seen = []
+        for prompt, keys in steps:
+            seen.append(read_until(ours, prompt))
+            if keys or prompt == b"> ":
+                os.write(ours, keys + b"\n")
+        process.wait(PATIENCE)
+    os.close(ours)
+    assert process.returncode == 0
+    return seen
 
 
 def read_until(fd: int, wanted: bytes) -> bytes:

@@ -23,6 +23,9 @@ from tests.interop.processes import (
     running,
 )
 from tests.telemetry.recorder import Recorder
+from tests.terminal.screens import screen
+
+__all__ = ["screen"]
 
 SDKS: list[Sdk] = ["python", "typescript"]
 ERAS: list[Era] = ["legacy", "modern"]

@@ -39,7 +39,7 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
     )
 
     assert shown(asked) == (
-        "A server asks for your model, for up to 100 tokens\n"
+        "A server asks to use your model, for up to 100 tokens\n"
         "  | calculator\n"
         "while it works on\n"
         "  | tools/call research\n"
@@ -84,7 +84,7 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
 )
 def test_the_call_that_caused_the_request_is_shown_if_it_is_known(outer: OuterCall | None, about_it: str) -> None:
     assert shown(request(outer=outer)) == (
-        f"A server asks for your model, for up to 100 tokens\n  | calculator\n{about_it}user\n  | hello"
+        f"A server asks to use your model, for up to 100 tokens\n  | calculator\n{about_it}user\n  | hello"
     )
 
 
@@ -143,7 +143,7 @@ def test_no_line_is_wider_than_the_narrowest_terminal() -> None:
 
     rows = shown(asked, 40).split("\n")
 
-    assert rows[:3] == ["A server asks for your model, for up to", "9007199254740991 tokens", "  | calculator"]
+    assert rows[:3] == ["A server asks to use your model, for up", "to 9007199254740991 tokens", "  | calculator"]
     assert [row for row in rows if len(row) > 40] == []
 
 
@@ -211,8 +211,8 @@ def test_tools_and_system_prompt_that_were_seen_are_only_named() -> None:
     asked = request(tools=[ADD, MULTIPLY], systemPrompt="Be brief.")
 
     assert shown(asked, seen=Seen(system_prompt=True, tools=True)).split("\n")[2:] == [
-        "system prompt, as before",
-        "tools, as before (2; auto)",
+        "(system prompt, as before)",
+        "(tools, as before: 2; auto)",
         "user",
         "  | hello",
     ]

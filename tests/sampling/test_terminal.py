@@ -93,9 +93,9 @@ async def test_the_question_is_laid_out_for_the_width_of_the_terminal(columns: i
 
     await decision(screen, "y\n", asked=asked)
 
-    start = ["A server asks for your model, for up to 100 tokens"]
+    start = ["A server asks to use your model, for up to 100 tokens"]
     if columns == 40:
-        start = ["A server asks for your model, for up to", "100 tokens"]
+        start = ["A server asks to use your model, for up", "to 100 tokens"]
     assert screen.rows == [
         "",
         *start,
@@ -106,6 +106,7 @@ async def test_the_question_is_laid_out_for_the_width_of_the_terminal(columns: i
         "  | add()",
         "user",
         "  | hello",
+        "",
         "y: yes, this once",
         "a: yes, and all else of this call",
         "s: yes, and all on this connection",
@@ -156,7 +157,7 @@ async def test_a_loop_of_twelve_turns_shows_each_message_once(screen: Screen) ->
         *("  | Add.", "  | How much is it?"),
         *(row for turn in range(11) for row in (f'  | calls add {{"a": {turn}}}', f"  | it is {turn}")),
     ]
-    assert screen.rows.count("tools, as before (1; auto)") == 11
+    assert screen.rows.count("(tools, as before: 1; auto)") == 11
     assert screen.rows.count("(1 earlier message, as before: v shows all)") == 1
     assert screen.rows.count("(21 earlier messages, as before: v shows all)") == 1
 
@@ -258,13 +259,14 @@ async def test_no_text_of_a_server_looks_like_our_question_or_moves_it(columns: 
     assert await decision(screen, "n\n", asked=asked) == Deny()
 
     ours = [row for row in screen.rows if not row.startswith("  |")]
-    heading = ["A server asks for your model, for up to", "100 tokens"]
+    heading = ["A server asks to use your model, for up", "to 100 tokens"]
     assert ours == [
         *("", *(heading if columns == 40 else [" ".join(heading)])),
         "while it works on",
         "system prompt",
         "tools, run by the server (1; required)",
         *("user", "assistant", "user"),
+        "",
         "y: yes, this once",
         "a: yes, and all else of this call",
         "s: yes, and all on this connection",

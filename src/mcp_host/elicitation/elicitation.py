@@ -121,7 +121,7 @@ class UrlRequest(_ElicitationRequest):
     """A URL to send the user to (spec 2025-11-25, client/elicitation: URL Mode).
 
     Show the user the whole URL, highlight *host*, and open the URL only with their
-    consent. This package never fetches or opens it.
+    consent, as `open_in_browser` does. This package never fetches it.
     """
 
     params: ElicitRequestURLParams

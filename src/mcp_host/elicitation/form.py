@@ -77,7 +77,7 @@ def read_answer(field: Field, line: str) -> object:
         return line.lower() in YES
     if _is_text(field):
         if not FORMATS.get(_format(field), bool)(line):
-            raise ValueError(f"This is not {EXAMPLES[_format(field)]}.")
+            raise ValueError(f"Enter {EXAMPLES[_format(field)]}.")
         return line
     if _is_list(field):
         return [part.strip() for part in line.split(",") if part.strip()]
@@ -97,9 +97,9 @@ def _read_number(line: str, *, whole: bool) -> float:
     except OverflowError:  # an integer that no float holds: the protocol could not carry it
         finite = False
     if not finite:
-        raise ValueError("This is not a number that can be sent.")
+        raise ValueError("Enter a number.")
     if whole and number != int(number):
-        raise ValueError("This is not a whole number.")
+        raise ValueError("Enter a whole number.")
     return int(number) if whole else number
 
 

@@ -25,7 +25,7 @@ MOST_UNCLEAR = 3  # answers to one question that are no key; then it is cancelle
 
 Step: TypeAlias = Literal["next", "back", "decline", "cancel"]
 
-COMMANDS = "/back  /skip  /view  /decline  /cancel"
+COMMANDS = "/back /skip /view /decline /cancel"
 
 
 async def fill_in_terminal(request: FormRequest, /) -> ElicitResult:
@@ -185,13 +185,14 @@ class FormDialog:
     def _introduction(self, layout: Layout) -> Iterator[str]:
         count = len(self._fields)
         yield ""
-        yield from layout.ours("A server asks you to fill in a form, and gets what you enter", "cyan")
+        yield from layout.ours("A server asks you to fill in a form, and gets what you enter", "bold")
         yield from _who(self._request, layout)
         if count:
+            yield ""
             fields = f"{count} field{'s' * (count > 1)}."
             yield from layout.ours(f"{fields} Enter takes a default, or leaves out what is optional.")
-            yield from layout.ours("Enter no passwords or keys: a server must not ask for them here.")
-            yield from layout.ours(COMMANDS, "dim")
+            yield from layout.ours("Type no passwords or keys: a server must not ask for them here.")
+            yield from layout.ours(f"Commands: {COMMANDS}", "dim")
 
     def _question(self, index: int, layout: Layout, *, whole: bool = False) -> Iterator[str]:
         field = self._fields[index]
@@ -209,12 +210,12 @@ class FormDialog:
             yield from layout.theirs(f"... and {len(choices) - CHOICES_SHOWN} more: /view shows them", style="dim")
         suggestion = self._suggestion(field)
         if suggestion is not None:
-            yield from layout.ours("Enter takes", "cyan")
+            yield from layout.ours("Enter keeps" if field.name in self._answers else "Enter takes", "cyan")
             yield from self._cut(layout.theirs(display(field, suggestion)), layout, whole)
 
     def _summary(self, layout: Layout) -> Iterator[str]:
         yield ""
-        yield from layout.ours("Your answers", "cyan")
+        yield from layout.ours("Your answers", "bold")
         for number, field in enumerate(self._fields, start=1):
             lead = f"{number}  {excerpt(field.title, NAME_SHOWN)}: "
             if field.name in self._answers:
@@ -223,6 +224,7 @@ class FormDialog:
                 yield from layout.theirs("left out", lead=lead, style="dim", hang=4)
         yield from layout.ours("go to", "cyan")
         yield from layout.theirs(excerpt(self._request.server, NAME_SHOWN))
+        yield ""
         yield from layout.ours("y: send them")
         yield from layout.ours("e: edit all, or press the number of one")
         yield from layout.ours("n: decline: you refuse to answer")
@@ -296,7 +298,7 @@ async def _visit(request: UrlRequest, terminal: Terminal, opener: Callable[[str]
 
 def _invitation(request: UrlRequest, layout: Layout) -> Iterator[str]:
     yield ""
-    yield from layout.ours("A server asks you to visit a page in your browser", "cyan")
+    yield from layout.ours("A server asks you to visit a page in your browser", "bold")
     yield from _who(request, layout)
     yield from layout.ours("host", "cyan")
     yield from layout.theirs("", lead=request.host)
@@ -306,6 +308,7 @@ def _invitation(request: UrlRequest, layout: Layout) -> Iterator[str]:
         )
     yield from layout.ours("whole URL", "cyan")
     yield from layout.theirs(request.url)
+    yield ""
     yield from layout.ours("y: open it in the browser")
     yield from layout.ours("m: I open it myself")
     yield from layout.ours("n: decline")

@@ -114,7 +114,7 @@ class _Description:
 
     def rows(self) -> Iterator[str]:
         request, heading = self.request, self.heading
-        yield from heading(f"A server asks for your model, for up to {request.max_tokens} tokens")
+        yield from self.layout.ours(f"A server asks to use your model, for up to {request.max_tokens} tokens", "bold")
         yield from self.text(excerpt(request.server, NAME_SHOWN))
         if (outer := request.outer) is not None:
             yield from heading("probably while it works on" if outer.inferred else "while it works on")
@@ -122,7 +122,7 @@ class _Description:
             yield from self.text(excerpt(outer.method + name, NAME_SHOWN))
         if request.system_prompt is not None:
             if self.seen.system_prompt and not self.whole:
-                yield from heading("system prompt, as before")
+                yield from self.layout.ours("(system prompt, as before)", "dim")
             else:
                 yield from heading("system prompt")
                 yield from self.text(request.system_prompt)
@@ -139,7 +139,7 @@ class _Description:
         tools = self.request.tools
         about = f"{len(tools)}; {mode or 'auto'}"
         if self.seen.tools and not self.whole:
-            yield from self.heading(f"tools, as before ({about})")
+            yield from self.layout.ours(f"(tools, as before: {about})", "dim")
             return
         yield from self.heading(f"tools, run by the server ({about})")
         if self.whole:
@@ -171,7 +171,7 @@ class _Description:
         messages = self.request.messages
         first = 0 if self.whole else max(min(self.seen.messages, len(messages) - 1), len(messages) - MESSAGES_SHOWN, 0)
         if first:
-            yield from self.heading(self.earlier(first))
+            yield from self.layout.ours(self.earlier(first), "dim")
         for message in messages[first:]:
             yield from self.message(message)
 

@@ -77,6 +77,7 @@ async def ask(request: SamplingRequest, terminal: Terminal) -> Allow | Deny:
 
 def _keys(request: SamplingRequest, layout: Layout) -> Iterator[str]:
     """What the keys mean, in rows that fit the narrowest terminal."""
+    yield ""
     yield from layout.ours("y: yes, this once")
     if request.outer is not None:
         yield from layout.ours("a: yes, and all else of this call")
