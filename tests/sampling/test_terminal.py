@@ -9,6 +9,7 @@ from mcp_host.sampling import Allow, Deny, OuterCall, SamplingRequest, ask_in_te
 from mcp_host.sampling import terminal as asking
 from mcp_host.sampling.approval import Approvals
 from mcp_host.sampling.display import SeenBefore
+from mcp_host.terminal.device import open_terminal
 from tests.sampling.asking import ADD, assistant, request, result, text, use, user
 from tests.terminal.screens import Screen
 
@@ -209,29 +210,24 @@ async def test_a_loop_that_is_allowed_as_a_whole_is_asked_about_once(screen: Scr
 
 async def test_a_pasted_text_answers_one_question_with_its_first_line(screen: Screen) -> None:
     """Here it is a typo. The "y" in its second line does not answer the next question."""
-    assert await decision(screen, "hello,\ny\ny\ny", "n\n") == Deny()
-
-    assert "(Lines that were typed or pasted before this question do not count.)" in screen.rows
-    assert screen.rows[-1] == f"{QUESTION}n"
-
-
-async def test_ten_thousand_pasted_lines_answer_no_other_question(screen: Screen) -> None:
-    """More than the terminal holds: the rest arrives piece by piece."""
     answers: list[Allow | Deny] = []
 
     async def ask() -> None:
-        answers.append(await ask_in_terminal(request()))
+        async with open_terminal(quiet=1) as terminal:
+            answers.append(await asking.ask(request(), terminal))
 
-    with fail_after(30):
+    with fail_after(20):
         async with create_task_group() as tasks:
             tasks.start_soon(ask)
             await screen.shows(QUESTION)
-            async with create_task_group() as pasting:
-                pasting.start_soon(screen.paste, "yep\n" * 10_000)
-                await screen.shows(QUESTION)
+            screen.press("hello,\ny\ny\ny")
+            await screen.shows(QUESTION)
             screen.press("n\n")
+    screen.rest()
 
     assert answers == [Deny()]
+    assert "(Lines that were typed or pasted before this question do not count.)" in screen.rows
+    assert screen.rows[-1] == f"{QUESTION}n"
 
 
 FAKE = "May your model answer? [y/a/s/v/N]y"

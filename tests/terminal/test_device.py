@@ -24,13 +24,14 @@ QUESTION = "May your model answer? [y/s/v/N] "
 
 
 class Person:
-    """Asks one question after another, and keeps the answers."""
+    """Asks one question after another, and keeps the answers. A paste has ended after *quiet* seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: float = 0.01) -> None:
         self.answers: list[str | None] = []
+        self._quiet = quiet
 
     async def ask(self, *prompts: str) -> None:
-        async with open_terminal() as terminal:
+        async with open_terminal(quiet=self._quiet) as terminal:
             for prompt in prompts:
                 self.answers.append(await terminal.ask(prompt))
 
@@ -101,15 +102,20 @@ async def test_keys_pressed_before_the_question_do_not_answer_it(screen: Screen)
     assert person.answers == ["n"]
 
 
-async def test_the_other_lines_of_a_paste_answer_no_question(screen: Screen) -> None:
-    person = Person()
+@pytest.mark.parametrize(
+    "pasted", ["first\nsecond\nthird", "first\n" + "another\n" * 10_000], ids=["three lines", "ten thousand lines"]
+)
+async def test_the_other_lines_of_a_paste_answer_no_question(pasted: str, screen: Screen) -> None:
+    """The second is more than the terminal holds: it arrives in pieces."""
+    person = Person(quiet=1)
 
-    with fail_after(20):
+    with fail_after(30):
         async with create_task_group() as tasks:
             tasks.start_soon(person.ask, "1> ", "2> ")
             await screen.shows("1> ")
-            screen.press("first\nsecond\nthird")
-            await screen.shows("2> ")
+            async with create_task_group() as pasting:
+                pasting.start_soon(screen.paste, pasted)
+                await screen.shows("2> ")
             screen.press("fourth\n")
 
     assert person.answers == ["first", "fourth"]

@@ -34,8 +34,9 @@ class NoTerminal(Exception):
 class Terminal:
     """An open terminal. Made by `open_terminal`."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, quiet: float) -> None:
         self._fd = fd
+        self._quiet = quiet
         self._color = has_color()
 
     @property
@@ -85,7 +86,7 @@ class Terminal:
         """Drop input until there is none for a moment: a long paste comes in pieces. Returns whether it had a line."""
         dropped = False
         for _ in range(MOST_PIECES):
-            with move_on_after(QUIET) as pause:
+            with move_on_after(self._quiet) as pause:
                 await wait_readable(self._fd)
             if pause.cancelled_caught:
                 break
@@ -128,9 +129,9 @@ if sys.platform == "win32":  # pragma: no cover  # a wait for a Windows console 
     def _check_foreground(fd: int) -> None: ...
 
     @asynccontextmanager
-    async def open_terminal(path: str | None = None) -> AsyncIterator[Terminal]:
+    async def open_terminal(path: str | None = None, *, quiet: float = QUIET) -> AsyncIterator[Terminal]:
         raise NoTerminal(NO_TERMINAL)
-        yield Terminal(0)
+        yield Terminal(0, quiet)
 
 else:
     import termios
@@ -145,10 +146,11 @@ else:
                 raise NoTerminal(IN_BACKGROUND)
 
     @asynccontextmanager
-    async def open_terminal(path: str | None = None) -> AsyncIterator[Terminal]:
+    async def open_terminal(path: str | None = None, *, quiet: float = QUIET) -> AsyncIterator[Terminal]:
         """Wait until no other question is asked in this event loop, then open the terminal at *path*.
 
         By default that is the terminal of the standard streams, else the one that controls the process, like ssh and sudo.
+        A paste has ended after *quiet* seconds without input.
 
         Raises:
             NoTerminal: There is none, it is gone before the end, or the host runs in the background.
@@ -163,7 +165,7 @@ else:
             try:
                 _check_foreground(fd)
                 with _line_mode(fd):
-                    yield Terminal(fd)
+                    yield Terminal(fd, quiet)
             except (OSError, termios.error) as exc:
                 logger.warning("asking in the terminal failed: %s", exc)
                 raise NoTerminal(NO_TERMINAL) from exc
