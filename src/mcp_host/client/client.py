@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, get_args
+from weakref import WeakMethod
 
 from anyio import CancelScope
 from anyio.lowlevel import checkpoint
@@ -46,11 +47,14 @@ if TYPE_CHECKING:
     from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.client.tools import ListedTool
     from mcp_host.elicitation import Elicitation
-    from mcp_host.middleware import ClientRequest, Middleware
+    from mcp_host.middleware import ClientRequest, Middleware, MiddlewareStack
     from mcp_host.roots import RootLike, RootsHandler
     from mcp_host.sampling import Sampling, SamplingMode
+    from mcp_host.session.list_changed import ListChanged, ListWatcher, WeakList
+    from mcp_host.transports.base import Transport
 
 OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None] | None]
+P = ParamSpec("P")
 ModelT = TypeVar("ModelT", bound=Model)
 RootsArgument: TypeAlias = "Sequence[RootLike] | RootsHandler | None"
 
@@ -86,7 +90,8 @@ class Client:
 
     *on_log* and *on_change* are awaited one at a time, in order, in a task of the client; they may
     call the client. So is *on_notification*, which gets the notifications that the client does not know,
-    such as those of an extension, as `Notification`. Progress goes to each call's *on_progress*.
+    such as those of an extension, as `Notification`. *list_changed* hands over a whole list after a change.
+    Progress goes to each call's *on_progress*.
 
     The client probes with `server/discover` for the era of the server: stateless (2026-07-28), or with
     a handshake. *era* is "auto"; "modern" and "legacy" allow only one kind, and a version like
@@ -138,6 +143,7 @@ class Client:
         on_log: OnLog | None = None,
         on_change: OnChange | None = None,
         on_notification: OnNotification | None = None,
+        list_changed: ListChanged | None = None,
         client_info: Implementation | None = None,
         limits: Limits | None = None,
         era: str = "auto",
@@ -169,11 +175,6 @@ class Client:
         self._era = era
         self._roots: Roots | None = None
         transport = infer_transport(server)
-        stack = None
-        if middleware:
-            from mcp_host.middleware import MiddlewareStack
-
-            stack = MiddlewareStack(middleware, transport)
         if roots is not None:
             from mcp_host.roots import Roots
 
@@ -186,19 +187,30 @@ class Client:
             allowed_versions=AllowedVersions.of(era),
             era_cache=EraCache() if era_cache is None else era_cache,
             cache=Cache(limits.max_cache if cache else 0, time.monotonic),
-            middleware=stack,
+            middleware=_stack(middleware, transport),
             lazy=lazy,
-            on_log=None if on_log is None else as_async(on_log, argument="on_log", shape=ON_LOG),
             watches_tools=tools is not None and tools.lists_first,
-            on_change=None if on_change is None else as_async(on_change, argument="on_change", shape=ON_CHANGE),
-            on_notification=(
-                None
-                if on_notification is None
-                else as_async(on_notification, argument="on_notification", shape=ON_NOTIFICATION)
-            ),
-            on_elicitation_complete=None if on_complete is None else as_async(on_complete, argument="on_complete"),
+            on_log=_callback(on_log, argument="on_log", shape=ON_LOG),
+            on_change=_callback(on_change, argument="on_change", shape=ON_CHANGE),
+            on_notification=_callback(on_notification, argument="on_notification", shape=ON_NOTIFICATION),
+            on_elicitation_complete=_callback(on_complete, argument="on_complete"),
         )
+        if list_changed is not None:
+            self._state.list_watcher = self._watcher(list_changed)
         self._lifetime = Lifetime(self._state, tools)
+
+    def _watcher(self, wanted: ListChanged) -> ListWatcher:
+        from mcp_host.session.list_changed import ListChanged, ListWatcher  # few clients use it
+
+        if not isinstance(wanted, ListChanged):
+            raise TypeError("list_changed is ListChanged(tools=callback), or of prompts, resources, resource_templates")
+        lists: dict[str, WeakList] = {
+            "tools": WeakMethod(self.list_tools),
+            "prompts": WeakMethod(self.list_prompts),
+            "resources": WeakMethod(self.list_resources),
+            "resource_templates": WeakMethod(self.list_resource_templates),
+        }
+        return ListWatcher(wanted, lists, self._state.warn_about_server)
 
     def __repr__(self) -> str:
         server, connection = quoted(self._state.name), self._lifetime.connection
@@ -752,6 +764,20 @@ class Client:
             params = {"cursor": cursor}
         warn(f"{method} ends early: more than {max_pages} pages (Limits.max_pages)")
         return items
+
+
+def _stack(middleware: Sequence[Middleware], transport: Transport) -> MiddlewareStack | None:
+    if not middleware:
+        return None
+    from mcp_host.middleware import MiddlewareStack
+
+    return MiddlewareStack(middleware, transport)
+
+
+def _callback(
+    function: Callable[P, Awaitable[None] | None] | None, *, argument: str, shape: str | None = None
+) -> Callable[P, Awaitable[None]] | None:
+    return None if function is None else as_async(function, argument=argument, shape=shape)
 
 
 def _text(value: object, name: str) -> str:

@@ -296,8 +296,7 @@ class Lifetime:
 
     def _lost(self) -> None:
         """The connection has ended. If the application listens to the server, another is opened without a call."""
-        state = self._state
-        if state.subscriptions or state.on_change is not None or state.on_notification is not None:
+        if self._state.listens:
             self._background.begin(self._reconnect_in_background)
 
     async def _reconnect_in_background(self) -> None:

@@ -65,11 +65,13 @@ class Connection:
         The application's code runs outside of the transport, so that a handler that does
         not end cannot keep the server alive.
         """
-        limits, notifications = state.limits, NotificationQueue(state)
+        notifications, watcher = NotificationQueue(state), state.list_watcher
 
         def notify(notification: Notification) -> None:
             state.cache.invalidate(notification)
             notifications.offer(notification)
+            if watcher is not None:
+                watcher.notify(notification)
 
         async def listen() -> None:
             if (reason := await dispatcher.listen()) is None:
@@ -82,7 +84,7 @@ class Connection:
 
         async with (
             HandlerTasks.open() as handlers,
-            state.transport.open(limits) as channel,
+            state.transport.open(state.limits) as channel,
             create_task_group() as tasks,
         ):
             if not channel.keeps_cache:
@@ -95,6 +97,8 @@ class Connection:
                 connection = cls(state, dispatcher, tasks, notify, attempt)
                 await connection._begin(channel)
                 connected = True
+                if watcher is not None:
+                    watcher.start(handlers)
                 yield connection
             finally:
                 dispatcher.close(ConnectionClosed("the client was closed"), by_us=True)
@@ -274,6 +278,8 @@ class Connection:
 
     async def _restore(self, timeouts: CallTimeouts) -> None:
         """Subscribe again and set the log level. The server asks for the roots by itself."""
+        if self._state.list_watcher is not None:
+            self._state.list_watcher.connected(self.session.capabilities)
         if self.dispatcher.require().era.listens:
             await self.subscriptions.begin()
             return

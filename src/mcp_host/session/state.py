@@ -28,6 +28,7 @@ from mcp_host.types import Implementation
 if TYPE_CHECKING:  # imported on demand
     from mcp_host.middleware import MiddlewareStack
     from mcp_host.session.changes import Change
+    from mcp_host.session.list_changed import ListWatcher
     from mcp_host.types import LoggingMessageNotificationParams
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class ClientState:
     on_notification: AsyncOnNotification | None = None
     watches_tools: bool = False
     """Whether calls depend on a listing of the tools that is not out of date."""
+    list_watcher: ListWatcher | None = None
     on_elicitation_complete: AsyncOnComplete | None = None
     subscriptions: dict[str, None] = field(default_factory=dict)
     """URIs of resources; an ordered set."""
@@ -79,6 +81,17 @@ class ClientState:
         handshake = self.allowed_versions.legacy
         self.default_log_level = None if self.on_log is None else DEFAULT_LOG_LEVEL
         self.offers = self.features.offers((handshake or self.allowed_versions.modern)[0])
+
+    @property
+    def listens(self) -> bool:
+        """Whether the application listens to the server: then a connection that has ended is replaced without a call."""
+        callbacks = (self.on_change, self.on_notification, self.list_watcher)
+        return bool(self.subscriptions) or any(callback is not None for callback in callbacks)
+
+    def wants_list(self, kind: str) -> bool:
+        """Whether changes of the list of "tools", "prompts" or "resources" matter."""
+        watched = self.list_watcher is not None and kind in self.list_watcher.capabilities
+        return watched or self.on_change is not None or (kind == "tools" and self.watches_tools)
 
     @property
     def name(self) -> str:

@@ -29,7 +29,7 @@ LISTS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resource
 
 
 class Subscriptions:
-    """What one connection listens to: lists, if there is a callback, and the resources that the application names.
+    """What one connection listens to: lists for which there is a callback, and the resources that the application names.
 
     There is one stream at a time. To add or remove a resource, a new stream is opened; once it is
     acknowledged, the old one is closed. If it is not, the old one stays.
@@ -106,11 +106,11 @@ class Subscriptions:
         """Open a stream for the lists and *uris*, as far as the server announces them; None if nothing is left."""
         wanted: dict[str, Any] = {}
         offered = self.dispatcher.require().capabilities
-        kinds = LISTS if self.state.on_change is not None else ["tools"] if self.state.watches_tools else []
-        for kind in kinds:
+        for kind, name in LISTS.items():
             capability = offered.get(kind)
-            if not offered or (isinstance(capability, dict) and capability.get("listChanged")):
-                wanted[LISTS[kind]] = True
+            announced = not offered or (isinstance(capability, dict) and capability.get("listChanged"))
+            if announced and self.state.wants_list(kind):
+                wanted[name] = True
         if uris:
             wanted["resourceSubscriptions"] = list(uris)
         if not wanted:
@@ -137,6 +137,8 @@ class _Stream:
         self._notify = subscriptions.notify
         self._wanted = wanted
         self._last = last
+        self._gap = False
+        """Whether changes may have been missed since the last stream broke."""
 
     async def run(self) -> None:
         """Listen until cancelled, or until the server refuses."""
@@ -174,6 +176,7 @@ class _Stream:
                     raise
                 logger.debug("%s: the stream of changes broke: %s", state.name, exc)
             state.cache.drop()  # changes may have been missed
+            self._gap = True
             backoff.ended(current_time() - opened)
             if backoff.failures == backoff.max_failures:
                 state.warn_about_server("the stream of changes keeps failing: changes are missed")
@@ -197,6 +200,9 @@ class _Stream:
             self._state.warn(f"{self._state.name} does not agree to {names}: such changes are not reported")
         self.acknowledged = True
         self.settled.set()
+        if self._gap and self._state.list_watcher is not None:
+            self._state.list_watcher.missed(self._dispatcher.require().capabilities)
+        self._gap = False
         if self._last is not None:
             self._last.scope.cancel()
             self._last = None

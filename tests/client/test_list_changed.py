@@ -1,0 +1,365 @@
+"""Whole lists, handed over after the server has changed them."""
+
+from __future__ import annotations
+
+import gc
+import json
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Client, ListChanged, StreamableHttp
+from mcp_host.middleware import AnyRequest, CallNext
+from mcp_host.testing import ScriptedPeer, Server
+from mcp_host.types import Prompt, Resource, ResourceTemplate, Tool
+from tests.client.support import EMPTY, HANDSHAKE, Era
+from tests.testing.test_with_client import ConnectBy, connect_by, versions
+
+__all__ = ["connect_by", "versions"]  # fixtures
+
+Wire = dict[str, Any]
+LISTEN = "subscriptions/listen"
+CHANGING: Wire = {name: {"listChanged": True} for name in ("tools", "prompts", "resources")}
+CHANGED = "notifications/tools/list_changed"
+
+paused = pytest.mark.fake_clock
+
+
+def tools(number: int) -> Wire:
+    return {"tools": [{"name": f"tool{each}", "inputSchema": {"type": "object"}} for each in range(number)]}
+
+
+class Peer(ScriptedPeer):
+    """Answers each listing with one tool more than the last, and announces changes when told to.
+
+    `listings` has the time of each, and `slow` how long it takes.
+    """
+
+    def __init__(self, era: Era, capabilities: Wire = CHANGING, slow: float = 0.0) -> None:
+        super().__init__(self._script_of, name="the peer")
+        self.listings: list[float] = []
+        self.connections = 0
+        self.stream: Wire | None = None
+        self._era = era
+        self._slow = slow
+        self._capabilities = capabilities
+
+    async def _script_of(self, peer: ScriptedPeer) -> None:
+        self.connections += 1
+        await self._era.open(peer, self._capabilities)
+        while True:
+            request = await self.receive()
+            match request["method"]:
+                case "subscriptions/listen":
+                    self.stream = request
+                    await self.acknowledge(request)
+                case "tools/list":
+                    self.listings.append(anyio.current_time())
+                    await anyio.sleep(self._slow)
+                    await self.reply(request, tools(len(self.listings)))
+                case "prompts/list":
+                    await self.reply(request, {"prompts": [{"name": "a prompt"}]})
+                case "resources/list":
+                    await self.reply(request, {"resources": [{"uri": "a:b", "name": "b"}]})
+                case "resources/templates/list":
+                    await self.reply(request, {"resourceTemplates": [{"uriTemplate": "a:{x}", "name": "x"}]})
+
+    async def announce(self, method: str = CHANGED) -> None:
+        if self.stream is None:
+            await self.notify(method)
+        else:
+            await self.notify_subscription(self.stream, method)
+
+
+class Lists:
+    """A callback that notes how long each list is, and when it came."""
+
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+        self.times: list[float] = []
+
+    async def __call__(self, items: Sequence[object]) -> None:
+        self.lengths.append(len(items))
+        self.times.append(round(anyio.current_time(), 3))
+
+
+async def test_a_changed_list_is_handed_over_whole_over_every_transport(
+    connect_by: ConnectBy, versions: tuple[str, ...]
+) -> None:
+    server = Server("changing", versions=versions)
+
+    @server.tool
+    def first() -> str:
+        """The first."""
+        return "1"
+
+    async def show(tools: list[Tool]) -> None:
+        handed.append([tool.name for tool in tools])
+        heard.set()
+
+    def second() -> str:
+        """The second."""
+        return "2"
+
+    handed: list[list[str]] = []
+    heard = anyio.Event()
+    with anyio.fail_after(20):
+        async with (
+            connect_by(server) as transport,
+            Client(transport, list_changed=ListChanged(tools=show, delay=0.01)) as client,
+        ):
+            await client.list_tools()
+            server.tool(second)
+            await server.notify_tools_changed()
+            await heard.wait()
+            assert (await client.call_tool("second")).text == "2"
+
+    assert handed == [["first", "second"]]
+
+
+@paused
+async def test_changes_within_the_delay_are_one_and_come_that_long_after_the_first(era: Era) -> None:
+    peer, seen = Peer(era), Lists()
+    with anyio.fail_after(100):
+        async with Client(peer, list_changed=ListChanged(tools=seen, delay=2)):
+            began = anyio.current_time()
+            for _ in range(10):
+                await peer.announce()
+                await anyio.sleep(0.1)
+            await anyio.sleep(10)
+
+    assert seen.lengths == [1]
+    assert [round(at - began, 3) for at in seen.times] == [2.0]
+
+
+@paused
+async def test_a_change_during_the_listing_leads_to_one_more(era: Era) -> None:
+    peer, seen = Peer(era, slow=5), Lists()
+    with anyio.fail_after(100):
+        async with Client(peer, list_changed=ListChanged(tools=seen, delay=2)):
+            began = anyio.current_time()
+            await peer.announce()
+            await anyio.sleep(4)
+            for _ in range(3):
+                await peer.announce()
+            await anyio.sleep(50)
+
+    assert seen.lengths == [1, 2]
+    assert [round(at - began, 3) for at in seen.times] == [7.0, 14.0]
+
+
+@paused
+async def test_a_server_that_announces_without_end_causes_one_listing_for_each_delay(era: Era) -> None:
+    peer, seen = Peer(era), Lists()
+    with anyio.fail_after(100):
+        async with Client(peer, list_changed=ListChanged(tools=seen, delay=2)):
+            for _ in range(1000):
+                await peer.announce()
+                await anyio.sleep(0.01)
+
+    assert 4 <= len(peer.listings) <= 5
+    assert seen.lengths == list(range(1, len(peer.listings) + 1))
+
+
+@paused
+async def test_each_list_has_its_callback_and_changed_resources_are_two_lists(era: Era) -> None:
+    handed: dict[str, list[str]] = {}
+
+    async def prompts(prompts: list[Prompt]) -> None:
+        handed["prompts"] = [each.name for each in prompts]
+
+    async def resources(resources: list[Resource]) -> None:
+        handed["resources"] = [each.uri for each in resources]
+
+    async def templates(resource_templates: list[ResourceTemplate]) -> None:
+        handed["templates"] = [each.uri_template for each in resource_templates]
+
+    peer = Peer(era)
+    wanted = ListChanged(prompts=prompts, resources=resources, resource_templates=templates)
+    with anyio.fail_after(100):
+        async with Client(peer, list_changed=wanted):
+            await peer.announce("notifications/prompts/list_changed")
+            await anyio.sleep(1)
+            await peer.announce("notifications/resources/list_changed")
+            await peer.announce()  # of the tools, for which there is no callback
+            await anyio.sleep(1)
+
+    assert handed == {"prompts": ["a prompt"], "resources": ["a:b"], "templates": ["a:{x}"]}
+    assert peer.listings == []
+    if peer.stream is not None:
+        assert peer.stream["params"]["notifications"] == {"promptsListChanged": True, "resourcesListChanged": True}
+
+
+@paused
+async def test_a_listing_that_fails_is_a_warning_and_the_next_change_lists_again(era: Era) -> None:
+    async def fail_once(request: AnyRequest, call_next: CallNext) -> Wire:
+        if request.method == "tools/list" and not failed:
+            failed.append(request.method)
+            raise LookupError("no token")
+        return await call_next(request)
+
+    failed: list[str] = []
+    peer, seen = Peer(era), Lists()
+    with anyio.fail_after(100):
+        async with Client(peer, list_changed=ListChanged(tools=seen), middleware=[fail_once]) as client:
+            for _ in range(2):
+                await peer.announce()
+                await anyio.sleep(1)
+
+    assert seen.lengths == [1]
+    assert client.warnings == ["the peer: the tools have changed, and could not be listed: no token"]
+
+
+@paused
+async def test_a_callback_that_fails_is_logged_and_gets_the_next_list(
+    era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(tools: list[Tool]) -> None:
+        seen.append(len(tools))
+        raise LookupError("no window")
+
+    seen: list[int] = []
+    peer = Peer(era)
+    with anyio.fail_after(100):
+        async with Client(peer, list_changed=ListChanged(tools=fail)):
+            for _ in range(2):
+                await peer.announce()
+                await anyio.sleep(1)
+
+    assert seen == [1, 2]
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert errors == ["ListChanged.tools failed"] * 2
+
+
+@paused
+async def test_after_a_reconnect_the_lists_are_handed_over(era: Era) -> None:
+    """What changed meanwhile was not announced to this client."""
+    peer, seen = Peer(era, {"tools": {"listChanged": True}}), Lists()
+    client = Client(peer, list_changed=ListChanged(tools=seen, prompts=seen))
+    with anyio.fail_after(100):
+        async with client:
+            await anyio.sleep(1)
+            assert seen.lengths == []
+            peer.stream = None
+            await peer.aclose()
+            await anyio.sleep(1)
+            await client.connect()
+            await anyio.sleep(1)
+
+    assert peer.connections == 2
+    assert seen.lengths == [1]
+    assert client.warnings == []
+
+
+@paused
+async def test_after_a_gap_in_the_stream_of_changes_the_lists_are_handed_over() -> None:
+    seen = Lists()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+        listen = await peer.receive(LISTEN)
+        await peer.acknowledge(listen)
+        await anyio.sleep(5)
+        await peer.reply(listen, {"resultType": "complete"})  # which ends the subscription
+        await peer.acknowledge(await peer.receive(LISTEN))
+        await peer.reply(await peer.receive("tools/list"), tools(3))
+
+    with anyio.fail_after(100):
+        async with Client(ScriptedPeer(script), list_changed=ListChanged(tools=seen)):
+            await anyio.sleep(50)
+
+    assert seen.lengths == [3]
+
+
+@paused
+async def test_a_session_that_was_lost_has_its_lists_handed_over() -> None:
+    seen, sessions = Lists(), 0
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        nonlocal sessions
+        if request.method != "POST":
+            return httpx.Response(405)
+        message = json.loads(request.content)
+        if message["method"] == "initialize":
+            sessions += 1
+            result: Wire = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "s", "version": "0"},
+            }
+            body = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+            return httpx.Response(200, json=body, headers={"Mcp-Session-Id": str(sessions)})
+        if "id" not in message:
+            return httpx.Response(202)
+        if request.headers["Mcp-Session-Id"] == "1":
+            return httpx.Response(404)
+        result = EMPTY if message["method"] == "tools/call" else tools(2)
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    transport = StreamableHttp("http://server.test/mcp", client=http)
+    with anyio.fail_after(100):
+        async with Client(transport, era="legacy", list_changed=ListChanged(tools=seen)) as client:
+            await client.call_tool("x")
+            await anyio.sleep(5)
+
+    assert (sessions, seen.lengths) == (2, [2])
+
+
+@paused
+async def test_the_watcher_does_not_keep_a_dropped_client_alive() -> None:
+    peer, seen = Peer(HANDSHAKE), Lists()
+    client = Client(peer, era="legacy", list_changed=ListChanged(tools=seen))
+    with anyio.fail_after(100):
+        await client.connect()
+        await peer.announce()
+        await anyio.sleep(1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            del client
+            gc.collect()
+            await anyio.sleep(1)
+
+    assert [str(each.message) for each in caught] == ["a client of the peer was dropped without being closed"]
+    assert seen.lengths == [1]
+
+
+async def test_a_plain_callback_runs_in_a_thread() -> None:
+    def show(tools: list[Tool]) -> None:
+        handed.append(len(tools))
+        anyio.from_thread.run_sync(heard.set)
+
+    handed: list[int] = []
+    heard = anyio.Event()
+    peer = Peer(HANDSHAKE)
+    with anyio.fail_after(20):
+        async with Client(peer, list_changed=ListChanged(tools=show, delay=0)):
+            await peer.announce()
+            await heard.wait()
+
+    assert handed == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({}, TypeError, "a callback for at least one of tools, prompts, resources, resource_templates"),
+        ({"tools": 5}, TypeError, "tools has to be a function"),
+        ({"tools": lambda: None}, TypeError, r"write `def tools\(tools: list\) -> None`"),
+        ({"tools": print, "delay": -1}, ValueError, "delay must be at least 0"),
+        ({"tools": print, "delay": "soon"}, TypeError, "delay must be a number of seconds"),
+    ],
+    ids=["nothing", "a number", "no argument", "a negative delay", "a delay in words"],
+)
+def test_what_makes_no_sense_is_refused(options: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ListChanged(**options)
+
+
+def test_a_function_alone_is_refused_with_what_to_write() -> None:
+    with pytest.raises(TypeError, match=r"list_changed is ListChanged\(tools=callback\)"):
+        Client(Peer(HANDSHAKE), list_changed=print)  # type: ignore[arg-type]  # which is what is tested
