@@ -10,6 +10,7 @@ from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricR
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.trace import SpanContext, Tracer
 
 from mcp_host.telemetry import OpenTelemetry
@@ -31,9 +32,9 @@ class Recorded:
 class Recorder:
     """Records spans and metrics. Pass its `middleware` to a client."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sampler: Sampler | None = None) -> None:
         self._exporter = InMemorySpanExporter()
-        self.tracer_provider = TracerProvider()
+        self.tracer_provider = TracerProvider(sampler)
         self.tracer_provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         self._reader = InMemoryMetricReader()
         self.meter_provider = MeterProvider([self._reader])

@@ -12,36 +12,20 @@ from opentelemetry.sdk.metrics.export import Histogram
 from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ServerError
 from mcp_host.middleware import AnyRequest, CallNext, EndedSession
-from mcp_host.testing import ScriptedPeer, Server
+from mcp_host.testing import ScriptedPeer
 from tests.client.support import HANDSHAKE, STATELESS, Era
 from tests.telemetry.recorder import Recorder
+from tests.telemetry.servers import in_both_eras, server
 
 OPERATION = "mcp.client.operation.duration"
 SESSION = "mcp.client.session.duration"
-
-server = Server("weather")
-
-
-@server.tool
-def forecast() -> str:
-    return "rain"
-
-
-@server.resource("notes://today")
-def today() -> str:
-    return "rain"
-
-
-in_both_eras = pytest.mark.parametrize(
-    ("era", "version"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")], ids=["2025-11-25", "2026-07-28"]
-)
 
 
 async def test_the_histograms_are_in_seconds_with_the_boundaries_of_the_conventions(recorder: Recorder) -> None:
     begun = time.perf_counter()
     with anyio.fail_after(10):
         async with Client(server, middleware=[recorder.middleware()]) as client:
-            await client.call_tool("forecast")
+            await client.call_tool("forecast", {"city": "Oslo"})
     elapsed = time.perf_counter() - begun
 
     assert recorder.metrics().keys() == {OPERATION, SESSION}
@@ -57,8 +41,8 @@ async def test_the_durations_of_requests_have_few_series(recorder: Recorder) -> 
     """A URI, an id or content would make a series for each of its values."""
     with anyio.fail_after(10):
         async with Client(server, era="legacy", middleware=[recorder.middleware(record_content=True)]) as client:
-            await client.call_tool("forecast")
-            await client.call_tool("forecast")
+            await client.call_tool("forecast", {"city": "Oslo"})
+            await client.call_tool("forecast", {"city": "Oslo"})
             await client.read_resource("notes://today")
             with pytest.raises(ServerError):
                 await client.call_tool("tomorrow")
@@ -130,9 +114,9 @@ async def test_an_http_session_that_is_lost_ends_and_the_next_one_begins(recorde
             server.http() as url,
             Client(StreamableHttp(url), era="legacy", middleware=[recorder.middleware()]) as client,
         ):
-            await client.call_tool("forecast")
+            await client.call_tool("forecast", {"city": "Oslo"})
             await server.expire_sessions()
-            await client.call_tool("forecast")
+            await client.call_tool("forecast", {"city": "Oslo"})
 
     port = int(url.rpartition(":")[2].partition("/")[0])
     common: dict[str, Any] = {
@@ -180,7 +164,7 @@ async def test_an_observer_of_sessions_that_fails_is_logged_and_harms_no_other(
     transport = server.in_process()
     with anyio.fail_after(10):
         async with Client(transport, era="legacy", middleware=[Failing(), recorder.middleware()]) as client:
-            await client.call_tool("forecast")
+            await client.call_tool("forecast", {"city": "Oslo"})
 
     [session] = sessions
     sessions.clear()

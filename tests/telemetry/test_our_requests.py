@@ -4,77 +4,26 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any
-from urllib.parse import urlsplit
 
 import anyio
 import httpx
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import TraceFlags
 
-from mcp_host import Client, Stdio, StreamableHttp
+from mcp_host import Client, StreamableHttp, telemetry
 from mcp_host.errors import ConnectionClosed, HttpStatusError, NotAdvertised, RequestTimeout, ServerError
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.telemetry import OpenTelemetry
-from mcp_host.testing import Context, ScriptedPeer, Server, ToolError
-from mcp_host.transports.base import Transport
+from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
 from tests.client.sites import Site
 from tests.telemetry.recorder import Recorded, Recorder, traceparent
-
-server = Server("weather", version="1.0.0")
-
-
-@server.tool
-async def forecast(city: str, ctx: Context) -> str:
-    """The traceparent that came with the call."""
-    if city == "Atlantis":
-        raise ToolError("no such city: Atlantis")
-    return str(ctx.meta.get("traceparent"))
-
-
-@server.prompt
-def greet(name: str) -> str:
-    return f"Greet {name}."
-
-
-@server.resource("notes://today")
-def today() -> str:
-    return "rain"
-
-
-@asynccontextmanager
-async def reached(how: str) -> AsyncIterator[Transport]:
-    """The server above, over one of the transports."""
-    if how == "stdio":
-        yield Stdio([sys.executable, "-m", "tests.telemetry.test_our_requests"], cwd=Path(__file__).parents[2])
-    elif how == "in-process":
-        yield server.in_process()
-    else:
-        async with server.http() as url:
-            yield StreamableHttp(url)
-
-
-everywhere = pytest.mark.parametrize("how", ["stdio", "http", "in-process"])
-in_both_eras = pytest.mark.parametrize(
-    ("era", "version"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")], ids=["2025-11-25", "2026-07-28"]
-)
-
-
-def network(transport: Transport) -> dict[str, Any]:
-    match transport:
-        case Stdio():
-            return {"network.transport": "pipe"}
-        case StreamableHttp():
-            port = urlsplit(transport.url).port
-            address = {"server.address": "127.0.0.1", "server.port": port}
-            return {"network.transport": "tcp", "network.protocol.name": "http", **address}
-        case _:
-            return {}
-
+from tests.telemetry.servers import address, everywhere, in_both_eras, network, reached, server
 
 CALL = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "forecast"}
 
@@ -92,7 +41,13 @@ async def test_a_call_has_a_client_span_whose_trace_goes_to_the_server(
             result = await client.call_tool("forecast", {"city": "Oslo"})
 
     id = "2"  # after `initialize` or `server/discover`
-    attributes = {**CALL, "mcp.protocol.version": version, "jsonrpc.request.id": id, **network(transport)}
+    attributes = {
+        **CALL,
+        "mcp.protocol.version": version,
+        "jsonrpc.request.id": id,
+        **network(transport),
+        **address(transport),
+    }
     assert recorder.spans() == [Recorded(name="tools/call forecast", kind="CLIENT", attributes=attributes)]
     assert result.text == recorder.traceparent("tools/call forecast")
 
@@ -395,6 +350,60 @@ async def test_a_request_that_middleware_answers_has_no_id(recorder: Recorder) -
     assert span.attributes == failing(**{"mcp.protocol.version": "2025-11-25"})
 
 
+def test_a_unix_socket_and_default_ports_are_addresses_too() -> None:
+    def of(transport: StreamableHttp) -> Mapping[str, object]:
+        request = ClientRequest("ping", transport=transport)
+        return telemetry._attributes(request)
+
+    common = {"mcp.method.name": "ping", "network.protocol.name": "http"}
+    assert of(StreamableHttp("http://localhost/mcp", uds="/tmp/mcp.sock")) == {
+        **common,
+        "network.transport": "unix",
+        "server.address": "/tmp/mcp.sock",
+    }
+    assert of(StreamableHttp("https://user:secret@example.com/mcp?key=1")) == {
+        **common,
+        "network.transport": "tcp",
+        "server.address": "example.com",
+        "server.port": 443,
+    }
+    assert of(StreamableHttp("http://[::1]:8000/mcp")) == {
+        **common,
+        "network.transport": "tcp",
+        "server.address": "::1",
+        "server.port": 8000,
+    }
+
+
+async def test_what_the_sampler_drops_is_dropped_by_the_server_too() -> None:
+    recorder = Recorder(sampler=ALWAYS_OFF)
+    with anyio.fail_after(10):
+        async with Client(server, middleware=[recorder.middleware()]) as client:
+            told = (await client.call_tool("forecast", {"city": "Oslo"})).text
+
+    assert recorder.raw() == []
+    version, trace_id, _, flags = told.split("-")
+    assert (version, int(flags, 16) & TraceFlags.SAMPLED) == ("00", 0)
+    assert int(trace_id, 16) != 0
+    assert recorder.series("mcp.client.operation.duration")[-1][1] == 1, "metrics are independent of the sampler"
+
+
+async def test_a_lazy_client_connects_in_the_span_that_opened_it_because_several_calls_may_wait(
+    recorder: Recorder,
+) -> None:
+    client = Client(server, era="modern", lazy=True, middleware=[recorder.middleware()])
+    with anyio.fail_after(10):
+        async with AsyncExitStack() as stack:
+            with recorder.tracer.start_as_current_span("start"):
+                await stack.enter_async_context(client)
+            with recorder.tracer.start_as_current_span("agent"):
+                await client.call_tool("forecast", {"city": "Oslo"})
+
+    start, agent, discover, call = recorder.raw()
+    assert (discover.name, discover.parent) == ("server/discover", start.get_span_context())
+    assert (call.name, call.parent) == ("tools/call forecast", agent.get_span_context())
+
+
 # Content
 
 
@@ -453,7 +462,3 @@ async def test_without_an_sdk_nothing_is_recorded_and_a_trace_from_elsewhere_is_
 
     assert alone.text == "None"
     assert within.text == "00-00000000000000000000000000001234-0000000000005678-01"
-
-
-if __name__ == "__main__":
-    server.run_stdio()

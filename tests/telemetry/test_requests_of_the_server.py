@@ -8,19 +8,18 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from opentelemetry import baggage, context
 
 from mcp_host import Allow, Client, Deny, Elicitation, FormRequest, Sampling, SamplingRequest, always
 from mcp_host.errors import InputNotGiven
 from mcp_host.sampling import SamplingLimits
-from mcp_host.testing import ClientError, Context, ScriptedPeer, Server
+from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import (
     AssistantMessage,
     CreateMessageResult,
     ElicitResult,
     ImageContent,
-    ModelHint,
-    ModelPreferences,
     TextContent,
     Tool,
     ToolResultContent,
@@ -29,82 +28,48 @@ from mcp_host.types import (
 )
 from tests.client.support import QUESTION, HangingModel
 from tests.telemetry.recorder import Recorded, Recorder
-
-in_both_eras = pytest.mark.parametrize(
-    ("era", "version"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")], ids=["2025-11-25", "2026-07-28"]
-)
-
-server = Server("asker")
+from tests.telemetry.servers import address, everywhere, in_both_eras, network, reached, server
 
 
-@server.tool
-async def ask(ctx: Context) -> str:
-    """Ask the model."""
-    answer = await ctx.sample(
-        "capital?",
-        max_tokens=50,
-        temperature=0.5,
-        stop_sequences=["\n"],
-        model_preferences=ModelPreferences(hints=[ModelHint(name="claude"), ModelHint(name="gpt")]),
-    )
-    return answer.text
+async def say_paris(request: SamplingRequest) -> str:
+    return "Paris"
 
 
-@server.tool
-async def ask_simply(ctx: Context) -> str:
-    try:
-        return (await ctx.sample("capital?", max_tokens=50)).text
-    except ClientError:
-        return "refused"
-
-
-@server.tool
-async def send(method: str, ctx: Context) -> str:
-    """Send a request without parameters."""
-    try:
-        await ctx.request(method, {})
-    except ClientError:
-        return "refused"
-    return "answered"
-
-
-def call_of(tool: str) -> Callable[[str, str], dict[str, Any]]:
-    def attributes(version: str, id: str) -> dict[str, Any]:
-        return {
-            "mcp.method.name": "tools/call",
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": tool,
-            "mcp.protocol.version": version,
-            "jsonrpc.request.id": id,
-        }
-
-    return attributes
-
-
-def asked(method: str, version: str, **more: str) -> dict[str, Any]:
+def asked(method: str, version: str, **more: object) -> dict[str, Any]:
     """The attributes of the server's request, which in 2026-07-28 is no message and has no id."""
     id = {"jsonrpc.request.id": "1"} if version == "2025-11-25" else {}
     return {"mcp.method.name": method, "mcp.protocol.version": version, **id, **more}
 
 
 @pytest.mark.parametrize("threaded", [False, True], ids=["async", "in a thread"])
+@everywhere
 @in_both_eras
 async def test_a_sampling_request_has_a_server_span_with_a_chat_in_which_the_handler_runs(
-    era: str, version: str, threaded: bool, recorder: Recorder
+    era: str, version: str, how: str, threaded: bool, recorder: Recorder
 ) -> None:
     def answer(request: SamplingRequest) -> CreateMessageResult:
         with recorder.tracer.start_as_current_span("provider"):
             return request.reply("Paris", model="claude-5")
 
     async def answer_async(request: SamplingRequest) -> CreateMessageResult:
-        await anyio.lowlevel.checkpoint()
+        await checkpoint()
         return answer(request)
 
     sampling = Sampling(with_tools=answer if threaded else answer_async, approve=always)
-    with anyio.fail_after(10):
-        async with Client(server, era=era, sampling=sampling, middleware=[recorder.middleware()]) as client:
+    with anyio.fail_after(20):
+        async with (
+            reached(how) as transport,
+            Client(transport, era=era, sampling=sampling, middleware=[recorder.middleware()]) as client,
+        ):
             assert (await client.call_tool("ask")).text == "Paris"
 
+    call = {
+        "mcp.method.name": "tools/call",
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "ask",
+        "mcp.protocol.version": version,
+        "jsonrpc.request.id": "2" if era == "legacy" else "3",  # its second request ended the call
+    }
     chat = {
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": "claude",
@@ -114,13 +79,12 @@ async def test_a_sampling_request_has_a_server_span_with_a_chat_in_which_the_han
         "gen_ai.response.model": "claude-5",
         "gen_ai.response.finish_reasons": ("endTurn",),
     }
-    requests = "2" if era == "legacy" else "3"  # the second request of the call ended it
     assert recorder.spans() == [
-        Recorded(name="tools/call ask", kind="CLIENT", attributes=call_of("ask")(version, requests)),
+        Recorded(name="tools/call ask", kind="CLIENT", attributes={**call, **network(transport), **address(transport)}),
         Recorded(
             name="sampling/createMessage",
             kind="SERVER",
-            attributes=asked("sampling/createMessage", version),
+            attributes=asked("sampling/createMessage", version, **network(transport)),
             parent="tools/call ask",
         ),
         Recorded(name="chat claude", kind="CLIENT", attributes=chat, parent="sampling/createMessage"),
@@ -236,20 +200,6 @@ async def test_a_request_that_the_server_should_not_have_made_is_no_error_of_our
     )
 
 
-FORM = Server("form")
-
-
-@FORM.tool
-async def fill(ctx: Context) -> str:
-    answer = await ctx.elicit("Your name?", {"type": "object", "properties": {"name": {"type": "string"}}})
-    return answer.action
-
-
-@FORM.tool
-async def roots(ctx: Context) -> str:
-    return str(len(await ctx.list_roots()))
-
-
 @in_both_eras
 async def test_elicitation_and_roots_have_a_server_span_and_a_declined_form_is_no_error(
     era: str, version: str, recorder: Recorder
@@ -259,7 +209,7 @@ async def test_elicitation_and_roots_have_a_server_span_and_a_declined_form_is_n
 
     with anyio.fail_after(10):
         async with Client(
-            FORM, era=era, elicitation=Elicitation(form=decline), roots=[], middleware=[recorder.middleware()]
+            server, era=era, elicitation=Elicitation(form=decline), roots=[], middleware=[recorder.middleware()]
         ) as client:
             assert (await client.call_tool("fill")).text == "decline"
             assert (await client.call_tool("roots")).text == "0"
@@ -280,6 +230,48 @@ async def test_elicitation_and_roots_have_a_server_span_and_a_declined_form_is_n
     )
 
 
+async def test_input_requests_of_one_round_are_all_within_the_call(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        requests = {key: {"method": "sampling/createMessage", "params": QUESTION} for key in ("one", "other")}
+        await peer.reply(call, {"resultType": "input_required", "inputRequests": requests})
+        await peer.reply(await peer.receive("tools/call"), {"content": []})
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(10):
+        async with Client(
+            peer, sampling=Sampling(with_tools=say_paris, approve=always), middleware=[recorder.middleware()]
+        ) as client:
+            await client.call_tool("t")
+
+    assert sorted((span.name, span.parent) for span in recorder.spans()[1:]) == [
+        *[("chat", "sampling/createMessage")] * 2,
+        *[("sampling/createMessage", "tools/call t")] * 2,
+    ]
+    sent = {call["params"]["_meta"]["traceparent"] for call in peer.received if call["method"] == "tools/call"}
+    assert sent == {recorder.traceparent("tools/call t")}, "both requests of the call are in its span"
+
+
+async def test_without_a_call_the_parent_is_the_span_in_which_the_client_connected(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize()
+        await peer.request("sampling/createMessage", QUESTION)
+        done.set()
+
+    done = anyio.Event()
+    sampling = Sampling(with_tools=say_paris, approve=always)
+    with anyio.fail_after(10), recorder.tracer.start_as_current_span("start"):
+        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling, middleware=[recorder.middleware()]):
+            await done.wait()
+
+    assert [(span.name, span.parent) for span in recorder.spans()] == [
+        ("start", None),
+        ("sampling/createMessage", "start"),
+        ("chat", "sampling/createMessage"),
+    ]
+
+
 # The trace that the server names
 
 REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -295,10 +287,6 @@ def asking(meta: Callable[[dict[str, Any]], object]) -> ScriptedPeer:
         await peer.reply(call, {"content": []})
 
     return ScriptedPeer(script)
-
-
-async def say_paris(request: SamplingRequest) -> str:
-    return "Paris"
 
 
 async def test_the_span_that_the_server_names_is_the_parent_with_a_link_to_the_call(recorder: Recorder) -> None:
