@@ -1,0 +1,232 @@
+"""One client for many users, as in a web application: what one of them decides, or leaves open, concerns only that user."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_host import Allow, Client, Deny, Sampling, SamplingLimits, SamplingRequest
+from mcp_host.errors import InputNotGiven
+from mcp_host.testing import ScriptedPeer
+from tests.client.rounds import SAMPLE, wants
+from tests.client.support import QUESTION, Era, asking_server, say_paris
+
+
+class Users:
+    """Who is asked, who has answered, and whose question was withdrawn."""
+
+    def __init__(self, limits: SamplingLimits | None = None) -> None:
+        self.asked: list[str] = []
+        self.withdrawn: list[str] = []
+        self.answers: dict[str, Allow | Deny] = {}
+        self._answered = anyio.Event()
+        self.sampling = Sampling(with_tools=say_paris, approve=self.approve, limits=limits)
+
+    async def approve(self, request: SamplingRequest) -> Allow | Deny:
+        assert request.outer is not None
+        user = str(request.outer.caller)
+        self.asked.append(user)
+        try:
+            while user not in self.answers:
+                await self._answered.wait()
+        except BaseException:
+            self.withdrawn.append(user)
+            raise
+        return self.answers[user]
+
+    def answer(self, **answers: Allow | Deny) -> None:
+        self.answers |= answers
+        self._answered.set()
+        self._answered = anyio.Event()
+
+
+@pytest.mark.parametrize(
+    ("scope", "asked"),
+    [("request", ["ada", "ada", "bob"]), ("call", ["ada", "bob"]), ("session", ["ada"])],
+)
+async def test_an_approval_for_the_session_is_one_for_every_user(scope: Any, asked: list[str]) -> None:
+    """So an application with many users must not give it. One for the call is for one call of one user."""
+    users = Users()
+    users.answer(ada=Allow(scope), bob=Allow(scope))
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities={"tools": {}})
+        for rounds in (2, 1):
+            for _ in range(rounds):
+                await peer.reply(await peer.receive("tools/call"), wants(None, a=SAMPLE))
+            await peer.reply(await peer.receive("tools/call"), {"content": []})
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), sampling=users.sampling) as client:
+            await client.call_tool("x", caller="ada")
+            await client.call_tool("x", caller="bob")
+
+    assert users.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("limits", "asked"),
+    [
+        (SamplingLimits(), 4),
+        (SamplingLimits(at_once=100), 4),
+        (SamplingLimits(at_once=100, at_once_per_server=100), 20),
+    ],
+    ids=["default", "at_once alone", "both"],
+)
+async def test_users_who_do_not_answer_block_the_others_unless_the_limits_are_raised(
+    limits: SamplingLimits, asked: int
+) -> None:
+    users = Users(limits)
+    with anyio.fail_after(10):
+        async with (
+            Client(asking_server().in_process(), sampling=users.sampling, era="modern") as client,
+            anyio.create_task_group() as tasks,
+        ):
+            for number in range(20):
+                tasks.start_soon(lambda user: client.call_tool("ask", caller=user), f"user {number}")
+            await anyio.wait_all_tasks_blocked()
+            assert len(users.asked) == asked
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_denial_ends_the_call_of_that_user_alone() -> None:
+    users = Users()
+    ended: list[str] = []
+
+    async def call(user: str) -> None:
+        with suppress(InputNotGiven):
+            await client.call_tool("ask", caller=user)
+        ended.append(user)
+
+    with anyio.fail_after(10):
+        async with (
+            Client(asking_server().in_process(), sampling=users.sampling, era="modern") as client,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(call, "ada")
+            tasks.start_soon(call, "bob")
+            await anyio.wait_all_tasks_blocked()
+            users.answer(bob=Deny())
+            await anyio.wait_all_tasks_blocked()
+            assert (sorted(users.asked), ended) == (["ada", "bob"], ["bob"])
+            users.answer(ada=Allow())
+
+    assert ended == ["bob", "ada"]
+
+
+async def test_cancelling_a_call_withdraws_the_question_to_its_user_and_to_no_other() -> None:
+    users = Users()
+    with anyio.fail_after(10):
+        async with (
+            Client(asking_server().in_process(), sampling=users.sampling, era="modern") as client,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(lambda: client.call_tool("ask", caller="ada"))
+            async with anyio.create_task_group() as leaving:
+                leaving.start_soon(lambda: client.call_tool("ask", caller="bob"))
+                await anyio.wait_all_tasks_blocked()
+                assert sorted(users.asked) == ["ada", "bob"]
+                leaving.cancel_scope.cancel()
+            assert users.withdrawn == ["bob"]
+            users.answer(ada=Allow())
+
+    assert users.withdrawn == ["bob"]
+
+
+async def test_a_call_that_is_cancelled_while_its_user_is_asked_is_cancelled_at_the_server_if_that_waits(
+    era: Era,
+) -> None:
+    """Since 2026-07-28 the request has ended with the question, so there is nothing to cancel."""
+    users = Users()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        call = await peer.receive("tools/call")
+        if era.meta:
+            await peer.reply(call, wants(None, a=SAMPLE))
+        else:
+            await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(10):
+        async with Client(peer, sampling=users.sampling) as client:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lambda: client.call_tool("x", caller="ada"))
+                await anyio.wait_all_tasks_blocked()
+                assert users.asked == ["ada"]
+                tasks.cancel_scope.cancel()
+            await anyio.wait_all_tasks_blocked()
+
+    said = [message.get("method", message.get("error")) for message in era.said_to(peer)]
+    ended = {"code": -32012, "message": "the call that this belonged to has ended"}
+    assert said[0] == "tools/call"
+    assert sorted(map(str, said[1:])) == ([] if era.meta else ["notifications/cancelled", str(ended)])
+    assert users.withdrawn == ["ada"]
+
+
+FORKED = """
+import os
+import anyio
+from mcp_host import Client
+from mcp_host.testing import Server
+
+server = Server("s")
+
+@server.tool
+def pid() -> int:
+    return os.getpid()
+
+client = Client(server, lazy=True)
+child = os.fork()
+
+async def main() -> None:
+    async with client:
+        assert (await client.call_tool("pid")).text == str(os.getpid())
+
+anyio.run(main, backend=BACKEND)
+if child:
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked on POSIX only")
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_client_that_was_made_before_the_workers_were_forked_connects_in_each(backend: str) -> None:
+    program = FORKED.replace("BACKEND", repr(backend))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+async def test_where_two_calls_are_in_flight_over_a_pipe_no_user_is_asked() -> None:
+    """In the handshake revisions. An approver that denies what belongs to no call asks no one by mistake."""
+    asked: list[object] = []
+
+    async def approve(request: SamplingRequest) -> Allow | Deny:
+        if request.outer is None:
+            return Deny("it is not known which user this is for")
+        asked.append(request.outer.caller)
+        return Allow()
+
+    texts: dict[str, str] = {}
+
+    async def call(user: str, words: str) -> None:
+        texts[user] = (await client.call_tool("ask", {"words": words}, caller=user)).text
+
+    sampling = Sampling(with_tools=say_paris, approve=approve)
+    with anyio.fail_after(10):
+        async with Client(asking_server().in_process(), sampling=sampling, era="legacy") as client:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call, "ada", "1 + 1")
+                tasks.start_soon(call, "bob", "2 + 2")
+            await call("eve", "3 + 3")
+
+    assert asked == ["eve"]
+    assert texts["eve"] == "Paris"
+    assert ["Paris" in texts[user] for user in ("ada", "bob")] == [False, False]
