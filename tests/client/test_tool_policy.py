@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Client, Elicitation, FormRequest, ToolPolicy, safe_tool_name
+from mcp_host import Client, Elicitation, FormRequest, StreamableHttp, ToolPolicy, safe_tool_name
 from mcp_host.errors import CallerError, InvalidToolOutput, RequestTimeout, ServerError
-from mcp_host.testing import ScriptedPeer
+from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import CallToolResult, ElicitResult, Tool
 from tests.client.sites import MIRRORED, Site
 from tests.client.support import HANDSHAKE, Era
@@ -105,8 +105,8 @@ async def test_a_function_checks_results_instead_and_what_it_raises_reaches_the_
 
 
 async def test_a_plain_function_that_raises_nothing_lets_the_result_through() -> None:
-    def check(tool: Tool, result: CallToolResult) -> None:
-        pass
+    def check(tool: Tool, result: CallToolResult) -> Any:
+        return "what it returns is not looked at"
 
     result, warnings = await weather(HANDSHAKE, ToolPolicy(output=check), COLD)
 
@@ -229,6 +229,20 @@ async def test_a_call_that_waits_for_the_listing_of_another_ends_with_its_own_ti
             with pytest.raises(RequestTimeout, match="took longer than 5 s"):
                 await client.call_tool("a", timeout=5)
             tasks.cancel_scope.cancel()
+
+
+async def test_a_call_whose_session_was_lost_is_repeated_where_names_decide() -> None:
+    shop = Server("shop", versions=["2025-11-25"])
+
+    @shop.tool
+    async def read() -> str:
+        return "a page"
+
+    with anyio.fail_after(20):
+        async with shop.http() as url, Client(StreamableHttp(url), tools=ToolPolicy(allow={"read"})) as client:
+            await client.list_tools()
+            await shop.expire_sessions()
+            assert (await client.call_tool("read")).text == "a page"
 
 
 async def test_a_new_connection_lists_again(era: Era) -> None:

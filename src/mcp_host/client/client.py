@@ -689,23 +689,27 @@ class Client:
         Raises:
             CallerError: The policy does not let the tool through.
         """
-        last: PolicedTools | None = None
+        timeouts = call.timeouts
+        listed: PolicedTools | None = None
         while True:
             connection, policed = self._lifetime.require(), self._lifetime.policed
             assert policed is not None, "the caller has looked"
-            # a server that announces changes without end is not followed
-            if not policed.policy.lists_first or policed.as_of == self._moment() or policed is last:
+            if not policed.policy.lists_first:
                 break
-            with call.timeouts.bound("tools/call: another call lists the tools"):
+            as_of = policed.as_of
+            # Once for each connection: a server may announce changes without end.
+            if as_of is not None and (as_of == self._moment() or policed is listed):
+                call.epoch, _ = as_of
+                break
+            with timeouts.bound("tools/call: another call lists the tools"):
                 await policed.listing.acquire()
             try:
                 if policed.as_of != self._moment():
-                    await self._list_tools(call.timeouts)
+                    await self._list_tools(timeouts)
             finally:
                 policed.listing.release()
-            last = policed  # the next one is of another connection: the server was restarted meanwhile
-        call.epoch = None if policed.as_of is None else policed.as_of[0]
-        return connection, await policed.find(call.params["name"], call.timeouts)
+            listed = policed  # if another one has replaced it, the server was restarted meanwhile
+        return connection, await policed.find(call.params["name"], timeouts)
 
     async def _list_missing_headers(self, timeouts: CallTimeouts, mismatch: HeaderMismatch) -> None:
         """List the tools, because the server requires headers that the client does not know of.

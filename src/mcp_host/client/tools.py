@@ -144,7 +144,11 @@ class ListedTool:
             return
         problem: str | None = f"the result of {self.tool.name!r} could not be checked within the call's timeout"
         with timeouts.scope():
-            problem = await (self._problem(result) if check is None else check(self.tool, result))
+            if check is None:
+                problem = await self._problem(result)
+            else:
+                await check(self.tool, result)
+                problem = None
         if problem is None:
             return
         if output != "warn":
