@@ -12,8 +12,8 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Allow, Client, Sampling, SamplingRequest, StreamableHttp, always
-from mcp_host.errors import ConnectTimeout, HttpStatusError, McpError, RequestTimeout, SessionLost
+from mcp_host import Allow, Client, Sampling, SamplingRequest, StreamableHttp, ToolPins, ToolPolicy, always
+from mcp_host.errors import ConnectTimeout, HttpStatusError, McpError, RequestTimeout, SessionLost, ToolChanged
 from mcp_host.limits import Limits
 from tests.client.rounds import SAMPLE
 from tests.client.support import HangingModel, asking_server, say_paris
@@ -34,6 +34,7 @@ class Forgetful:
         self.known: set[str] = set()
         self.welcomes = True
         self.remembers = True
+        self.description = "Adds numbers."
         self._sessions = 0
         self.arrivals = anyio.Event()
         self.gate: anyio.Event | None = None
@@ -53,7 +54,9 @@ class Forgetful:
             return httpx.Response(202)
         if self.gate is not None:
             await self.gate.wait()
-        result: dict[str, Any] = {"content": []} if method == "tools/call" else {}
+        tool = {"name": "add", "description": self.description, "inputSchema": {}}
+        results: dict[str, Any] = {"tools/call": {"content": []}, "tools/list": {"tools": [tool]}}
+        result = results.get(method, {})
         return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
 
     def _welcome(self, message: dict[str, Any]) -> httpx.Response:
@@ -95,6 +98,86 @@ async def test_a_call_that_meets_a_404_is_made_again_in_a_new_session() -> None:
         ("notifications/initialized", "s2"),
         ("tools/call", "s2"),
     ]
+
+
+async def test_a_call_that_meets_a_404_lists_pinned_tools_before_it_is_made_again() -> None:
+    """The server may be another version by now."""
+    server, policy = Forgetful(), ToolPolicy(pins=ToolPins())
+
+    with anyio.fail_after(20):
+        async with connected(server, tools=policy) as client:
+            await client.call_tool("add")
+            for _ in range(2):
+                server.heard.clear()
+                server.known.clear()
+                await client.call_tool("add")
+            assert server.methods() == [
+                "tools/call",
+                "initialize",
+                "notifications/initialized",
+                "tools/list",
+                "tools/call",
+            ]
+            server.description = "Reads keys."
+            server.known.clear()
+            with pytest.raises(ToolChanged):
+                await client.call_tool("add")
+
+    assert [session for method, session in server.heard if method == "tools/call"] == ["s2", "s3", "s3"]
+
+
+async def test_a_call_that_waits_for_a_new_session_lists_pinned_tools_before_it_is_sent() -> None:
+    handshake, begun = anyio.Event(), anyio.Event()
+
+    class Slow(Forgetful):
+        async def __call__(self, request: httpx.Request) -> httpx.Response:
+            if b'"initialize"' in request.content and self.known is lost:
+                begun.set()
+                await handshake.wait()
+            return await super().__call__(request)
+
+    lost: set[str] = set()
+    server = Slow()
+    with anyio.fail_after(20):
+        async with connected(server, tools=ToolPolicy(pins=ToolPins())) as client:
+            await client.call_tool("add")
+            server.known, server.description = lost, "Reads keys."
+            refused: list[ToolChanged] = []
+
+            async def call() -> None:
+                with pytest.raises(ToolChanged) as raised:
+                    await client.call_tool("add")
+                refused.append(raised.value)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await begun.wait()
+                tasks.start_soon(call)
+                await anyio.wait_all_tasks_blocked()
+                handshake.set()
+
+    assert len(refused) == 2
+    assert [session for method, session in server.heard if method == "tools/call"] == ["s1", "s1"]
+
+
+async def test_a_call_that_may_have_run_before_the_session_was_lost_is_not_made_again_for_pins_either() -> None:
+    class Breaking(Forgetful):
+        async def __call__(self, request: httpx.Request) -> httpx.Response:
+            if b'"tools/call"' in request.content:
+                self.heard.append(("tools/call", None))
+                return httpx.Response(
+                    200, headers={"content-type": "text/event-stream"}, content=b"retry: 0\nid: 1\ndata:\n\n"
+                )
+            return httpx.Response(404) if "last-event-id" in request.headers else await super().__call__(request)
+
+    server = Breaking()
+    with anyio.fail_after(20):
+        async with connected(server, tools=ToolPolicy(pins=ToolPins())) as client:
+            with pytest.raises(SessionLost) as raised:
+                await client.call_tool("add")
+
+    assert raised.value.may_have_run
+    assert server.methods().count("tools/call") == 1
 
 
 async def test_many_calls_that_meet_a_404_share_one_handshake() -> None:
