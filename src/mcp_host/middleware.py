@@ -62,8 +62,8 @@ class ClientRequest:
 
     *caller* is what the application passed as ``call_tool(..., caller=...)``. *call_id* is that of
     `OuterCall`, and None for requests that the client makes by itself: those of connecting
-    (`initialize`, `server/discover`), those that restore the log level and subscriptions, and
-    `subscriptions/listen`. *protocol_version* is None while it is not negotiated.
+    (`initialize`, `server/discover`), those that restore the log level and subscriptions,
+    `subscriptions/listen`, and the pings of ``Client(ping_interval=...)``. *protocol_version* is None while it is not negotiated.
     """
 
     method: str

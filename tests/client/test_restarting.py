@@ -12,6 +12,7 @@ from mcp_host import Change, Client, Stdio
 from mcp_host.client import lifetime
 from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError, RequestTimeout
 from mcp_host.protocol import backoff
+from tests.clock import advance
 from tests.transports.children import counted, python
 
 LIVES_FOR_ONE_CALL = "discovered()\nreply(read(), text(str(start)))\nsys.exit(1)"
@@ -234,3 +235,28 @@ async def test_subscriptions_are_restored_with_the_server_without_a_call(tmp_pat
             await changed.wait()
 
     assert len((tmp_path / "starts").read_text()) == 2 + len(dies_of_it)
+
+
+@pytest.mark.adjustable_clock
+async def test_a_process_that_answers_no_ping_is_ended_and_another_is_started(tmp_path: Path) -> None:
+    script = f"""
+from pathlib import Path
+starts = Path({str(tmp_path / "starts")!r})
+with starts.open("a") as file:
+    file.write("x")
+while True:
+    request = read()
+    if request["method"] == "ping" and starts.stat().st_size == 1:
+        time.sleep(1000)
+    reply(request, text("again") if request["method"] == "tools/call" else {{}})
+"""
+    server = Stdio(python(script), restart=True)
+    with anyio.fail_after(1000):
+        async with Client(server, ping_interval=60, era="legacy") as client:
+            await anyio.wait_all_tasks_blocked()
+            advance(60)
+            await anyio.wait_all_tasks_blocked()
+            advance(120)
+            await until_dead(client)
+
+            assert (await client.call_tool("x")).text == "again"

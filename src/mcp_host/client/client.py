@@ -108,6 +108,12 @@ class Client:
     If the connection is lost, the next request connects again, over every transport and in every revision.
     *on_change* and *on_log* hear nothing before the first request.
 
+    With a *ping_interval* the client pings the server after so many seconds in which nothing was in flight and no
+    message came, so that neither a proxy nor the server ends the session because it is idle. If no answer comes within
+    `Limits.idle_timeout`, the connection counts as lost: it ends with `ConnectionClosed`, and a server that is
+    restarted otherwise is restarted; over HTTP the client initializes again. Revision 2026-07-28 has no ping and
+    needs none: there this does nothing.
+
     What connecting settled, such as `protocol_version`, stays readable when the server has ended.
     Before the first connection and after `aclose` it raises `NotConnected`.
 
@@ -151,6 +157,7 @@ class Client:
         cache: bool = True,
         middleware: Sequence[Middleware] = (),
         lazy: bool = False,
+        ping_interval: float | None = None,
     ) -> None:
         if sampling is not None:
             from mcp_host.sampling import Sampling  # here, because few clients offer all three
@@ -189,6 +196,7 @@ class Client:
             cache=Cache(limits.max_cache if cache else 0, time.monotonic),
             middleware=_stack(middleware, transport),
             lazy=lazy,
+            ping_interval=ping_interval,
             watches_tools=tools is not None and tools.lists_first,
             on_log=_callback(on_log, argument="on_log", shape=ON_LOG),
             on_change=_callback(on_change, argument="on_change", shape=ON_CHANGE),

@@ -44,11 +44,19 @@ class Connection:
     """One open connection to a server."""
 
     def __init__(
-        self, state: ClientState, dispatcher: Dispatcher, tasks: TaskGroup, notify: OnEvent, attempt: Attempt
+        self,
+        state: ClientState,
+        dispatcher: Dispatcher,
+        tasks: TaskGroup,
+        notify: OnEvent,
+        attempt: Attempt,
+        on_lost: ReferenceType[Callable[[], None]],
     ) -> None:
         self.dispatcher = dispatcher
         self.useful = False
         """Whether any request of the application has had a result."""
+        self._connected = False
+        self._on_lost = on_lost
         self._state = state
         self._connector = Connector(dispatcher, state, attempt)
         self._renewal = SingleFlight(tasks.start_soon)
@@ -74,13 +82,8 @@ class Connection:
                 watcher.notify(notification)
 
         async def listen() -> None:
-            if (reason := await dispatcher.listen()) is None:
-                return
-            dispatcher.close(connection.advise(reason) if connected else reason)
-            if (lost := on_lost()) is not None:
-                lost()
-
-        connected = False
+            if (reason := await dispatcher.listen()) is not None:
+                connection._lose(reason)
 
         async with (
             HandlerTasks.open() as handlers,
@@ -94,11 +97,13 @@ class Connection:
             if notifications.wanted:
                 handlers.start(notifications.run)
             try:
-                connection = cls(state, dispatcher, tasks, notify, attempt)
+                connection = cls(state, dispatcher, tasks, notify, attempt, on_lost)
                 await connection._begin(channel)
-                connected = True
+                connection._connected = True
                 if watcher is not None:
                     watcher.start(handlers)
+                if state.ping_interval is not None:
+                    connection._keep_alive(state.ping_interval)
                 yield connection
             finally:
                 dispatcher.close(ConnectionClosed("the client was closed"), by_us=True)
@@ -118,6 +123,12 @@ class Connection:
         if scope.cancelled_caught:
             self._state.forget_era()  # a wrong era may be the reason
             raise self._connector.timed_out(channel.other_output)
+
+    def _lose(self, reason: ConnectionClosed) -> None:
+        """The server has ended the connection, or is dead."""
+        self.dispatcher.close(self.advise(reason) if self._connected else reason)
+        if (lost := self._on_lost()) is not None:
+            lost()
 
     @property
     def session(self) -> Session:
@@ -175,8 +186,7 @@ class Connection:
         try:
             reply = await self._send(session, call, call.params)
         except SessionLost as lost:
-            if session.epoch == self.dispatcher.require().epoch:
-                self._renewal.begin(partial(self._renew, session.epoch + 1))
+            self._begin_renewal(session)
             await self._wait_for_renewal(call)
             if lost.may_have_run or call.epoch is not None:
                 raise
@@ -259,6 +269,22 @@ class Connection:
             await self.dispatcher.notify(call.method, call.params, headers)
 
     # A new session in the same connection
+
+    def _keep_alive(self, interval: float) -> None:
+        """Ping from now on, if the revision has ping."""
+        from mcp_host.session.keepalive import KeepAlive  # few clients need it
+
+        if "ping" not in self.session.era.removed:
+            self.dispatcher.spawn(KeepAlive(self.dispatcher, self._state, interval, self._renew_after, self._lose).run)
+
+    async def _renew_after(self, session: Session) -> None:
+        """Begin a session in place of *session*, unless one has been begun, and wait for it."""
+        self._begin_renewal(session)
+        await self._renewal.wait()
+
+    def _begin_renewal(self, session: Session) -> None:
+        if session.epoch == self.dispatcher.require().epoch:
+            self._renewal.begin(partial(self._renew, session.epoch + 1))
 
     async def _wait_for_renewal(self, call: Call) -> None:
         with call.timeouts.bound(f"{call.method}: a new session with {self._state.name}", idle=True):

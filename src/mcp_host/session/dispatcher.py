@@ -97,6 +97,9 @@ class Dispatcher:
         self._handshake_expected = False
         self._open_scopes: set[CancelScope] = set()  # of the callers in `while_open`
         self.opened_at = self._session_begun = self.now()
+        self.heard_at = self.opened_at
+        """When the last message came, if there is a `Client(ping_interval=...)`."""
+        self._notes_silence = state.ping_interval is not None
         self._idle = Event()
 
     # Requests and notifications of ours
@@ -218,6 +221,8 @@ class Dispatcher:
 
     def route(self, message: Incoming, origin: PendingRequest | None = None) -> None:
         """Take one message from any stream; *origin* is the request on whose own stream it came."""
+        if self._notes_silence:
+            self.heard_at = self.now()
         match message:
             case Success(id=id) | Failure(id=int() | str() as id):
                 self._settle(id, message, origin)
@@ -361,6 +366,11 @@ class Dispatcher:
     def _session_ended(self, error: ConnectionClosed | None) -> None:
         if self._middleware is not None and self.session is not None:
             self._middleware.session_ended(self.session.era.version, self.now() - self._session_begun, error)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is in flight, in either direction."""
+        return bool(self._pending) or self._inbound.busy
 
     def _check_idle(self) -> None:
         if self.closed is not None and not self._pending and not self._sender.sending:

@@ -93,6 +93,11 @@ class InboundRequests:
         self._answered: OrderedDict[StreamKey, None] = OrderedDict()  # over HTTP, where a stream may repeat requests
         self._unprompted: deque[float] = deque()  # when requests came while no call was in flight, the oldest first
 
+    @property
+    def busy(self) -> bool:
+        """Whether any request is being handled."""
+        return bool(self._current)
+
     def take(self, request: Request, session: Session, origin: PendingRequest | None) -> None:
         """Handle *request*, refuse it or count it; *origin* is the request of ours on whose stream it came."""
         key = (session.epoch, request.id)

@@ -16,7 +16,7 @@ from mcp_host.errors import (
     Unauthorized,
     UnsupportedProtocolVersion,
 )
-from mcp_host.limits import Limits
+from mcp_host.limits import Limits, check_seconds
 from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import DISCOVER, OPTIONAL
 from mcp_host.protocol.jsonrpc import Notification
@@ -60,6 +60,8 @@ class ClientState:
     middleware: MiddlewareStack | None = None
     lazy: bool = False
     """Whether requests open the connection, at first and when the server has ended."""
+    ping_interval: float | None = None
+    """After so many seconds of silence the server is pinged, in revisions with ping."""
     on_log: AsyncOnLog | None = None
     on_change: AsyncOnChange | None = None
     on_notification: AsyncOnNotification | None = None
@@ -78,6 +80,8 @@ class ClientState:
     """The capabilities to advertise, and the smaller offers for strict servers."""
 
     def __post_init__(self) -> None:
+        if self.ping_interval is not None and not check_seconds("ping_interval", self.ping_interval):
+            raise ValueError("ping_interval must be more than 0 s; None sends no pings")
         handshake = self.allowed_versions.legacy
         self.default_log_level = None if self.on_log is None else DEFAULT_LOG_LEVEL
         self.offers = self.features.offers((handshake or self.allowed_versions.modern)[0])

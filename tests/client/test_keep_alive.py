@@ -1,0 +1,420 @@
+"""Pings after silence: a live connection is kept alive, a dead one is found out. All on a clock that does not wait."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Client, StreamableHttp
+from mcp_host.errors import ConnectionClosed
+from mcp_host.limits import Limits
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
+from mcp_host.testing import ScriptedPeer
+from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, sampling
+from tests.client.test_session_lost import URL, Forgetful
+
+INTERVAL, PATIENCE = 30.0, 7.0
+LIMITS = Limits(idle_timeout=PATIENCE)
+DAY = 86_400.0
+
+pytestmark = pytest.mark.fake_clock
+
+
+class Answering:
+    """The script of a server that notes when it is asked what, and answers all but *mute* methods."""
+
+    def __init__(self, *mute: str, calls_take: float = 0.0, errors: Mapping[str, int] | None = None) -> None:
+        self.heard: list[tuple[str, float]] = []
+        """Methods, and seconds after the handshake."""
+        self.handshakes = 0
+        self._mute = mute
+        self._calls_take = calls_take
+        self._errors = errors or {}
+
+    async def __call__(self, peer: ScriptedPeer) -> None:
+        await HANDSHAKE.open(peer)
+        self.handshakes += 1
+        begun = anyio.current_time()
+        while True:
+            request = await peer.receive()
+            method = request.get("method", "response")
+            self.heard.append((method, round(anyio.current_time() - begun, 3)))
+            if method == "tools/call":
+                await anyio.sleep(self._calls_take)
+            if "id" not in request or "method" not in request or method in self._mute:
+                continue
+            if method in self._errors:
+                await peer.reply_error(request, self._errors[method], "no")
+            else:
+                await peer.reply(request, EMPTY if method == "tools/call" else {})
+
+
+@asynccontextmanager
+async def silent_for(seconds: float, script: Callable[[ScriptedPeer], Any], **options: Any) -> AsyncIterator[Client]:
+    """A client of a server with *script*, when it has done nothing for so many seconds."""
+    options = {"ping_interval": INTERVAL, "limits": LIMITS, **options}
+    with anyio.fail_after(30 * DAY):
+        async with Client(ScriptedPeer(script), **options) as client:
+            await anyio.sleep(seconds)
+            yield client
+
+
+# Silence
+
+
+async def test_without_an_interval_no_ping_is_sent() -> None:
+    server = Answering()
+    async with silent_for(DAY, server, ping_interval=None):
+        pass
+
+    assert server.heard == []
+
+
+async def test_a_ping_is_sent_after_each_interval_of_silence() -> None:
+    server = Answering()
+    async with silent_for(100, server) as client:
+        assert client.connected
+
+    assert server.heard == [("ping", 30), ("ping", 60), ("ping", 90)]
+
+
+async def test_a_call_begins_a_new_interval() -> None:
+    server = Answering()
+    async with silent_for(20, server) as client:
+        await client.call_tool("x")
+        await anyio.sleep(35)
+
+    assert server.heard == [("tools/call", 20), ("ping", 50)]
+
+
+async def test_a_message_of_the_server_begins_a_new_interval() -> None:
+    pinged = anyio.Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await HANDSHAKE.open(peer)
+        begun = anyio.current_time()
+        for _ in range(10):
+            await anyio.sleep(29)
+            await peer.notify("notifications/message", {"level": "info", "data": "waves"})
+        await peer.reply(await peer.receive("ping"), {})
+        assert anyio.current_time() - begun == pytest.approx(10 * 29 + 30)
+        pinged.set()
+
+    async with silent_for(0, script):
+        await pinged.wait()
+
+
+async def test_no_ping_is_sent_while_a_call_is_in_flight() -> None:
+    """Some servers answer nothing while a tool runs."""
+    server = Answering(calls_take=1000)
+    async with silent_for(0, server) as client:
+        await client.call_tool("x", idle_timeout=2000)
+        await anyio.sleep(35)
+
+    assert server.heard == [("tools/call", 0), ("ping", 1030)]
+
+
+async def test_no_ping_is_sent_while_a_request_of_the_server_is_answered() -> None:
+    ended = anyio.Event()
+
+    async def slow(request: Any) -> Any:
+        await anyio.sleep(100)
+        return request.reply("Paris", model="m")
+
+    async def script(peer: ScriptedPeer) -> None:
+        await HANDSHAKE.open(peer)
+        begun = anyio.current_time()
+        await peer.request("sampling/createMessage", QUESTION)
+        assert anyio.current_time() - begun == pytest.approx(100)
+        assert [message["method"] for message in peer.received if message.get("method") == "ping"] == []
+        await peer.reply(await peer.receive("ping"), {})
+        ended.set()
+
+    async with silent_for(0, script, sampling=sampling(with_tools=slow)):
+        await ended.wait()
+
+
+async def test_a_revision_without_ping_needs_none() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await STATELESS.open(peer)
+
+    peer = ScriptedPeer(script)
+    with anyio.fail_after(2 * DAY):
+        async with Client(peer, ping_interval=INTERVAL, limits=LIMITS) as client:
+            await anyio.sleep(DAY)
+
+            assert client.connected
+            assert [message["method"] for message in peer.received] == ["server/discover"]
+
+
+# Servers that are alive
+
+
+@pytest.mark.parametrize("code", [-32601, -32603, -1])
+async def test_a_server_that_answers_with_an_error_is_alive(code: int) -> None:
+    server = Answering(errors={"ping": code})
+    async with silent_for(100, server) as client:
+        assert client.connected
+        assert client.warnings == []
+
+    assert server.heard == [("ping", 30), ("ping", 60), ("ping", 90)]
+
+
+async def test_a_server_that_ignores_pings_and_says_something_else_is_alive() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await HANDSHAKE.open(peer)
+        while True:
+            await peer.receive("ping")
+            await anyio.sleep(PATIENCE - 1)
+            await peer.notify("notifications/message", {"level": "info", "data": "waves"})
+
+    async with silent_for(1000, script) as client:
+        assert client.connected
+        assert client.warnings == []
+
+
+async def test_a_ping_is_no_sign_of_death_while_a_call_runs_that_has_begun_since() -> None:
+    server = Answering("ping", calls_take=100)
+    async with silent_for(30.5, server) as client:
+        assert (await client.call_tool("x", idle_timeout=200)).content == []
+        assert client.connected
+
+    assert server.heard == [("ping", 30), ("tools/call", 30.5), ("notifications/cancelled", 130.5)]
+
+
+# Servers that are dead
+
+
+async def test_a_server_that_does_not_answer_has_ended() -> None:
+    server = Answering("ping")
+    async with silent_for(INTERVAL + PATIENCE - 0.1, server) as client:
+        assert client.connected
+        await anyio.sleep(0.2)
+        assert not client.connected
+        with pytest.raises(ConnectionClosed) as caught:
+            await client.call_tool("x")
+
+    assert str(caught.value) == "the scripted peer: no answer to a ping for 7 s"
+    assert caught.value.may_have_run is False
+
+
+@pytest.mark.parametrize("listens", [False, True], ids=["by the next call", "at once for a client that listens"])
+async def test_it_is_restarted_where_servers_are_restarted_and_pinged_again(listens: bool) -> None:
+    servers = [Answering("ping"), Answering()]
+    starts = iter(servers)
+
+    async def script(peer: ScriptedPeer) -> None:
+        await next(starts)(peer)
+
+    peer = ScriptedPeer(script)
+    peer.restart = True
+    options: dict[str, Any] = {"on_change": lambda change: None} if listens else {}
+    with anyio.fail_after(DAY):
+        async with Client(peer, ping_interval=INTERVAL, limits=LIMITS, era="legacy", **options) as client:
+            await anyio.sleep(100)
+            assert servers[1].handshakes == listens
+            await client.call_tool("x")
+            before = len(servers[1].heard)
+            await anyio.sleep(INTERVAL)
+
+    assert [method for method, _ in servers[1].heard[before:]] == ["ping"]
+
+
+async def test_pings_do_not_make_a_connection_useful() -> None:
+    """A server that dies after each first ping is not started for ever."""
+    async with silent_for(100, Answering()) as client:
+        connection = client._lifetime.connection
+        assert connection is not None
+        assert not connection.useful
+
+
+# Over HTTP
+
+
+@asynccontextmanager
+async def over_http(server: Callable[[httpx.Request], Any], **options: Any) -> AsyncIterator[Client]:
+    options = {"ping_interval": INTERVAL, "limits": LIMITS, "era": "legacy", **options}
+    with anyio.fail_after(30 * DAY):
+        async with (
+            httpx.AsyncClient(transport=httpx.MockTransport(server)) as http,
+            Client(StreamableHttp(URL, client=http), **options) as client,
+        ):
+            yield client
+
+
+HELLO = ["initialize", "notifications/initialized"]
+
+
+async def test_pings_keep_a_session_alive() -> None:
+    """The server forgets a session that it has not heard of for a minute."""
+    last = 0.0
+    server = Forgetful()
+
+    async def expiring(request: httpx.Request) -> httpx.Response:
+        nonlocal last
+        now = anyio.current_time()
+        if now - last > 60:
+            server.known.clear()
+        last = now
+        return await server(request)
+
+    async with over_http(expiring) as client:
+        await anyio.sleep(1000)
+        await client.call_tool("x")
+
+    assert server.methods() == [*HELLO, *33 * ["ping"], "tools/call"]
+    assert {session for _, session in server.heard[1:]} == {"s1"}
+
+
+async def test_a_ping_that_finds_the_session_lost_begins_another() -> None:
+    server = Forgetful()
+    async with over_http(server) as client:
+        server.known.clear()
+        await anyio.sleep(INTERVAL + 1)
+        assert server.methods() == [*HELLO, "ping", *HELLO]
+        await client.call_tool("x")
+        assert client.warnings == []
+
+    assert server.heard[-1] == ("tools/call", "s2")
+
+
+async def test_a_session_whose_ping_is_not_answered_is_replaced() -> None:
+    server = Forgetful()
+    async with over_http(server) as client:
+        server.gate = anyio.Event()
+        await anyio.sleep(INTERVAL + PATIENCE + 1)
+        server.gate.set()
+        await client.call_tool("x")
+
+        assert client.warnings == [f"{URL}: no answer to a ping for 7 s: initializing again"]
+
+    assert [method for method in server.methods() if method != "notifications/cancelled"] == [
+        *HELLO,
+        "ping",
+        *HELLO,
+        "tools/call",
+    ]
+    assert server.heard[-1] == ("tools/call", "s2")
+
+
+async def test_pings_go_on_if_no_new_session_can_be_had_yet() -> None:
+    server = Forgetful()
+    async with over_http(server) as client:
+        server.known.clear()
+        server.welcomes = False
+        await anyio.sleep(INTERVAL + 1)
+        (warning,) = client.warnings
+        assert warning.startswith(f"{URL}: no new session: HTTP 503 Service Unavailable")
+
+        server.welcomes = True
+        await anyio.sleep(INTERVAL)
+        await client.call_tool("x")
+
+    assert server.heard[-1] == ("tools/call", "s2")
+
+
+async def test_a_server_that_cannot_be_reached_for_a_while_is_pinged_until_it_is_back() -> None:
+    server, away, refused = Forgetful(), False, 0
+
+    async def sometimes(request: httpx.Request) -> httpx.Response:
+        nonlocal refused
+        if away:
+            refused += request.method == "POST"  # beside the stream that the client looks for
+            raise httpx.ConnectError("refused")
+        return await server(request)
+
+    async with over_http(sometimes) as client:
+        away = True
+        await anyio.sleep(100)
+        away = False
+        await anyio.sleep(INTERVAL)
+        assert (client.connected, client.warnings) == (True, [])
+        await client.call_tool("x")
+
+    assert refused == 3 * 4  # each ping is sent again three times
+    assert server.methods()[2:] == ["ping", "tools/call"]
+
+
+@pytest.mark.parametrize("status", [401, 500, 503])
+async def test_a_status_is_an_answer(status: int) -> None:
+    server = Forgetful()
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        refuses = request.method == "POST" and json.loads(request.content).get("method") == "ping"
+        return httpx.Response(status) if refuses else await server(request)
+
+    async with over_http(answer) as client:
+        await anyio.sleep(1000)
+        assert (client.connected, client.warnings) == (True, [])
+
+    assert server.methods() == HELLO
+
+
+# Closing, middleware, arguments
+
+
+async def test_closing_does_not_wait_for_a_ping() -> None:
+    async with silent_for(INTERVAL + 1, Answering("ping")) as client:
+        begun = anyio.current_time()
+        await client.aclose()
+
+        assert anyio.current_time() == begun
+
+
+async def test_pings_go_through_middleware_for_its_headers() -> None:
+    keys: list[str | None] = []
+    server = Forgetful()
+
+    async def noting(request: httpx.Request) -> httpx.Response:
+        keys.append(request.headers.get("x-key"))
+        return await server(request)
+
+    async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if isinstance(request, ClientRequest) and request.method == "ping":
+            assert request.call_id is None
+            request = request.with_headers({"X-Key": "1"})
+        return await call_next(request)
+
+    async with over_http(noting, middleware=[middleware]):
+        await anyio.sleep(INTERVAL + 1)
+
+    assert [key for key in keys if key] == ["1"]
+
+
+async def test_middleware_that_fails_for_pings_is_a_warning() -> None:
+    async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if isinstance(request, ClientRequest) and request.method == "ping":
+            raise ZeroDivisionError("boo")
+        return await call_next(request)
+
+    async with silent_for(70, Answering(), middleware=[middleware]) as client:
+        assert client.connected
+        assert client.warnings == 2 * ["the scripted peer: a ping failed: boo"]
+
+
+@pytest.mark.parametrize(
+    ("interval", "error", "complaint"),
+    [
+        (0, ValueError, "^ping_interval must be more than 0 s; None sends no pings$"),
+        (-1, ValueError, "^ping_interval must be at least 0, not -1$"),
+        (True, TypeError, "^ping_interval must be a number of seconds, not True$"),
+        ("30", TypeError, "^ping_interval must be a number of seconds, not '30'$"),
+    ],
+)
+def test_an_interval_is_a_number_of_seconds(interval: Any, error: type[Exception], complaint: str) -> None:
+    with pytest.raises(error, match=complaint):
+        Client(ScriptedPeer(Answering()), ping_interval=interval)
+
+
+async def test_an_endless_interval_sends_none() -> None:
+    server = Answering()
+    async with silent_for(DAY, server, ping_interval=float("inf")):
+        pass
+
+    assert server.heard == []
