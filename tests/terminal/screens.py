@@ -15,7 +15,7 @@ from anyio import wait_readable, wait_writable
 
 from mcp_host.terminal import device
 
-ROWS = 500
+ROWS = 2000
 
 
 class Screen:

@@ -27,22 +27,18 @@ EXAMPLES: Mapping[object, str] = {
 def expected(field: Field) -> str:
     """What to enter, in our own words, with nothing of the server's text."""
     schema = field.schema
+    if is_list(field):
+        what = "several texts" if field.choices is None else "several of these"
+        return f"{what}{_range(schema, 'minItems', 'maxItems')}, with commas between them"
     if field.choices is not None:
-        one = "" if _is_list(field) else "one of "
-        return f"{one}these{_range(schema, 'minItems', 'maxItems')}" if one else _several(schema)
+        return "one of these"
     if field.kinds == ("boolean",):
         return "yes or no"
     if _is_text(field):
         lengths = _range(schema, "minLength", "maxLength", unit="character")
         return f"{EXAMPLES.get(_format(field), 'text')}{lengths}"
-    if _is_list(field):
-        return "several texts, with commas between them"
     whole = "number" not in field.kinds
     return f"a {'whole ' * whole}number{_range(schema, 'minimum', 'maximum')}"
-
-
-def _several(schema: Mapping[str, object]) -> str:
-    return f"several of these{_range(schema, 'minItems', 'maxItems')}, with commas between them"
 
 
 def _range(schema: Mapping[str, object], low: str, high: str, *, unit: str = "") -> str:
@@ -69,8 +65,10 @@ def read_answer(field: Field, line: str) -> object:
     Raises:
         ValueError: It means none; the text says what to enter.
     """
+    if is_list(field):
+        return _read_several(field.choices, line) if field.choices is not None else _parts(line)
     if field.choices is not None:
-        return _read_several(field.choices, line) if _is_list(field) else _read_choice(field.choices, line)
+        return _read_choice(field.choices, line)
     if field.kinds == ("boolean",):
         if line.lower() not in YES | NO:
             raise ValueError("Enter y for yes or n for no.")
@@ -79,8 +77,6 @@ def read_answer(field: Field, line: str) -> object:
         if not FORMATS.get(_format(field), bool)(line):
             raise ValueError(f"Enter {EXAMPLES[_format(field)]}.")
         return line
-    if _is_list(field):
-        return [part.strip() for part in line.split(",") if part.strip()]
     return _read_number(line, whole="number" not in field.kinds)
 
 
@@ -113,18 +109,25 @@ def _read_choice(choices: Sequence[Choice], line: str) -> object:
         for choice in choices:
             if same(line) in (same(choice.title), same(str(choice.value))):
                 return choice.value
-    if are_numbered(choices) and line.isdecimal() and 1 <= int(line[:9]) <= len(choices):
-        return choices[int(line[:9]) - 1].value
-    how = f"a number from 1 to {len(choices)}, or a text of the list" if are_numbered(choices) else "a text of the list"
-    raise ValueError(f"Enter {how}.")
+    numbered = are_numbered(choices)
+    if numbered and line.isdecimal() and len(line) < 10 and 1 <= int(line) <= len(choices):
+        return choices[int(line) - 1].value
+    raise ValueError(f"Enter {'a number or ' * numbered}a text from the list.")
 
 
 def _read_several(choices: Sequence[Choice], line: str) -> list[object]:
     try:
         return [_read_choice(choices, line)]  # first as a whole: a title may have a comma
     except ValueError:
-        parts = [part.strip() for part in line.split(",") if part.strip()]
-        return list(dict.fromkeys(_read_choice(choices, part) for part in parts))
+        values: list[object] = []
+        for part in _parts(line):
+            if (value := _read_choice(choices, part)) not in values:
+                values.append(value)
+        return values
+
+
+def _parts(line: str) -> list[str]:
+    return [part.strip() for part in line.split(",") if part.strip()]
 
 
 def display(field: Field, value: object) -> str:
@@ -143,7 +146,8 @@ def _is_text(field: Field) -> bool:
     return not field.kinds or "string" in field.kinds
 
 
-def _is_list(field: Field) -> bool:
+def is_list(field: Field) -> bool:
+    """Whether an answer has several values."""
     return "array" in field.kinds and not _is_text(field)
 
 

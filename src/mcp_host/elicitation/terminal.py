@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import webbrowser
 from collections.abc import Callable, Iterator
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from anyio import CapacityLimiter, to_thread
 
 from mcp_host.elicitation.elicitation import STEPS, FormRequest, UrlRequest
-from mcp_host.elicitation.form import are_numbered, display, expected, read_answer
+from mcp_host.elicitation.form import are_numbered, display, expected, is_list, read_answer
 from mcp_host.errors import UncheckableSchema, excerpt
 from mcp_host.terminal.device import LONGEST_LINE, NoTerminal, Terminal, open_terminal
 from mcp_host.terminal.fields import NAME_SHOWN, Field, read_fields
@@ -21,9 +21,14 @@ logger = logging.getLogger(__name__)
 
 ROWS_SHOWN = 12  # of a message, a description, a default; `/view` shows all
 CHOICES_SHOWN = 20
+ANSWER_ROWS_SHOWN = 60  # all that fits into one line of the terminal; a default may have more
+TITLE_SHOWN = 160  # characters of a choice
 MOST_UNCLEAR = 3  # answers to one question that are no key; then it is cancelled
 
-Step: TypeAlias = Literal["next", "back", "decline", "cancel"]
+Leave: TypeAlias = Literal["decline", "cancel"]
+
+IN_TERMINAL = ("www-browser", "links", "elinks", "lynx", "w3m")
+"""Browsers of the `webbrowser` module that would take this terminal."""
 
 COMMANDS = "/back /skip /view /decline /cancel"
 
@@ -57,30 +62,36 @@ class FormDialog:
         self._request = request
         self._terminal = terminal
         self._fields = read_fields(request.requested_schema)
-        self._answers: dict[str, object] = {}
+        self._answers: dict[str, Any] = {}
         self._left_out: set[str] = set()
 
     async def run(self) -> ElicitResult:
-        """Ask for all fields, then whether to send them."""
+        """Ask for all fields, then whether to send the answers; and again what the person wants to change."""
         await self._terminal.show(self._introduction(self._terminal.layout))
-        step = await self._ask_fields()
-        while step == "next":
-            step = await self._confirm()
-            if step == "next":
-                result = ElicitResult(action="accept", content=self._answers)  # type: ignore[arg-type]
-                try:
-                    self._request.check(result)
-                except ValueError as exc:  # rules about several fields
-                    await self._refuse(str(exc))
-                    continue
-                return result
-            if step == "back":
-                step = await self._ask_fields()
-        return self._request.decline() if step == "decline" else self._request.cancel()
+        fields = range(len(self._fields))
+        while True:
+            step = await self._ask_fields(fields) or await self._confirm()
+            match step:
+                case "decline":
+                    return self._request.decline()
+                case "cancel":
+                    return self._request.cancel()
+                case "send":
+                    result = ElicitResult(action="accept", content=self._answers)
+                    try:
+                        self._request.check(result)
+                    except ValueError as exc:  # a rule about several fields
+                        await self._refuse(str(exc))
+                        fields = range(0)
+                    else:
+                        return result
+                case _:
+                    fields = step
 
-    async def _ask_fields(self) -> Step:
-        index = 0
-        while index < len(self._fields):
+    async def _ask_fields(self, indexes: range) -> Leave | None:
+        """Ask for the fields with these *indexes*. None if the person stays in the form."""
+        index = indexes.start
+        while index < indexes.stop:
             step = await self._ask_field(index)
             if step == "next":
                 index += 1
@@ -88,9 +99,9 @@ class FormDialog:
                 index = max(index - 1, 0)
             else:
                 return step
-        return "next"
+        return None
 
-    async def _ask_field(self, index: int) -> Step:
+    async def _ask_field(self, index: int) -> Leave | Literal["next", "back"]:
         field = self._fields[index]
         await self._terminal.show(self._question(index, self._terminal.layout))
         while True:
@@ -104,39 +115,41 @@ class FormDialog:
                     return "back"
                 case "/view":
                     await self._terminal.show(self._question(index, self._terminal.layout, whole=True))
-                    continue
                 case "/skip" if field.required:
                     await self._say("This field is required.")
-                    continue
                 case "/skip":
-                    self._answers.pop(field.name, None)
-                    self._left_out.add(field.name)
+                    self._keep(field, None)
                     return "next"
-            if await self._take(field, line):
-                return "next"
+                case _ if await self._take(field, line):
+                    return "next"
 
     async def _take(self, field: Field, line: str) -> bool:
         """Whether a typed line, or Enter alone, is an answer. If not, the person is told why."""
-        if not line:
-            value = self._suggestion(field)
-            if value is None and field.required:
+        try:
+            value = read_answer(field, _checked(line)) if line else self._suggestion(field)
+        except ValueError as exc:
+            await self._say(str(exc))
+            return False
+        if value is None and field.required:
+            if not is_list(field):
                 await self._say("This field is required. /decline and /cancel leave the form.")
                 return False
-        else:
-            try:
-                value = read_answer(field, _checked(line))
-            except ValueError as exc:
-                await self._say(str(exc))
-                return False
-        if value is not None and (problem := self._problem(field, value)) is not None:
+            value = []
+        problem = None if value is None else self._problem(field, value)
+        if problem is not None:
             await self._refuse(problem)
             return False
+        self._keep(field, value)
+        return True
+
+    def _keep(self, field: Field, value: object) -> None:
+        """Keep the answer to a field; None leaves it out, although it may have a default."""
         if value is None:
+            self._answers.pop(field.name, None)
             self._left_out.add(field.name)
         else:
             self._answers[field.name] = value
             self._left_out.discard(field.name)
-        return True
 
     def _suggestion(self, field: Field) -> object:
         """What Enter takes: the earlier answer, or the default."""
@@ -154,23 +167,26 @@ class FormDialog:
         except UncheckableSchema:
             return None  # the server checks it; `FormRequest.check` has a line in the log
 
-    async def _confirm(self) -> Step:
+    async def _confirm(self) -> Leave | Literal["send"] | range:
+        """Show the answers. Returns what to do with them, or the indexes of the fields to ask for again."""
+        count = len(self._fields)
+        numbers = {str(index + 1): range(index, index + 1) for index in range(count)}
         await self._terminal.show(self._summary(self._terminal.layout))
         for _ in range(MOST_UNCLEAR):
             line = await self._terminal.ask("Send this? [y/e/n/c] ")
-            word = "c" if line is None else line.lower()
-            match word:
+            match None if line is None else line.lower():
                 case "y" | "yes":
-                    return "next"
-                case "e" | "edit" | "/back":
-                    return "back"
-                case "n" | "no" | "d" | "/decline":
+                    return "send"
+                case "e" | "edit":
+                    return range(count)
+                case "/back" if count:
+                    return range(count - 1, count)
+                case "n" | "no" | "/decline":
                     return "decline"
-                case "c" | "cancel" | "/cancel":
+                case None | "c" | "/cancel":
                     return "cancel"
-            if word.isdecimal() and 1 <= int(word[:9]) <= len(self._fields):
-                step = await self._ask_field(int(word[:9]) - 1)
-                return await self._confirm() if step in ("next", "back") else step
+                case word if word in numbers:
+                    return numbers[word]
             await self._say("Press one of y/e/n/c and Enter, or the number of an answer.")
         await self._say("That was no clear answer, so the form is cancelled.")
         return "cancel"
@@ -205,7 +221,8 @@ class FormDialog:
         choices = field.choices or ()
         numbered = are_numbered(choices)
         for number, choice in enumerate(choices if whole else choices[:CHOICES_SHOWN], start=1):
-            yield from layout.theirs(f"{number if numbered else '-'}  {choice.title}", indent=2, hang=4)
+            title = choice.title if whole else excerpt(choice.title, TITLE_SHOWN)
+            yield from layout.theirs(f"{number if numbered else '-'}  {title}", indent=2, hang=4)
         if not whole and len(choices) > CHOICES_SHOWN:
             yield from layout.theirs(f"... and {len(choices) - CHOICES_SHOWN} more: /view shows them", style="dim")
         suggestion = self._suggestion(field)
@@ -219,7 +236,8 @@ class FormDialog:
         for number, field in enumerate(self._fields, start=1):
             lead = f"{number}  {excerpt(field.title, NAME_SHOWN)}: "
             if field.name in self._answers:
-                yield from layout.theirs(display(field, self._answers[field.name]), lead=lead, hang=4)
+                rows = layout.theirs(display(field, self._answers[field.name]), lead=lead, hang=4)
+                yield from layout.cut(rows, ANSWER_ROWS_SHOWN)
             else:
                 yield from layout.theirs("left out", lead=lead, style="dim", hang=4)
         yield from layout.ours("go to", "cyan")
@@ -323,9 +341,9 @@ async def _opened(url: str, opener: Callable[[str], bool]) -> bool:
 
 
 def _open(url: str) -> bool:
-    """Open *url* in the default browser, unless that would take this terminal."""
+    """Open *url* in the default browser, unless that one runs in this terminal."""
     try:
         browser = webbrowser.get()
     except webbrowser.Error:
         return False
-    return type(browser) is not webbrowser.GenericBrowser and browser.open(url)
+    return getattr(browser, "name", None) not in IN_TERMINAL and browser.open(url)

@@ -21,6 +21,7 @@ PARAMETERS_SHOWN = 12
 ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 MAX_DEPTH = 4  # references and alternatives inside of each other: a hostile schema may refer to itself
 MAX_INLINED = 8  # alternatives of one schema
+FIELDS_INLINED = 64  # of one schema: more than a tool has; a hostile one may have thousands
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,12 @@ def read_fields(schema: object) -> list[Field]:
     names = required if isinstance(required, list) else []
     return [
         Field(name, field, name in names, _kinds(field), _choices(field))
-        for name, part in (properties.items() if isinstance(properties, dict) else ())
-        for field in [_inlined(part, schema)]
+        for index, (name, part) in enumerate(properties.items() if isinstance(properties, dict) else ())
+        for field in [_inlined(part, schema, MAX_DEPTH if index < FIELDS_INLINED else 0)]
     ]
 
 
-def _inlined(schema: object, root: object, depth: int = MAX_DEPTH) -> Mapping[str, Any]:
+def _inlined(schema: object, root: object, depth: int) -> Mapping[str, Any]:
     """*schema* with what its references stand for. Its only alternative besides null takes the place of the alternatives."""
     if not isinstance(schema, dict) or not depth:
         return schema if isinstance(schema, dict) else {}

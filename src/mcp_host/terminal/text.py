@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, TypeAlias
 
 from mcp_host.errors import MARGIN, escaped
@@ -17,6 +18,7 @@ SGR: Mapping[Style, str] = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"
 
 NARROWEST = 40  # columns; in a narrower terminal lines wrap past the margin
 TAB = "    "
+MOST_COUNTED = 1000  # rows that are only counted; a server may send 500,000
 
 WORD = re.compile(r"( *)([^ ]+| *$)")  # spaces, and what they separate from the text before
 VS16 = "\ufe0f"  # makes an emoji of the character before it, which then takes another column
@@ -122,14 +124,12 @@ class Layout:
 
     def cut(self, rows: Iterable[str], most: int) -> Iterator[str]:
         """The first rows of a server's text, and how many more there are."""
-        hidden = 0
-        for index, row in enumerate(rows):
-            if index < most:
-                yield row
-            else:
-                hidden += 1
+        rows = iter(rows)
+        yield from islice(rows, most)
+        hidden = sum(1 for _ in islice(rows, MOST_COUNTED))
         if hidden:
-            yield self.styled(f"{MARGIN}... and {hidden} more line{'s' * (hidden > 1)}", "dim")
+            count = f"at least {hidden}" if hidden == MOST_COUNTED else f"{hidden}"
+            yield self.styled(f"{MARGIN}... and {count} more line{'s' * (hidden > 1)}", "dim")
 
     def styled(self, text: str, style: Style | None) -> str:
         return styled(text, style if self.color else None)
