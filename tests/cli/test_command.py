@@ -227,13 +227,45 @@ def test_a_failed_tool_is_a_document_and_exit_code_1(url: str, capsys: Captured)
     assert main(["call", url, "fail", "--json"]) == 1
 
     out, err = capsys.readouterr()
-    assert err == ""
+    assert err == "mcp-host: the tool reported an error\n  | the printer\n  | is on \\x1b[2Jfire\n"
     assert json.loads(out) == {
         "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "everything", "version": "2.0"}},
         "resultType": "complete",
         "content": [{"type": "text", "text": "the printer\nis on \x1b[2Jfire"}],
         "isError": True,
     }
+
+
+DATA = {"error": {"code": -32000, "message": "no\x1b[2J", "data": {"why": "\x9b"}}}
+
+
+@pytest.mark.parametrize(
+    ("argv", "error"),
+    [
+        (["tools", "--json", *scripted({"tools": {}}, tools_list=DATA)], {"type": "ServerError", "message": "no\\x1b[2J (-32000)", "exitCode": 5, "code": -32000, "data": {"why": "\x9b"}}),
+        (["tools", "--json", *scripted({"tools": {}}, tools_list=UNKNOWN)], {"type": "ServerError", "message": "no\\x1b[2J such tool (-32602)", "exitCode": 5, "code": -32602}),
+        (["tools", "--json", "--", "/no/such"], {"type": "ConnectFailed", "message": "cannot start '/no/such': [Errno 2] No such file or directory: '/no/such'", "exitCode": 3}),
+        (["call", "--json"], {"type": "UsageError", "message": "there is no server: give its URL, or the command that starts it after -- (see mcp-host call --help)", "exitCode": 2}),
+        (["call", "add", "a=x", "--json", *SERVER], {"type": "UsageError", "message": "a: 'x' is not of type 'integer'\na: integer, required\nb: integer, default 1", "exitCode": 2}),
+    ],
+    ids=["a server's", "without data", "no connection", "usage", "arguments"],
+)  # fmt: skip  # one case on each line
+def test_an_error_is_a_document_and_its_sentence_is_on_stderr(
+    argv: list[str], error: dict[str, Any], capsys: Captured
+) -> None:
+    assert main(argv) == error["exitCode"]
+
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"error": error}
+    assert out.isascii()
+    assert err.startswith("mcp-host: ")
+    assert err.count("\n") == 1 + error["message"].count("\n")
+
+
+def test_json_after_the_double_dash_belongs_to_the_server(capsys: Captured) -> None:
+    assert main(["tools", "--", "/no/such", "--json"]) == 3
+
+    assert capsys.readouterr().out == ""
 
 
 def test_the_output_goes_to_a_redirected_stdout(url: str) -> None:
@@ -296,7 +328,7 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
         ([], 2, "a command is missing (demo, tools, call, read, prompt, complete, inspect) (see mcp-host --help)"),
         (["frob"], 2, "'frob' is no command (demo, tools, call, read, prompt, complete, inspect) (see mcp-host --help)"),
         (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, read, prompt, complete, inspect); did you mean 'tools'? (see mcp-host --help)"),
-        (["--json", "tools"], 2, "'--json' is no command (demo, tools, call, read, prompt, complete, inspect)"),
+        (["--era", "tools"], 2, "'--era' is no command (demo, tools, call, read, prompt, complete, inspect)"),
         (["tools"], 2, "there is no server: give its URL, or the command that starts it after --"),
         (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
         (["tools", "--"], 2, "there is no command after --"),
@@ -421,9 +453,11 @@ def test_each_command_has_help_with_an_example(verb: str, capsys: Captured) -> N
 def test_a_bug_in_the_command_is_exit_code_70(url: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(COMMANDS, "tools")
 
-    assert main(["tools", url]) == 70
+    assert main(["tools", url, "--json"]) == 70
 
-    assert capsys.readouterr().err.endswith("KeyError: 'tools'\n")
+    out, err = capsys.readouterr()
+    assert err.endswith("KeyError: 'tools'\n")
+    assert json.loads(out) == {"error": {"type": "KeyError", "message": "'tools'", "exitCode": 70}}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="FIFOs and SIGINT are POSIX's")
@@ -438,7 +472,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from mcp_host.cli import main
 sys.exit(main())
 """
-    command = [sys.executable, "-c", program, "call", "hang", json.dumps({"path": str(fifo)}), *SERVER]
+    command = [sys.executable, "-c", program, "call", "--json", "hang", f"path={fifo}", *SERVER]
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             try:
@@ -450,7 +484,8 @@ sys.exit(main())
     finally:
         os.close(reading)
 
-    assert (process.returncode, out, err) == (130, b"", b"")
+    error = {"type": "KeyboardInterrupt", "message": "interrupted by Ctrl-C", "exitCode": 130}
+    assert (process.returncode, json.loads(out), err) == (130, {"error": error}, b"")
 
 
 def test_a_reader_that_closes_the_output_early_is_no_error() -> None:
@@ -510,7 +545,7 @@ async def test_progress_is_one_line_of_the_terminal_and_is_cleared_at_the_end(mo
         await show(ProgressNotificationParams(progress_token=1, progress=1, total=4, message="half\x1b[2J"))
         await show(ProgressNotificationParams(progress_token=1, progress=2.5))
 
-    assert terminal.getvalue() == "\r1 of 4 half\\x1b[2J\x1b[K\r2.5 \x1b[K\r\x1b[K"
+    assert terminal.getvalue() == "\r\x1b[K1 of 4 half\\x1b[2J\r\x1b[K2.5\r\x1b[K"
 
 
 def test_progress_is_not_shown_without_a_terminal(url: str, capsys: Captured) -> None:

@@ -130,7 +130,6 @@ def test_a_terminal_gets_no_bytes_but_a_hint(url: str, capsys: Captured, tmp_pat
         (["mixed:1"], 2, "'mixed:1' has 2 parts, and not all are text: use --json"),
         (["broken:1"], 6, "the contents of 'broken:1' are not base64: Only base64 data is allowed"),
         (["text:1", "--output", "/no/such/folder/file"], 2, "cannot write the contents: [Errno 2] No such file"),
-        (["text:1", "--output", "x", "--json"], 2, "--output writes the contents, and --json prints a document: use one"),
         (["text:1", "a=1"], 2, "'text:1' takes no argument 'a'"),
         (["page://{book}/{page}", "book=1"], 2, "'page://{book}/{page}' needs 'page'"),
         (["page://{book}/{page}", "book=1", "pag=2"], 2, "'page://{book}/{page}' takes no argument 'pag'; did you mean 'page'?"),
@@ -162,6 +161,13 @@ def test_a_template_is_filled_in_with_escapes(operands: list[str], contents: str
     assert main(["read", url, *operands]) == 0
 
     assert capsys.readouterr() == (contents, "")
+
+
+def test_output_and_json_exclude_each_other(url: str, capsys: Captured) -> None:
+    assert main(["read", url, "text:1", "--output", "x", "--json"]) == 2
+
+    error = "mcp-host: --output writes the contents, and --json prints a document: use one of them "
+    assert capsys.readouterr().err.startswith(error)
 
 
 def test_the_document_of_a_resource_is_the_servers(url: str, capsys: Captured) -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from io import TextIOWrapper
+from itertools import takewhile
 
 import anyio
 
 from mcp_host.cli import commands, demo
 from mcp_host.cli.arguments import Options, parse
-from mcp_host.cli.output import ExitCode, Printer, UsageError, print_error
-from mcp_host.errors import McpError
+from mcp_host.cli.output import ExitCode, Printer, print_error, print_json
+from mcp_host.errors import ServerError
 
 __all__ = ["main"]
 
@@ -26,23 +26,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an old console cannot show every character
     logging.getLogger("mcp_host").addHandler(logging.NullHandler())  # the command prints each warning once
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        return _run(parse(sys.argv[1:] if argv is None else argv))
-    except UsageError as exc:
-        print_error(str(exc))
-        return ExitCode.USAGE
-    except McpError as exc:
-        if isinstance(exc.__cause__, BrokenPipeError):  # a sampling handler that prints
-            return _stdout_closed()
-        print_error(str(exc))
-        return ExitCode.of(exc)
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
+        try:
+            return _run(parse(argv))
+        except (Exception, KeyboardInterrupt) as exc:
+            if isinstance(exc.__cause__, BrokenPipeError):  # a sampling handler that prints
+                raise exc.__cause__ from None
+            if isinstance(exc, BrokenPipeError):
+                raise
+            return _print_failure(exc, as_json="--json" in takewhile(lambda arg: arg != "--", argv))
     except BrokenPipeError:
         return _stdout_closed()
-    except Exception:
-        traceback.print_exc()
-        return ExitCode.INTERNAL_ERROR
+
+
+def _print_failure(exc: BaseException, *, as_json: bool) -> ExitCode:
+    code = ExitCode.of(exc)
+    if code is ExitCode.INTERNAL_ERROR:
+        traceback.print_exception(exc)
+    elif code is not ExitCode.INTERRUPTED:
+        print_error(str(exc))
+    if as_json:
+        error: dict[str, object] = {"type": type(exc).__name__, "message": str(exc) or code.meaning, "exitCode": code}
+        if isinstance(exc, ServerError) and exc.code is not None:
+            error["code"] = exc.code
+            if exc.data is not None:
+                error["data"] = exc.data
+        print_json({"error": error})
+    return code
 
 
 def _stdout_closed() -> ExitCode:
@@ -59,10 +70,9 @@ def _run(options: Options) -> ExitCode:
         return ExitCode.OK
     report = anyio.run(commands.run, options)
     if options.json:
-        # In ASCII, DEL escaped too: nothing in it controls a terminal.
-        print(json.dumps(report.document, indent=2).replace("\x7f", "\\u007f"), flush=True)
+        print_json(report.document)
     elif report.error is None:
         report.show(printer)
-    else:
+    if report.error is not None:
         print_error(report.error)
     return ExitCode.OK if report.error is None else ExitCode.TOOL_ERROR

@@ -144,6 +144,7 @@ class Options(argparse.Namespace):
     timeout: float | None
     era: str
     json: bool
+    verbose: bool
     model: Model | None
     unchecked: bool
     output: Path | None
@@ -286,6 +287,7 @@ def _parser(verb: str) -> _Parser:
     add("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
         add("--json", action="store_true", help="print one JSON document, in the protocol's spelling")
+        add("--verbose", "-v", action="store_true", help="print what the server logs, and its stderr, to stderr")
         add("--timeout", type=_seconds, metavar="SECONDS", help=TIMEOUT_HELP)
         add("--era", choices=("auto", "modern", "legacy", *VERSIONS), default="auto", metavar="ERA", help=ERA_HELP)
         header, variable = partial(_pair, HEADER), partial(_pair, VARIABLE)

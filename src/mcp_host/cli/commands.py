@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TextIO, TypeAlias, TypeVar, assert_never
+from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, assert_never
 
 from mcp_host.cli.arguments import Options
-from mcp_host.cli.output import Printer, UsageError, clean, compact, near, print_error
+from mcp_host.cli.output import Printer, UsageError, compact, near, print_aside, print_error, status_line
 from mcp_host.cli.parameters import MAX_PARAMETERS, details, filled_in, parameters, prompt_schema, read_arguments
 from mcp_host.client.client import Client
 from mcp_host.errors import ProtocolError, ServerError, excerpt, quoted
@@ -24,6 +23,7 @@ from mcp_host.transports.stdio import Stdio
 from mcp_host.types import (
     BlobResourceContents,
     Implementation,
+    LoggingMessageNotificationParams,
     ProgressNotificationParams,
     Prompt,
     PromptReference,
@@ -34,6 +34,9 @@ from mcp_host.types import (
     Tool,
 )
 from mcp_host.types.content import as_text
+
+if TYPE_CHECKING:
+    from mcp_host.elicitation import Elicitation  # imported on demand
 
 Item: TypeAlias = Tool | Resource | ResourceTemplate | Prompt
 
@@ -65,19 +68,49 @@ async def run(options: Options) -> Report:
     sampling = None if options.model is None else Sampling(with_tools=options.model, approve=always)
     seconds = options.timeout
     limits = Limits() if seconds is None else Limits(connect_timeout=seconds, timeout=seconds, idle_timeout=seconds)
-    client = Client(_transport(options), sampling=sampling, limits=limits, era=options.era)
+    transport = _transport(options)
+    client = Client(
+        transport,
+        sampling=sampling,
+        elicitation=_elicitation(),
+        limits=limits,
+        era=options.era,
+        on_log=_print_log if options.verbose else None,
+    )
+    with status_line(sys.stderr) as show:
+        show(f"{'starting' if options.url is None else 'connecting to'} {transport.name} ...")
+        await client.connect()
     async with client:
         try:
+            if options.verbose and client.server_capabilities.logging is not None:
+                await client.set_log_level("debug")
             return await COMMANDS[options.verb](client, options)
         finally:
             for warning in client.warnings:
                 print_error(f"warning: {warning}")
 
 
+def _elicitation() -> Elicitation | None:
+    """How servers ask the person at the terminal, if there is one."""
+    if not sys.stdin.isatty():
+        return None
+    from mcp_host.elicitation import Elicitation
+    from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
+
+    return Elicitation(form=fill_in_terminal, url=open_in_browser)
+
+
+async def _print_log(message: LoggingMessageNotificationParams) -> None:
+    text = message.data if isinstance(message.data, str) else compact(message.data)
+    print_aside(f"{message.level} {message.logger}: {text}" if message.logger else f"{message.level}: {text}")
+
+
 def _transport(options: Options) -> Transport:
     try:
         if options.url is None:
-            return Stdio(options.command, env=dict(options.env), restart=False)  # a command makes its calls once
+            on_stderr = print_aside if options.verbose else None
+            # Not restarted: a command makes its calls once.
+            return Stdio(options.command, env=dict(options.env), on_stderr=on_stderr, restart=False)
         from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
 
         return StreamableHttp(options.url, headers=dict(options.header))
@@ -284,19 +317,11 @@ def _with_title(item: Implementation | Resource | ResourceTemplate) -> str:
 
 @contextmanager
 def progress_line(stream: TextIO) -> Iterator[Callable[[ProgressNotificationParams], Awaitable[None]]]:
-    """Show the last progress report on one line of a terminal, and clear the line in the end."""
+    """Show the last progress report on the status line."""
+    with status_line(stream) as show:
 
-    def write(text: str) -> None:
-        if stream.isatty():
-            width = shutil.get_terminal_size().columns - 1
-            stream.write(f"\r{clean(text)[:width]}\x1b[K")
-            stream.flush()
+        async def on_progress(report: ProgressNotificationParams) -> None:
+            total = "" if report.total is None else f" of {report.total:g}"
+            show(f"{report.progress:g}{total} {report.message or ''}")
 
-    async def show(report: ProgressNotificationParams) -> None:
-        total = "" if report.total is None else f" of {report.total:g}"
-        write(f"{report.progress:g}{total} {report.message or ''}")
-
-    try:
-        yield show
-    finally:
-        write("")
+        yield on_progress

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import IntEnum
 from itertools import islice
@@ -16,7 +18,6 @@ from mcp_host.errors import (
     CallerError,
     ConnectionClosed,
     InputNotGiven,
-    McpError,
     McpTimeout,
     ProtocolError,
     RoundsExceeded,
@@ -55,12 +56,13 @@ class ExitCode(IntEnum):
     BROKEN_PIPE = 141, "the reader of the output has gone"  # 128 + SIGPIPE, likewise
 
     @classmethod
-    def of(cls, error: McpError) -> ExitCode:
+    def of(cls, error: BaseException) -> ExitCode:
         """The exit code of an error: that of its nearest base class in the table."""
         return next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
 
 
 CODES: Mapping[type[BaseException], ExitCode] = {
+    UsageError: ExitCode.USAGE,
     CallerError: ExitCode.USAGE,
     ConnectionClosed: ExitCode.NO_CONNECTION,
     McpTimeout: ExitCode.TIMEOUT,
@@ -68,13 +70,15 @@ CODES: Mapping[type[BaseException], ExitCode] = {
     ProtocolError: ExitCode.PROTOCOL_ERROR,
     InputNotGiven: ExitCode.INPUT_MISSING,
     RoundsExceeded: ExitCode.INPUT_MISSING,
-    McpError: ExitCode.INTERNAL_ERROR,  # the others are about sampling: the server gets them as an answer
+    KeyboardInterrupt: ExitCode.INTERRUPTED,
+    Exception: ExitCode.INTERNAL_ERROR,  # other errors of ours are about sampling: the server gets them as an answer
 }
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
 MIN_WIDTH = 24
 INDENT = "    "  # of labels
 MAX_COMPARED = 1000  # names, to find the one that was meant
+CLEAR = "\r\x1b[K"  # goes to the beginning of the line and clears it
 TEXT_COLUMN = 18  # where the text beside a label begins
 
 
@@ -133,6 +137,41 @@ def print_error(text: str) -> None:
     print(f"mcp-host: {clean(first)}", file=sys.stderr)
     for line in rest:
         print(f"{MARGIN}{clean(line.removeprefix(MARGIN))}", file=sys.stderr)
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or shutil.get_terminal_size().columns
+    except OSError:  # no terminal, or no file
+        return shutil.get_terminal_size().columns
+
+
+def print_aside(text: str) -> None:
+    """Print what a server tells meanwhile to stderr, with a margin. It takes the place of the status line."""
+    clear = CLEAR if sys.stderr.isatty() else ""
+    for line in text.splitlines():
+        print(f"{clear}{MARGIN}{clean(line)}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def status_line(stream: TextIO) -> Iterator[Callable[[str], None]]:
+    """Show one line, the last one, while something goes on; on a terminal only."""
+
+    def show(text: str) -> None:
+        if stream.isatty():
+            row = next(wrapped(clean(text), _columns(stream) - 1))
+            stream.write(f"{CLEAR}{row}")
+            stream.flush()
+
+    try:
+        yield show
+    finally:
+        show("")
+
+
+def print_json(document: Mapping[str, object]) -> None:
+    """Print one JSON document, in ASCII and with DEL escaped: nothing in it controls a terminal."""
+    print(json.dumps(document, indent=2).replace("\x7f", "\\u007f"), flush=True)
 
 
 def near(word: str, names: Iterable[str]) -> str:
