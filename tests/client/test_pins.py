@@ -448,9 +448,11 @@ async def test_tools_beyond_the_bound_are_left_out_and_not_trusted() -> None:
         assert len(await names(client)) == 2_000
         with pytest.raises(CallerError, match="'t2000' is left out: 2000 tools of this server are pinned already"):
             await client.call_tool("t2000")
-        shop.tools = tuple(other(f"u{n}") for n in range(3))  # those that are gone stay pinned
-
+        shop.tools = (other("u"), other("t0", title="T"))  # those that are gone stay pinned
         assert await names(client) == []
+        with pytest.raises(CallerError, match="'u' is left out: 2000 tools of this server are pinned already"):
+            await client.call_tool("u")
+        await blocked(client, "t0")
     assert shop.heard("tools/call") == 0
 
 

@@ -47,13 +47,12 @@ Pins: TypeAlias = dict[str, dict[str, Pin]]
 
 @dataclass(slots=True)
 class Verdicts:
-    """What the pins say of a listing. Tools that are not in the first two may be used."""
+    """What the pins say of a listing, by the server's names."""
 
-    changed: dict[str, ToolChange] = field(default_factory=dict)
-    unfit: dict[str, str] = field(default_factory=dict)
-    """Why these tools cannot be pinned."""
+    blocked: dict[str, ToolChange | str] = field(default_factory=dict)
+    """Tools that are not as pinned, and why others cannot be pinned. The rest may be used."""
     added: list[str] = field(default_factory=list)
-    """The tools that are pinned from now on although the server was known."""
+    """Tools that are pinned from now on although the server was known."""
     news: bool = False
     """Whether there is something to save."""
 
@@ -159,9 +158,9 @@ class ToolPins:
         """
         with timeouts.bound(f"comparing tools with {self!r}"):
             verdicts = await _in_thread(partial(self._compare, server, tools))
-        for change in list(verdicts.changed.values()):  # a person is asked about one at a time
-            if await self._agreed(change, timeouts):
-                del verdicts.changed[change.name]
+        for name, reason in list(verdicts.blocked.items()):  # a person is asked about one at a time
+            if isinstance(reason, ToolChange) and await self._agreed(reason, timeouts):
+                del verdicts.blocked[name]
         return verdicts
 
     async def _agreed(self, change: ToolChange, timeouts: CallTimeouts) -> bool:
@@ -202,19 +201,19 @@ class ToolPins:
         verdicts = Verdicts(news=not known)
         for tool in tools:
             last = own.get(tool.name, UNPINNED)
+            pin = Pin(last.pinned, tool)
             if _fingerprint(last.pinned) == tool.fingerprint:
                 pin = Pin(last.pinned)
             elif problem := _misfit(tool, len(own) - (tool.name in own), size):
-                verdicts.unfit[tool.name] = problem
+                verdicts.blocked[tool.name] = problem
                 continue
             elif last.pinned is None and not (known and self._block_new):
                 pin = Pin(tool)
                 if known:
                     verdicts.added.append(tool.name)
             else:
-                pin = Pin(last.pinned, tool)
-                verdicts.changed[tool.name] = ToolChange(server, tool.name, last.pinned, tool)
-            if [*map(_fingerprint, pin)] != [*map(_fingerprint, last)]:
+                verdicts.blocked[tool.name] = ToolChange(server, tool.name, last.pinned, tool)
+            if pin.pinned is not last.pinned or _fingerprint(pin.pending) != _fingerprint(last.pending):
                 size += _size({tool.name: pin}) - _size({tool.name: last})
                 own[tool.name] = pin
                 verdicts.news = True

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import Lock
 
@@ -13,6 +13,9 @@ from mcp_host.errors import CallerError, ToolChanged, excerpt, quoted
 from mcp_host.session.call import CallTimeouts
 from mcp_host.tool_changes import ToolChange
 from mcp_host.types import Tool
+
+if TYPE_CHECKING:
+    from mcp_host.client.pins import Verdicts
 
 Moment: TypeAlias = tuple[int, int]
 """Of a listing: the session's epoch, and how many changes the server had announced. If one differs, it is out of date."""
@@ -29,12 +32,10 @@ class PolicedTools(ToolCache):
         self.listing = Lock()
         """For calls that need a listing first: one of them lists."""
         self._server = server
-        self._named: dict[str, ListedTool] = {}
-        """What *allow* and *rename* let through. This and the next two are by the names that the application uses."""
+        self._blocked: dict[str, ListedTool] = {}
+        """What the pins do not agree to; like `listed` by the names that the application uses."""
         self._clashes: dict[str, str] = {}
-        """Why others have no name."""
-        self._blocked: dict[str, ToolChange | str] = {}
-        """Why the pins block some of `_named`."""
+        """Why others have no name, by the name that they would have."""
         self._told: set[str] = set()
         """The warnings about the last listing."""
 
@@ -46,10 +47,18 @@ class PolicedTools(ToolCache):
         """
         allowed = {name: each for name, each in self.read(tools).items() if self.policy.allows(each.definition)}
         names, clashes = self.policy.rename_all(allowed)
-        self._named = {names[name]: each.named(names[name]) for name, each in allowed.items() if name not in clashes}
-        self._clashes = {names[name]: problem for name, problem in clashes.items()}
+        named = {names[name]: each.named(names[name]) for name, each in allowed.items() if name not in clashes}
         told = {f"the tool {_shown(name)} is left out: {problem}" for name, problem in clashes.items()}
-        told |= await self._judge(timeouts)
+        blocked: dict[str, ListedTool] = {}
+        if self.policy.pins is not None:
+            verdicts = await self.policy.pins.judge(
+                self._server, [each.definition for each in named.values()], timeouts
+            )
+            blocked = {name: each for name, each in named.items() if each.definition.name in verdicts.blocked}
+            told.update(_warnings(verdicts))
+        self.listed = {name: each for name, each in named.items() if name not in blocked}
+        self._blocked = blocked
+        self._clashes = {names[name]: problem for name, problem in clashes.items()}
         for text in sorted(told - self._told):
             self.warn(text)
         self._told = told
@@ -63,37 +72,38 @@ class PolicedTools(ToolCache):
             ToolChanged: The pins block it.
             CallerError: The policy does not let it through.
         """
-        if name in self._blocked:
-            await self._judge(timeouts)  # the user may have agreed meanwhile
         if (tool := self.listed.get(name)) is not None:
             return tool
-        match self._blocked.get(name, self._clashes.get(name)):
-            case ToolChange() as change:
-                raise ToolChanged(f"the tool {name!r} is blocked: {_what_changed(change)}", change)
-            case str() as problem:
-                raise CallerError(f"the tool {name!r} is left out: {problem}")
+        if (tool := self._blocked.get(name)) is not None:
+            await self._require_pinned(name, tool, timeouts)
+            return tool
+        if (problem := self._clashes.get(name)) is not None:
+            raise CallerError(f"the tool {name!r} is left out: {problem}")
         if self.policy.lists_first or not self.policy.allows_name(name):
             raise CallerError(f"ToolPolicy lets no tool {name!r} of this server through")
         return None
 
-    async def _judge(self, timeouts: CallTimeouts) -> set[str]:
-        """Let through what the pins agree to. Returns what to warn of."""
-        named, pins = self._named, self.policy.pins
-        if pins is None:
-            self.listed = named
-            return set()
-        verdicts = await pins.judge(self._server, [each.definition for each in named.values()], timeouts)
-        blocked = {
-            name: verdicts.changed.get(each.definition.name) or verdicts.unfit[each.definition.name]
-            for name, each in named.items()
-            if each.definition.name in verdicts.changed or each.definition.name in verdicts.unfit
-        }
-        self._blocked = blocked
-        self.listed = {name: each for name, each in named.items() if name not in blocked}
-        changed = {f"the tool {_shown(name)} is blocked: {_what_changed(c)}" for name, c in verdicts.changed.items()}
-        unfit = {f"the tool {_shown(name)} is left out: {problem}" for name, problem in verdicts.unfit.items()}
-        added = {f"the tool {_shown(name)} is new: it is pinned as it is listed now" for name in verdicts.added}
-        return changed | unfit | added
+    async def _require_pinned(self, name: str, tool: ListedTool, timeouts: CallTimeouts) -> None:
+        """Let *tool* through if the user has agreed to it since it was listed. Raises as `find`."""
+        assert self.policy.pins is not None, "nothing else blocks"
+        verdicts = await self.policy.pins.judge(self._server, [tool.definition], timeouts)
+        match verdicts.blocked.get(tool.definition.name):
+            case ToolChange() as change:
+                raise ToolChanged(f"the tool {name!r} is blocked: {_what_changed(change)}", change)
+            case str() as problem:
+                raise CallerError(f"the tool {name!r} is left out: {problem}")
+        if self._blocked.get(name) is tool:  # there is no later listing
+            self.listed[name] = self._blocked.pop(name)
+
+
+def _warnings(verdicts: Verdicts) -> Iterator[str]:
+    for name, reason in verdicts.blocked.items():
+        if isinstance(reason, ToolChange):
+            yield f"the tool {_shown(name)} is blocked: {_what_changed(reason)}"
+        else:
+            yield f"the tool {_shown(name)} is left out: {reason}"
+    for name in verdicts.added:
+        yield f"the tool {_shown(name)} is new: it is pinned as it is listed now"
 
 
 def _what_changed(change: ToolChange) -> str:
