@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +26,7 @@ from mcp_host.errors import (
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import LoggingMessageNotificationParams, ToolListChangedNotification
 from tests.client.support import EMPTY, TOOLS, Era
+from tests.transports.http_peers import reserved_port
 
 NOT_YET = "the lazy client is not connected yet: it connects with its first request; call connect() to connect now"
 CLOSED = "the client is not connected: use `async with`, or call connect() first"
@@ -364,19 +364,20 @@ async def test_a_server_that_keeps_dying_is_started_again_without_end(era: Era) 
 @pytest.mark.fake_clock
 async def test_one_request_does_not_start_a_server_endlessly_that_dies_as_soon_as_it_is_connected() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover()
+        await peer.answer_initialize(capabilities=TOOLS)
         await peer.aclose()
 
     peer = ScriptedPeer(script)
+    starts = []
     with anyio.fail_after(600):
-        async with Client(peer, lazy=True) as client:
+        async with Client(peer, lazy=True, era="legacy") as client:
             for _ in range(3):
                 with pytest.raises(ConnectionClosed) as raised:
                     await client.call_tool("x")
-                assert not raised.value.may_have_run
+                assert (str(raised.value), raised.value.may_have_run) == ("the scripted peer has ended", False)
+                starts.append([message["method"] for message in peer.received].count("initialize"))
 
-    starts = [message["method"] for message in peer.received].count("server/discover")
-    assert starts <= 3 * 9
+    assert starts == [9, 10, 11]
 
 
 async def test_a_listening_client_connects_again_without_a_request_once_it_has_connected() -> None:
@@ -472,6 +473,22 @@ async def test_a_closed_client_that_is_opened_again_is_lazy_again(era: Era, agai
     assert server.starts == 3
 
 
+async def test_a_closed_client_whose_connect_fails_is_lazy_again(era: Era) -> None:
+    server = Mortal(era, up=False)
+    client = server.client()
+    with anyio.fail_after(5):
+        await client.aclose()
+        with pytest.raises(NotConnected):
+            await client.call_tool("x")
+        with pytest.raises(ConnectFailed):
+            await client.connect()
+        server.up = True
+        await client.call_tool("x")
+        await client.aclose()
+
+    assert server.starts == 2
+
+
 async def test_a_client_that_is_not_lazy_does_not_connect_by_itself(era: Era) -> None:
     server = Mortal(era)
     client = Client(server.transport, era=era.version)
@@ -520,9 +537,10 @@ async def test_a_connection_that_a_request_opens_does_not_run_in_the_context_of_
         USER.set(user)
         await client.call_tool("x")
 
+    client = Client(Restarted(script), lazy=lazy, on_log=on_log, era="legacy")  # where the module is imported, say
     USER.set("the application")
     with anyio.fail_after(5):
-        async with Client(Restarted(script), lazy=lazy, on_log=on_log, era="legacy") as client:
+        async with client:
             for user in ("ada", "bob"):
                 logged = anyio.Event()
                 async with anyio.create_task_group() as tasks:
@@ -590,7 +608,7 @@ else:
 class StdioServer:
     """Down means that its program is not there."""
 
-    def __init__(self, folder: Path, version: str) -> None:
+    def __init__(self, folder: Path, version: str, port: int) -> None:
         self._file = folder / "server.py"
         self.server: Any = Stdio([sys.executable, self._file, version])
 
@@ -604,9 +622,8 @@ class StdioServer:
 class HttpServer:
     """Down means that nothing listens on its port."""
 
-    def __init__(self, folder: Path, version: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self._port = listener.getsockname()[1]
+    def __init__(self, folder: Path, version: str, port: int) -> None:
+        self._port = port
         self._version = version
         self._process: Process | None = None
         self.server: Any = f"http://127.0.0.1:{self._port}/mcp"
@@ -631,8 +648,8 @@ class HttpServer:
 async def test_a_server_that_comes_up_later_crashes_and_comes_back_is_used_each_time(
     kind: type[StdioServer | HttpServer], era: Era, tmp_path: Path
 ) -> None:
-    server = kind(tmp_path, era.version)
-    with anyio.fail_after(60):
+    with anyio.fail_after(60), reserved_port() as port:
+        server = kind(tmp_path, era.version, port)
         try:
             async with Client(server.server, lazy=True) as client:
                 with pytest.raises(ConnectFailed) as before:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -20,7 +19,7 @@ import pytest
 from anyio.abc import Process, SocketStream, TaskGroup
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from tests.transports.http_peers import Log
+from tests.transports.http_peers import Log, reserved_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE = 60.0  # seconds for several programs that import everything, on a busy machine
@@ -76,12 +75,6 @@ def calculator(*arguments: object) -> list[str]:
     return [sys.executable, "-c", CALCULATOR, *map(str, arguments)]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
 @dataclass
 class Browser:
     """One user at their browser."""
@@ -127,11 +120,12 @@ class Site:
 
     kind: str
     version: str
+    port: int
+    """For the MCP server over HTTP."""
     tasks: TaskGroup
     stack: AsyncExitStack
     told: Log[str] = field(default_factory=Log)
     """What the MCP server tells; "gone" when its process has ended."""
-    port: int = field(default_factory=free_port)
     telling: int = 0
     calculator: Process | None = None
     process: Process = field(init=False)
@@ -206,7 +200,7 @@ async def site(kind: str, version: str) -> AsyncIterator[Site]:
         anyio.create_task_group() as tasks,
         AsyncExitStack() as stack,
     ):
-        site = Site(kind, version, tasks, stack)
+        site = Site(kind, version, stack.enter_context(reserved_port()), tasks, stack)
         tasks.start_soon(listener.serve, site.listen)
         site.telling = listener.extra(anyio.abc.SocketAttribute.local_port)
         with anyio.fail_after(PATIENCE):

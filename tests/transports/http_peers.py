@@ -6,8 +6,8 @@ import json
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -41,6 +41,15 @@ CHUNKED = {"transfer-encoding": "chunked"}
 
 
 T = TypeVar("T")
+
+
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port of 127.0.0.1 for servers that come and go. It is bound here, so no other program gets it, and not listened on."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers set it
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 class Log(list[T]):

@@ -106,7 +106,7 @@ class Client:
     while it connects wait for the same attempt, up to their own timeouts. If that fails, they raise why
     (*may_have_run* is False), and the next request tries again, with a pause of at most 3 seconds between attempts.
     If the connection is lost, the next request connects again, over every transport and in every revision.
-    *on_change* and *on_log* hear nothing before the first request.
+    Callbacks such as *on_change* hear nothing before the first request.
 
     With a *ping_interval* the client pings the server after so many seconds in which nothing was in flight and no
     message came, so that neither a proxy nor the server ends the session because it is idle. If no answer comes within
