@@ -156,7 +156,8 @@ class OpenTelemetry:
     ) -> Iterator[Span]:
         """A span that is the current one inside. What is raised there is recorded by `_fail`, not as an event."""
         span = self._tracer.start_span(name, context, kind, attributes, links)
-        if span.get_span_context() is trace.get_current_span().get_span_context():
+        begun = span.get_span_context()
+        if not begun.is_valid or begun is trace.get_current_span().get_span_context():
             yield span  # there is no SDK, so this is no new span
             return
         token = attach(trace.set_span_in_context(span))

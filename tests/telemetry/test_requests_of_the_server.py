@@ -17,6 +17,7 @@ from mcp_host.sampling import SamplingLimits
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import (
     AssistantMessage,
+    AudioContent,
     CreateMessageResult,
     ElicitResult,
     ImageContent,
@@ -465,3 +466,45 @@ async def test_messages_are_recorded_only_on_demand_and_in_the_form_of_the_conve
         "gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"text","content":"It is 3."}]}]',
     }
     assert "plus" not in str(recorders[0].spans())
+
+
+async def test_a_question_with_sound_and_an_answer_of_text_alone_are_recorded_too() -> None:
+    asker = Server("asker")
+
+    @asker.tool
+    async def listen(ctx: Context) -> str:
+        return (await ctx.sample(UserMessage(AudioContent(data="aGk=", mime_type="audio/wav")), max_tokens=9)).text
+
+    async def answer(request: SamplingRequest) -> str:
+        return "Hi."
+
+    recorder = Recorder()
+    with anyio.fail_after(10):
+        async with Client(
+            asker,
+            sampling=Sampling(basic=answer, approve=always),
+            middleware=[recorder.middleware(record_content=True)],
+        ) as client:
+            await client.call_tool("listen")
+
+    sound = '{"type":"blob","modality":"audio","mime_type":"audio/wav","content":"aGk="}'
+    assert recorder.spans()[-1].attributes == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.max_tokens": 9,
+        "gen_ai.input.messages": f'[{{"role":"user","parts":[{sound}]}}]',
+        "gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"text","content":"Hi."}]}]',
+    }
+
+
+async def test_an_answer_without_a_stop_reason_has_no_finish_reason(recorder: Recorder) -> None:
+    async def answer(request: SamplingRequest) -> CreateMessageResult:
+        return CreateMessageResult(content=TextContent(text="Paris"), model="m")
+
+    with anyio.fail_after(10):
+        async with Client(
+            server, sampling=Sampling(basic=answer, approve=always), middleware=[recorder.middleware()]
+        ) as client:
+            await client.call_tool("ask_simply")
+
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.request.max_tokens": 50, "gen_ai.response.model": "m"}
+    assert recorder.spans()[-1].attributes == chat
