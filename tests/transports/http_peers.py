@@ -78,6 +78,7 @@ class RecordedHandle:
     received: list[Incoming] = field(default_factory=list)
     progressed: int = 0
     unsent: bool = False
+    personal: bool = False
     stateless: bool = False
     on_progress: Callable[[], Awaitable[None]] | None = None
 

@@ -284,6 +284,10 @@ class PendingRequest:
 
     # For channels
 
+    @property
+    def personal(self) -> bool:
+        return self.call is not None and self.call.caller is not None
+
     def receive(self, message: Incoming) -> None:
         self.route(message, self)
 

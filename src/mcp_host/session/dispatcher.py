@@ -215,7 +215,8 @@ class Dispatcher:
         else:
             self._inbound.request_abandoned(pending.request.id)
         cancelled = Notification("notifications/cancelled", {"requestId": pending.request.id})
-        self._sender.send_soon(cancelled, None if self.session is None else self.session.era)
+        headers = {} if pending.call is None else pending.call.headers
+        self._sender.send_soon(cancelled, None if self.session is None else self.session.era, headers)
 
     # What arrives
 

@@ -32,6 +32,7 @@ from mcp_host.protocol.jsonrpc import (
 from mcp_host.session.call import PendingRequest
 from mcp_host.session.sender import BackgroundSender
 from mcp_host.session.session import FAILED, Session
+from mcp_host.transports.base import Headers
 
 if TYPE_CHECKING:
     from mcp_host.server_requests import OuterCall, ProgressReporter
@@ -58,6 +59,8 @@ class InboundRequest:
     """
     nesting: int
     """The `Call.nesting` of the call that it belongs to, as far as can be told."""
+    headers: Headers
+    """HTTP headers of the call on whose stream it came; its answer has them, too."""
     scope: CancelScope = field(init=False)
     dropped: bool = False
     """Whether it gets no response: the server has cancelled it, or the session has ended."""
@@ -103,31 +106,32 @@ class InboundRequests:
         key = (session.epoch, request.id)
         # On another stream it is no replay: a server that has restarted, and keeps no sessions, counts from 1 again.
         stream_key = (key, None if origin is None else origin.request.id)
+        headers = {} if origin is None or origin.call is None else origin.call.headers
         if not session.era.server_requests:
             self._counters["requests that no server may send"] += 1
         elif request.method == "ping":
-            self._sender.send_soon(Success(request.id, {}), session.era)
+            self._sender.send_soon(Success(request.id, {}), session.era, headers)
         elif key in self._current or stream_key in self._answered:
             self._counters["repeated requests"] += 1
             if not self._stream_per_request:  # over HTTP it is a replay
-                self._refuse(request, INVALID_REQUEST, "this id is in use by a request under way", session)
+                self._refuse(request, INVALID_REQUEST, "this id is in use by a request under way", session, headers)
         elif request.method not in session.era.server_requests and session.middleware is None:
-            self._refuse(request, METHOD_NOT_FOUND, "this client knows no such method", session)
+            self._refuse(request, METHOD_NOT_FOUND, "this client knows no such method", session, headers)
         elif self._sender.closed or len(self._current) >= self._limits.max_answers:
             self._counters["dropped requests"] += 1  # a flood
         else:
             candidates = [each for each in self._pending.values() if not each.done] if origin is None else [origin]
-            inbound = InboundRequest(key, stream_key, candidates, self._nesting(candidates))
+            inbound = InboundRequest(key, stream_key, candidates, self._nesting(candidates), headers)
             if exceeded := self._count(inbound):
                 self._remember(stream_key)
                 for pending in candidates:
                     pending.restart_idle()  # the server is not silent
-                self._refuse(request, ASKED_TOO_MUCH, f"this client's limit {exceeded}", session)
+                self._refuse(request, ASKED_TOO_MUCH, f"this client's limit {exceeded}", session, headers)
             else:
                 self._start(inbound, request, session, origin)
 
-    def _refuse(self, request: Request, code: int, reason: str, session: Session) -> None:
-        self._sender.send_soon(Failure(request.id, code, reason), session.era)
+    def _refuse(self, request: Request, code: int, reason: str, session: Session, headers: Headers) -> None:
+        self._sender.send_soon(Failure(request.id, code, reason), session.era, headers)
 
     def _start(
         self, inbound: InboundRequest, request: Request, session: Session, origin: PendingRequest | None
@@ -198,15 +202,15 @@ class InboundRequests:
         except BaseException:  # cancelled
             self._end(inbound)
             if not inbound.dropped:
-                self._refuse(request, CALL_ENDED, "the call that this belonged to has ended", session)
+                self._refuse(request, CALL_ENDED, "the call that this belonged to has ended", session, inbound.headers)
             raise
         self._end(inbound)
         if inbound.dropped:
             return
         if inbound.scope.cancel_called:  # there is an answer, but this task can await nothing more
-            self._sender.send_soon(reply, session.era)
+            self._sender.send_soon(reply, session.era, inbound.headers)
         else:
-            await self._sender.send(reply, session.era)
+            await self._sender.send(reply, session.era, inbound.headers)
 
     async def _handle(
         self, inbound: InboundRequest, request: Request, session: Session, call: OuterCall | None
@@ -241,7 +245,7 @@ class InboundRequests:
         async def send(params: Params) -> None:
             if self._current.get(inbound.key) is inbound and not inbound.dropped:
                 report = Notification("notifications/progress", params)
-                await self._sender.send(report, session.era)
+                await self._sender.send(report, session.era, inbound.headers)
 
         from mcp_host.server_requests import ProgressReporter  # on demand: many clients have no handlers
 

@@ -14,17 +14,19 @@ from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import Era
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Notification, Success
 from mcp_host.session.session import FAILED
-from mcp_host.transports.base import Channel
+from mcp_host.transports.base import Channel, Headers
 
 logger = logging.getLogger(__name__)
 
+NO_HEADERS: Headers = {}
 SEND_TIMEOUT = 30.0  # seconds for delivering an answer or a cancellation: less than any sensible call timeout
 
 
 class BackgroundSender:
     """Sends messages that no caller waits for: at most *limit* at a time; *on_sent* is called after each of them.
 
-    The *era* of a message writes its HTTP headers. Before there is one, a message has none.
+    The *era* of a message writes its HTTP headers. Before there is one, a message has none. Further *headers* are those
+    that middleware has given the call that it belongs to.
     """
 
     def __init__(
@@ -38,7 +40,9 @@ class BackgroundSender:
         self._counters = counters
         self._on_sent = on_sent
 
-    def send_soon(self, message: Notification | Success | Failure, era: Era | None) -> None:
+    def send_soon(
+        self, message: Notification | Success | Failure, era: Era | None, headers: Headers = NO_HEADERS
+    ) -> None:
         """Send *message* without waiting if possible, or else in the background; not if the connection is closed."""
         if self.closed or self._send_now(message):
             return
@@ -48,7 +52,7 @@ class BackgroundSender:
 
         async def send() -> None:
             try:
-                await self._deliver(message, era)
+                await self._deliver(message, era, headers)
             finally:
                 self.sending -= 1
                 self._on_sent()
@@ -56,19 +60,21 @@ class BackgroundSender:
         self.sending += 1
         self._tasks.start_soon(send)
 
-    async def send(self, message: Notification | Success | Failure, era: Era | None) -> None:
+    async def send(
+        self, message: Notification | Success | Failure, era: Era | None, headers: Headers = NO_HEADERS
+    ) -> None:
         """Send *message*. Failures are only counted and logged: a closed connection is reported elsewhere."""
         if not self._send_now(message):
-            await self._deliver(message, era)
+            await self._deliver(message, era, headers)
 
-    async def _deliver(self, message: Notification | Success | Failure, era: Era | None) -> None:
+    async def _deliver(self, message: Notification | Success | Failure, era: Era | None, headers: Headers) -> None:
         with move_on_after(SEND_TIMEOUT) as timeout:
             try:
-                await self._send_with_retries(message, era)
+                await self._send_with_retries(message, era, headers)
             except CallerError:
                 logger.exception("a message could not be written as JSON")
                 if isinstance(message, Success | Failure):  # the server must not wait for an answer in vain
-                    await self.send(Failure(message.id, INTERNAL_ERROR, FAILED), era)
+                    await self.send(Failure(message.id, INTERNAL_ERROR, FAILED), era, headers)
             except McpError as exc:
                 self._undelivered(exc)
         if timeout.cancelled_caught:
@@ -84,11 +90,14 @@ class BackgroundSender:
             self._undelivered(exc)
             return True
 
-    async def _send_with_retries(self, message: Notification | Success | Failure, era: Era | None) -> None:
+    async def _send_with_retries(
+        self, message: Notification | Success | Failure, era: Era | None, headers: Headers
+    ) -> None:
         """Send *message*. An answer over HTTP is repeated if it may be lost: servers accept it only once."""
         method, params = (message.method, message.params) if isinstance(message, Notification) else (None, {})
         over_http = self._channel.stream_per_request
-        headers = era.headers(method or "", params) if era is not None and over_http else {}
+        if era is not None and over_http:
+            headers = {**headers, **era.headers(method or "", params)}
         for delay in RETRY_DELAYS if method is None and over_http else ():
             try:
                 return await self._channel.send(message, headers)

@@ -72,6 +72,11 @@ class RequestHandle(Protocol):
         """Whether the request belongs to no session, because its revision has none."""
         ...
 
+    @property
+    def personal(self) -> bool:
+        """Whether the application makes the request for a caller: its headers must not go with anything else."""
+        ...
+
     def receive(self, message: Incoming, /) -> None:
         """Take a message that arrived on the request's own stream. Returns at once."""
         ...

@@ -114,7 +114,7 @@ class HttpChannel:
                 if opening:
                     session = self._begin_session(response, headers)
                 if response.content_type == EVENT_STREAM:
-                    await self._read_stream(response, handle, session)
+                    await self._read_stream(response, headers, handle, session)
                 else:
                     await self._read_body(response, handle, session)
         except BaseException:
@@ -170,6 +170,8 @@ class HttpChannel:
         repeatable = not isinstance(message, Request) or message.method in IDEMPOTENT
         if session is not None:
             session.sending(message, headers)
+            if len(headers) > 1 and handle is not None and not handle.personal:  # more than the version
+                session.identify(headers)
             headers = {**session.headers, **headers}
         attempts = iter(RETRY_DELAYS if self._reached else ())
         while True:
@@ -220,7 +222,9 @@ class HttpChannel:
             f"{self._backend.name}: the body holds no response to this request"
         )
 
-    async def _read_stream(self, response: HttpResponse, handle: RequestHandle, session: LegacySession | None) -> None:
+    async def _read_stream(
+        self, response: HttpResponse, headers: Headers, handle: RequestHandle, session: LegacySession | None
+    ) -> None:
         last_event = LastEvent()
         stream = MessageStream(response, last_event, self._max_message)
         await stream.read_until_done(handle)
@@ -231,7 +235,7 @@ class HttpChannel:
         self._check_session(stream.skipped, session)
         if session is None or not last_event.id:
             raise ConnectionClosed(f"{self._backend.name}: the stream ended before the response") from stream.failure
-        await session.resume(last_event, handle)
+        await session.resume(last_event, headers, handle)
 
     def _check_session(self, body: bytes, session: LegacySession | None) -> None:
         """Raise `SessionLost` if *body* says so: some servers answer 200 instead of 404."""

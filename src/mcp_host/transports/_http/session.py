@@ -78,13 +78,14 @@ def names_lost_session(text: str) -> bool:
 class LegacySession:
     """One session of a handshake revision.
 
-    *headers* are those that the application has given the `initialize` request: who it is in this session.
+    *headers* are those that middleware has given the `initialize` request: they say who the application is.
     """
 
     def __init__(self, backend: HttpBackend, id: str | None, headers: Headers, max_message: int) -> None:
         self.id = id
-        self.headers: dict[str, str] = {**headers} if id is None else {**headers, SESSION_ID: id}
-        """What every request of the session carries."""
+        self.headers: Headers
+        """What everything in the session carries."""
+        self.identify(headers)
         self.waits_for_stream = False
         """Whether the next request has to `wait_for_stream`."""
         self._backend = backend
@@ -98,6 +99,10 @@ class LegacySession:
         self._scopes: set[CancelScope] = set()
 
     # Called by the channel
+
+    def identify(self, headers: Headers) -> None:
+        """Use newer *headers* from now on, such as a token that has been renewed."""
+        self.headers = {**headers} if self.id is None else {**headers, SESSION_ID: self.id}
 
     def sending(self, message: Message, headers: Headers) -> None:
         """Note that *message* is about to be sent in this session, with *headers*."""
@@ -148,19 +153,19 @@ class LegacySession:
 
     # The stream of a request
 
-    async def resume(self, last_event: LastEvent, handle: RequestHandle) -> None:
-        """Continue a request's stream after *last_event*, until the request is answered.
+    async def resume(self, last_event: LastEvent, headers: Headers, handle: RequestHandle) -> None:
+        """Continue the stream of a request with these *headers* after *last_event*, until the request is answered.
 
         Raises:
             SessionLost: The server does not know the session, or a new one has replaced it.
             ConnectionClosed: The rest is not available. The request may have run in either case.
         """
         with self._reading():
-            await self._resume(last_event, handle)
+            await self._resume(last_event, headers, handle)
             return
         raise SessionLost(f"{self._backend.name}: a new session took the place of this request's")
 
-    async def _resume(self, last_event: LastEvent, handle: RequestHandle) -> None:
+    async def _resume(self, last_event: LastEvent, headers: Headers, handle: RequestHandle) -> None:
         backoff, failures = resume_backoff(), 0
         while not handle.done:
             if backoff.exhausted or failures >= MAX_FAILED_RESUMES:
@@ -168,7 +173,7 @@ class LegacySession:
             await sleep(backoff.delay(last_event.retry))
             backoff.fail()
             try:
-                response = await self._get_stream(last_event)
+                response = await self._get_stream(last_event, headers)
             except ConnectionClosed as exc:
                 failures += 1
                 logger.debug("%s: resuming failed: %s", self._backend.name, exc)
@@ -211,7 +216,7 @@ class LegacySession:
     async def _listen_once(self, last_event: LastEvent, backoff: Backoff, receive: Receive) -> bool:
         """Read one stream to its end. False if another attempt is pointless."""
         try:
-            response = await self._get_stream(last_event)
+            response = await self._get_stream(last_event, {})
         except HttpStatusError as exc:
             backoff.fail()
             return self._may_retry(exc, last_event)
@@ -252,14 +257,14 @@ class LegacySession:
 
     # Both
 
-    async def _get_stream(self, last_event: LastEvent) -> HttpResponse:
-        """GET the event stream after *last_event*.
+    async def _get_stream(self, last_event: LastEvent, headers: Headers) -> HttpResponse:
+        """GET the event stream after *last_event*, with more *headers*.
 
         Raises:
             HttpStatusError, ConnectionClosed, ProtocolError: There is none.
         """
         # Middleware that compresses tends to hold small events back.
-        headers = self._get_headers() | {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
+        headers = {**self._get_headers(), **headers} | {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
         if last_event.id:
             headers[LAST_EVENT_ID] = last_event.id
         response = await self._backend.send("GET", headers)
@@ -273,7 +278,7 @@ class LegacySession:
 
     def _get_headers(self) -> dict[str, str]:
         version = {name: value for name, value in self._version.items() if name.lower() == PROTOCOL_VERSION.lower()}
-        return self.headers | version
+        return {**self.headers, **version}
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

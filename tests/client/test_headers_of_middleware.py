@@ -1,0 +1,246 @@
+"""With which HTTP headers of middleware everything goes that is no request of ours, where a session exists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from mcp_host import Client, SamplingRequest, StreamableHttp
+from mcp_host.errors import Unauthorized
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, add_headers
+from mcp_host.types import CreateMessageResult
+from tests.client.sites import DISCOVERED
+from tests.client.support import EMPTY, QUESTION, sampling
+
+Wire = dict[str, Any]
+
+EVENTS = {"content-type": "text/event-stream"}
+INITIALIZED: Wire = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}, "logging": {}},
+    "serverInfo": {"name": "s", "version": "0"},
+}
+
+
+def event(message: Wire, id: str = "") -> bytes:
+    return (
+        (f"id: {id}\n" if id else "").encode()
+        + b"data: "
+        + json.dumps({"jsonrpc": "2.0", **message}).encode()
+        + b"\n\n"
+    )
+
+
+class Stream(httpx.AsyncByteStream):
+    """The body of a response: these pieces, and a wait before each that is an event of anyio."""
+
+    def __init__(self, *pieces: bytes | anyio.Event) -> None:
+        self._pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            if isinstance(piece, bytes):
+                yield piece
+            else:
+                await piece.wait()
+
+
+class Site:
+    """A server with sessions. *call* answers tool calls; `seen` has the user of everything that arrives."""
+
+    def __init__(self, call: Callable[[Wire], httpx.Response]) -> None:
+        self.seen: list[tuple[str, str | None]] = []
+        self.answered = anyio.Event()
+        self.sessions = 0
+        self.resumed: Callable[[], httpx.Response] | None = None
+        self._call = call
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        message: Wire = json.loads(request.content) if request.content else {}
+        what = message.get("method") or ("answer" if "id" in message else request.method)
+        if "last-event-id" in request.headers:
+            what = "the rest"
+        self.seen.append((what, request.headers.get("x-user")))
+        match what:
+            case "initialize":
+                self.sessions += 1
+                body = {"jsonrpc": "2.0", "id": message["id"], "result": INITIALIZED}
+                return httpx.Response(200, json=body, headers={"Mcp-Session-Id": f"session-{self.sessions}"})
+            case "tools/call":
+                return self._call(message)
+            case "logging/setLevel":
+                return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": {}})
+            case "answer":
+                self.answered.set()
+            case "the rest" if self.resumed is not None:
+                return self.resumed()
+            case "GET" | "DELETE":
+                return httpx.Response(405)
+        return httpx.Response(202)
+
+    def client(self, *middleware: Middleware, **options: Any) -> Client:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(self))
+        transport = StreamableHttp("http://server.test/mcp", client=http)
+        return Client(transport, era="legacy", middleware=middleware, **options)
+
+
+def plainly(message: Wire) -> httpx.Response:
+    return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": EMPTY})
+
+
+def user(request: ClientRequest) -> dict[str, str]:
+    return {"X-User": str(request.caller or "the host")}
+
+
+async def test_what_belongs_to_a_call_has_its_headers_and_everything_else_those_of_the_host() -> None:
+    """The answer and the progress of a handler that the call of a user needs are that user's."""
+
+    def ask(message: Wire) -> httpx.Response:
+        params = {**QUESTION, "_meta": {"progressToken": 7}}
+        question = event({"id": "q", "method": "sampling/createMessage", "params": params})
+        answer = event({"id": message["id"], "result": EMPTY})
+        return httpx.Response(200, headers=EVENTS, stream=Stream(question, site.answered, answer))
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        await request.report_progress(1)
+        return request.reply("Paris", model="m")
+
+    site = Site(ask)
+    with anyio.fail_after(5):
+        async with site.client(add_headers(user), sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("x", caller="ada")
+
+    assert sorted(site.seen) == sorted(
+        [
+            ("initialize", "the host"),
+            ("notifications/initialized", "the host"),
+            ("GET", "the host"),
+            ("tools/call", "ada"),
+            ("notifications/progress", "ada"),
+            ("answer", "ada"),
+            ("DELETE", "the host"),
+        ]
+    )
+
+
+async def test_a_cancellation_and_a_refusal_have_the_headers_of_the_call() -> None:
+    def ask(message: Wire) -> httpx.Response:
+        unknown = event({"id": "q", "method": "acme/unknown"})
+        return httpx.Response(200, headers=EVENTS, stream=Stream(unknown, anyio.Event()))
+
+    site = Site(ask)
+    with anyio.fail_after(5):
+        async with site.client(add_headers(user)) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: client.call_tool("x", caller="ada"))
+            await site.answered.wait()
+            tasks.cancel_scope.cancel()
+
+    assert [each for each in site.seen if each[0] in ("answer", "notifications/cancelled")] == [
+        ("answer", "ada"),
+        ("notifications/cancelled", "ada"),
+    ]
+
+
+@pytest.mark.fake_clock
+async def test_the_rest_of_a_response_is_fetched_with_the_headers_of_its_call() -> None:
+    site = Site(lambda message: httpx.Response(200, headers=EVENTS, stream=Stream(b"id: e1\nretry: 1\ndata:\n\n")))
+    rest = event({"id": 2, "result": EMPTY})
+    site.resumed = lambda: httpx.Response(200, headers=EVENTS, stream=Stream(rest))
+    with anyio.fail_after(100):
+        async with site.client(add_headers(user)) as client:
+            await client.call_tool("x", caller="ada")
+
+    assert [each for each in site.seen if each[0] == "the rest"] == [("the rest", "ada")]
+
+
+async def test_the_session_has_the_newest_headers_of_requests_that_are_for_no_caller() -> None:
+    """A token is renewed from time to time, and a user's must not be used for the session."""
+    count = 0
+
+    def token(request: ClientRequest) -> dict[str, str]:
+        nonlocal count
+        count += 1
+        return {"X-User": f"{request.caller or 'host'}-{count}"}
+
+    site = Site(plainly)
+    with anyio.fail_after(5):
+        async with site.client(add_headers(token)) as client:
+            await client.call_tool("x")
+            await client.call_tool("x", caller="ada")
+
+    assert [each for each in site.seen if each[0] in ("initialize", "tools/call", "DELETE")] == [
+        ("initialize", "host-1"),
+        ("tools/call", "host-2"),
+        ("tools/call", "ada-3"),
+        ("DELETE", "host-2"),
+    ]
+
+
+async def test_a_new_session_and_what_it_restores_pass_the_middleware() -> None:
+    methods: list[str] = []
+
+    def lost_once(message: Wire) -> httpx.Response:
+        return httpx.Response(404) if site.sessions == 1 else plainly(message)
+
+    async def note(request: AnyRequest, call_next: CallNext) -> Wire:
+        methods.append(request.method)
+        return await call_next(request)
+
+    site = Site(lost_once)
+    with anyio.fail_after(5):
+        async with site.client(note, add_headers(user)) as client:
+            await client.set_log_level("error")
+            await client.call_tool("x", caller="ada")
+
+    assert methods == ["initialize", "logging/setLevel", "tools/call", "initialize", "logging/setLevel"]
+    assert [each for each in site.seen if each[0] != "GET"] == [
+        ("initialize", "the host"),
+        ("notifications/initialized", "the host"),
+        ("logging/setLevel", "the host"),
+        ("tools/call", "ada"),
+        ("initialize", "the host"),
+        ("notifications/initialized", "the host"),
+        ("logging/setLevel", "the host"),
+        ("tools/call", "ada"),
+        ("DELETE", "the host"),
+    ]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_middleware_may_renew_a_token_that_is_rejected_while_connecting_and_later(era: str) -> None:
+    valid, issued = 1, 0
+
+    async def login(request: AnyRequest, call_next: CallNext) -> Wire:
+        nonlocal issued
+        assert isinstance(request, ClientRequest)
+        try:
+            return await call_next(request.with_headers({"X-Token": str(issued)}))
+        except Unauthorized:
+            issued = valid
+            return await call_next(request.with_headers({"X-Token": str(issued)}))
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method != "POST":
+            return httpx.Response(405)
+        if request.headers["x-token"] != str(valid):
+            refused.append(json.loads(request.content)["method"])
+            return httpx.Response(401)
+        message = json.loads(request.content)
+        if "id" not in message:
+            return httpx.Response(202)
+        results = {"initialize": INITIALIZED, "server/discover": DISCOVERED, "tools/call": EMPTY}
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": results[message["method"]]})
+
+    refused: list[str] = []
+    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    with anyio.fail_after(5):
+        async with Client(StreamableHttp("http://server.test/", client=http), era=era, middleware=[login]) as client:
+            valid = 2
+            await client.call_tool("x")
+
+    assert refused == ["initialize" if era == "legacy" else "server/discover", "tools/call"]
