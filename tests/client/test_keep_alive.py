@@ -372,7 +372,8 @@ async def test_pings_go_through_middleware_for_its_headers() -> None:
     server = Forgetful()
 
     async def noting(request: httpx.Request) -> httpx.Response:
-        keys.append(request.headers.get("x-key"))
+        if b'"ping"' in request.content:
+            keys.append(request.headers.get("x-key"))
         return await server(request)
 
     async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
@@ -384,7 +385,7 @@ async def test_pings_go_through_middleware_for_its_headers() -> None:
     async with over_http(noting, middleware=[middleware]):
         await anyio.sleep(INTERVAL + 1)
 
-    assert [key for key in keys if key] == ["1"]
+    assert keys == ["1"]
 
 
 async def test_middleware_that_fails_for_pings_is_a_warning() -> None:

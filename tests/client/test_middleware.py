@@ -221,6 +221,37 @@ async def test_each_call_next_sends_the_request_again(era: Era) -> None:
     assert [message["id"] for message in era.said_to(peer)] == [era.first_id, era.first_id + 1]
 
 
+async def test_middleware_may_send_a_request_several_times_at_once() -> None:
+    """Hedging: the first answer wins, and the other request is cancelled."""
+    cancelled: list[Wire] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities=TOOLS)
+        first, second = await peer.receive(), await peer.receive()
+        await peer.reply(second, {"content": [{"type": "text", "text": "second"}]})
+        cancelled.append((await peer.receive("notifications/cancelled"))["params"])
+        cancelled.append({"requestId": first["id"]})
+
+    async def hedge(request: ClientRequest, call_next: CallNext) -> Wire:
+        async def attempt() -> None:
+            results.append(await call_next(request))
+            tasks.cancel_scope.cancel()
+
+        results: list[Wire] = []
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(attempt)
+        return results[0]
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), era="legacy", middleware=[ours(hedge)]) as client:
+            result = await client.call_tool("x")
+            await anyio.wait_all_tasks_blocked()
+
+    assert result.content == [text("second")]
+    assert cancelled[0] == cancelled[1]
+
+
 DIES_ONCE = """
 import pathlib, sys
 first = pathlib.Path(sys.argv[1])
