@@ -83,6 +83,8 @@ class StdioServerParameters:
         ("localhost:8000", r'a URL in full, Client\("https://\.\.\."\)'),
         ("bin/server", r'Client\(\["bin/server"\]\), and a URL in full'),
         ("ws://example.com/mcp", "begins with http:// or https://"),
+        ("http+unix://%2Frun%2Fmcp.sock/mcp", r'write Client\(StreamableHttp\("http://localhost/mcp", uds=path\)\)'),
+        ("unix:/run/mcp.sock", r'write Client\(StreamableHttp\("http://localhost/mcp", uds=path\)\)'),
         ("", "an empty text is no server"),
         (Path("server.py"), r'write Client\(\["python", path\]\)'),
         ({"command": "uvx", "args": ["x"], "env": {"KEY": "hunter2"}}, r'Client\(Stdio\(\[entry\["command"\]'),

@@ -28,7 +28,7 @@ from cryptography.x509.oid import NameOID
 
 from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectFailed
-from mcp_host.transports._http.tls import make_context, trusted
+from mcp_host.transports._http.tls import explain, make_context, trusted
 from tests.faults.http_server import SOON, mcp, tides
 from tests.transports.http_contract import authority, by_httpx, certified  # noqa: F401  # one is an autouse fixture
 from tests.transports.http_peers import Wire, serving
@@ -219,7 +219,7 @@ async def test_an_unknown_authority_is_named_with_the_argument_that_helps() -> N
 
     assert text == (
         "the server's certificate is not trusted (unable to get local issuer certificate):"
-        " pass its authority's file as verify=..."
+        " pass its authority's file as StreamableHttp(verify=...)"
     )
 
 
@@ -233,7 +233,7 @@ async def test_a_self_signed_certificate_is_named_and_can_be_trusted_itself(tmp_
                 await tides(client)
 
     assert text == (
-        "the server's certificate is not trusted (self-signed certificate): pass its authority's file as verify=..."
+        "the server's certificate is not trusted (self-signed certificate): pass its authority's file as StreamableHttp(verify=...)"
     )
 
 
@@ -242,7 +242,7 @@ async def test_another_host_is_named_with_the_argument_that_helps() -> None:
 
     assert text == (
         "the server's certificate is for another host (IP address mismatch, certificate is not valid for '127.0.0.1'.):"
-        " use the name in it, or pass an ssl.SSLContext without check_hostname as verify=..."
+        " use the name in it, or pass an ssl.SSLContext without check_hostname as StreamableHttp(verify=...)"
     )
 
 
@@ -252,13 +252,13 @@ async def test_an_expired_certificate_is_named_with_the_argument_that_helps() ->
     authority().issue_cert(HOST, not_before=past, not_after=past + datetime.timedelta(days=1)).configure_cert(expired)
 
     assert await failure(expired, verify="ca.pem") == (
-        "the server's certificate is not valid (certificate has expired): verify=... takes an ssl.SSLContext with other rules"
+        "the server's certificate is not valid (certificate has expired): StreamableHttp(verify=...) takes an ssl.SSLContext with other rules"
     )
 
 
 async def test_a_certificate_that_the_server_requires_is_named_with_the_argument_that_helps() -> None:
     assert await failure(requiring(HOST), verify="ca.pem") == (
-        "the server requires a client certificate: pass it as cert=..."
+        "the server requires a client certificate: pass it as StreamableHttp(cert=...)"
     )
 
 
@@ -268,7 +268,7 @@ async def test_a_certificate_that_the_server_requires_in_tls_1_2_is_named() -> N
     tls.maximum_version = ssl.TLSVersion.TLSv1_2
 
     assert await failure(tls, verify="ca.pem") == (
-        "the server ended the handshake of TLS: it may require a client certificate, passed as cert=..."
+        "the server ended the handshake of TLS: it may require a client certificate, passed as StreamableHttp(cert=...)"
     )
 
 
@@ -280,7 +280,7 @@ async def test_a_certificate_that_the_server_does_not_accept_is_named(newest: ss
     stranger.write_to_path(str(tmp_path / "stranger.pem"))
 
     assert await failure(tls, verify="ca.pem", cert=tmp_path / "stranger.pem") == (
-        "the server does not accept the client's certificate (unknown_ca): pass another as cert=..."
+        "the server does not accept the client's certificate (unknown_ca): pass another as StreamableHttp(cert=...)"
     )
 
 
@@ -292,7 +292,7 @@ async def test_a_server_without_a_common_version_of_tls_is_named() -> None:
     old.maximum_version = ssl.TLSVersion.TLSv1_2
 
     assert await failure(old, verify=modern) == (
-        "no common version of TLS: an ssl.SSLContext as verify=... may allow others than 1.2 and later"
+        "no common version of TLS: an ssl.SSLContext as StreamableHttp(verify=...) may allow others than 1.2 and later"
     )
 
 
@@ -307,6 +307,24 @@ async def test_a_server_that_does_not_speak_tls_is_named() -> None:
             await Client(StreamableHttp(url)).connect()
 
     assert str(caught.value) == f"{url}: the server does not speak TLS: its URL may begin with http://"
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        ("TLSV1_ALERT_UNKNOWN_CA", "the server does not accept the client's certificate (unknown_ca): pass another as StreamableHttp(cert=...)"),
+        ("TLS_ALERT_UNKNOWN_CA", "the server does not accept the client's certificate (unknown_ca): pass another as StreamableHttp(cert=...)"),
+        ("SSLV3_ALERT_CERTIFICATE_EXPIRED", "the server does not accept the client's certificate (certificate_expired): pass another as StreamableHttp(cert=...)"),
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "the server requires a client certificate: pass it as StreamableHttp(cert=...)"),
+        ("TLSV1_ALERT_INTERNAL_ERROR", None),
+        (None, None),
+    ],
+)  # fmt: skip
+def test_an_alert_is_named_whatever_the_version_of_openssl(reason: str | None, text: str | None) -> None:
+    error = ssl.SSLError(1, "alert")
+    error.reason = reason  # type: ignore[assignment]  # it may be None: OpenSSL has reasons that Python does not know
+
+    assert explain(error) == text
 
 
 # Files that cannot be read
@@ -468,7 +486,9 @@ async def test_certificates_are_used_behind_a_proxy_of_the_environment(monkeypat
         with anyio.fail_after(SOON):
             async with Client(server, era="legacy") as client:
                 await tides(client)
-            with pytest.raises(ConnectFailed, match=r"the server's certificate is not trusted .* verify=\.\.\.$"):
+            with pytest.raises(
+                ConnectFailed, match=r"the server's certificate is not trusted .* as StreamableHttp\(verify=\.\.\.\)$"
+            ):
                 await Client(StreamableHttp(peer.url)).connect()
 
     assert proxy.connections > 0

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from tests.transports.http_contract import Kind, both, certified, not_with_httpx, trusting, untrusting
+from tests.transports.http_contract import Kind, authority, both, certified, not_with_httpx, trusting, untrusting
 from tests.transports.http_peers import CHUNKED, Wire, head, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -167,6 +167,24 @@ async def test_an_early_response_is_read_over_tls(kind: Kind) -> None:
 
     async with serving(script, tls=certified("127.0.0.1")) as peer, kind.client(tls=trusting()) as client:
         assert (await client.post(peer.url, content=b"x" * 50_000_000)).status_code == 413
+
+
+async def test_a_server_that_chooses_http_2_is_an_error_of_connecting() -> None:
+    """The context of a caller may offer it for another client's sake. httpx changes the context, so it has no such error."""
+    offering, choosing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority().configure_trust(offering)
+    authority().issue_cert("127.0.0.1").configure_cert(choosing)
+    for context in (offering, choosing):
+        context.set_alpn_protocols(["h2"])
+
+    async with serving(answering, tls=choosing) as peer, Kind("ours").client(tls=offering) as client:
+        complaint = (
+            r"the server chose h2, which the ssl\.SSLContext of StreamableHttp\(verify=\.\.\.\) offers: only http/1\.1"
+        )
+        with pytest.raises(httpx.ConnectError, match=complaint):
+            await client.post(peer.url)
+
+    assert peer.heard == []
 
 
 # Addresses

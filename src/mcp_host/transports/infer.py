@@ -93,6 +93,8 @@ def _text_hint(text: str) -> str:
         return "an empty text is no server"
     if words[0].lower().startswith(("http://", "https://")):
         return "the URL has space before it: write Client(url.strip())"
+    if words[0].startswith(("unix:", "http+unix:")):
+        return 'there is no URL of a unix socket: write Client(StreamableHttp("http://localhost/mcp", uds=path))'
     if "://" in words[0]:
         return "the URL of a server begins with http:// or https://"
     if len(words) > 1:

@@ -33,7 +33,7 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, excerpt
 from mcp_host.transports._http.response import HttpResponse
-from mcp_host.transports._http.tls import explain, rejects_client
+from mcp_host.transports._http.tls import check_protocol, explain, rejects_client
 
 KEEPALIVE = 4.0  # seconds; uvicorn and Node close idle connections after 5, and a race with that loses requests
 MAX_IDLE = 1000  # kept-alive connections: more than are in flight at once in nearly any host
@@ -181,6 +181,7 @@ class Pool:
                     stream = await TLSStream.wrap(
                         stream, hostname=self._host, ssl_context=self._tls, standard_compatible=False
                     )
+                    check_protocol(stream.extra(TLSAttribute.alpn_protocol, None), self.name)
             connection = Connection(stream, self.name)
         except BaseException as exc:
             if stream is not None:

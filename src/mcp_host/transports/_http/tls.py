@@ -17,8 +17,10 @@ Cert: TypeAlias = "FilePath | tuple[FilePath, FilePath] | tuple[FilePath, FilePa
 ClientCertificate: TypeAlias = tuple[str, str | None, str | None]
 """The path of the certificate, that of its key if it is in another file, and the key's password."""
 
-VERIFY = "verify is True, False, the path of a CA file or directory, or an ssl.SSLContext"
-CERT = "cert is the path of a PEM file, (certificate, key) or (certificate, key, password)"
+VERIFY_SHAPE = "verify is True, False, the path of a CA file or directory, or an ssl.SSLContext"
+CERT_SHAPE = "cert is the path of a PEM file, (certificate, key) or (certificate, key, password)"
+VERIFY, CERT = "StreamableHttp(verify=...)", "StreamableHttp(cert=...)"
+HTTP_1_1 = "http/1.1"  # its name in ALPN
 MAX_PASSWORD = 1024  # bytes; `ssl` takes no more
 
 # Codes of X509_verify_cert(3).
@@ -64,19 +66,19 @@ def check_verify(verify: object) -> None:
         if verify.protocol is ssl.PROTOCOL_TLS_SERVER:
             raise ValueError("verify has the ssl.SSLContext of a server; ssl.create_default_context() makes a client's")
     elif not isinstance(verify, bool):
-        check_path("verify", verify, VERIFY)
+        check_path("verify", verify, VERIFY_SHAPE)
 
 
 def check_cert(cert: object) -> ClientCertificate:
     """The argument *cert*. Raises as `check_path` does."""
     match cert:
         case (certificate, key):
-            return check_path("cert", certificate, CERT), check_path("cert", key, CERT), None
+            return check_path("cert", certificate, CERT_SHAPE), check_path("cert", key, CERT_SHAPE), None
         case (certificate, key, str(password)):
             if not password.isprintable() or len(password.encode()) > MAX_PASSWORD:
                 raise ValueError(f"the password of cert is not printable, or longer than {MAX_PASSWORD} bytes")
-            return check_path("cert", certificate, CERT), check_path("cert", key, CERT), password
-    return check_path("cert", cert, CERT), None, None
+            return check_path("cert", certificate, CERT_SHAPE), check_path("cert", key, CERT_SHAPE), password
+    return check_path("cert", cert, CERT_SHAPE), None, None
 
 
 def make_context(name: str, verify: Verify, cert: ClientCertificate | None) -> ssl.SSLContext:
@@ -118,7 +120,7 @@ def _context(verify: bool | FilePath) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=verify)
     # OpenSSL's own default depends on the machine; one that requires more is respected.
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
-    context.set_alpn_protocols(["http/1.1"])  # as httpx does
+    context.set_alpn_protocols([HTTP_1_1])  # as httpx does
     return context
 
 
@@ -160,25 +162,36 @@ def explain(exc: BaseException) -> str | None:
             why = excerpt(getattr(error, "verify_message", "") or str(error))
             code = getattr(error, "verify_code", None)
             if code in _UNTRUSTED:
-                return f"the server's certificate is not trusted ({why}): pass its authority's file as verify=..."
+                return f"the server's certificate is not trusted ({why}): pass its authority's file as {VERIFY}"
             if code in _WRONG_HOST:
                 return (
                     f"the server's certificate is for another host ({why}): use the name in it,"
-                    " or pass an ssl.SSLContext without check_hostname as verify=..."
+                    f" or pass an ssl.SSLContext without check_hostname as {VERIFY}"
                 )
-            return f"the server's certificate is not valid ({why}): verify=... takes an ssl.SSLContext with other rules"
+            return f"the server's certificate is not valid ({why}): {VERIFY} takes an ssl.SSLContext with other rules"
     alert = _alert(error)
     if alert == _REQUIRED:
-        return "the server requires a client certificate: pass it as cert=..."
+        return f"the server requires a client certificate: pass it as {CERT}"
     if alert in _REJECTED:
-        return f"the server does not accept the client's certificate ({alert.lower()}): pass another as cert=..."
+        return f"the server does not accept the client's certificate ({alert.lower()}): pass another as {CERT}"
     if alert == "HANDSHAKE_FAILURE":  # how TLS 1.2 requires a certificate, among others
-        return "the server ended the handshake of TLS: it may require a client certificate, passed as cert=..."
+        return f"the server ended the handshake of TLS: it may require a client certificate, passed as {CERT}"
     if alert == "PROTOCOL_VERSION" or error.reason == "UNSUPPORTED_PROTOCOL":
-        return "no common version of TLS: an ssl.SSLContext as verify=... may allow others than 1.2 and later"
+        return f"no common version of TLS: an ssl.SSLContext as {VERIFY} may allow others than 1.2 and later"
     if error.reason in _NOT_TLS:
         return "the server does not speak TLS: its URL may begin with http://"
     return None
+
+
+def check_protocol(chosen: str | None, name: str) -> None:
+    """Check the protocol that the server *name* has *chosen* of those that the client offers; None if it offers none.
+
+    Raises:
+        ConnectFailed: It is not HTTP/1.1, which is all that our contexts offer.
+    """
+    if chosen not in (None, HTTP_1_1):
+        text = f"the server chose {chosen}, which the ssl.SSLContext of {VERIFY} offers: only {HTTP_1_1} will do"
+        raise ConnectFailed(f"{name}: {text}", may_have_run=False)
 
 
 def rejects_client(exc: BaseException) -> bool:
