@@ -43,7 +43,7 @@ docs: setup  ## links, snippets and the reference
 
 check: lint types test docs  ## lint, types, tests and docs
 
-interop: setup  ## tests with other projects' servers (needs node and npm)
+interop: setup  ## tests with other projects' servers and clients (needs node and npm)
 	@$(BIN)/python -m tests.interop.run
 
 conformance: setup  ## the official conformance suite, strict (needs node and npm)

@@ -1,4 +1,4 @@
-"""`make interop`: install the servers that others wrote, then run the tests against them.
+"""`make interop`: install the servers and clients that others wrote, then run the tests with them.
 
 Arguments go to pytest: ``.venv/bin/python -m tests.interop.run -k sampling``. What is
 installed stays in ``.interop/`` and is installed anew when a pin changes.
@@ -49,7 +49,7 @@ def install_packages() -> None:
 
 
 def install_environments() -> None:
-    """A virtual environment for each version of the official Python SDK, with FastMCP and this package beside it."""
+    """A virtual environment for each version of the official Python SDK, with what is built on it, and this package."""
     for name, pins in ENVIRONMENTS.items():
         folder = CACHE.folder / name
         CACHE.install("a virtual environment", [sys.executable, "-m", "venv", "--clear", str(folder)], CACHE.folder)

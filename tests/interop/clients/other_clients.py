@@ -1,6 +1,6 @@
 """Our `Sampling`, registered once with a client of another package: ``other_clients.py PACKAGE REVISION ENDS BACKEND MARK``.
 
-Connects twice or three times to a server of that *REVISION*, and prints what came of each call, as JSON. *ENDS* is
+Connects three times to a server of that *REVISION*, and prints what came of each call, as JSON. *ENDS* is
 what ends the model of an abandoned call: that the "call" is cancelled, that the connection is closed ("close"), or
 that the task which holds the connection is cancelled ("task").
 """
