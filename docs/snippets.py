@@ -5,6 +5,7 @@
     ```python examples/x.py      not run: an excerpt of that file (tests run the file)
     ```python host.py            written to a file, for the commands on the same page
     ```console                   each line after "$ " is run; what it prints is compared
+    ```console exits 2           the same for commands that fail with this exit code
     ```text                      right after a ``python`` block: its output
 
 Other blocks are not run. "..." in an expected output matches anything.
@@ -96,9 +97,9 @@ def do_block(block: Block) -> bool:
             check_excerpt(block.text, (ROOT / name).read_text(encoding="utf-8"))
         case Block(language="python", name=name):
             Path(name).write_text(block.text, encoding="utf-8")
-        case Block(language="console"):
+        case Block(language="console", name=name):
             for command, output in sessions(block.text):
-                compare(output, run_command(command))
+                compare(output, run_command(command, code=int(name.removeprefix("exits ") or 0)))
         case _:
             return False
     return True
@@ -131,15 +132,15 @@ def sessions(text: str) -> Iterator[tuple[str, str | None]]:
         yield command, output or None
 
 
-def run_command(command: str) -> str:
+def run_command(command: str, *, code: int = 0) -> str:
     """Run one command, without a shell; return its output.
 
     Raises:
-        SnippetError: It failed.
+        SnippetError: It ended with another exit code.
     """
     done = subprocess.run(
         shlex.split(command),
-        env={**os.environ, "NO_COLOR": "1"},
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "80"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -147,7 +148,7 @@ def run_command(command: str) -> str:
         timeout=PATIENCE,
         check=False,
     )
-    if done.returncode:
+    if done.returncode != code:
         raise SnippetError(f"{command} ended with code {done.returncode}:\n{done.stdout}")
     return done.stdout
 

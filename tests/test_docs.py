@@ -131,6 +131,7 @@ def test_a_threat_without_a_test_is_found(listed: str, found: list[str]) -> None
         ("```python\nx = 1\n```\n## Next\n```python\nx\n```", "page.md:5: NameError"),
         ("```python examples/hello_server.py\nprint(1)\n```", "page.md:1: SnippetError: the example file"),
         ("```console\n$ python -c 'raise SystemExit(3)'\n```", "page.md:1: SnippetError: python .* ended with code 3"),
+        ("```console exits 3\n$ python -c ''\n```", "page.md:1: SnippetError: python .* ended with code 0"),
         ("```console\n$ python -c 'print(1)'\n2\n```", "page.md:1: SnippetError: it prints\n    1\n"),
     ],
 )
@@ -150,6 +151,10 @@ $ python said.py
 s...d
 ```
 
+```console exits 3
+$ python -c 'raise SystemExit(3)'
+```
+
 ```python
 async with Client(transport) as client:
     names = [tool.name for tool in await client.list_tools()]
@@ -164,7 +169,7 @@ research
 ```
 """
 
-    assert anyio.run(snippets.run_page, page(tmp_path, text)) == 4
+    assert anyio.run(snippets.run_page, page(tmp_path, text)) == 5
 
 
 def test_snippets_run_the_programs_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

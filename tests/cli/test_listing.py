@@ -38,7 +38,7 @@ def test_the_signature_has_types_and_defaults_and_the_lines_below_have_the_rest(
 
     assert lines == [
         'forecast(city: string, units: "metric" | "imperial" = "metric", days?: integer, tags?: array of',
-        'string, mood?: "glad" | "sad")',
+        '        string, mood?: "glad" | "sad")',
         "    The weather.",
         "    city: Where.",
         "    days: How many days.",
@@ -54,7 +54,7 @@ def test_a_parameter_that_the_signature_leaves_out_is_told_below(capsys: Capture
     lines = listed(capsys, {"name": "t", "inputSchema": schema})
 
     assert lines[-2:] == ["    p12: number, required, default 1", "    p13: number, required, default 1"]
-    assert " ".join(lines[:-2]).endswith("p11: number = 1, 2 more)")
+    assert " ".join(line.strip() for line in lines[:-2]).endswith("p11: number = 1, 2 more)")
 
 
 def test_all_values_of_a_long_enum_are_told(capsys: Captured) -> None:

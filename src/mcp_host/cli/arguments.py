@@ -286,7 +286,9 @@ def _parser(verb: str) -> _Parser:
     add = parser.add_argument
     add("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
-        add("--json", action="store_true", help="print one JSON document, in the protocol's spelling")
+        add(
+            "--json", action="store_true", help="print one JSON document, in the protocol's spelling; also for an error"
+        )
         add("--verbose", "-v", action="store_true", help="print what the server logs, and its stderr, to stderr")
         add("--timeout", type=_seconds, metavar="SECONDS", help=TIMEOUT_HELP)
         add("--era", choices=("auto", "modern", "legacy", *VERSIONS), default="auto", metavar="ERA", help=ERA_HELP)

@@ -291,7 +291,7 @@ def _show_item(printer: Printer, item: Item, *, indent: int) -> None:
             head, title = item.uri_template, _with_title(item)
         case _:
             assert_never(item)
-    printer.paragraph(_bounded(head), "bold", indent=indent)
+    printer.paragraph(_bounded(head), "bold", indent=indent, hang=8)
     for text in filter(None, (title, item.description)):
         printer.paragraph(_bounded(text), indent=indent + 4)
     for index, field in enumerate(fields[:MAX_PARAMETERS]):
