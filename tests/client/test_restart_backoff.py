@@ -59,6 +59,17 @@ async def test_a_server_that_keeps_dying_is_started_again_less_and_less_soon() -
     assert took == pytest.approx([0, 0, 1.125, 1.6875, 2.53125, 3.796875])
 
 
+async def test_the_pause_counts_from_the_end_of_the_server_so_a_later_call_waits_less() -> None:
+    took: list[float] = []
+    with anyio.fail_after(20):
+        async with Client(Mortal(good_for_nothing)) as client:
+            for _ in range(6):
+                took.append(await die_over_a_call(client))
+                await anyio.sleep(1.5)
+
+    assert took == pytest.approx([0, 0, 0, 0.1875, 1.03125, 2.296875])
+
+
 async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and_without_end() -> None:
     peer = Mortal(good_for_one_call)
     took: list[float] = []

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from mcp_host.client.tool_policy import ToolPolicy
 
 RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time
-LAZY_PAUSE = (
-    3.0  # seconds at most before a lazy client tries again: few attempts for the server, a short wait for users
-)
+LAZY_PAUSE = 3.0  # seconds at most before a lazy client tries again: bearable for a user, seldom for a server
 NOT_CONNECTED = "the client is not connected: use `async with`, or call connect() first"
 NOT_YET_CONNECTED = (
     "the lazy client is not connected yet: it connects with its first request; call connect() to connect now"

@@ -126,7 +126,7 @@ class Connection:
 
     def _lose(self, reason: ConnectionClosed) -> None:
         """The server has ended the connection, or is dead."""
-        self.dispatcher.close(self.advise(reason) if self._connected else reason)
+        self.dispatcher.close(self._advise(reason) if self._connected else reason)
         if (lost := self._on_lost()) is not None:
             lost()
 
@@ -142,7 +142,7 @@ class Connection:
         chosen = self._state.transport.restart
         return self._state.lazy or (self.session.era.restarts if chosen is None else chosen)
 
-    def advise(self, reason: ConnectionClosed) -> ConnectionClosed:
+    def _advise(self, reason: ConnectionClosed) -> ConnectionClosed:
         """*reason*, with how to start the server again if nothing else does and the application has not decided so."""
         transport = self._state.transport
         if transport.restart is not None or self.restarts:
