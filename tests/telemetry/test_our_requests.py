@@ -436,6 +436,20 @@ async def test_arguments_and_results_are_recorded_only_on_demand(recorder: Recor
 # Without an SDK
 
 
+async def test_the_spans_of_older_versions_without_an_sdk_hide_no_trace_from_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without an SDK, newer versions make spans that are those around them, older ones invalid spans."""
+    monkeypatch.setattr(trace.NoOpTracer, "start_span", lambda *args, **options: trace.INVALID_SPAN)
+    context = trace.SpanContext(0x1234, 0x5678, is_remote=True, trace_flags=TraceFlags(1))
+    with anyio.fail_after(10):
+        async with Client(server, middleware=[OpenTelemetry()]) as client:
+            with trace.use_span(trace.NonRecordingSpan(context)):
+                told = (await client.call_tool("forecast", {"city": "Oslo"})).text
+
+    assert told == "00-00000000000000000000000000001234-0000000000005678-01"
+
+
 def test_without_opentelemetry_the_error_names_the_extra() -> None:
     code = "import sys; sys.modules['opentelemetry'] = None; import mcp_host.telemetry"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
