@@ -55,7 +55,7 @@ Attributes: TypeAlias = dict[str, str | int | float | Sequence[str]]
 
 BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)  # seconds; the conventions name them
 DEFAULT_PORTS = {"http": 80, "https": 443}
-SHOWN = 80  # characters of a name or an id that the server has chosen
+SHOWN = 128  # characters of a name or an id, which a server may have chosen: as many as the name of a tool may have
 
 FAULTS_OF_THE_SERVER = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, RESOURCE_NOT_FOUND})
 """Codes by which we refuse what the server should not have asked: no errors of ours (mcp.md, `rpc.response.status_code`)."""
@@ -172,7 +172,7 @@ class OpenTelemetry:
         method, params = request.method, request.params
         details: Attributes = {}
         if method in WITH_URI:
-            details |= _texts({"mcp.resource.uri": params.get("uri")})
+            details |= {name: excerpt(uri) for name, uri in _texts({"mcp.resource.uri": params.get("uri")}).items()}
         if self._record_content and method == "tools/call":
             details["gen_ai.tool.call.arguments"] = _json(params.get("arguments", {}))
         if self._record_content and method == "prompts/get" and isinstance(given := params.get("arguments"), Mapping):
@@ -244,7 +244,8 @@ def _attributes(request: ClientRequest) -> Attributes:
     if request.method == "tools/call":
         found["gen_ai.operation.name"] = "execute_tool"
     if request.method in NAMED:
-        found |= _texts({NAMED[request.method]: request.params.get("name")})
+        target = _texts({NAMED[request.method]: request.params.get("name")})
+        found |= {attribute: excerpt(name, SHOWN) for attribute, name in target.items()}
     return found
 
 
@@ -280,11 +281,14 @@ def _texts(values: Mapping[str, object]) -> dict[str, str]:
 
 
 def _json(value: object) -> str:
-    return to_json(value, fallback=repr, inf_nan_mode="strings").decode(errors="replace")
+    try:
+        return to_json(value, fallback=repr).decode()
+    except ValueError:  # it nests too deeply, or has half of a surrogate pair
+        return "(not recorded: it cannot be written as JSON)"
 
 
 def _fail(span: Span, exc: BaseException) -> Attributes:
-    """End *span* with the error *exc*. Returns what is for the metric, too."""
+    """Say on *span* that it ended with *exc*. Returns what is for the metric, too."""
     found: Attributes = {"error.type": _error_type(exc)}
     if isinstance(exc, ServerError) and exc.code is not None:
         found["rpc.response.status_code"] = str(exc.code)
@@ -318,12 +322,11 @@ def _error_type(exc: BaseException) -> str:
 def _with_trace_context(request: ClientRequest) -> ClientRequest:
     """*request* with the current context in its ``_meta``, unless the application has put a trace there."""
     meta: Mapping[str, Any] = request.params.get("_meta") or {}
+    if "traceparent" in meta:
+        return request
     carrier: dict[str, str] = {}
-    if "traceparent" not in meta:
-        propagate.inject(carrier)
-    return (
-        request.with_meta({name: value for name, value in carrier.items() if name not in meta}) if carrier else request
-    )
+    propagate.inject(carrier)
+    return request.with_meta({**carrier, **meta}) if carrier else request
 
 
 def _parent(meta: object) -> tuple[Context | None, Sequence[Link]]:
@@ -358,7 +361,10 @@ def _model_request(request: SamplingRequest) -> Attributes:
     if request.temperature is not None:
         found["gen_ai.request.temperature"] = request.temperature
     if request.stop_sequences is not None:
-        found["gen_ai.request.stop_sequences"] = request.stop_sequences
+        # An exporter cannot encode half of a surrogate pair.
+        found["gen_ai.request.stop_sequences"] = [
+            text.encode(errors="backslashreplace").decode() for text in request.stop_sequences
+        ]
     return found
 
 

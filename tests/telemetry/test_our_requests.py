@@ -17,7 +17,7 @@ from opentelemetry.trace import TraceFlags
 
 from mcp_host import Client, StreamableHttp, telemetry
 from mcp_host.errors import ConnectionClosed, HttpStatusError, NotAdvertised, RequestTimeout, ServerError
-from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware
 from mcp_host.telemetry import OpenTelemetry
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
@@ -336,12 +336,14 @@ async def test_middleware_outside_is_around_the_span_and_middleware_inside_withi
     assert len(set(sent[2:])) == 2
 
 
-async def test_a_request_that_middleware_answers_has_no_id(recorder: Recorder) -> None:
-    async def offline(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
-        if isinstance(request, ClientRequest) and request.method == "tools/call":
-            return {"content": [{"type": "text", "text": "from memory"}]}
-        return await call_next(request)
+async def offline(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+    """Answers calls in place of the server."""
+    if isinstance(request, ClientRequest) and request.method == "tools/call":
+        return {"content": [{"type": "text", "text": "from memory"}]}
+    return await call_next(request)
 
+
+async def test_a_request_that_middleware_answers_has_no_id(recorder: Recorder) -> None:
     with anyio.fail_after(10):
         async with Client(server, era="legacy", middleware=[recorder.middleware(), offline]) as client:
             assert (await client.call_tool("t")).text == "from memory"
@@ -431,6 +433,30 @@ async def test_arguments_and_results_are_recorded_only_on_demand(recorder: Recor
             }
         assert "Ada" not in str(private)
         assert "Atlantis" not in str(private)
+
+
+async def test_arguments_that_are_no_json_are_not_recorded_and_harm_no_call(recorder: Recorder) -> None:
+    middleware: list[Middleware] = [recorder.middleware(record_content=True), offline]
+    with anyio.fail_after(10):
+        async with Client(server, era="legacy", middleware=middleware) as client:
+            assert (await client.call_tool("t", {"half": "\ud800"})).text == "from memory"
+
+    [span] = recorder.spans()
+    assert span.attributes["gen_ai.tool.call.arguments"] == "(not recorded: it cannot be written as JSON)"
+
+
+async def test_long_names_and_uris_are_cut(recorder: Recorder) -> None:
+    """The application may have them from a list of the server."""
+    with anyio.fail_after(10):
+        async with Client(server, era="legacy", middleware=[recorder.middleware(), offline]) as client:
+            await client.call_tool("t" * 500)
+            with pytest.raises(ServerError):
+                await client.read_resource("u" * 500)
+
+    call, read = recorder.spans()
+    name = "t" * 128 + "… (500 characters)"
+    assert (call.name, call.attributes["gen_ai.tool.name"]) == (f"tools/call {name}", name)
+    assert read.attributes["mcp.resource.uri"] == "u" * 300 + "… (500 characters)"
 
 
 # Without an SDK

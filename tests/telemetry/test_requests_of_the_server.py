@@ -11,7 +11,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 from opentelemetry import baggage, context
 
-from mcp_host import Allow, Client, Deny, Elicitation, FormRequest, Sampling, SamplingRequest, always
+from mcp_host import Allow, Client, Deny, Elicitation, FormRequest, Handler, Sampling, SamplingRequest, always
 from mcp_host.errors import InputNotGiven
 from mcp_host.sampling import SamplingLimits
 from mcp_host.testing import Context, ScriptedPeer, Server
@@ -290,16 +290,16 @@ def asking(meta: Callable[[dict[str, Any]], object]) -> ScriptedPeer:
     return ScriptedPeer(script)
 
 
+async def call_it(peer: ScriptedPeer, recorder: Recorder, model: Handler = say_paris) -> None:
+    sampling = Sampling(with_tools=model, approve=always)
+    with anyio.fail_after(10):
+        async with Client(peer, era="legacy", sampling=sampling, middleware=[recorder.middleware()]) as client:
+            await client.call_tool("t")
+
+
 async def test_the_span_that_the_server_names_is_the_parent_with_a_link_to_the_call(recorder: Recorder) -> None:
     peer = asking(lambda meta: {"traceparent": REMOTE, "tracestate": "vendor=1"})
-    with anyio.fail_after(10):
-        async with Client(
-            peer,
-            era="legacy",
-            sampling=Sampling(with_tools=say_paris, approve=always),
-            middleware=[recorder.middleware()],
-        ) as client:
-            await client.call_tool("t")
+    await call_it(peer, recorder)
 
     _, sampling, chat = recorder.raw()[-3:]
     assert [(span.name, span.parent, span.links) for span in recorder.spans()] == [
@@ -316,14 +316,7 @@ async def test_the_span_that_the_server_names_is_the_parent_with_a_link_to_the_c
 
 async def test_a_server_that_returns_our_own_span_gets_it_as_the_parent_without_a_link(recorder: Recorder) -> None:
     peer = asking(lambda meta: {"traceparent": meta["traceparent"]})
-    with anyio.fail_after(10):
-        async with Client(
-            peer,
-            era="legacy",
-            sampling=Sampling(with_tools=say_paris, approve=always),
-            middleware=[recorder.middleware()],
-        ) as client:
-            await client.call_tool("t")
+    await call_it(peer, recorder)
 
     _, sampling, _ = recorder.spans()
     assert (sampling.parent, sampling.links) == ("tools/call t", [])
@@ -335,14 +328,7 @@ async def test_a_server_that_returns_our_own_span_gets_it_as_the_parent_without_
     ids=["none", "a list", "a number", "nonsense", "zeros"],
 )
 async def test_a_server_that_names_no_valid_span_gets_the_call_as_the_parent(meta: object, recorder: Recorder) -> None:
-    with anyio.fail_after(10):
-        async with Client(
-            asking(lambda _: meta),
-            era="legacy",
-            sampling=Sampling(with_tools=say_paris, approve=always),
-            middleware=[recorder.middleware()],
-        ) as client:
-            await client.call_tool("t")
+    await call_it(asking(lambda _: meta), recorder)
 
     _, sampling, *_ = recorder.spans()
     assert (sampling.name, sampling.parent, sampling.links) == ("sampling/createMessage", "tools/call t", [])
@@ -355,15 +341,11 @@ async def test_a_server_cannot_write_the_baggage_of_our_handlers(recorder: Recor
 
     seen: list[dict[str, object]] = []
     peer = asking(lambda meta: {"traceparent": REMOTE, "baggage": "user=root,tenant=other"})
-    with anyio.fail_after(10):
-        async with Client(
-            peer, era="legacy", sampling=Sampling(with_tools=answer, approve=always), middleware=[recorder.middleware()]
-        ) as client:
-            token = context.attach(baggage.set_baggage("user", "ada"))
-            try:
-                await client.call_tool("t")
-            finally:
-                context.detach(token)
+    token = context.attach(baggage.set_baggage("user", "ada"))
+    try:
+        await call_it(peer, recorder, answer)
+    finally:
+        context.detach(token)
 
     assert seen == [{"user": "ada"}]
 
@@ -397,7 +379,7 @@ async def test_a_request_whose_call_has_ended_is_cancelled(recorder: Recorder) -
 
 
 async def test_what_a_server_writes_is_cut_and_escaped(recorder: Recorder) -> None:
-    """A span's name, and an attribute, has 80 characters of it at most. Unknown methods are requests, too."""
+    """A span's name, and an attribute, has 128 characters of it at most. Unknown methods are requests, too."""
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
@@ -417,10 +399,10 @@ async def test_what_a_server_writes_is_cut_and_escaped(recorder: Recorder) -> No
             await done.wait()
 
     unknown, _, chat = recorder.spans()
-    method = "m\\x1b[2J" + "m" * 75 + "… (505 characters)"
+    method = "m\\x1b[2J" + "m" * 123 + "… (505 characters)"
     assert (unknown.name, unknown.attributes["mcp.method.name"]) == (method, method)
-    assert unknown.attributes["jsonrpc.request.id"] == "i" * 80 + "… (500 characters)"
-    assert chat.name == f"chat {chat.attributes['gen_ai.request.model']}" == "chat " + "h" * 80 + "… (500 characters)"
+    assert unknown.attributes["jsonrpc.request.id"] == "i" * 128 + "… (500 characters)"
+    assert chat.name == f"chat {chat.attributes['gen_ai.request.model']}" == "chat " + "h" * 128 + "… (500 characters)"
 
 
 # Content
