@@ -63,7 +63,8 @@ class ClientRequest:
     *caller* is what the application passed as ``call_tool(..., caller=...)``. *call_id* is that of
     `OuterCall`, and None for requests that the client makes by itself: those of connecting
     (`initialize`, `server/discover`), those that restore the log level and subscriptions,
-    `subscriptions/listen`, and the pings of ``Client(ping_interval=...)``. *protocol_version* is None while it is not negotiated.
+    `subscriptions/listen`, and the pings of ``Client(ping_interval=...)``.
+    *protocol_version* is None while it is not negotiated.
     """
 
     method: str
@@ -206,11 +207,15 @@ class MiddlewareStack:
             return await self._run(depth + 1, passed, send)
 
         middleware = self._middleware[depth]
-        result = await middleware(request, call_next)
-        if not isinstance(result, dict):
-            name = getattr(middleware, "__name__", type(middleware).__name__)
-            raise TypeError(f"the middleware {name} returned {type(result).__name__}, not the result as a dict")
-        return result
+        result: object = middleware(request, call_next)
+        if isawaitable(result):
+            result = await result
+            if isinstance(result, dict):
+                return result
+        name = getattr(middleware, "__name__", type(middleware).__name__)
+        raise TypeError(
+            f"the middleware {name} has to be async and return the result as a dict: it returned {type(result).__name__}"
+        )
 
 
 # Ready to use
@@ -221,7 +226,12 @@ def add_headers(headers: Mapping[str, str] | Callable[[ClientRequest], Added]) -
 
     A function for *headers* is called for each request, such as one that returns a fresh token. If it is plain,
     it must be quick. Other transports ignore headers.
+
+    Raises:
+        ValueError: A header of a mapping cannot be sent, or the transport writes it itself.
     """
+    if isinstance(headers, Mapping):
+        check_headers(headers)
     return _adding(headers, ClientRequest.with_headers, argument="headers")
 
 

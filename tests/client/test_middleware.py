@@ -16,6 +16,7 @@ from mcp_host import Client, Limits, OuterCall, Stdio, StreamableHttp
 from mcp_host.errors import (
     CallerError,
     ConnectionClosed,
+    ConnectTimeout,
     InputNotGiven,
     InputRefused,
     InvalidToolOutput,
@@ -205,6 +206,57 @@ async def test_what_middleware_raises_while_connecting_comes_alone(method: str) 
         await client.connect()
 
     assert caught.value is problem
+
+
+async def test_middleware_that_is_not_async_is_named() -> None:
+    def plain(request: AnyRequest, call_next: CallNext) -> Any:
+        return {}
+
+    def awaitable(request: AnyRequest, call_next: CallNext) -> Awaitable[Wire]:
+        return call_next(request)  # which is fine
+
+    with anyio.fail_after(5):
+        with pytest.raises(TypeError) as caught:
+            await Client(answering(HANDSHAKE), middleware=[awaitable, plain]).connect()
+
+    assert str(caught.value) == (
+        "the middleware plain has to be async and return the result as a dict: it returned dict"
+    )
+
+
+@pytest.mark.fake_clock
+async def test_a_login_while_connecting_counts_neither_as_silence_of_the_server_nor_in_the_timeout(era: Era) -> None:
+    logins: list[str] = []
+
+    async def login(request: AnyRequest, call_next: CallNext) -> Wire:
+        if not logins:
+            logins.append(request.method)
+            await anyio.sleep(100)  # a person looks for the password
+        return await call_next(request)
+
+    peer = answering(era, EMPTY)
+    with anyio.fail_after(1000):
+        async with Client(peer, middleware=[login], limits=Limits(connect_timeout=10)) as client:
+            await client.call_tool("x")
+
+    assert logins == ["server/discover"]
+    assert [message["method"] for message in peer.received] == [*era.opening, "tools/call"]
+
+
+@pytest.mark.fake_clock
+async def test_middleware_that_never_passes_on_the_first_request_ends_connecting() -> None:
+    async def never(request: AnyRequest, call_next: CallNext) -> Wire:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    limits = Limits(connect_timeout=10, input_timeout=100)
+    with anyio.fail_after(1000):
+        client = Client(answering(HANDSHAKE), middleware=[never], limits=limits)
+        began = anyio.current_time()
+        with pytest.raises(ConnectTimeout):
+            await client.connect()
+
+    assert anyio.current_time() - began < 120
 
 
 async def test_each_call_next_sends_the_request_again(era: Era) -> None:
@@ -426,7 +478,7 @@ async def test_middleware_that_returns_no_result_or_passes_on_something_else_is_
                 messages.append(str(caught.value))
 
     assert messages == [
-        "the middleware middleware returned NoneType, not the result as a dict",
+        "the middleware middleware has to be async and return the result as a dict: it returned NoneType",
         "call_next takes the ClientRequest, not ServerRequest",
     ]
 

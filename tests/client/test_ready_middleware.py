@@ -63,6 +63,11 @@ async def test_headers_are_added_to_every_request(headers: Any) -> None:
     assert [post.headers["x-method"] for post in site.posts] == expected
 
 
+def test_a_header_that_cannot_be_sent_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match=r"^the transport writes the header mcp-session-id itself$"):
+        add_headers({"mcp-session-id": "stolen"})
+
+
 async def test_a_key_is_added_to_the_metadata_beside_those_that_are_there(era: Era) -> None:
     peer = answering(era, EMPTY)
     middleware = [add_meta({"tenant": "red"}), add_meta(lambda request: {"caller": request.caller})]

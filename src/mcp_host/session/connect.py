@@ -66,6 +66,8 @@ class Connector:
         self._attempt = attempt
         self._versions = state.allowed_versions
         self._started = Event()
+        self._sent = Event()
+        """Set when the probe is sent, or is not going to be: middleware may take its time before that."""
         self._initialize_timed_out = False
         self._probed: EraChoice | Exception | None = None
         """What the probe has brought so far."""
@@ -214,6 +216,7 @@ class Connector:
         attempt = self._attempt
         async with create_task_group() as tasks:
             tasks.start_soon(self._choose_era)
+            await self._sent.wait()
             with move_on_after(min(START, attempt.limit / 3)):
                 await self._started.wait()
             with move_on_after(min(PROBE_SILENCE, attempt.limit / 3)):
@@ -251,6 +254,7 @@ class Connector:
             self._probed = choose_era(reply, self._versions)
         except Exception as exc:  # of middleware, too
             self._probed = exc
+        self._sent.set()
         self._news.set()
 
     async def _handshake_beside_probe(self) -> None:
@@ -263,7 +267,7 @@ class Connector:
     # Discovery
 
     async def _ask_discover(self, era: Modern) -> Success:
-        return await self._dispatcher.request_by_itself(DISCOVER, {}, era, self.timeouts)
+        return await self._dispatcher.request_by_itself(DISCOVER, {}, era, self.timeouts, on_send=self._sent.set)
 
     async def _discover(self, era: Modern, result: Params | None) -> Session:
         """The session of *era*; asks again if the probe had no description of the server as its *result*."""

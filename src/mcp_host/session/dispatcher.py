@@ -6,7 +6,7 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, assert_never
 
 from anyio import CancelScope, Event
@@ -168,11 +168,19 @@ class Dispatcher:
         return pending.result()
 
     async def request_by_itself(
-        self, method: str, params: Params, era: Era | None, timeouts: CallTimeouts, *, on_event: OnEvent | None = None
+        self,
+        method: str,
+        params: Params,
+        era: Era | None,
+        timeouts: CallTimeouts,
+        *,
+        on_event: OnEvent | None = None,
+        on_send: Callable[[], None] | None = None,
     ) -> Success:
         """Send a request that no call of the application makes, through the middleware, and return its response.
 
-        *era* is None for `initialize`, which negotiates it. *on_event* is as for `request`.
+        *timeouts* are paused until the middleware passes the request on. *era* is None for `initialize`, which
+        negotiates it. *on_event* is as for `request`; *on_send* is called when the request is about to be sent.
 
         Raises: as `request`, and what the middleware raises.
         """
@@ -181,6 +189,8 @@ class Dispatcher:
             if era is not None:
                 headers, params = {**headers, **era.headers(method, params)}, era.prepare_params(params, None)
             stateless = era is not None and era.stateless
+            if on_send is not None:
+                on_send()
             return await self.request(
                 method, params, headers, timeouts, on_event=on_event, stateless=stateless, sent_ids=sent_ids
             )
@@ -191,13 +201,17 @@ class Dispatcher:
         from mcp_host.middleware import ClientRequest
 
         async def pass_on(request: ClientRequest) -> dict[str, Any]:
+            resume.close()
             return (await send(dict(request.params), request.headers, request.sent_ids)).result
 
         stack, version = self._middleware, None if self.session is None else self.session.era.version
         request = ClientRequest(
             method, params, server=stack.server, transport=stack.transport, protocol_version=version
         )
-        return Success(0, await stack.run(request, pass_on))
+        with ExitStack() as resume:
+            timeouts.pause()
+            resume.callback(timeouts.resume)
+            return Success(0, await stack.run(request, pass_on))
 
     async def notify(self, method: str, params: Params, headers: Headers) -> None:
         """Send a notification."""
