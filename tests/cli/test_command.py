@@ -349,6 +349,7 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
         (["call", "add", "[1]", *SERVER], 2, 'the arguments must be a JSON object, like {"name": "value"}'),
         (["call", "add", "null", *SERVER], 2, "'null' is no argument: write key=text, key:=JSON or one JSON object"),
         (["call", "add", "=1", *SERVER], 2, "'=1' is no argument: "),
+        (["call", "add", "a=\udcff", *SERVER], 2, r"'a=\udcff' is not UTF-8"),
         (["call", "add", "a:=x", *SERVER], 2, "'a' is not JSON: expected value at line 1 column 1"),
         (["call", "add", "a=@/no/such", *SERVER], 2, "'a' is to be read from a file, which fails: [Errno 2] No such file"),
         (["call", "ad", *SERVER], 2, "the server has no tool 'ad'; did you mean 'add'?"),
@@ -527,6 +528,36 @@ def test_a_character_that_the_console_cannot_show_is_escaped() -> None:
     done = subprocess.run(command, capture_output=True, env=environment, timeout=TIMEOUT, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"\\u2603\n", b"")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the shell is POSIX's")
+@pytest.mark.parametrize(
+    ("closed", "out"), [("<&-", b"3\n"), (">&-", b""), ("2>&-", b"3\n"), ("<&- >&- 2>&-", b"")], ids=str
+)
+def test_streams_may_be_closed_where_the_command_is_started(closed: str, out: bytes) -> None:
+    command = [*MCP_HOST, "call", "add", "a=1", "b=2", *SERVER]
+
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command], capture_output=True, timeout=TIMEOUT, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, out, b"")
+
+
+def test_the_text_of_an_argument_can_come_from_stdin() -> None:
+    command = [*MCP_HOST, "call", "environment", "name=@-", *SERVER]
+
+    done = subprocess.run(command, input="Grüße".encode(), capture_output=True, timeout=TIMEOUT, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"not set\n", b"")
+
+
+def test_a_server_that_cannot_list_its_tools_gets_the_arguments_as_they_are(capsys: Captured) -> None:
+    result = {"result": {"content": [{"type": "text", "text": "called"}]}}
+
+    assert main(["call", "t", "a=1", *scripted({"tools": {}}, tools_list=NO_METHOD, tools_call=result)]) == 0
+
+    assert capsys.readouterr() == ("called\n", "")
 
 
 def test_parsing_a_command_does_not_import_httpx() -> None:

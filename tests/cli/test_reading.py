@@ -16,6 +16,7 @@ from mcp_host.cli import main
 from mcp_host.testing import Server
 from mcp_host.types import BlobResourceContents, ImageContent, PromptMessage, TextContent, TextResourceContents
 from tests.cli.terminals import Terminal
+from tests.cli.test_command import scripted
 
 TIMEOUT = 30.0  # seconds for a child process that has to import everything, on a busy machine
 PNG = b"\x89PNG\r\n\x1a\n\x00\xff"
@@ -220,6 +221,18 @@ def test_unchecked_arguments_are_left_to_the_server(url: str, capsys: Captured) 
     assert "Review this 3." in out
     assert err.startswith("mcp-host: ")
     assert err.endswith(" (-32602)\n")
+
+
+def test_a_prompt_may_have_no_description(capsys: Captured) -> None:
+    message = {"role": "user", "content": {"type": "text", "text": "Hi."}}
+    answers = {
+        "prompts_list": {"result": {"prompts": [{"name": "p"}]}},
+        "prompts_get": {"result": {"messages": [message]}},
+    }
+
+    assert main(["prompt", "p", *scripted({"prompts": {}}, **answers)]) == 0
+
+    assert capsys.readouterr() == ("    user          Hi.\n", "")
 
 
 # complete

@@ -61,6 +61,13 @@ async def test_stdout_is_quoted_before_stderr_in_each_era(era: str) -> None:
     )
 
 
+@pytest.mark.parametrize("era", ["auto", "modern", "legacy"])
+async def test_a_program_that_sends_back_what_it_gets_is_no_server(era: str) -> None:
+    body = "for line in sys.stdin: raw(line)"
+
+    assert await refusal(body, era=era) == "sends back what it gets: it is no MCP server"
+
+
 class TimeIsUp(logging.Handler):
     """Puts the clock forward as soon as the client has logged anything."""
 

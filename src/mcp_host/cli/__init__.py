@@ -22,6 +22,7 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code. *argv* is without the program's name; by default the process's."""
+    _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an old console cannot show every character
@@ -38,6 +39,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _print_failure(exc, as_json="--json" in takewhile(lambda arg: arg != "--", argv))
     except BrokenPipeError:
         return _stdout_closed()
+
+
+def _open_missing_streams() -> None:
+    """Some of the standard streams may be closed where the command is started. Python has None for them."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if number == 0 else "w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
 
 
 def _print_failure(exc: BaseException, *, as_json: bool) -> ExitCode:

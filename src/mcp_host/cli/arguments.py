@@ -117,6 +117,7 @@ inspect --json -- python examples/calculator_server.py""",
 URL = re.compile(r"https?://", re.IGNORECASE)
 HEADER = re.compile(r"([^\s=:]+)(?:=|:\s*)(.*)", re.DOTALL)  # no header's name has either sign, and curl takes ":"
 VARIABLE = re.compile(r"([^=]+)=(.*)", re.DOTALL)
+SURROGATE = re.compile("[\ud800-\udfff]")  # as Python decodes arguments that are not UTF-8
 ITEM = re.compile(r"([^=]+?)(:?=)(@?)(.*)", re.DOTALL)
 
 MODEL_NAMES = f"available models: {', '.join(MODELS)}; those of providers come in a later release"
@@ -173,6 +174,9 @@ def parse(argv: Sequence[str]) -> Options:
     if command.server:
         options.url = None if options.command else _take_url(operands, parser)
         _check_options(options, parser)
+    for operand in operands:
+        if SURROGATE.search(operand):
+            parser.error(f"{quoted(operand)} is not UTF-8")
     if command.operand:
         if not operands:
             parser.error(f"{command.operand} is missing")
@@ -226,7 +230,7 @@ def _items(operand: str, parser: _Parser) -> Iterator[Item]:
     key, sign, is_file, text = found.groups()
     if is_file:
         try:
-            text = sys.stdin.read() if text == "-" else Path(text).read_text(encoding="utf-8")
+            text = (sys.stdin.buffer.read() if text == "-" else Path(text).read_bytes()).decode()
         except (OSError, ValueError) as exc:  # the latter if it is not UTF-8, or no name of a file
             parser.error(f"{key!r} is to be read from a file, which fails: {exc}")
     is_json = sign == ":="

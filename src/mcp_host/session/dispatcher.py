@@ -75,7 +75,7 @@ class Dispatcher:
         self._on_notification = notify
         limits, self._counters = state.limits, state.counters
         self._middleware = state.middleware
-        self._warn = state.warn_about_server
+        self._name, self._warn = state.name, state.warn_about_server
         self._ids = itertools.count(1)
         self._pending: dict[Id, PendingRequest] = {}
         loop = Loop.running()
@@ -290,7 +290,9 @@ class Dispatcher:
 
     def _take(self, message: Request | Notification, origin: PendingRequest | None) -> None:
         if self.session is None:
-            if self._handshake_expected and isinstance(message, Request) and message.method == "ping":
+            if message.method in OPENING:  # as `cat` does: no server sends these
+                self.close(ConnectionClosed(f"{self._name} sends back what it gets: it is no MCP server"))
+            elif self._handshake_expected and isinstance(message, Request) and message.method == "ping":
                 self._reply(Success(message.id, {}))
             elif len(self._early) < MAX_EARLY:
                 self._early.append(message)
