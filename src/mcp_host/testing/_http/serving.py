@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from threading import Event, Thread
@@ -108,6 +109,8 @@ def _listen(port: int) -> socket.socket:
 @contextmanager
 def _listen_at(uds: str) -> Iterator[socket.socket]:
     """A new unix socket, which is removed in the end."""
+    if sys.platform == "win32":  # pragma: no cover
+        raise OSError("asyncio serves no unix sockets on Windows")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(uds)
         try:
@@ -117,6 +120,5 @@ def _listen_at(uds: str) -> Iterator[socket.socket]:
 
 
 def _url(listener: socket.socket) -> str:
-    if listener.family is socket.AF_UNIX:
-        return "http://localhost/mcp"
-    return f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    name = listener.getsockname()
+    return f"http://127.0.0.1:{name[1]}/mcp" if isinstance(name, tuple) else "http://localhost/mcp"  # at a unix socket
