@@ -76,10 +76,11 @@ class RealTimeAndMore(asyncio.SelectorEventLoop):
 class Play:
     """One client, its server, and what both do to each other."""
 
-    def __init__(self, era: Era, jump: Callable[[float], None], tasks: TaskGroup) -> None:
+    def __init__(self, era: Era, lazy: bool, jump: Callable[[float], None], tasks: TaskGroup) -> None:
         self.outcomes: list[str] = []
         self.begun = 0
         self.thinking = 0
+        self._lazy = lazy
         self._jump = jump
         self._tasks = tasks
         self._thought = Event()
@@ -93,7 +94,15 @@ class Play:
                 self._received[int(call["params"]["name"])] = call
 
         self.peer = ScriptedPeer(script)
-        self.client = Client(self.peer, sampling=Sampling(with_tools=self._think, approve=always), limits=LIMITS)
+        sampling = Sampling(with_tools=self._think, approve=always)
+        self.client = Client(self.peer, sampling=sampling, limits=LIMITS, lazy=lazy)
+
+    async def open(self) -> None:
+        """Begin with a connection, or with a lazy client that has none any more."""
+        await self.client.connect()
+        if self._lazy:
+            await self.client.aclose()
+            await self.client.__aenter__()
 
     async def _think(self, request: SamplingRequest) -> CreateMessageResult:
         self.thinking += 1
@@ -176,13 +185,13 @@ async def rest() -> None:
         await checkpoint()
 
 
-async def play(era: Era, script: list[Op], jump: Callable[[float], None]) -> list[str]:
+async def play(era: Era, lazy: bool, script: list[Op], jump: Callable[[float], None]) -> list[str]:
     """Run *script*, then close. What became of all that was begun."""
     async with leaving_nothing():
         with fail_after(BOUND):
             async with create_task_group() as tasks:
-                acting = Play(era, jump, tasks)
-                await acting.client.connect()
+                acting = Play(era, lazy, jump, tasks)
+                await acting.open()
                 for what, number, how, resting in script:
                     await acting.do(what, number, how)
                     if resting:
@@ -197,16 +206,17 @@ async def play(era: Era, script: list[Op], jump: Callable[[float], None]) -> lis
     return acting.outcomes
 
 
-def run(backend: str, era: Era, script: list[Op]) -> list[str]:
+def run(backend: str, era: Era, lazy: bool, script: list[Op]) -> list[str]:
     if backend == "trio":
         clock = MockClock(rate=1.0)
-        return anyio.run(play, era, script, clock.jump, backend="trio", backend_options={"clock": clock})
+        return anyio.run(play, era, lazy, script, clock.jump, backend="trio", backend_options={"clock": clock})
     loop = RealTimeAndMore()
-    return anyio.run(play, era, script, loop.jump, backend_options={"loop_factory": lambda: loop})
+    return anyio.run(play, era, lazy, script, loop.jump, backend_options={"loop_factory": lambda: loop})
 
 
 @pytest.mark.parametrize("era", [HANDSHAKE, STATELESS], ids=lambda era: era.version)
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("lazy", [False, True], ids=["", "lazy"])
 @given(script=st.lists(ops, min_size=8, max_size=40))
 @settings(
     max_examples=1000 if THOROUGH else 20,
@@ -214,5 +224,7 @@ def run(backend: str, era: Era, script: list[Op]) -> list[str]:
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow],
 )
-def test_everything_that_begins_ends_in_any_order_of_events(backend: str, era: Era, script: list[Op]) -> None:
-    run(backend, era, script)
+def test_everything_that_begins_ends_in_any_order_of_events(
+    backend: str, era: Era, lazy: bool, script: list[Op]
+) -> None:
+    run(backend, era, lazy, script)
