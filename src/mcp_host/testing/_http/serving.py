@@ -116,7 +116,8 @@ def _listen_at(uds: str) -> Iterator[socket.socket]:
         try:
             yield listener
         finally:
-            os.unlink(uds)
+            with suppress(FileNotFoundError):
+                os.unlink(uds)
 
 
 def _url(listener: socket.socket) -> str:
