@@ -9,6 +9,8 @@ from pathlib import Path
 import anyio
 import check
 import pages
+import pictures
+import pyte
 import pytest
 import snippets
 
@@ -193,3 +195,31 @@ print(shutil.which("python"))
 
     assert anyio.run(snippets.run_page, page(tmp_path, text)) == 2
     assert os.environ["PATH"] == str(tmp_path)
+
+
+def test_a_picture_has_the_text_of_the_screen_in_its_columns_and_colors() -> None:
+    screen = pyte.Screen(pictures.COLUMNS, 4)
+    pyte.Stream(screen).feed("\r\n\x1b[36mits <name>\x1b[0m  \x1b[1mis\x1b[0m\r\n  | here ")
+    rows = [[screen.buffer[y][x] for x in range(pictures.COLUMNS)] for y in range(3)]
+
+    drawn = pictures.draw(rows, pictures.THEMES["dark"])
+
+    assert '<text x="18" y="32" textLength="84" class="cyan">its &lt;name&gt;</text>' in drawn
+    assert '<text x="118.8" y="32" textLength="16.8" class="bold">is</text>' in drawn
+    assert '<text x="34.8" y="51" textLength="50.4">| here</text>' in drawn
+    assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 708 74"')
+
+
+def test_a_picture_that_is_out_of_date_or_that_no_example_shows_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in {"a.svg": "same", "b.svg": "old", "c.svg": "left"}.items():
+        (tmp_path / name).write_text(content)
+    monkeypatch.setattr(pictures, "FOLDER", tmp_path)
+    monkeypatch.setattr(pictures, "pictures", lambda: [("a.svg", "same"), ("b.svg", "new"), ("d.svg", "missing")])
+
+    assert [problem.partition(":")[0] for problem in check.stale_pictures()] == [
+        "docs/pictures/b.svg",
+        "docs/pictures/c.svg",
+        "docs/pictures/d.svg",
+    ]

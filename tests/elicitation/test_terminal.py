@@ -470,7 +470,8 @@ def test_a_browser_that_would_take_the_terminal_is_not_started(
     script.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/visited\n')
     script.chmod(0o700)
     program = "from mcp_host.elicitation.terminal import _open; print(_open('https://id.example/'))"
-    environment = {"PATH": str(tmp_path), "TERM": "xterm", **({"DISPLAY": ":0"} if browser == "firefox" else {})}
+    inherited = {name: value for name, value in os.environ.items() if name not in ("BROWSER", "WAYLAND_DISPLAY")}
+    environment = {**inherited, "PATH": str(tmp_path), "TERM": "xterm", "DISPLAY": ":0" if browser == "firefox" else ""}
 
     printed = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=30

@@ -168,7 +168,7 @@ def test_asking_the_user(backend: str) -> None:
 
     assert b"  | 3  Arrival: 2026-11-22\r\n  | 4  Nights: 2\r\n" in answers
     assert b"  | When may Sea Otter enter Dover on 2026-11-22?\r\n" in first_turn
-    assert b"(1 earlier message, as before: v shows all)\r\nassistant\r\n  | calls high_water" in second_turn
+    assert b"(1 earlier message: v shows all)\r\nassistant\r\n  | calls high_water" in second_turn
 
 
 def test_asking_the_user_without_a_terminal(backend: str) -> None:

@@ -191,10 +191,10 @@ def test_only_the_last_messages_and_the_first_tools_are_shown() -> None:
     [
         (6, 0, None),
         (7, 0, "(1 earlier message: v shows all)"),
-        (7, 7, "(6 earlier messages, as before: v shows all)"),
-        (7, 1, "(1 earlier message, as before: v shows all)"),
+        (7, 7, "(6 earlier messages: v shows all)"),
+        (7, 1, "(1 earlier message: v shows all)"),
         (9, 1, "(3 earlier messages, 2 of them new: v shows all)"),
-        (3, 2, "(2 earlier messages, as before: v shows all)"),
+        (3, 2, "(2 earlier messages: v shows all)"),
     ],
     ids=["all are shown", "one too many", "all seen", "the first seen", "some new ones hidden", "two seen"],
 )

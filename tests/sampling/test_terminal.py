@@ -159,8 +159,8 @@ async def test_a_loop_of_twelve_turns_shows_each_message_once(screen: Screen) ->
         *(row for turn in range(11) for row in (f'  | calls add {{"a": {turn}}}', f"  | it is {turn}")),
     ]
     assert screen.rows.count("(tools, as before: 1; auto)") == 11
-    assert screen.rows.count("(1 earlier message, as before: v shows all)") == 1
-    assert screen.rows.count("(21 earlier messages, as before: v shows all)") == 1
+    assert screen.rows.count("(1 earlier message: v shows all)") == 1
+    assert screen.rows.count("(21 earlier messages: v shows all)") == 1
 
 
 async def test_what_was_shown_for_another_call_or_another_server_is_shown_again(screen: Screen) -> None:

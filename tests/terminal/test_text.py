@@ -97,6 +97,10 @@ def test_every_row_of_a_servers_text_has_a_margin() -> None:
     ]
 
 
+def test_a_line_may_end_as_on_windows() -> None:
+    assert [*Layout(40).theirs("one\r\ntwo\rthree")] == ["  | one", "  | two\\rthree"]
+
+
 def test_the_lead_of_a_text_is_bold_and_the_margin_dim() -> None:
     assert [*Layout(40, color=True).theirs(": adds", lead="add", indent=2)] == [
         "\x1b[2m  | \x1b[0m  \x1b[1madd\x1b[0m: adds"
@@ -108,7 +112,12 @@ def test_a_lead_that_is_longer_than_a_row_is_wrapped_like_the_rest() -> None:
 
 
 def test_rows_that_are_cut_are_counted() -> None:
-    assert [*Layout(40).cut(iter("abcde"), 2)] == ["a", "b", "  | ... and 3 more lines"]
+    layout = Layout(40)
+
+    assert [*layout.cut(iter("ab"), 2)] == ["a", "b"]
+    assert [*layout.cut(iter("abc"), 2)] == ["a", "b", "  | ... and 1 more line"]
+    assert [*layout.cut(iter("abcde"), 2)] == ["a", "b", "  | ... and 3 more lines"]
+    assert [*layout.cut(iter("x" * 10**6), 0)] == ["  | ... and at least 1000 more lines"]
 
 
 def test_a_tiny_terminal_is_treated_as_one_of_40_columns() -> None:

@@ -177,10 +177,8 @@ class _Description:
 
     def earlier(self, hidden: int) -> str:
         new = hidden - self.seen.messages
-        told = f"{hidden} earlier message{'s' * (hidden > 1)}"
-        if new > 0 and self.seen.messages:
-            return f"({told}, {new} of them new: v shows all)"
-        return f"({told}: v shows all)" if new > 0 else f"({told}, as before: v shows all)"
+        some = f", {new} of them new" if self.seen.messages and new > 0 else ""
+        return f"({hidden} earlier message{'s' * (hidden > 1)}{some}: v shows all)"
 
     def message(self, message: SamplingMessage) -> Iterator[str]:
         yield from self.heading(message.role)

@@ -24,7 +24,6 @@ DROPPED = "(Lines that were typed or pasted before this question do not count.)"
 ROWS_AT_ONCE = 200  # are laid out before other tasks run
 LONGEST_LINE = 4096  # bytes with the line end: Linux drops what is typed beyond that
 QUIET = 0.05  # seconds without input after which a paste has ended; terminals send the next piece at once
-MOST_PIECES = 1000  # of one paste, each of up to 4096 bytes
 
 
 class NoTerminal(Exception):
@@ -85,16 +84,15 @@ class Terminal:
     async def _drop_input(self) -> bool:
         """Drop input until there is none for a moment: a long paste comes in pieces. Returns whether it had a line."""
         dropped = False
-        for _ in range(MOST_PIECES):
+        while True:
             with move_on_after(self._quiet) as pause:
                 await wait_readable(self._fd)
             if pause.cancelled_caught:
-                break
+                _flush(self._fd)  # a line without an end
+                return dropped
             with suppress(BlockingIOError):  # another process read it
                 dropped = bool(os.read(self._fd, LONGEST_LINE)) or dropped
             _flush(self._fd)
-        _flush(self._fd)  # a line without an end
-        return dropped
 
     async def _read_line(self) -> bytes:
         """A line with its end; empty for Ctrl-D and for a terminal that is gone."""

@@ -20,7 +20,7 @@ NARROWEST = 40  # columns; in a narrower terminal lines wrap past the margin
 TAB = "    "
 MOST_COUNTED = 1000  # rows that are only counted; a server may send 500,000
 
-WORD = re.compile(r"( *)([^ ]+| *$)")  # spaces, and what they separate from the text before
+WORD = re.compile(r"( *)([^ ]+)")  # with the spaces before it
 VS16 = "\ufe0f"  # makes an emoji of the character before it, which then takes another column
 
 
@@ -65,13 +65,11 @@ def wrapped(text: str, columns: int, *, first: str = "", rest: str = "") -> Iter
     stay, those at a break and at the end go.
     """
     row, used = first, width(first)
-    empty, indent = True, width(rest)
+    indent, is_first = width(rest), True
     for match in WORD.finditer(text):
         spaces, word = match.groups()
-        if not word:
-            break
         wanted = width(word)
-        if not empty and used + len(spaces) + wanted > columns and wanted <= columns - indent:
+        if not is_first and used + len(spaces) + wanted > columns and wanted <= columns - indent:
             yield row
             row, used, spaces = rest, indent, ""
         for part in (spaces, word):
@@ -83,8 +81,8 @@ def wrapped(text: str, columns: int, *, first: str = "", rest: str = "") -> Iter
                     yield row.rstrip(" ")
                     row, used = rest, indent
                 row, used = row + char, used + _columns(char)
-        empty = False
-    yield row.rstrip(" ") if empty else row
+        is_first = False
+    yield row.rstrip(" ") if is_first else row
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ class Layout:
         columns = self._columns - len(MARGIN)
         first, rest = " " * indent, " " * (indent + hang)
         shown = clean(lead)
-        for line in text.split("\n"):
+        for line in text.replace("\r\n", "\n").split("\n"):
             for row in wrapped(shown + clean(line), columns, first=first, rest=rest):
                 if shown and row.startswith(first + shown):
                     start = len(first + shown)
