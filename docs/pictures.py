@@ -38,7 +38,7 @@ class Step(NamedTuple):
     picture: str = ""
 
 
-FIELD, SEND, MODEL = "> ", "Send this? [y/e/n/c] ", "May your model answer? [y/a/s/v/N] "
+FIELD, SEND, MODEL = "> ", "Send this? [y/e/v/n/c] ", "May your model answer? [y/a/s/v/N] "
 
 EXAMPLES: Mapping[str, Sequence[Step]] = {
     "asking_the_user.py": [

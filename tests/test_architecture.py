@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "concurrency": {"_backends", "errors"},
     "types": {"base_errors"},
     "protocol": {"errors", "types"},
-    "terminal": {"errors"},
+    "terminal": {"errors", "server_requests"},
     "json_schema": {"errors"},
     "handlers": {"_backends", "errors", "protocol"},
     "server_requests": {"protocol", "types"},

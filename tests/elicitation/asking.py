@@ -11,7 +11,7 @@ from mcp_host.types import ElicitResult
 from tests.terminal.screens import Screen
 
 FIELD = "> "
-SEND = "Send this? [y/e/n/c] "
+SEND = "Send this? [y/e/v/n/c] "
 
 
 def form(*required: str, message: str = "Who are you?", **fields: object) -> dict[str, Any]:

@@ -86,8 +86,9 @@ async def test_a_form_is_asked_field_by_field_and_shown_before_it_is_sent(screen
         "go to",
         "  | shop",
         "",
-        "y: send them",
+        "y: send",
         "e: edit all, or press the number of one",
+        "v: view what was cut",
         "n: decline: you refuse to answer",
         "c: cancel: you do not decide now",
         f"{SEND}y",
@@ -302,9 +303,11 @@ async def test_no_text_of_a_server_looks_like_ours(columns: int, screen: Screen)
         " 2 fields. Enter takes a default, or leaves out what is optional."
         " Type no passwords or keys: a server must not ask for them here."
         " Commands: /back /skip /view /decline /cancel"
-        " 1 of 2, optional: text Enter takes > /view 1 of 2, optional: text Enter takes > x"
+        " 1 of 2, optional: text Enter takes > /view"
+        " A server asks you to fill in a form, and gets what you enter while it works on message"
+        " 1 of 2, optional: text Enter takes > x"
         " 2 of 2, optional: one of these >"
-        " Your answers go to y: send them e: edit all, or press the number of one"
+        " Your answers go to y: send e: edit all, or press the number of one v: view what was cut"
         " n: decline: you refuse to answer c: cancel: you do not decide now"
         f" {SEND}n"
     )
@@ -361,7 +364,7 @@ async def test_corrections_and_defaults_have_colors(screen: Screen, monkeypatch:
 
 
 URL = {"mode": "url", "message": "Please sign in.", "url": "https://bank.example@Id.example:8443/go?x=1"}
-OPEN = "Open it? [y/m/N] "
+OPEN = "Open it? [y/m/v/N] "
 
 
 class Browser:
@@ -418,6 +421,7 @@ async def test_a_url_is_opened_after_a_yes(screen: Screen) -> None:
         "",
         "y: open it in the browser",
         "m: I open it myself",
+        "v: view the whole message",
         "n: decline",
         f"{OPEN}y",
     ]

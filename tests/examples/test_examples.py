@@ -163,7 +163,7 @@ def test_asking_the_user(backend: str) -> None:
     last = (b"Enter between ten and one o'clock.", b"")
 
     *_, answers, first_turn, second_turn, _ = in_terminal(
-        "asking_the_user", backend, *form, (b"Send this? [y/e/n/c] ", b"y"), *model, last
+        "asking_the_user", backend, *form, (b"Send this? [y/e/v/n/c] ", b"y"), *model, last
     )
 
     assert b"  | 3  Arrival: 2026-11-22\r\n  | 4  Nights: 2\r\n" in answers

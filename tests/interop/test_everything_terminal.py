@@ -14,7 +14,7 @@ from tests.interop.processes import AnyTransport
 from tests.terminal.screens import Screen
 
 IN_TIME = 30.0  # seconds for a test; each takes a few at most when the machine is idle
-FIELD, SEND, OPEN = "> ", "Send this? [y/e/n/c] ", "Open it? [y/m/N] "
+FIELD, SEND, OPEN = "> ", "Send this? [y/e/v/n/c] ", "Open it? [y/m/v/N] "
 
 
 async def answered(everything: AnyTransport, screen: Screen, tool: str, *keys: str) -> list[str]:

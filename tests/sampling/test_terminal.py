@@ -16,7 +16,7 @@ from tests.terminal.screens import Screen
 QUESTION = "May your model answer? [y/s/v/N] "
 OF_A_CALL = "May your model answer? [y/a/s/v/N] "
 CALL = OuterCall("tools/call", "solve", 7, call_id=1)
-UNCLEAR = "Press one of y/s/v/n and Enter. Enter alone means no."
+UNCLEAR = "Press one of y/s/v/n and Enter. Enter alone means n."
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ async def test_a_typo_is_asked_about_again(typo: str, screen: Screen) -> None:
 
 async def test_three_typos_count_as_no(screen: Screen) -> None:
     assert await decision(screen, *["yep\n"] * 3) == Deny()
-    assert screen.rows[-2:] == [UNCLEAR, "That was no clear answer, so it counts as no."]
+    assert screen.rows[-2:] == [UNCLEAR, "There was no clear answer, so nothing is allowed or sent."]
 
 
 @pytest.mark.parametrize("columns", [80, 40])

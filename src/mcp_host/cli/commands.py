@@ -17,7 +17,8 @@ from mcp_host.errors import ProtocolError, ServerError, excerpt, quoted
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling import Sampling, always
-from mcp_host.terminal.fields import NAME_SHOWN, PARAMETERS_SHOWN, Field, signature
+from mcp_host.terminal.fields import PARAMETERS_SHOWN, Field, signature
+from mcp_host.terminal.text import NAME_SHOWN
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
 from mcp_host.types import (

@@ -11,7 +11,8 @@ from pydantic_core import from_json
 
 from mcp_host.cli.output import UsageError, near
 from mcp_host.errors import UncheckableSchema, excerpt, quoted
-from mcp_host.terminal.fields import CHOICES_SHOWN, NAME_SHOWN, Field, compact, read_fields
+from mcp_host.terminal.fields import CHOICES_SHOWN, Field, compact, read_fields
+from mcp_host.terminal.text import NAME_SHOWN
 from mcp_host.types import Prompt
 
 JsonSchema: TypeAlias = Mapping[str, Any]  # as the server wrote it: of any shape

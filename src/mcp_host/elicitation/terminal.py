@@ -13,22 +13,28 @@ from mcp_host.elicitation.elicitation import STEPS, FormRequest, UrlRequest
 from mcp_host.elicitation.form import are_numbered, display, expected, is_list, read_answer
 from mcp_host.errors import UncheckableSchema, excerpt
 from mcp_host.terminal.device import LONGEST_LINE, NoTerminal, Terminal, open_terminal
-from mcp_host.terminal.fields import NAME_SHOWN, Field, read_fields
-from mcp_host.terminal.text import Layout
+from mcp_host.terminal.fields import Field, read_fields
+from mcp_host.terminal.text import NAME_SHOWN, Layout
 from mcp_host.types import ElicitResult
 
 logger = logging.getLogger(__name__)
 
 ROWS_SHOWN = 12  # of a message, a description, a default; `/view` shows all
 CHOICES_SHOWN = 20
-ANSWER_ROWS_SHOWN = 60  # all that fits into one line of the terminal; a default may have more
 TITLE_SHOWN = 160  # characters of a choice
-MOST_UNCLEAR = 3  # answers to one question that are no key; then it is cancelled
 
 Leave: TypeAlias = Literal["decline", "cancel"]
 
 IN_TERMINAL = ("www-browser", "links", "elinks", "lynx", "w3m")
 """Browsers of the `webbrowser` module that would take this terminal."""
+
+VISIT = {
+    **dict.fromkeys(("y", "yes"), "open"),
+    **dict.fromkeys(("m", "myself"), "myself"),
+    **dict.fromkeys(("v", "view", "?"), "view"),
+    **dict.fromkeys(("n", "no", ""), "decline"),
+}
+"""What to do with a URL, by the answer."""
 
 COMMANDS = "/back /skip /view /decline /cancel"
 
@@ -77,10 +83,10 @@ class FormDialog:
                 case "cancel":
                     return self._request.cancel()
                 case "send":
-                    result = ElicitResult(action="accept", content=self._answers)
                     try:
+                        result = ElicitResult(action="accept", content=self._answers)
                         self._request.check(result)
-                    except ValueError as exc:  # a rule about several fields
+                    except ValueError as exc:  # a rule about several fields, or a choice that no answer can hold
                         await self._refuse(str(exc))
                         fields = range(0)
                     else:
@@ -114,6 +120,7 @@ class FormDialog:
                 case "/back":
                     return "back"
                 case "/view":
+                    await self._terminal.show(self._introduction(self._terminal.layout, whole=True))
                     await self._terminal.show(self._question(index, self._terminal.layout, whole=True))
                 case "/skip" if field.required:
                     await self._say("This field is required.")
@@ -170,26 +177,22 @@ class FormDialog:
     async def _confirm(self) -> Leave | Literal["send"] | range:
         """Show the answers. Returns what to do with them, or the indexes of the fields to ask for again."""
         count = len(self._fields)
-        numbers = {str(index + 1): range(index, index + 1) for index in range(count)}
-        await self._terminal.show(self._summary(self._terminal.layout))
-        for _ in range(MOST_UNCLEAR):
-            line = await self._terminal.ask("Send this? [y/e/n/c] ")
-            match None if line is None else line.lower():
-                case "y" | "yes":
-                    return "send"
-                case "e" | "edit":
-                    return range(count)
-                case "/back" if count:
-                    return range(count - 1, count)
-                case "n" | "no" | "/decline":
-                    return "decline"
-                case None | "c" | "/cancel":
-                    return "cancel"
-                case word if word in numbers:
-                    return numbers[word]
-            await self._say("Press one of y/e/n/c and Enter, or the number of an answer.")
-        await self._say("That was no clear answer, so the form is cancelled.")
-        return "cancel"
+        answers: dict[str, Leave | Literal["send", "view"] | range] = {
+            **{str(index + 1): range(index, index + 1) for index in range(count)},
+            **dict.fromkeys(("y", "yes"), "send"),
+            **dict.fromkeys(("e", "edit"), range(count)),
+            **dict.fromkeys(("v", "view", "/view"), "view"),
+            **dict.fromkeys(("n", "no", "/decline"), "decline"),
+            **dict.fromkeys(("c", "cancel", "/cancel"), "cancel"),
+            "/back": range(max(count - 1, 0), count),
+        }
+        whole = False
+        while True:
+            await self._terminal.show(self._summary(self._terminal.layout, whole=whole))
+            step = await self._terminal.choose("Send this?", "y/e/v/n/c", answers)
+            if step != "view":
+                return step or "cancel"
+            whole = True
 
     async def _say(self, text: str) -> None:
         await self._terminal.show(self._terminal.layout.ours(text, "yellow"))
@@ -198,12 +201,12 @@ class FormDialog:
         await self._say("This does not fit the form:")
         await self._terminal.show(self._terminal.layout.theirs(problem))
 
-    def _introduction(self, layout: Layout) -> Iterator[str]:
+    def _introduction(self, layout: Layout, *, whole: bool = False) -> Iterator[str]:
         count = len(self._fields)
         yield ""
         yield from layout.ours("A server asks you to fill in a form, and gets what you enter", "bold")
-        yield from _who(self._request, layout)
-        if count:
+        yield from _message(self._request, layout, whole=whole)
+        if count and not whole:
             yield ""
             fields = f"{count} field{'s' * (count > 1)}."
             yield from layout.ours(f"{fields} Enter takes a default, or leaves out what is optional.")
@@ -212,12 +215,13 @@ class FormDialog:
 
     def _question(self, index: int, layout: Layout, *, whole: bool = False) -> Iterator[str]:
         field = self._fields[index]
+        most = None if whole else ROWS_SHOWN
         optional = "" if field.required else ", optional"
         yield ""
         yield from layout.ours(f"{index + 1} of {len(self._fields)}{optional}: {expected(field)}", "cyan")
-        yield from self._cut(layout.theirs("", lead=field.title), layout, whole)
+        yield from layout.cut(layout.theirs("", lead=field.title), most)
         if field.description:
-            yield from self._cut(layout.theirs(field.description), layout, whole)
+            yield from layout.cut(layout.theirs(field.description), most)
         choices = field.choices or ()
         numbered = are_numbered(choices)
         for number, choice in enumerate(choices if whole else choices[:CHOICES_SHOWN], start=1):
@@ -228,39 +232,41 @@ class FormDialog:
         suggestion = self._suggestion(field)
         if suggestion is not None:
             yield from layout.ours("Enter keeps" if field.name in self._answers else "Enter takes", "cyan")
-            yield from self._cut(layout.theirs(display(field, suggestion)), layout, whole)
+            yield from layout.cut(layout.theirs(display(field, suggestion)), most)
 
-    def _summary(self, layout: Layout) -> Iterator[str]:
+    def _summary(self, layout: Layout, *, whole: bool) -> Iterator[str]:
+        if whole:
+            yield from self._introduction(layout, whole=True)
         yield ""
+        if self._fields:
+            yield from self._answer_rows(layout, None if whole else ROWS_SHOWN)
+        else:
+            yield from layout.ours("There is nothing to fill in. Do you accept?", "bold")
+        yield ""
+        yield from layout.ours("y: send" if self._fields else "y: accept")
+        if self._fields:
+            yield from layout.ours("e: edit all, or press the number of one")
+        yield from layout.ours("v: view what was cut")
+        yield from layout.ours("n: decline: you refuse to answer")
+        yield from layout.ours("c: cancel: you do not decide now")
+
+    def _answer_rows(self, layout: Layout, most: int | None) -> Iterator[str]:
         yield from layout.ours("Your answers", "bold")
         for number, field in enumerate(self._fields, start=1):
             lead = f"{number}  {excerpt(field.title, NAME_SHOWN)}: "
             if field.name in self._answers:
-                rows = layout.theirs(display(field, self._answers[field.name]), lead=lead, hang=4)
-                yield from layout.cut(rows, ANSWER_ROWS_SHOWN)
+                yield from layout.cut(layout.theirs(display(field, self._answers[field.name]), lead=lead, hang=4), most)
             else:
                 yield from layout.theirs("left out", lead=lead, style="dim", hang=4)
         yield from layout.ours("go to", "cyan")
         yield from layout.theirs(excerpt(self._request.server, NAME_SHOWN))
-        yield ""
-        yield from layout.ours("y: send them")
-        yield from layout.ours("e: edit all, or press the number of one")
-        yield from layout.ours("n: decline: you refuse to answer")
-        yield from layout.ours("c: cancel: you do not decide now")
-
-    def _cut(self, rows: Iterator[str], layout: Layout, whole: bool) -> Iterator[str]:
-        return rows if whole else layout.cut(rows, ROWS_SHOWN)
 
 
-def _who(request: FormRequest | UrlRequest, layout: Layout) -> Iterator[str]:
+def _message(request: FormRequest | UrlRequest, layout: Layout, *, whole: bool) -> Iterator[str]:
     """The server, the call and the message."""
-    yield from layout.theirs(excerpt(request.server, NAME_SHOWN))
-    if (outer := request.outer) is not None:
-        yield from layout.ours("probably while it works on" if outer.inferred else "while it works on", "cyan")
-        name = "" if outer.name is None else f" {outer.name}"
-        yield from layout.theirs(excerpt(outer.method + name, NAME_SHOWN))
+    yield from layout.who_asks(request.server, request.outer)
     yield from layout.ours("message", "cyan")
-    yield from layout.cut(layout.theirs(request.message), ROWS_SHOWN)
+    yield from layout.cut(layout.theirs(request.message), None if whole else ROWS_SHOWN)
 
 
 def _checked(line: str) -> str:
@@ -298,26 +304,23 @@ async def open_in_browser(request: UrlRequest, /, *, opener: Callable[[str], boo
 
 
 async def _visit(request: UrlRequest, terminal: Terminal, opener: Callable[[str], bool]) -> ElicitResult:
-    await terminal.show(_invitation(request, terminal.layout))
-    for _ in range(MOST_UNCLEAR):
-        line = await terminal.ask("Open it? [y/m/N] ")
-        if line is None:
-            return request.cancel()
-        word = line.lower()
-        if word in ("n", "no", ""):
-            return request.decline()
-        if word in ("y", "yes", "m", "myself"):
-            if word.startswith("m") or not await _opened(request.url, opener):
+    await terminal.show(_invitation(request, terminal.layout, whole=False))
+    while (step := await terminal.choose("Open it?", "y/m/v/N", VISIT)) == "view":
+        await terminal.show(_invitation(request, terminal.layout, whole=True))
+    match step:
+        case "open" | "myself":
+            if step == "myself" or not await _opened(request.url, opener):
                 await terminal.show([*terminal.layout.ours("Open this in your browser:"), request.url])
             return request.accept()
-        await terminal.show(terminal.layout.ours("Press one of y/m/n and Enter. Enter alone means no.", "yellow"))
+        case "decline":
+            return request.decline()
     return request.cancel()
 
 
-def _invitation(request: UrlRequest, layout: Layout) -> Iterator[str]:
+def _invitation(request: UrlRequest, layout: Layout, *, whole: bool) -> Iterator[str]:
     yield ""
     yield from layout.ours("A server asks you to visit a page in your browser", "bold")
-    yield from _who(request, layout)
+    yield from _message(request, layout, whole=whole)
     yield from layout.ours("host", "cyan")
     yield from layout.theirs("", lead=request.host)
     if any(label.startswith("xn--") for label in request.host.split(".")):
@@ -329,6 +332,7 @@ def _invitation(request: UrlRequest, layout: Layout) -> Iterator[str]:
     yield ""
     yield from layout.ours("y: open it in the browser")
     yield from layout.ours("m: I open it myself")
+    yield from layout.ours("v: view the whole message")
     yield from layout.ours("n: decline")
 
 

@@ -11,8 +11,8 @@ from typing import assert_never
 
 from mcp_host.errors import excerpt
 from mcp_host.sampling.request import SamplingRequest
-from mcp_host.terminal.fields import NAME_SHOWN, read_fields, signature
-from mcp_host.terminal.text import Layout
+from mcp_host.terminal.fields import read_fields, signature
+from mcp_host.terminal.text import NAME_SHOWN, Layout
 from mcp_host.types import (
     AudioContent,
     EmbeddedResource,
@@ -93,16 +93,14 @@ def _digest(part: object) -> bytes:
     return sha256(json.dumps(part).encode()).digest()
 
 
-def describe(
-    request: SamplingRequest, layout: Layout | None = None, *, seen: Seen = NOTHING, whole: bool = False
-) -> Iterator[str]:
+def describe(request: SamplingRequest, layout: Layout, *, seen: Seen = NOTHING, whole: bool = False) -> Iterator[str]:
     """The request in rows: who asks, the prompt, the tools, the messages.
 
     Without *whole*, what was *seen* before is only counted, and long parts are cut.
     Control characters, terminal escapes and characters that turn the direction of
     text are written as escapes such as ``\\x1b``. What is left out is counted.
     """
-    return _Description(request, layout or Layout(), seen, whole).rows()
+    return _Description(request, layout, seen, whole).rows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,25 +111,24 @@ class _Description:
     whole: bool
 
     def rows(self) -> Iterator[str]:
-        request, heading = self.request, self.heading
+        request = self.request
         yield from self.layout.ours(f"A server asks to use your model, for up to {request.max_tokens} tokens", "bold")
-        yield from self.text(excerpt(request.server, NAME_SHOWN))
-        if (outer := request.outer) is not None:
-            yield from heading("probably while it works on" if outer.inferred else "while it works on")
-            name = "" if outer.name is None else f" {outer.name}"
-            yield from self.text(excerpt(outer.method + name, NAME_SHOWN))
+        yield from self.layout.who_asks(request.server, request.outer)
         if request.system_prompt is not None:
-            if self.seen.system_prompt and not self.whole:
-                yield from self.layout.ours("(system prompt, as before)", "dim")
-            else:
-                yield from heading("system prompt")
-                yield from self.text(request.system_prompt)
+            yield from self.system_prompt(request.system_prompt)
         if request.tools:
             yield from self.tools()
         if request.required_tool is not None:
-            yield from heading("the model has to call")
-            yield from self.text(excerpt(request.required_tool, NAME_SHOWN))
+            yield from self.heading("the model has to call")
+            yield from self.layout.theirs(excerpt(request.required_tool, NAME_SHOWN))
         yield from self.messages()
+
+    def system_prompt(self, prompt: str) -> Iterator[str]:
+        if self.seen.system_prompt and not self.whole:
+            yield from self.layout.ours("(system prompt, as before)", "dim")
+            return
+        yield from self.heading("system prompt")
+        yield from self.layout.cut(self.text(prompt), self.most(ROWS_SHOWN))
 
     def tools(self) -> Iterator[str]:
         choice = self.request.tool_choice
@@ -142,15 +139,10 @@ class _Description:
             yield from self.layout.ours(f"(tools, as before: {about})", "dim")
             return
         yield from self.heading(f"tools, run by the server ({about})")
-        if self.whole:
-            for tool in tools:
-                yield from self.tool(tool)
-        else:
-            yield from self.layout.cut(
-                (row for tool in tools[:TOOLS_SHOWN] for row in self.tool(tool)), TOOL_ROWS_SHOWN
-            )
-            if len(tools) > TOOLS_SHOWN:
-                yield from self.layout.theirs(f"... and {len(tools) - TOOLS_SHOWN} more tools", style="dim")
+        shown = tools[: self.most(TOOLS_SHOWN)]
+        yield from self.layout.cut((row for tool in shown for row in self.tool(tool)), self.most(TOOL_ROWS_SHOWN))
+        if len(shown) < len(tools):
+            yield from self.layout.theirs(f"... and {len(tools) - len(shown)} more tools", style="dim")
 
     def tool(self, tool: Tool) -> Iterator[str]:
         fields = read_fields(tool.input_schema)
@@ -158,7 +150,7 @@ class _Description:
         name, call = excerpt(tool.name, NAME_SHOWN), signature(tool.name, fields)
         call = call if self.whole else excerpt(call, SIGNATURE_SHOWN)
         yield from self.layout.theirs(call.removeprefix(name) + self.about(tool.description), lead=name, hang=4)
-        for field in described if self.whole else described[:PARAMETERS_SHOWN]:
+        for field in described[: self.most(PARAMETERS_SHOWN)]:
             lead = excerpt(field.name, NAME_SHOWN)
             yield from self.layout.theirs(self.about(field.description), lead=lead, indent=4, hang=4)
 
@@ -182,22 +174,20 @@ class _Description:
 
     def message(self, message: SamplingMessage) -> Iterator[str]:
         yield from self.heading(message.role)
-        rows = (row for block in message.content for row in self.text_rows(_block(block)))
-        yield from rows if self.whole else self.layout.cut(rows, ROWS_SHOWN)
+        rows = (row for block in message.content for row in self.text(_block(block)))
+        yield from self.layout.cut(rows, self.most(ROWS_SHOWN))
+
+    def text(self, text: str) -> Iterator[str]:
+        yield from self.layout.theirs(text[: self.most(TEXT_SHOWN)])
+        if not self.whole and len(text) > TEXT_SHOWN:
+            yield from self.layout.theirs(f"... of {len(text)} characters", style="dim")
 
     def heading(self, text: str) -> Iterator[str]:
         return self.layout.ours(text, "cyan")
 
-    def text(self, text: str) -> Iterator[str]:
-        rows = self.text_rows(text)
-        return rows if self.whole else self.layout.cut(rows, ROWS_SHOWN)
-
-    def text_rows(self, text: str) -> Iterator[str]:
-        if self.whole or len(text) <= TEXT_SHOWN:
-            yield from self.layout.theirs(text)
-        else:
-            yield from self.layout.theirs(text[:TEXT_SHOWN])
-            yield from self.layout.theirs(f"... of {len(text)} characters", style="dim")
+    def most(self, shown: int) -> int | None:
+        """The bound on what is shown."""
+        return None if self.whole else shown
 
 
 def _block(block: SamplingMessageContentBlock | ContentBlock) -> str:

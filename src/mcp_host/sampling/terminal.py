@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
+from typing import Literal
 
-from mcp_host.sampling.approval import Allow, Deny, Scope
+from mcp_host.sampling.approval import Allow, Deny
 from mcp_host.sampling.display import SeenBefore, describe
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.terminal.device import NoTerminal, Terminal, open_terminal
 from mcp_host.terminal.text import Layout
 
-SCOPES: dict[str, Scope] = {
-    **dict.fromkeys(("y", "yes"), "request"),
-    **dict.fromkeys(("a", "all"), "call"),
-    **dict.fromkeys(("s", "session"), "session"),
+ALLOW = {
+    **dict.fromkeys(("y", "yes"), Allow()),
+    **dict.fromkeys(("a", "all"), Allow("call")),
+    **dict.fromkeys(("s", "session"), Allow("session")),
 }
-NO = ("n", "no", "")
-VIEW = ("v", "view", "?")
-MOST_UNCLEAR = 3  # answers that are no key; then the answer is no
+DENY = dict.fromkeys(("n", "no", ""), Deny())
+VIEW: dict[str, Literal["view"]] = dict.fromkeys(("v", "view", "?"), "view")
 
 _seen_before = SeenBefore()
 
@@ -50,29 +51,18 @@ async def ask_in_terminal(request: SamplingRequest, /) -> Allow | Deny:
 
 async def ask(request: SamplingRequest, terminal: Terminal) -> Allow | Deny:
     """Ask in an open terminal."""
-    offered = {word: scope for word, scope in SCOPES.items() if scope != "call" or request.outer is not None}
-    keys = "/".join([word for word in offered if len(word) == 1])
-    await terminal.show(["", *describe(request, terminal.layout, seen=_seen_before.seen(request))])
+    scopes = ("request", "session") if request.outer is None else ("request", "call", "session")
+    allow = {word: decision for word, decision in ALLOW.items() if decision.scope in scopes}
+    keys = "/".join([*(word for word in allow if len(word) == 1), "v", "N"])
+    await terminal.show(chain([""], describe(request, terminal.layout, seen=_seen_before.seen(request))))
     _seen_before.add(request)
-    await terminal.show(_keys(request, terminal.layout))
-    unclear = 0
-    while unclear < MOST_UNCLEAR:
-        answer = await terminal.ask(f"May your model answer? [{keys}/v/N] ")
-        word = "n" if answer is None else answer.lower()
-        if word in NO:
-            return Deny()
-        if word in offered:
-            return Allow(offered[word])
-        if word in VIEW:
-            await terminal.show(describe(request, terminal.layout, whole=True))
-            await terminal.show(_keys(request, terminal.layout))
-        else:
-            unclear += 1
-            await terminal.show(
-                terminal.layout.ours(f"Press one of {keys}/v/n and Enter. Enter alone means no.", "yellow")
-            )
-    await terminal.show(terminal.layout.ours("That was no clear answer, so it counts as no.", "yellow"))
-    return Deny()
+    while True:
+        await terminal.show(_keys(request, terminal.layout))
+        answers: dict[str, Allow | Deny | Literal["view"]] = {**allow, **DENY, **VIEW}
+        decision = await terminal.choose("May your model answer?", keys, answers)
+        if decision != "view":
+            return decision or Deny()
+        await terminal.show(describe(request, terminal.layout, whole=True))
 
 
 def _keys(request: SamplingRequest, layout: Layout) -> Iterator[str]:

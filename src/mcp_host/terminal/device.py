@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import islice
+from typing import TypeVar
 
 from anyio import Lock, move_on_after, wait_readable, wait_writable
 from anyio.lowlevel import RunVar
 
 from mcp_host.terminal.text import Layout, has_color
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +24,7 @@ IN_BACKGROUND = "this client runs in the background, where it cannot ask its use
 WITHDRAWN = b"\n(the question was withdrawn)\n"
 DROPPED = "(Lines that were typed or pasted before this question do not count.)"
 
+MOST_UNCLEAR = 3  # answers to one question that are none of those it has
 ROWS_AT_ONCE = 200  # are laid out before other tasks run
 LONGEST_LINE = 4096  # bytes with the line end: Linux drops what is typed beyond that
 QUIET = 0.05  # seconds without input after which a paste has ended; terminals send the next piece at once
@@ -73,6 +77,22 @@ class Terminal:
             await self._write("\n")  # the cursor is still beside the question
             return None
         return line.decode(errors="replace").strip()
+
+    async def choose(self, question: str, keys: str, answers: Mapping[str, T]) -> T | None:
+        """Ask a question that has only these *answers*, by the words for them in lower case. *keys* are shown beside it.
+
+        Another word is asked about again, twice at most. None if that was no answer either, and for Ctrl-D.
+        """
+        for _ in range(MOST_UNCLEAR):
+            line = await self.ask(f"{question} [{keys}] ")
+            if line is None:
+                return None
+            if line.lower() in answers:
+                return answers[line.lower()]
+            default = " Enter alone means n." if "" in answers else ""
+            await self.show(self.layout.ours(f"Press one of {keys.lower()} and Enter.{default}", "yellow"))
+        await self.show(self.layout.ours("There was no clear answer, so nothing is allowed or sent.", "yellow"))
+        return None
 
     async def _write(self, text: str) -> None:
         data = text.encode(errors="replace")

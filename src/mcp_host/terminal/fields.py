@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_host.errors import excerpt
+from mcp_host.terminal.text import NAME_SHOWN
 
-NAME_SHOWN = 60  # characters of a name
 VALUE_SHOWN = 40  # characters of a default value or a choice
 CHOICES_SHOWN = 6
 PARAMETERS_SHOWN = 12

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, TypeAlias
 
-from mcp_host.errors import MARGIN, escaped
+from mcp_host.errors import MARGIN, escaped, excerpt
+from mcp_host.server_requests import OuterCall
 
 Style: TypeAlias = Literal["bold", "dim", "green", "cyan", "yellow"]
 
 SGR: Mapping[Style, str] = {"bold": "1", "dim": "2", "green": "32", "cyan": "36", "yellow": "33"}
 
+NAME_SHOWN = 60  # characters of a name
 NARROWEST = 40  # columns; in a narrower terminal lines wrap past the margin
 TAB = "    "
 MOST_COUNTED = 1000  # rows that are only counted; a server may send 500,000
@@ -120,14 +122,22 @@ class Layout:
                     yield margin + self.styled(row, style)
                 shown = ""
 
-    def cut(self, rows: Iterable[str], most: int) -> Iterator[str]:
-        """The first rows of a server's text, and how many more there are."""
+    def cut(self, rows: Iterable[str], most: int | None) -> Iterator[str]:
+        """The first rows of a server's text, and how many more there are. All of them if *most* is None."""
         rows = iter(rows)
         yield from islice(rows, most)
         hidden = sum(1 for _ in islice(rows, MOST_COUNTED))
         if hidden:
             count = f"at least {hidden}" if hidden == MOST_COUNTED else f"{hidden}"
             yield self.styled(f"{MARGIN}... and {count} more line{'s' * (hidden > 1)}", "dim")
+
+    def who_asks(self, server: str, outer: OuterCall | None) -> Iterator[str]:
+        """The rows that say which server asks, and within which call of ours."""
+        yield from self.theirs(excerpt(server, NAME_SHOWN))
+        if outer is not None:
+            yield from self.ours("probably while it works on" if outer.inferred else "while it works on", "cyan")
+            name = "" if outer.name is None else f" {outer.name}"
+            yield from self.theirs(excerpt(outer.method + name, NAME_SHOWN))
 
     def styled(self, text: str, style: Style | None) -> str:
         return styled(text, style if self.color else None)
