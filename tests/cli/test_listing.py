@@ -60,7 +60,7 @@ def test_a_parameter_that_the_signature_leaves_out_is_told_below(capsys: Capture
 def test_all_values_of_a_long_enum_are_told(capsys: Captured) -> None:
     lines = listed(capsys, {"name": "t", "inputSchema": {"properties": {"x": {"enum": list(range(9))}}}})
 
-    assert lines == ["t(x?: 0 | 1 | 2 | 3 | 4 | 5 | 3 more)", "    x: one of 0 1 2 3 4 5 6 7 8"]
+    assert lines == ["t(x?: 0 | 1 | 2 | 3 | 4 | 5 | 3 more)", "    x: one of 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8"]
 
 
 def test_the_text_of_a_hostile_server_is_bounded_and_escaped(capsys: Captured) -> None:

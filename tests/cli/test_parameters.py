@@ -149,7 +149,7 @@ def test_arguments_that_cannot_be_checked_are_left_to_the_server() -> None:
         ({"type": ["string", "null"], "default": None}, "x: string, default null"),
         ({"anyOf": [COLOR, {"type": "null"}], "default": "red"}, 'x: "red" | "green", default "red"'),
         ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "x: string | integer"),
-        ({"enum": list(range(20))}, f"x: 0 | 1 | 2 | 3 | 4 | 5 | 14 more, one of {' '.join(map(str, range(20)))}"),
+        ({"enum": list(range(20))}, f"x: 0 | 1 | 2 | 3 | 4 | 5 | 14 more, one of {' | '.join(map(str, range(20)))}"),
         ({"const": "a"}, 'x: "a"'),
         ({"type": "string", "format": "email", "minLength": 3, "maxLength": 9}, "x: string, at least 3 characters, at most 9 characters, format \"email\""),
         ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "multipleOf": 0.1}, "x: number, more than 0, less than 1, a multiple of 0.1"),

@@ -99,7 +99,7 @@ prompt args-prompt city=Oslo -- npx -y @modelcontextprotocol/server-everything""
         arguments=True,
     ),
     "complete": Command(
-        "complete the first ARGUMENT of a prompt or a resource template; the others are given",
+        "complete the first ARGUMENT of a prompt or a resource template; the others are chosen already",
         """\
 complete https://example.com/mcp review file=ma
 complete completable-prompt name= department=Sales -- npx -y @modelcontextprotocol/server-everything""",
@@ -254,7 +254,7 @@ class _Parser(argparse.ArgumentParser):
 def _main_parser() -> _Parser:
     commands = "\n".join(f"  {verb:<10}{command.about}" for verb, command in COMMANDS.items())
     codes = "\n".join(f"  {code:<10}{code.meaning}" for code in ExitCode)
-    examples = _examples(*COMMANDS.values())
+    examples = _examples(*[command.examples.splitlines()[0] for command in COMMANDS.values()])
     parser = _Parser(
         prog=NAME,
         usage=f"{NAME} COMMAND ...",
@@ -266,9 +266,8 @@ def _main_parser() -> _Parser:
     return parser
 
 
-def _examples(*commands: Command) -> str:
-    lines = [f"  {NAME} {line}\n" for command in commands for line in command.examples.splitlines()]
-    return "".join(["examples:\n", *lines])
+def _examples(*lines: str) -> str:
+    return "".join(["examples:\n", *[f"  {NAME} {line}\n" for line in lines]])
 
 
 def _parser(verb: str) -> _Parser:
@@ -277,11 +276,15 @@ def _parser(verb: str) -> _Parser:
     if command.server:
         rest = f" {command.synopsis}".rstrip()
         usage = f"{NAME} {verb} [options] SERVER{rest}\n       {NAME} {verb} [options]{rest} -- COMMAND [ARG ...]"
-    notes = (TARGET if command.server else "", ARGUMENTS if command.arguments else "", _examples(command))
+    notes = (
+        TARGET if command.server else "",
+        ARGUMENTS if command.arguments else "",
+        _examples(*command.examples.splitlines()),
+    )
     parser = _Parser(
         prog=f"{NAME} {verb}",
         usage=usage,
-        description=f"{command.about.capitalize()}.",
+        description=f"{command.about[0].upper()}{command.about[1:]}.",
         epilog="\n".join(filter(None, notes)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # else a new option breaks scripts

@@ -70,7 +70,7 @@ def details(field: Field, *, in_signature: bool = False) -> list[str]:
     schema = field.schema
     found = [] if in_signature else [field.type, *(["required"] if field.required else [])]
     if field.choices is not None and len(field.choices) > CHOICES_SHOWN:
-        found.append(f"one of {' '.join([compact(choice.value) for choice in field.choices[:MAX_CHOICES]])}")
+        found.append(f"one of {' | '.join([compact(choice.value) for choice in field.choices[:MAX_CHOICES]])}")
     found += [text.format(compact(schema[keyword])) for keyword, text in BOUNDS.items() if keyword in schema]
     if "default" in schema and not in_signature:
         found.append(f"default {compact(schema['default'])}")

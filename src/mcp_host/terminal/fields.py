@@ -77,7 +77,7 @@ def read_fields(schema: object) -> list[Field]:
     """The properties of the schema of an object, in order."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     required = schema.get("required") if isinstance(schema, dict) else None
-    names = required if isinstance(required, list) else []
+    names = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
     return [
         Field(name, field, name in names, _kinds(field), _choices(field))
         for index, (name, part) in enumerate(properties.items() if isinstance(properties, dict) else ())
