@@ -194,6 +194,32 @@ async def test_each_list_has_its_callback_and_changed_resources_are_two_lists(er
         assert peer.stream["params"]["notifications"] == {"promptsListChanged": True, "resourcesListChanged": True}
 
 
+async def test_a_change_that_is_announced_while_the_client_connects_is_handed_over(era: Era) -> None:
+    """Without any delay, so that listing begins before `connect` returns."""
+
+    class Hasty(Peer):
+        async def acknowledge(self, listen: Wire, notifications: Any = None) -> None:
+            await super().acknowledge(listen, notifications)
+            await self.announce()
+
+        async def answer_initialize(self, **options: Any) -> Wire:
+            request = await super().answer_initialize(**options)
+            await self.announce()
+            return request
+
+    async def show(tools: list[Tool]) -> None:
+        handed.append(len(tools))
+        heard.set()
+
+    handed: list[int] = []
+    heard = anyio.Event()
+    with anyio.fail_after(5):
+        async with Client(Hasty(era), list_changed=ListChanged(tools=show, delay=0)) as client:
+            await heard.wait()
+
+    assert (handed, client.warnings) == ([1], [])
+
+
 @paused
 async def test_a_listing_that_fails_is_a_warning_and_the_next_change_lists_again(era: Era) -> None:
     async def fail_once(request: AnyRequest, call_next: CallNext) -> Wire:

@@ -27,8 +27,11 @@ from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware,
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import LoggingLevel
 from tests.client.sites import MIRRORED, Site, mirrored_headers
-from tests.client.support import EMPTY, HANDSHAKE, PARIS, QUESTION, STATELESS, TOOLS, Era, sampling, text
+from tests.client.support import EMPTY, HANDSHAKE, PARIS, QUESTION, STATELESS, TOOLS, Era, asking_server, sampling, text
+from tests.testing.test_with_client import MODERN, ConnectBy, connect_by, over_http_in_json, versions
 from tests.transports.children import python
+
+__all__ = ["connect_by", "versions"]  # fixtures
 
 Wire = dict[str, Any]
 
@@ -600,6 +603,32 @@ async def test_a_cached_result_passes_the_middleware_and_is_kept_for_the_same_he
 
     assert seen == ["server/discover", "tools/list", "tools/list", "tools/list"]
     assert [post.headers["x-user"] for post in site.posts] == ["a", "a", "b"]
+
+
+async def test_middleware_is_around_both_directions_over_every_transport(
+    connect_by: ConnectBy, versions: tuple[str, ...]
+) -> None:
+    seen: list[tuple[str, object, object]] = []
+
+    async def note(request: AnyRequest, call_next: CallNext) -> Wire:
+        if isinstance(request, ServerRequest):
+            assert request.outer is not None or connect_by is over_http_in_json
+            seen.append((request.method, request.outer and request.outer.caller, request.protocol_version))
+        elif request.call_id is not None:
+            seen.append((request.method, request.caller, request.protocol_version))
+        return await call_next(request)
+
+    with anyio.fail_after(20):
+        async with (
+            connect_by(asking_server(versions=versions)) as transport,
+            Client(transport, middleware=[note], sampling=sampling()) as client,
+        ):
+            result = await client.call_tool("ask", caller="ada")
+
+    # Until 2025-11-25 a server that answers in JSON asks on the connection's own stream.
+    known = None if connect_by is over_http_in_json and versions is not MODERN else "ada"
+    assert result.text == "Paris"
+    assert seen == [("tools/call", "ada", versions[0]), ("sampling/createMessage", known, versions[0])]
 
 
 # Around the server's requests

