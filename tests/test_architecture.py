@@ -63,6 +63,7 @@ MAY_IMPORT = {
             "sampling",
             "terminal",
             "testing",
+            "tool_changes",
         ),
         *("transports", "types", "version"),
     },

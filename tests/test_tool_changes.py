@@ -61,6 +61,13 @@ def test_a_new_tool_is_shown_whole() -> None:
     assert changed.diff == "@@ -0,0 +1,2 @@\n+name: add\n+inputSchema: {}"
 
 
+def test_a_field_that_the_library_does_not_know_is_shown_even_if_it_is_null() -> None:
+    changed = change(ADD | {"x-more": None})
+
+    assert changed.fields == ["x-more"]
+    assert changed.diff.splitlines()[-1] == "+x-more: null"
+
+
 def test_what_a_fingerprint_ignores_is_in_no_diff() -> None:
     reordered = dict(reversed(ADD.items())) | {"_meta": {"seen": 2}, "title": None}
 

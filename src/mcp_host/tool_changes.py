@@ -30,7 +30,7 @@ class ToolChange:
     """A tool whose definition is not the one that was agreed to."""
 
     server: str
-    """The identity of the server: the key in `ToolPins.export`."""
+    """The identity of the server, as in `ToolPins.servers`."""
     name: str
     """The name that the server uses."""
     old: Tool | None
@@ -43,7 +43,8 @@ class ToolChange:
         """The members of the definition that differ, such as "description" and "inputSchema"."""
         old, new = _members(self.old), _members(self.new)
         text = partial(json.dumps, sort_keys=True)  # in Python, True equals 1
-        return [name for name in {**old, **new} if text(old.get(name)) != text(new.get(name))]
+        both = {**old, **new}
+        return [name for name in both if not (name in old and name in new and text(old[name]) == text(new[name]))]
 
     @property
     def diff(self) -> str:

@@ -325,10 +325,10 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "sentence"),
     [
-        ([], 2, "a command is missing (demo, tools, call, read, prompt, complete, inspect) (see mcp-host --help)"),
-        (["frob"], 2, "'frob' is no command (demo, tools, call, read, prompt, complete, inspect) (see mcp-host --help)"),
-        (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, read, prompt, complete, inspect); did you mean 'tools'? (see mcp-host --help)"),
-        (["--era", "tools"], 2, "'--era' is no command (demo, tools, call, read, prompt, complete, inspect)"),
+        ([], 2, "a command is missing (demo, tools, call, read, prompt, complete, inspect, pins) (see mcp-host --help)"),
+        (["frob"], 2, "'frob' is no command (demo, tools, call, read, prompt, complete, inspect, pins) (see mcp-host --help)"),
+        (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, read, prompt, complete, inspect, pins); did you mean 'tools'? (see mcp-host --help)"),
+        (["--era", "tools"], 2, "'--era' is no command (demo, tools, call, read, prompt, complete, inspect, pins)"),
         (["tools"], 2, "there is no server: give its URL, or the command that starts it after --"),
         (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
         (["tools", "--"], 2, "there is no command after --"),
@@ -362,7 +362,7 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
         (["demo", "--model", "gpt-5"], 2, "argument --model: there is no model 'gpt-5'; available models: arithmetic; "),
         (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} did not advertise tools, which tools/list needs"),
         (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
-        (["--", "tools"], 2, "'--' is no command (demo, tools, call, read, prompt, complete, inspect)"),
+        (["--", "tools"], 2, "'--' is no command (demo, tools, call, read, prompt, complete, inspect, pins)"),
         (["tools", *python("print('\x1b[2Jhello')")], 3, rf"{PYTHON} exited with code 0; it seems to be no MCP server: its stdout begins with '\x1b[2Jhello'"),
         (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr ends:"),
         (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} was not ready within 0.2 s"),
@@ -404,6 +404,7 @@ exit codes:
   5         the server answered with an error
   6         the server broke the protocol
   7         the server asked for input that it did not get, or for too much
+  8         a tool has changed since it was pinned
   70        a bug in mcp-host
   130       interrupted by Ctrl-C
   141       the reader of the output has gone
@@ -423,6 +424,8 @@ def test_every_error_has_an_exit_code_that_the_help_explains(capsys: Captured) -
         "MessageTooLarge": 6,
         "InputNotGiven": 7,
         "RoundsExceeded": 7,
+        "ToolChanged": 8,
+        "ToolPinsError": 2,
         "InputRefused": 70,
     }
     assert {name: codes[name] for name in expected} == expected

@@ -176,13 +176,14 @@ async def test_whatever_else_a_definition_has_is_pinned(era: Era, changed: dict[
 
 
 async def test_a_call_before_any_listing_lists_first(era: Era) -> None:
-    shop, pins = Shop(era, add()), ToolPins()
+    shop, pins = Shop(era, add(_meta={"not": "pinned"})), ToolPins()
     async with shop.client(pins) as client:
         assert (await client.call_tool("add")).text == "add"
         assert (await client.call_tool("add")).text == "add"
 
     assert [message["method"] for message in shop.peer.received[-3:]] == ["tools/list", "tools/call", "tools/call"]
     assert pins.export() == {"version": 1, "servers": {"shop": {"add": {"pinned": add()}}}}
+    assert pins.servers() == {"shop": ["add"]}
 
 
 async def test_a_call_in_a_new_connection_lists_first_and_finds_the_change(era: Era) -> None:
@@ -759,6 +760,17 @@ async def test_a_file_that_disappears_is_an_error_until_the_next_run(tmp_path: P
             await client.list_tools()
 
     assert not file.exists()
+
+
+async def test_a_file_of_an_earlier_run_that_disappears_is_an_error_too(tmp_path: Path) -> None:
+    file = tmp_path / "pins.json"
+    shop = Shop(HANDSHAKE, add())
+    await list_once(shop, ToolPins(file=file))
+    async with shop.client(ToolPins(file=file)) as client:
+        await client.list_tools()
+        file.unlink()
+        with pytest.raises(ToolPinsError, match="have disappeared"):
+            await client.list_tools()
 
 
 async def test_tools_that_cannot_be_pinned_for_want_of_a_folder_are_not_used(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from itertools import takewhile
 
 import anyio
 
-from mcp_host.cli import commands, demo
+from mcp_host.cli import commands, demo, pins
 from mcp_host.cli.arguments import Options, parse
 from mcp_host.cli.output import ExitCode, Printer, print_error, print_json
 from mcp_host.errors import ServerError
@@ -76,6 +76,8 @@ def _run(options: Options) -> ExitCode:
         assert options.model is not None, "the arguments have a default for it"
         anyio.run(demo.run, options.model, printer)
         return ExitCode.OK
+    if options.verb == "pins":
+        return pins.run(options, printer)
     report = anyio.run(commands.run, options)
     if options.json:
         print_json(report.document)
@@ -83,4 +85,5 @@ def _run(options: Options) -> ExitCode:
         report.show(printer)
     if report.error is not None:
         print_error(report.error)
-    return ExitCode.OK if report.error is None else ExitCode.TOOL_ERROR
+        return ExitCode.TOOL_ERROR
+    return ExitCode.TOOL_CHANGED if report.changed else ExitCode.OK

@@ -52,11 +52,13 @@ class Command(NamedTuple):
     """The name of what it takes after the server, such as TOOL."""
     arguments: bool = False
     """Whether arguments such as ``key=text`` may follow."""
+    words: str = ""
+    """What else may follow, if anything."""
 
     @property
     def synopsis(self) -> str:
         """What the usage shows after SERVER."""
-        return f"{self.operand} [ARGUMENT ...]" if self.arguments else self.operand
+        return f"{self.operand} {'[ARGUMENT ...]' if self.arguments else self.words}".strip()
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -112,6 +114,17 @@ complete completable-prompt name= department=Sales -- npx -y @modelcontextprotoc
 inspect -H 'Authorization=Bearer ...' https://example.com/mcp
 inspect --json -- python examples/calculator_server.py""",
     ),
+    "pins": Command(
+        "show the tools that have changed since they were pinned, and accept the changes",
+        """\
+call https://example.com/mcp echo message=hi --pins pins.json
+pins pins.json
+pins pins.json accept https://example.com/mcp echo
+pins pins.json forget https://example.com/mcp""",
+        server=False,
+        operand="FILE",
+        words="[accept [SERVER [TOOL ...]] | forget SERVER [TOOL ...]]",
+    ),
 }
 
 URL = re.compile(r"https?://", re.IGNORECASE)
@@ -127,6 +140,8 @@ TIMEOUT_HELP = (
     f"for connecting (default: {DEFAULTS.connect_timeout:g}) and for a call (default: {DEFAULTS.timeout:g},"
     f" or {DEFAULTS.idle_timeout:g} without a message from the server)"
 )
+
+PINS_HELP = "block tools that are not as pinned in FILE; the first use of a server pins its tools there"
 
 ERA_HELP = (
     "auto, modern (without a handshake), legacy (with one), or a single revision like"
@@ -149,9 +164,13 @@ class Options(argparse.Namespace):
     model: Model | None
     unchecked: bool
     output: Path | None
+    pins: Path | None
+    yes: bool
     operand: str
     """The name of the tool, the URI of the resource and the like."""
     items: Sequence[Item]
+    words: Sequence[str]
+    """What follows the operand."""
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -181,9 +200,10 @@ def parse(argv: Sequence[str]) -> Options:
         if not operands:
             parser.error(f"{command.operand} is missing")
         options.operand = operands.pop(0)
+    options.words = operands
     if command.arguments:
         options.items = [item for operand in operands for item in _items(operand, parser)]
-    elif operands:
+    elif operands and not command.words:
         more = "; a command for the server comes after --" if command.server else ""
         parser.error(f"unexpected argument {operands[0]!r}{more}")
     return options
@@ -289,7 +309,7 @@ def _parser(verb: str) -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # else a new option breaks scripts
     )
-    parser.set_defaults(model=None, output=None)
+    parser.set_defaults(model=None, output=None, pins=None)
     add = parser.add_argument
     add("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
@@ -309,6 +329,10 @@ def _parser(verb: str) -> _Parser:
         add("--model", type=_model, metavar="NAME", help=f"{use}; {MODEL_NAMES}")
     if verb in ("call", "prompt"):
         add("--unchecked", action="store_true", help="send the arguments as they are: every key=text as text")
+    if verb in ("tools", "call"):
+        add("--pins", type=Path, metavar="FILE", help=PINS_HELP)
+    if verb == "pins":
+        add("--yes", "-y", action="store_true", help="accept without asking")
     if verb == "read":
         add("--output", "-o", type=Path, metavar="FILE", help="write the contents to a file, byte for byte")
     return parser

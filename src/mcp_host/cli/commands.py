@@ -9,16 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, assert_never
 
-from mcp_host.cli.arguments import Options
+from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.output import Printer, UsageError, compact, near, print_aside, print_error, status_line
 from mcp_host.cli.parameters import MAX_PARAMETERS, details, filled_in, parameters, prompt_schema, read_arguments
+from mcp_host.cli.pins import what_changed
 from mcp_host.client.client import Client
-from mcp_host.errors import ProtocolError, ServerError, excerpt, quoted
+from mcp_host.client.pins import ToolPins
+from mcp_host.client.tool_policy import ToolPolicy
+from mcp_host.errors import ProtocolError, ServerError, ToolChanged, excerpt, quoted
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling import Sampling, always
 from mcp_host.terminal.fields import PARAMETERS_SHOWN, Field, signature
 from mcp_host.terminal.text import NAME_SHOWN
+from mcp_host.tool_changes import ToolChange
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
 from mcp_host.types import (
@@ -57,6 +61,8 @@ class Report:
     document: Mapping[str, object]
     show: Callable[[Printer], None]
     error: str | None = None
+    changed: bool = False
+    """Whether a tool is not as it was pinned."""
 
 
 async def run(options: Options) -> Report:
@@ -74,6 +80,7 @@ async def run(options: Options) -> Report:
         transport,
         sampling=sampling,
         elicitation=_elicitation(),
+        tools=None if options.pins is None else ToolPolicy(pins=ToolPins(file=options.pins)),
         limits=limits,
         era=options.era,
         on_log=_print_log if options.verbose else None,
@@ -128,11 +135,25 @@ async def _tools(client: Client, options: Options) -> Report:
         if not tools:
             printer.line("This server offers no tools.")
 
-    return Report({"tools": [tool.to_wire() for tool in tools]}, show)
+    return Report({"tools": [tool.to_wire() for tool in tools]}, show, changed=bool(_changes(options)))
+
+
+def _changes(options: Options) -> list[ToolChange]:
+    """The tools of the server that are not as they were pinned."""
+    if options.pins is None:
+        return []
+    server = _transport(options).identity
+    return [change for change in ToolPins(file=options.pins).changes() if change.server == server]
 
 
 async def _call(client: Client, options: Options) -> Report:
-    tool = None if options.unchecked else await _find(client.list_tools, "tool", options.operand)
+    try:
+        tool = None if options.unchecked else await _find(client.list_tools, "tool", options.operand)
+    except UsageError:
+        for change in _changes(options):
+            if change.name == options.operand:
+                raise ToolChanged(f"{what_changed(change)}: see {NAME} pins {options.pins}", change) from None
+        raise
     arguments = read_arguments(options.operand, {} if tool is None else tool.input_schema, options.items)
     with progress_line(sys.stderr) as on_progress:
         result = await client.call_tool(options.operand, arguments, on_progress=on_progress)

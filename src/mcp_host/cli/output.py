@@ -22,6 +22,8 @@ from mcp_host.errors import (
     ProtocolError,
     RoundsExceeded,
     ServerError,
+    ToolChanged,
+    ToolPinsError,
     quoted,
 )
 from mcp_host.terminal.text import Style, has_color, styled, wrapped
@@ -51,6 +53,7 @@ class ExitCode(IntEnum):
     SERVER_ERROR = 5, "the server answered with an error"
     PROTOCOL_ERROR = 6, "the server broke the protocol"
     INPUT_MISSING = 7, "the server asked for input that it did not get, or for too much"
+    TOOL_CHANGED = 8, "a tool has changed since it was pinned"
     INTERNAL_ERROR = 70, "a bug in mcp-host"  # EX_SOFTWARE of sysexits.h
     INTERRUPTED = 130, "interrupted by Ctrl-C"  # 128 + SIGINT, as shells report it
     BROKEN_PIPE = 141, "the reader of the output has gone"  # 128 + SIGPIPE, likewise
@@ -64,6 +67,8 @@ class ExitCode(IntEnum):
 CODES: Mapping[type[BaseException], ExitCode] = {
     UsageError: ExitCode.USAGE,
     CallerError: ExitCode.USAGE,
+    ToolChanged: ExitCode.TOOL_CHANGED,
+    ToolPinsError: ExitCode.USAGE,
     ConnectionClosed: ExitCode.NO_CONNECTION,
     McpTimeout: ExitCode.TIMEOUT,
     ServerError: ExitCode.SERVER_ERROR,

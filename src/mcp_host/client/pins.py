@@ -109,6 +109,10 @@ class ToolPins:
         """All pins as JSON, with the changes that wait to be accepted."""
         return _written(self._load())
 
+    def servers(self) -> dict[str, list[str]]:
+        """The names of the pinned tools, by server."""
+        return {server: list(own) for server, own in self._load().items()}
+
     def changes(self) -> list[ToolChange]:
         """The changes that wait to be accepted, of all servers."""
         return [
@@ -138,7 +142,7 @@ class ToolPins:
     def forget(self, server: str, *names: str) -> None:
         """Drop the pins of these tools, or of the whole *server*, whose next listing is then trusted.
 
-        *server* is a key of ``export()["servers"]``. What is not pinned is ignored.
+        *server* is a key of `servers`. What is not pinned is ignored.
         """
         with self._update() as pins:
             for name in names:

@@ -1,0 +1,117 @@
+"""The command that shows, accepts and forgets the pins of tools in a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import indent
+
+from mcp_host.cli.arguments import Options
+from mcp_host.cli.output import ExitCode, Printer, UsageError, near
+from mcp_host.client.pins import ToolPins
+from mcp_host.errors import excerpt, quoted
+from mcp_host.tool_changes import ToolChange
+
+
+def run(options: Options, printer: Printer) -> ExitCode:
+    """Show the changes that wait, or do what the words after the file say.
+
+    Raises:
+        UsageError: There is no such file, server, tool or change, or no terminal to ask in.
+        ToolPinsError: The file cannot be used.
+    """
+    if not Path(options.operand).exists():
+        raise UsageError(f"there is no file {options.operand!r}")
+    pins = ToolPins(file=options.operand)
+    match options.words:
+        case []:
+            return _show(pins, printer)
+        case ["accept", *names]:
+            return _accept(pins, _chosen(pins, names), printer, asked=not options.yes)
+        case ["forget", server, *tools]:
+            server = _server(pins, server)
+            for tool in tools:
+                _check_known(tool, pins.servers()[server])
+            pins.forget(server, *tools)
+            printer.line("Forgotten: what is listed next is trusted.")
+            return ExitCode.OK
+        case ["forget"]:
+            raise UsageError("forget what? Name a server, or some of its tools after it")
+        case [word, *_]:
+            raise UsageError(f"{quoted(word)} is neither accept nor forget{near(word, ('accept', 'forget'))}")
+    raise AssertionError("all words were looked at")
+
+
+def what_changed(change: ToolChange) -> str:
+    """The change in one line."""
+    what = "is new" if change.old is None else f"has changed since it was pinned ({excerpt(', '.join(change.fields))})"
+    return f"the tool {quoted(change.name)} {what}"
+
+
+def _show(pins: ToolPins, printer: Printer) -> ExitCode:
+    changes = pins.changes()
+    for server, names in pins.servers().items():
+        printer.paragraph(server, "bold")
+        printer.paragraph("1 tool is pinned" if len(names) == 1 else f"{len(names)} tools are pinned", indent=4)
+        _print([change for change in changes if change.server == server], printer)
+    if not changes:
+        return ExitCode.OK
+    printer.line()
+    printer.line("To use tools as they are now, add to this command: accept [SERVER [TOOL ...]]")
+    return ExitCode.TOOL_CHANGED
+
+
+def _print(changes: Sequence[ToolChange], printer: Printer) -> None:
+    for change in changes:
+        printer.paragraph(what_changed(change), indent=4)
+        printer.text(indent(change.diff, " " * 8))
+
+
+def _chosen(pins: ToolPins, names: Sequence[str]) -> list[ToolChange]:
+    """The changes of all servers, of a server, or of some of its tools."""
+    changes = pins.changes()
+    if names:
+        server, *tools = _server(pins, names[0]), *names[1:]
+        changes = [change for change in changes if change.server == server]
+        for tool in tools:
+            _check_known(tool, pins.servers()[server])
+        changes = [change for change in changes if not tools or change.name in tools]
+    if not changes:
+        raise UsageError("no change waits to be accepted")
+    return changes
+
+
+def _accept(pins: ToolPins, changes: Sequence[ToolChange], printer: Printer, *, asked: bool) -> ExitCode:
+    """Accept just the changes that are shown: what the server lists meanwhile is not among them."""
+    _print(changes, printer)
+    if asked:
+        if not sys.stdin.isatty():
+            raise UsageError("there is no terminal to ask in: read the changes, and pass --yes")
+        these = "this change" if len(changes) == 1 else f"these {len(changes)} changes"
+        if input(f"Accept {these}? [y/N] ").strip().lower() not in ("y", "yes"):
+            printer.line("Nothing was accepted.")
+            return ExitCode.TOOL_CHANGED
+    for change in changes:
+        try:
+            pins.accept(change)
+        except ValueError as exc:  # another process was faster
+            raise UsageError(str(exc)) from exc
+    printer.line(f"Accepted: {len(changes)}.")
+    return ExitCode.OK
+
+
+def _server(pins: ToolPins, part: str) -> str:
+    """The server of this identity, or the only one whose identity contains *part*."""
+    servers = list(pins.servers())
+    found = [server for server in servers if server == part] or [server for server in servers if part in server]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"{quoted(part)} is part of {len(found)} pinned servers: {', '.join(map(quoted, found[:5]))}")
+    raise UsageError(f"no pinned server is called {quoted(part)}{near(part, servers)}")
+
+
+def _check_known(tool: str, names: Sequence[str]) -> None:
+    if tool not in names:
+        raise UsageError(f"no pinned tool of this server is called {quoted(tool)}{near(tool, names)}")
