@@ -122,6 +122,13 @@ class ServerRequest:
         """This request, with these parameters in place of those of the same name."""
         return replace(self, params={**self.params, **params})
 
+    def wrap_model(self, around: AroundModel) -> Self:
+        """This request, with *around* around the handler, inside of what is there already.
+
+        It gets the checked `SamplingRequest` and a function without parameters that calls the handler.
+        """
+        return replace(self, around_model=(*self.around_model, around))
+
 
 AnyRequest: TypeAlias = ClientRequest | ServerRequest
 CallNext: TypeAlias = Callable[[AnyRequest], Awaitable[dict[str, Any]]]

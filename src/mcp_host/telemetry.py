@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
@@ -203,7 +202,7 @@ class OpenTelemetry:
             attributes["jsonrpc.request.id"] = excerpt(str(request.id), SHOWN)
         with self._span(name, SpanKind.SERVER, attributes, context, links) as span:
             if request.method == "sampling/createMessage" and span.is_recording():
-                request = replace(request, around_model=(*request.around_model, self._chat))
+                request = request.wrap_model(self._chat)
             try:
                 return await call_next(request)
             except InputRefused as exc:

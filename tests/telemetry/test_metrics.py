@@ -11,7 +11,6 @@ from opentelemetry.sdk.metrics.export import Histogram
 
 from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ServerError
-from mcp_host.middleware import AnyRequest, CallNext, EndedSession
 from mcp_host.testing import ScriptedPeer
 from tests.client.support import HANDSHAKE, STATELESS, Era
 from tests.telemetry.recorder import Recorder
@@ -142,32 +141,3 @@ async def test_a_connection_that_never_began_is_no_session(recorder: Recorder) -
             await Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]).connect()
 
     assert SESSION not in recorder.metrics()
-
-
-class Failing:
-    """A middleware whose `session_ended` raises."""
-
-    async def __call__(self, request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
-        return await call_next(request)
-
-    def session_ended(self, session: EndedSession) -> None:
-        sessions.append(session)
-        raise RuntimeError("no metrics today")
-
-
-sessions: list[EndedSession] = []
-
-
-async def test_an_observer_of_sessions_that_fails_is_logged_and_harms_no_other(
-    recorder: Recorder, caplog: pytest.LogCaptureFixture
-) -> None:
-    transport = server.in_process()
-    with anyio.fail_after(10):
-        async with Client(transport, era="legacy", middleware=[Failing(), recorder.middleware()]) as client:
-            await client.call_tool("forecast", {"city": "Oslo"})
-
-    [session] = sessions
-    sessions.clear()
-    assert (session.server, session.transport, session.error) == ("weather", transport, None)
-    assert recorder.series(SESSION) == [({"mcp.protocol.version": "2025-11-25"}, 1)]
-    assert "session_ended of Failing failed" in caplog.text

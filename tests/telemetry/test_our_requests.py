@@ -90,6 +90,25 @@ async def test_every_request_has_a_span_with_its_target(era: str, version: str, 
     ]
 
 
+async def test_a_notification_has_a_span_without_an_id_and_carries_the_trace(recorder: Recorder) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize()
+        heard.append(await peer.receive("notifications/weather"))
+        done.set()
+
+    heard: list[dict[str, Any]] = []
+    done = anyio.Event()
+    with anyio.fail_after(10):
+        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
+            await client.notify("notifications/weather", {"rain": True})
+            await done.wait()
+
+    name = "notifications/weather"
+    attributes = {"mcp.method.name": name, "mcp.protocol.version": "2025-11-25"}
+    assert recorder.spans() == [Recorded(name=name, kind="CLIENT", attributes=attributes)]
+    assert heard[0]["params"] == {"rain": True, "_meta": {"traceparent": recorder.traceparent(name)}}
+
+
 async def test_connecting_has_spans_within_the_span_that_connects(recorder: Recorder) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()

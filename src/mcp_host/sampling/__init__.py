@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mcp_host.sampling.approval import Allow, Approve, Deny, always
     from mcp_host.sampling.limits import SamplingLimits
     from mcp_host.sampling.other_clients import from_fastmcp, from_sdk
-    from mcp_host.sampling.request import Handler, SamplingMode, SamplingRequest, ToolCall
+    from mcp_host.sampling.request import AroundModel, CallModel, Handler, SamplingMode, SamplingRequest, ToolCall
     from mcp_host.sampling.sampling import Sampling, SamplingCallback, SamplingSession
     from mcp_host.sampling.terminal import ask_in_terminal
     from mcp_host.server_requests import OuterCall
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Allow",
     "Approve",
+    "AroundModel",
+    "CallModel",
     "Deny",
     "Handler",
     "OuterCall",
@@ -40,7 +42,7 @@ _ON_DEMAND = {
     "mcp_host.sampling.approval": ("Allow", "Approve", "Deny", "always"),
     "mcp_host.sampling.limits": ("SamplingLimits",),
     "mcp_host.sampling.other_clients": ("from_fastmcp", "from_sdk"),
-    "mcp_host.sampling.request": ("Handler", "SamplingMode", "SamplingRequest", "ToolCall"),
+    "mcp_host.sampling.request": ("AroundModel", "CallModel", "Handler", "SamplingMode", "SamplingRequest", "ToolCall"),
     "mcp_host.sampling.sampling": ("Sampling", "SamplingCallback", "SamplingSession"),
     "mcp_host.sampling.terminal": ("ask_in_terminal",),
     "mcp_host.server_requests": ("OuterCall",),
