@@ -23,7 +23,7 @@ ENVIRONMENTS = {"python": HERE / "requirements.txt", "python-v1": HERE / "requir
 PINS = [HERE / "package.json", HERE / "package-lock.json", *ENVIRONMENTS.values()]
 NODE_MAJOR = 20
 
-TESTING = 480.0  # seconds for all the tests, which bound their own waits far below
+TESTING = 900.0  # seconds for all the tests, which bound their own waits far below
 LEAVING = 30.0  # seconds for an interrupted pytest to end what it began
 
 
