@@ -573,6 +573,7 @@ def test_parsing_a_command_does_not_import_httpx() -> None:
 
 async def test_progress_is_one_line_of_the_terminal_and_is_cleared_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
 
     with progress_line(terminal) as show:
@@ -580,6 +581,28 @@ async def test_progress_is_one_line_of_the_terminal_and_is_cleared_at_the_end(mo
         await show(ProgressNotificationParams(progress_token=1, progress=2.5))
 
     assert terminal.getvalue() == "\r\x1b[K1 of 4 half\\x1b[2J\r\x1b[K2.5\r\x1b[K"
+
+
+async def test_progress_is_not_shown_where_lines_cannot_be_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    terminal = Terminal()
+
+    with progress_line(terminal) as show:
+        await show(ProgressNotificationParams(progress_token=1, progress=1))
+
+    assert terminal.getvalue() == ""
+
+
+def test_an_unlisted_result_is_an_error_unless_nothing_is_checked(capsys: Captured) -> None:
+    tool = {"name": "t", "inputSchema": {}, "outputSchema": {"type": "object", "required": ["n"]}}
+    result = {"result": {"content": [], "structuredContent": {"m": 1}}}
+    server = scripted({"tools": {}}, tools_list={"result": {"tools": [tool]}}, tools_call=result)
+
+    assert main(["call", "t", *server]) == 6
+    assert main(["call", "t", "--unchecked", *server]) == 0
+
+    error = "mcp-host: the result of 't' is not as listed: 'n' is a required property\n"
+    assert capsys.readouterr() == ('{"m": 1}\n', error)
 
 
 def test_progress_is_not_shown_without_a_terminal(url: str, capsys: Captured) -> None:

@@ -54,9 +54,12 @@ def command_of(*argv: str) -> list[str]:
 @asynccontextmanager
 async def running(screen: Screen, *argv: str) -> AsyncIterator[Process]:
     """The command on *screen*."""
+    environment = {**os.environ, "TERM": "xterm"}
     end = os.open(screen.path, os.O_RDWR | os.O_NOCTTY)
     try:
-        async with await open_process(command_of(*argv), stdin=end, stdout=end, stderr=end, cwd=ROOT) as process:
+        async with await open_process(
+            command_of(*argv), stdin=end, stdout=end, stderr=end, cwd=ROOT, env=environment
+        ) as process:
             yield process
     finally:
         os.close(end)

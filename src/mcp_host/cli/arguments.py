@@ -328,7 +328,7 @@ def _parser(verb: str) -> _Parser:
         use = "let the server use this model, without asking you; by default it gets none"
         add("--model", type=_model, metavar="NAME", help=f"{use}; {MODEL_NAMES}")
     if verb in ("call", "prompt"):
-        add("--unchecked", action="store_true", help="send the arguments as they are: every key=text as text")
+        add("--unchecked", action="store_true", help="check nothing: send key=text as text, and take any result")
     if verb in ("tools", "call"):
         add("--pins", type=Path, metavar="FILE", help=PINS_HELP)
     if verb == "pins":

@@ -26,8 +26,7 @@ from mcp_host.errors import (
     ToolPinsError,
     quoted,
 )
-from mcp_host.terminal.text import Style, has_color, styled, wrapped
-from mcp_host.terminal.text import clean as clean  # what else is printed here is cleaned with it, too
+from mcp_host.terminal.text import Style, clean, has_color, styled, wrapped
 
 
 class UsageError(Exception):
@@ -144,6 +143,10 @@ def print_error(text: str) -> None:
         print(f"{MARGIN}{clean(line.removeprefix(MARGIN))}", file=sys.stderr)
 
 
+def _clears_lines(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def _columns(stream: TextIO) -> int:
     try:
         return os.get_terminal_size(stream.fileno()).columns or shutil.get_terminal_size().columns
@@ -153,7 +156,7 @@ def _columns(stream: TextIO) -> int:
 
 def print_aside(text: str) -> None:
     """Print what a server tells meanwhile to stderr, with a margin. It takes the place of the status line."""
-    clear = CLEAR if sys.stderr.isatty() else ""
+    clear = CLEAR if _clears_lines(sys.stderr) else ""
     for line in text.splitlines():
         print(f"{clear}{MARGIN}{clean(line)}", file=sys.stderr, flush=True)
 
@@ -163,7 +166,7 @@ def status_line(stream: TextIO) -> Iterator[Callable[[str], None]]:
     """Show one line, the last one, while something goes on; on a terminal only."""
 
     def show(text: str) -> None:
-        if stream.isatty():
+        if _clears_lines(stream):
             row = next(wrapped(clean(text), _columns(stream) - 1))
             stream.write(f"{CLEAR}{row}")
             stream.flush()
