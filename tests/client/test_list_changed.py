@@ -12,8 +12,10 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client, ListChanged, StreamableHttp
+from mcp_host import Client, ListChanged, Notification, StreamableHttp
+from mcp_host.concurrency import HandlerTasks
 from mcp_host.middleware import AnyRequest, CallNext
+from mcp_host.session.list_changed import ListWatcher
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Prompt, Resource, ResourceTemplate, Tool
 from tests.client.support import EMPTY, HANDSHAKE, Era
@@ -352,6 +354,30 @@ async def test_the_watcher_does_not_keep_a_dropped_client_alive() -> None:
 
     assert [str(each.message) for each in caught] == ["a client of the peer was dropped without being closed"]
     assert seen.lengths == [1]
+
+
+async def test_nothing_is_listed_for_a_client_that_is_gone() -> None:
+    """Its connection is about to be closed, but a change came first."""
+    seen, warned = Lists(), list[str]()
+    watcher = ListWatcher(ListChanged(tools=seen, delay=0), {"tools": lambda: None}, warned.append)
+    with anyio.fail_after(5):
+        async with HandlerTasks.open() as handlers:
+            watcher.start(handlers)
+            watcher.notify(Notification(CHANGED, {}))
+            await anyio.wait_all_tasks_blocked()
+
+    assert (seen.lengths, warned) == ([], [])
+
+
+@paused
+async def test_a_list_that_the_server_does_not_have_is_not_listed() -> None:
+    peer, seen = Peer(HANDSHAKE, {"tools": {}}), Lists()
+    with anyio.fail_after(100):
+        async with Client(peer, list_changed=ListChanged(prompts=seen)) as client:
+            await peer.announce("notifications/prompts/list_changed")
+            await anyio.sleep(1)
+
+    assert (seen.lengths, client.warnings) == ([], [])
 
 
 async def test_a_plain_callback_runs_in_a_thread() -> None:

@@ -211,6 +211,32 @@ async def test_what_middleware_raises_while_connecting_comes_alone(method: str) 
     assert caught.value is problem
 
 
+async def test_middleware_that_fails_for_the_stream_of_changes_is_logged_or_raised_to_who_subscribes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    problem = LookupError("no token")
+
+    async def fail(request: AnyRequest, call_next: CallNext) -> Wire:
+        if request.method == "subscriptions/listen":
+            raise problem
+        return await call_next(request)
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}, "resources": {"subscribe": True}})
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    async def on_change(change: object) -> None: ...
+
+    with anyio.fail_after(5):
+        async with Client(ScriptedPeer(script), middleware=[fail], on_change=on_change) as client:
+            await client.call_tool("x")
+            with pytest.raises(LookupError) as caught:
+                await client.subscribe_resource("a:b")
+
+    assert caught.value is problem
+    assert {record.getMessage() for record in caplog.records} == {"subscribing to changes failed"}
+
+
 async def test_middleware_that_is_not_async_is_named() -> None:
     def plain(request: AnyRequest, call_next: CallNext) -> Any:
         return {}
