@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from mcp_host.transports._http.channel import HttpChannel
-    from mcp_host.transports._http.tls import Cert, ClientCertificate, FilePath, Verify
+    from mcp_host.transports._http.tls import Cert, FilePath, Verify
 
 
 logger = logging.getLogger(__name__)
@@ -38,12 +38,13 @@ class StreamableHttp:
 
     *headers* are sent with every request, and never to another origin.
 
-    *verify* says which servers are trusted over https: True those that the environment says
-    (`SSL_CERT_FILE`, `SSL_CERT_DIR`) or else those with a certificate of a public authority, a path
-    those with a certificate of the authorities in that PEM file or directory, False any at all.
-    An `ssl.SSLContext` is used as it is. *cert* is the client's own certificate: the path of a PEM file
-    with its key, ``(certificate, key)`` or ``(certificate, key, password)``. Files are read when you connect.
-    *uds* is the path of a unix socket to connect to, instead of the host in the URL.
+    *verify* says which servers to trust over https. True: those with a certificate of a public authority,
+    or of one in `SSL_CERT_FILE` or `SSL_CERT_DIR` if the environment has these. A path: those with a certificate
+    of an authority in this PEM file or directory. False: any server, with a warning in the log.
+    An `ssl.SSLContext` is used as it is. *cert* is the client's own certificate: the path of a PEM file that
+    has its key too, ``(certificate, key)`` or ``(certificate, key, password)``. Files are read when you connect.
+
+    *uds* is the path of a unix socket to connect to, in place of the host in the URL.
 
     A *client* of httpx or httpx2 is used with its proxies, certificates, authentication and its connect, write and pool
     timeouts. Its read timeout and redirects are not used, and it is never closed.
@@ -70,7 +71,7 @@ class StreamableHttp:
     uds: FilePath | None = field(default=None, kw_only=True)
     _parsed: httpx.URL = field(init=False)
     _name: str = field(init=False)
-    _cert: ClientCertificate | None = field(init=False, default=None)
+    _cert: tuple[str, str | None, str | None] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         from mcp_host.transports._http.url import display_url, parse_url
@@ -118,7 +119,7 @@ class StreamableHttp:
 
     @property
     def identity(self) -> str:
-        """The same as *name*, because one host often serves many servers by path, and the unix socket."""
+        """The URL as in *name*, because one host often serves many servers by path; and the unix socket, if any."""
         return self.name if self.uds is None else f"{self.name} at {self.uds}"
 
     @property
