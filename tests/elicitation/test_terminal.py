@@ -327,6 +327,25 @@ async def test_many_choices_are_cut_until_they_are_viewed(screen: Screen) -> Non
     ]
 
 
+LONG = "\n".join([f"line {n}" for n in range(1, 51)])
+
+
+async def test_a_long_message_is_cut_until_it_is_viewed(screen: Screen) -> None:
+    params = form(message=LONG, a={"type": "string"})
+
+    assert await content(screen, params, "/view", "x", "v", "y") == {"a": "x"}
+
+    assert [screen.rows.count(f"  | {line}") for line in ("line 12", "line 13", "line 50")] == [3, 2, 2]
+    assert screen.rows.count("  | ... and 38 more lines") == 1
+
+
+async def test_a_form_without_fields_only_asks_to_accept(screen: Screen) -> None:
+    assert await filled_in(screen, form(), "e", "y") == ElicitResult(action="accept", content={})
+
+    at = screen.rows.index("There is nothing to fill in. Do you accept?")
+    assert screen.rows[at + 1 : at + 4] == ["", "y: accept", "v: view what was cut"]
+
+
 async def test_wide_and_combining_characters_fit_the_rows(screen: Screen) -> None:
     screen.resize(40)
     accented = "e\u0301"
@@ -453,6 +472,11 @@ async def test_a_url_is_not_opened_without_a_yes(keys: list[str], action: str, s
 async def test_a_url_to_open_oneself_is_shown_on_one_line_to_copy(key: str, works: object, screen: Screen) -> None:
     assert await visited(screen, Browser(works), URL, key) == ElicitResult(action="accept")
     assert screen.rows[-2:] == ["Open this in your browser:", URL["url"]]
+
+
+async def test_the_message_of_a_url_is_cut_until_it_is_viewed(screen: Screen) -> None:
+    assert await visited(screen, Browser(), {**URL, "message": LONG}, "v\n", "n\n") == ElicitResult(action="decline")
+    assert [screen.rows.count(f"  | {line}") for line in ("line 12", "line 13")] == [2, 1]
 
 
 async def test_a_host_with_letters_of_other_alphabets_is_pointed_out(screen: Screen) -> None:

@@ -87,10 +87,13 @@ async def test_bytes_that_are_not_utf_8_are_replaced(screen: Screen) -> None:
     assert person.answers == ["caf\ufffd"]
 
 
-async def test_keys_pressed_before_the_question_do_not_answer_it(screen: Screen) -> None:
+@pytest.mark.parametrize(
+    "typed", ["y\n", "y\nhalf a line", "half a line", "\x04"], ids=["a line", "more", "half", "Ctrl-D"]
+)
+async def test_keys_pressed_before_the_question_do_not_answer_it(typed: str, screen: Screen) -> None:
     person = Person()
 
-    screen.press("y\nhalf a line")
+    screen.press(typed)
     with fail_after(20):
         async with create_task_group() as tasks:
             tasks.start_soon(person.ask, "> ")

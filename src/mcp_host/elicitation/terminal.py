@@ -191,7 +191,7 @@ class FormDialog:
             await self._terminal.show(self._summary(self._terminal.layout, whole=whole))
             step = await self._terminal.choose("Send this?", "y/e/v/n/c", answers)
             if step != "view":
-                return step or "cancel"
+                return "cancel" if step is None else step
             whole = True
 
     async def _say(self, text: str) -> None:
