@@ -478,6 +478,45 @@ async def test_long_names_and_uris_are_cut(recorder: Recorder) -> None:
     assert read.attributes["mcp.resource.uri"] == "u" * 300 + "… (500 characters)"
 
 
+# The global providers
+
+LATE = """
+import anyio
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from mcp_host import Client
+from mcp_host.telemetry import OpenTelemetry
+from mcp_host.testing import Server
+
+async def main():
+    async with client:
+        pass
+
+client = Client(Server("late"), middleware=[OpenTelemetry()])
+exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+trace.set_tracer_provider(provider := TracerProvider())
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+metrics.set_meter_provider(MeterProvider([reader]))
+anyio.run(main)
+print([span.name for span in exporter.get_finished_spans()])
+[scope] = reader.get_metrics_data().resource_metrics[0].scope_metrics
+print(scope.scope.name, [metric.name for metric in scope.metrics])
+"""
+
+
+def test_the_global_providers_are_used_even_if_they_are_set_later() -> None:
+    printed = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=True).stdout
+
+    assert printed.splitlines() == [
+        "['server/discover']",
+        "mcp_host ['mcp.client.operation.duration', 'mcp.client.session.duration']",
+    ]
+
+
 # Without an SDK
 
 
