@@ -140,6 +140,35 @@ def test_accepted_changes_are_shown_and_used(
     assert called(changed, file) == 0
 
 
+def waiting(name: str) -> dict[str, object]:
+    """A tool with a change that waits, as a file has it."""
+    return {name: {"pinned": {"name": name, "inputSchema": {}}, "pending": {"name": name, "inputSchema": {"a": 1}}}}
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["one", "add"], [("one", "sub"), ("one more", "add")]),
+        (["one"], [("one more", "add")]),
+        (["more"], [("one", "add"), ("one", "sub")]),
+        ([], []),
+    ],
+)
+def test_what_is_not_named_is_not_accepted(words: list[str], left: list[tuple[str, str]], file: Path) -> None:
+    servers = {"one": waiting("add") | waiting("sub"), "one more": waiting("add")}
+    file.write_text(json.dumps({"version": 1, "servers": servers}))
+
+    assert main(["pins", str(file), "accept", *words, "--yes"]) == 0
+    assert [(change.server, change.name) for change in ToolPins(file=file).changes()] == left
+
+
+def test_changes_of_another_server_are_not_those_of_this_one(shop: Shop, file: Path, capsys: Captured) -> None:
+    file.write_text(json.dumps({"version": 1, "servers": {"another": waiting("add") | waiting("subtract")}}))
+
+    assert main(["tools", shop.url, "--pins", str(file)]) == 0
+    assert main(["call", shop.url, "subtract", "--pins", str(file)]) == 2
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "last"),
     [("y", 0, "Accepted: 1."), ("n", 8, "Nothing was accepted."), ("", 8, "Nothing was accepted.")],
