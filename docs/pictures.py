@@ -139,7 +139,7 @@ TEXT_COLORS = ("brightblack", "cyan", "brown")
 
 
 def draw(rows: Sequence[Row], colors: Mapping[str, str]) -> str:
-    """An SVG with the text as text, each piece in its columns whatever the font."""
+    """An SVG with the text as text. In any font each piece takes its columns."""
     rows = list(dropwhile(lambda row: not text_of(row), rows))
     width, height = COLUMNS * CELL + 2 * MARGIN, len(rows) * LINE + 2 * MARGIN
     parts = [
