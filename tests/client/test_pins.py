@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,18 @@ from hypothesis import strategies as st
 
 from mcp_host import Client, StreamableHttp, ToolChange, ToolPins, ToolPolicy
 from mcp_host.client.locked_file import LockedFile
-from mcp_host.errors import CallerError, RequestTimeout, ServerError, ToolChanged, ToolPinsError, Unauthorized
+from mcp_host.client.pins import Verdicts
+from mcp_host.errors import (
+    CallerError,
+    InvalidToolOutput,
+    RequestTimeout,
+    ServerError,
+    ToolChanged,
+    ToolPinsError,
+    Unauthorized,
+)
 from mcp_host.middleware import AnyRequest, CallNext
+from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Tool
 from tests.client.sites import Site, refused
@@ -112,6 +122,43 @@ async def test_an_accepted_change_is_used_by_the_next_call_without_another_listi
         assert (await client.call_tool("add")).text == "add"
         assert await names(client) == ["add"]
     assert (shop.heard("tools/list"), pins.changes()) == (3, [])
+
+
+async def test_results_of_a_tool_that_was_accepted_without_another_listing_are_checked(era: Era) -> None:
+    shop, pins = Shop(era, add()), ToolPins()
+    async with shop.client(pins) as client:
+        await client.list_tools()
+        shop.tools = (add(outputSchema={"type": "object"}),)
+        await client.list_tools()
+        pins.accept(await blocked(client))
+
+        with pytest.raises(InvalidToolOutput, match="it has no structuredContent"):
+            await client.call_tool("add")
+
+
+async def test_of_a_change_that_is_accepted_while_the_tool_changes_again_only_the_later_counts() -> None:
+    class Slow(ToolPins):
+        meanwhile: Callable[[], Awaitable[object]] | None = None
+
+        async def judge(self, server: str, tools: Sequence[Tool], timeouts: CallTimeouts) -> Verdicts:
+            verdicts = await super().judge(server, tools, timeouts)
+            if (meanwhile := self.meanwhile) is not None:
+                self.meanwhile = None
+                await meanwhile()
+            return verdicts
+
+    shop, pins = Shop(HANDSHAKE, add()), Slow()
+    async with shop.client(pins) as client:
+        await client.list_tools()
+        shop.tools = (add("two"),)
+        await client.list_tools()
+        pins.accept(await blocked(client))
+        shop.tools = (add(POISON),)
+        pins.meanwhile = client.list_tools
+
+        change = await blocked(client)
+    assert (change.old, change.new) == (Tool.from_wire(add("two")), Tool.from_wire(add(POISON)))
+    assert shop.heard("tools/call") == 0
 
 
 async def test_a_change_that_was_accepted_is_undone_by_another_change(era: Era) -> None:

@@ -72,10 +72,9 @@ class PolicedTools(ToolCache):
             ToolChanged: The pins block it.
             CallerError: The policy does not let it through.
         """
-        if (tool := self.listed.get(name)) is not None:
-            return tool
-        if (tool := self._blocked.get(name)) is not None:
+        while (tool := self._blocked.get(name)) is not None:
             await self._require_pinned(name, tool, timeouts)
+        if (tool := self.listed.get(name)) is not None:
             return tool
         if (problem := self._clashes.get(name)) is not None:
             raise CallerError(f"the tool {name!r} is left out: {problem}")
@@ -92,7 +91,7 @@ class PolicedTools(ToolCache):
                 raise ToolChanged(f"the tool {name!r} is blocked: {_what_changed(change)}", change)
             case str() as problem:
                 raise CallerError(f"the tool {name!r} is left out: {problem}")
-        if self._blocked.get(name) is tool:  # there is no later listing
+        if self._blocked.get(name) is tool:  # else there is a later listing, which counts
             self.listed[name] = self._blocked.pop(name)
 
 
