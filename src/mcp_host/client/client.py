@@ -86,7 +86,8 @@ class Client:
 
     Any task may connect, call and close, in any order. *sampling*, *elicitation* and *roots* are the
     capabilities that the client advertises; they and the callbacks serve every session of this client.
-    *tools* says which tools of the server to let through, under which names, and how results are checked.
+    *tools* says which tools of the server to let through, under which names, how results are checked, and
+    whether a tool that changes is blocked.
 
     *on_log* and *on_change* are awaited one at a time, in order, in a task of the client; they may
     call the client. So is *on_notification*, which gets the notifications that the client does not know,
@@ -273,7 +274,7 @@ class Client:
         Malformed tools are left out, with a line in `Client.warnings`; so is a second tool of the same
         name, and over HTTP from revision 2026-07-28 on a tool with invalid `x-mcp-header` annotations.
         Later calls are checked against the listing. Names, descriptions and annotations come from the
-        server: do not trust them. They may change after you have approved them, which `Tool.fingerprint` shows.
+        server: do not trust them. They may change after you have approved them: see `ToolPins`.
         """
         _, timeouts = await self._lifetime.live(timeout, idle_timeout)
         return await self._list_tools(timeouts)
@@ -304,6 +305,7 @@ class Client:
             InputNotGiven: The server required input (2026-07-28), and your side refused or failed.
             RoundsExceeded: The server asked for more input than `Limits` allow.
             InvalidToolOutput: The result contradicts the listed schema; the error carries it.
+            ToolChanged: The tool is not as its pin has it (`ToolPins`).
             CallerError: The `ToolPolicy` does not let the tool through, or it was listed as one
                 that runs only as a task.
         """

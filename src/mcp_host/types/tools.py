@@ -48,7 +48,7 @@ class Tool(BaseMetadata, Icons):
         """A hash of the whole definition without ``_meta``. It is stable, so you can store it.
 
         A "rug pull" changes a tool after it was approved. Keep this with an approval to
-        notice that.
+        notice that; `mcp_host.ToolPins` does so for all tools of a client.
         """
         digest = sha256()
         for piece in _spelled(self.model_copy(update={"meta": None})):
