@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from anyio import current_time, sleep
 
@@ -78,12 +79,22 @@ class ClientRequest:
     sent_ids: list[Id] = field(default_factory=list, kw_only=True, repr=False, compare=False)
     find_tool: Callable[[str], Tool | None] = field(default=lambda name: None, kw_only=True, repr=False, compare=False)
     """Looks up a listed tool by its name."""
+    find_session: Callable[[], object] = field(default=lambda: None, kw_only=True, repr=False, compare=False)
+    """Looks up the `session_key`."""
 
     @property
     def tool(self) -> Tool | None:
         """The tool that this request calls, if it does and the tool has been listed."""
         name = self.params.get("name")
         return self.find_tool(name) if self.method == "tools/call" and isinstance(name, str) else None
+
+    @property
+    def session_key(self) -> object:
+        """An object that lives as long as the session at this moment, since 2026-07-28 as long as the connection.
+
+        It is a key for a `weakref.WeakKeyDictionary` with what is decided for the session. None while connecting.
+        """
+        return self.find_session()
 
     def with_params(self, **params: object) -> Self:
         """This request, with these parameters in place of those of the same name."""
@@ -362,8 +373,8 @@ ApproveToolCall: TypeAlias = "Callable[[ClientRequest], Awaitable[Allow | Deny] 
 def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
     """Middleware that asks *approve* before each tool call of ours. It gets the request, with its `ClientRequest.tool`.
 
-    After ``Allow("session")`` it is not asked again about this tool until the definition of the tool changes, or the
-    client ends. A tool that has not been listed has no definition, so it is asked about each time.
+    After ``Allow("session")`` it is not asked again about this tool in this session, until the definition of the tool
+    changes. A tool that has not been listed has no definition, so it is asked about each time.
     The time for the decision does not count in the *timeout* of the call.
 
     Put it last, so that it sees the call as it is sent; then it is asked again when other middleware repeats the call.
@@ -374,19 +385,20 @@ def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
     from mcp_host.sampling.approval import Allow, Deny  # here, because the rest does without
 
     ask = as_async(approve, argument="approve", shape="(request: ClientRequest) -> Allow | Deny")
-    allowed: set[tuple[str, str]] = set()  # by server and fingerprint
+    allowed: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()  # fingerprints, by session
 
     async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
         if not isinstance(request, ClientRequest) or request.method != "tools/call":
             return await call_next(request)
         tool = request.tool
-        if allowed and tool is not None and (request.server, tool.fingerprint) in allowed:
+        session = request.session_key
+        if tool is not None and session in allowed and tool.fingerprint in allowed[session]:
             return await call_next(request)
         decision: object = await ask(request)
         match decision:
             case Allow(scope=scope):
-                if scope == "session" and tool is not None:
-                    allowed.add((request.server, tool.fingerprint))
+                if scope == "session" and tool is not None and session is not None:
+                    allowed.setdefault(session, set()).add(tool.fingerprint)
                 return await call_next(request)
             case Deny(reason=reason):
                 raise CallDenied(f"the call of {quoted(request.params.get('name'))} was denied: {reason}", reason)

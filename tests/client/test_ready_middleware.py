@@ -25,7 +25,7 @@ from mcp_host.middleware import (
     retry,
     tap,
 )
-from mcp_host.testing import ScriptedPeer
+from mcp_host.testing import ScriptedPeer, Server
 from tests.client.sites import PLAIN, SAFE, Site
 from tests.client.support import EMPTY, HANDSHAKE, PARIS, QUESTION, STATELESS, Era, sampling
 
@@ -377,6 +377,57 @@ async def test_a_tool_allowed_for_the_session_is_asked_about_again_when_its_defi
                 await client.call_tool(name)
 
     assert asked == ["plain", "plain", "safe", "plain"]
+
+
+async def test_what_is_allowed_for_a_session_is_asked_about_again_in_another(era: Era) -> None:
+    """Of another server with the same tool, which may share the middleware, and of the same client."""
+    asked: list[str] = []
+
+    async def approve(request: ClientRequest) -> Allow:
+        asked.append(request.server)
+        return Allow("session")
+
+    async def serve(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        for result in ({"tools": [PLAIN]}, EMPTY, EMPTY):
+            await peer.reply(await peer.receive(), result)
+
+    middleware = [approve_tool_calls(approve)]
+    clients = [Client(ScriptedPeer(serve, name="the peer"), middleware=middleware) for _ in range(2)]
+    with anyio.fail_after(5):
+        for client in [*clients, clients[0]]:
+            async with client:
+                await client.list_tools()
+                for _ in range(2):
+                    await client.call_tool("plain")
+
+    assert asked == ["the peer"] * 3
+
+
+async def test_a_session_that_is_renewed_is_another() -> None:
+    """The server has lost the session, so it may be another version."""
+    asked: list[str] = []
+
+    async def approve(request: ClientRequest) -> Allow:
+        asked.append(request.params["name"])
+        return Allow("session")
+
+    server = Server("lossy")
+
+    @server.tool
+    async def plain() -> str:
+        return "done"
+
+    with anyio.fail_after(20):
+        async with server.http() as url, Client(url, era="legacy", middleware=[approve_tool_calls(approve)]) as client:
+            await client.list_tools()
+            for _ in range(2):
+                await client.call_tool("plain")
+            await server.expire_sessions()
+            for _ in range(3):
+                await client.call_tool("plain")
+
+    assert asked == ["plain"] * 2
 
 
 async def test_approval_of_a_request_alone_is_asked_for_each_time() -> None:

@@ -676,6 +676,7 @@ class Client:
             caller=call.caller,
             call_id=call.call_id,
             find_tool=self._listed_tool,
+            find_session=lambda: self._lifetime.session,
         )
         return await stack.run(request, send)
 

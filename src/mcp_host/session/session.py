@@ -86,7 +86,7 @@ class ClientFeatures:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Session:
     """What connecting settled, and the handlers for the server's requests.
 
