@@ -388,6 +388,19 @@ async def test_pings_go_through_middleware_for_its_headers() -> None:
     assert keys == ["1"]
 
 
+async def test_the_time_that_middleware_takes_before_a_ping_is_no_silence_of_the_server() -> None:
+    async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if request.method == "ping":
+            await anyio.sleep(3 * PATIENCE)  # for a fresh token, say
+        return await call_next(request)
+
+    server = Answering()
+    async with silent_for(INTERVAL + 4 * PATIENCE, server, middleware=[middleware]) as client:
+        assert client.connected
+
+    assert server.heard == [("ping", INTERVAL + 3 * PATIENCE)]
+
+
 async def test_middleware_that_fails_for_pings_is_a_warning() -> None:
     async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
         if isinstance(request, ClientRequest) and request.method == "ping":

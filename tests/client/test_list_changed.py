@@ -380,6 +380,24 @@ async def test_a_list_that_the_server_does_not_have_is_not_listed() -> None:
     assert (seen.lengths, client.warnings) == ([], [])
 
 
+@pytest.mark.parametrize(("first", "second"), [("asyncio", "trio"), ("trio", "asyncio"), ("asyncio", "asyncio")])
+def test_a_client_that_waits_for_changes_can_be_used_in_one_event_loop_after_another(first: str, second: str) -> None:
+    """Also if the server does not have the list, so that nothing ends the waiting in the first one."""
+    peer, seen = Peer(HANDSHAKE, {"tools": {}}), Lists()
+    client = Client(peer, list_changed=ListChanged(prompts=seen))
+
+    async def use() -> None:
+        with anyio.fail_after(5):
+            async with client:
+                await client.list_tools()
+                assert client.connected
+
+    anyio.run(use, backend=first)
+    anyio.run(use, backend=second)
+
+    assert (peer.connections, seen.lengths, client.warnings) == (2, [], [])
+
+
 async def test_a_plain_callback_runs_in_a_thread() -> None:
     def show(tools: list[Tool]) -> None:
         handed.append(len(tools))

@@ -10,7 +10,7 @@ import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from anyio import move_on_after, sleep
+from anyio import sleep
 
 from mcp_host.errors import ConnectionClosed, McpError, ServerError, SessionLost
 from mcp_host.session.call import CallTimeouts
@@ -40,7 +40,7 @@ class KeepAlive:
 
     async def run(self) -> None:
         """Ping until the connection has ended."""
-        dispatcher, patience = self.dispatcher, self.state.limits.idle_timeout
+        dispatcher, timeout = self.dispatcher, self.state.limits.idle_timeout
         pinged_at = -math.inf
         while dispatcher.closed is None:
             now = dispatcher.now()
@@ -49,10 +49,11 @@ class KeepAlive:
                 await sleep(wait)
                 continue
             pinged_at, session, lost = now, dispatcher.require(), False
-            with move_on_after(patience) as scope:
-                lost = await self._ping(session)
+            timeouts = CallTimeouts.connecting(self.state.limits, dispatcher.now, timeout)
+            with timeouts.scope() as scope:  # paused while middleware takes its time
+                lost = await self._ping(session, timeouts)
             if scope.cancelled_caught and dispatcher.heard_at <= pinged_at and not dispatcher.busy:
-                silence = f"no answer to a ping for {patience:g} s"
+                silence = f"no answer to a ping for {timeout:g} s"
                 if not dispatcher.stream_per_request:
                     self.lose(ConnectionClosed(f"{self.state.name}: {silence}"))
                     return
@@ -64,9 +65,8 @@ class KeepAlive:
                 except Exception as exc:  # of middleware, too
                     self.state.warn_about_server(f"no new session: {exc}")
 
-    async def _ping(self, session: Session) -> bool:
+    async def _ping(self, session: Session, timeouts: CallTimeouts) -> bool:
         """Ping the server. Returns whether it has lost the session."""
-        timeouts = CallTimeouts.connecting(self.state.limits, self.dispatcher.now, self.state.limits.idle_timeout)
         try:
             await self.dispatcher.request_by_itself("ping", {}, session.era, timeouts)
         except SessionLost:

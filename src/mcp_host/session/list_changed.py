@@ -39,7 +39,7 @@ class ListChanged:
     Each gets a list of `Tool`, `Prompt`, `Resource` or `ResourceTemplate`, as the client's own `list_...` returns it.
     It may be async; a plain function runs in a thread.
 
-    A list is listed *delay* seconds after the first news of a change, so several changes in that time are one,
+    A list is listed *delay* seconds after the first sign of a change, so several changes in that time are one,
     and a server that keeps announcing changes causes no more than one listing at a time. After a reconnect, or a gap in
     the stream of changes, the lists are handed over as well. If listing fails, a line in `Client.warnings` says so.
 
@@ -86,7 +86,10 @@ class ListWatcher:
 
     def start(self, handlers: HandlerTasks) -> None:
         """List and hand over until *handlers* are cancelled, in one task for each list: one may be slow."""
-        for name in self._changed:
+        for name, last in self._changed.items():
+            self._changed[name] = changed = Event()  # the last one may belong to another event loop
+            if last.is_set():
+                changed.set()
             handlers.start(partial(self._run, name))
 
     def notify(self, notification: Notification) -> None:
