@@ -203,16 +203,13 @@ class MiddlewareStack:
             except Exception:
                 logger.exception("session_ended of %s failed", type(observer).__name__)
 
-    async def run(self, request: RequestT, send: Send[RequestT]) -> dict[str, Any]:
-        """Pass *request* through the middleware; *send* is the innermost `call_next`.
+    async def run(self, request: RequestT, send: Send[RequestT], *, depth: int = 0) -> dict[str, Any]:
+        """Pass *request* through the middleware from *depth* on; *send* is the innermost `call_next`.
 
         Raises:
             ValueError: The HTTP headers cannot be sent, or the transport writes them itself.
             TypeError: A middleware passed on something else than a request of this direction, or returned no result.
         """
-        return await self._run(0, request, send)
-
-    async def _run(self, depth: int, request: RequestT, send: Send[RequestT]) -> dict[str, Any]:
         if depth == len(self._middleware):
             if isinstance(request, ClientRequest):
                 check_headers(request.headers)
@@ -222,7 +219,7 @@ class MiddlewareStack:
         async def call_next(passed: AnyRequest) -> dict[str, Any]:
             if not isinstance(passed, kind):
                 raise TypeError(f"call_next takes the {kind.__name__}, not {type(passed).__name__}")
-            return await self._run(depth + 1, passed, send)
+            return await self.run(passed, send, depth=depth + 1)
 
         middleware = self._middleware[depth]
         result: object = middleware(request, call_next)

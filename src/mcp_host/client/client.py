@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import copy_context
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, get_args
 from weakref import WeakMethod
@@ -646,14 +644,16 @@ class Client:
             if first:
                 timeouts.postpone(now() - began)
                 first = False
-            attempt = replace(
-                call,
+            attempt = Call(  # not by `replace`, which takes three times as long
                 method=request.method,
                 params=dict(request.params),
+                timeouts=timeouts,
+                on_report=call.on_report,
                 headers=request.headers,
-                context=copy_context(),  # with what middleware has set, such as the current span
+                caller=call.caller,
+                call_id=call.call_id,
                 sent_ids=request.sent_ids,
-            )
+            )  # its context has what middleware has set, such as the current span
             try:
                 live = await self._lifetime.reconnected(self._lifetime.require(), timeouts)
                 return await perform(live, attempt)

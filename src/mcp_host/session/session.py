@@ -120,9 +120,10 @@ class Session:
     ) -> dict[str, Any]:
         """Answer one request of the server, in the form that the session's revision prescribes.
 
-        *id* is that of the request, if it is a message. *size* is an upper bound in bytes of *params*. *move_on_after* bounds the answer of a model.
-        With *always_wait* a sampling request waits for its turn, however many others do.
-        *reporter* sends progress, if the server asked for it.
+        *id* is that of the request, if it is a message. *size* is an upper bound in bytes of *params*.
+        *move_on_after* bounds the answer of a model. With *always_wait* a sampling request waits for its turn,
+        however many others do. *reporter* sends progress, if the server asked for it. *around_model* is what
+        middleware has put around the handler.
 
         Raises:
             InputRefused: There is no handler, a person or a rule refused, or middleware failed.
@@ -154,7 +155,7 @@ class Session:
                 outer=call,
                 id=id,
             )
-            run = partial(self.middleware.run, received, send)
+            run = partial(stack.run, received, send)
             return await call_handler(run, subject=f"middleware for {excerpt(method)}", failed=FAILED)
         elicitation, roots = self.features.elicitation, self.features.roots
         answer: InputResponse
