@@ -25,7 +25,7 @@ FOLDER = ROOT / "docs" / "pictures"
 
 COLUMNS = 80
 ROWS = 200  # more than an example writes, so nothing scrolls
-PATIENCE = 60.0  # seconds without output; a cold machine takes some to start
+TIMEOUT = 60.0  # seconds without output; a cold machine takes some to start
 
 Row: TypeAlias = Sequence[Char]
 
@@ -104,7 +104,7 @@ def wait_for(prompt: str, keyboard: int, screen: pyte.Screen) -> None:
     stream = pyte.ByteStream(screen)
     row = ""
     while row != prompt:
-        if not select.select([keyboard], [], [], PATIENCE)[0]:
+        if not select.select([keyboard], [], [], TIMEOUT)[0]:
             raise TimeoutError(f"no {prompt!r} on the screen, but {row!r}")
         stream.feed(os.read(keyboard, 65_536).replace(b"\x1b[2m", b"\x1b[90m"))  # pyte knows gray, but not dim
         row = screen.display[screen.cursor.y][: screen.cursor.x]

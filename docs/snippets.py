@@ -34,7 +34,7 @@ from given import given
 from pages import Block, Page, read
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 60.0  # seconds for one snippet or command; the slowest takes two
+TIMEOUT = 60.0  # seconds for one snippet or command; the slowest takes two
 
 
 class SnippetError(Exception):
@@ -84,7 +84,7 @@ def with_output(blocks: Sequence[Block]) -> Iterator[tuple[Block, str | None]]:
 async def run_block(block: Block, expected: str | None, scope: dict[str, object]) -> bool:
     """Run one block. Returns whether there was anything to do."""
     if block.language == "python" and not block.name:
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             compare(expected, await run_python(block, scope))
         return True
     return do_block(block)
@@ -145,7 +145,7 @@ def run_command(command: str, *, code: int = 0) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     if done.returncode != code:

@@ -75,7 +75,7 @@ class Limits:
 
     connect_timeout: float = in_seconds(30.0)
     """Seconds for connecting: starting or reaching the server, and the handshake. Paused like `timeout`. If a running
-    server does not answer `initialize` in this time, the client may ask once more with fewer capabilities,
+    server does not answer `initialize` in this time, the client may ask again with fewer capabilities,
     for a third of this time."""
 
     timeout: float = in_seconds(3600.0)

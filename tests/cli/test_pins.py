@@ -211,7 +211,7 @@ def test_another_process_may_be_faster(
     monkeypatch.setattr("builtins.input", think)
 
     assert main(["pins", str(file), "accept"]) == 2
-    assert "mcp-host: the tool 'add' has been pinned anew since: look at the change again" in capsys.readouterr().err
+    assert "mcp-host: the tool 'add' has been pinned again since: look at the change again" in capsys.readouterr().err
 
 
 def test_a_new_tool_that_waits_is_shown_as_new(file: Path, capsys: Captured) -> None:

@@ -19,8 +19,8 @@ from mcp_host.testing import ScriptedPeer
 from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, sampling
 from tests.client.test_session_lost import URL, Forgetful
 
-INTERVAL, PATIENCE = 30.0, 7.0
-LIMITS = Limits(idle_timeout=PATIENCE)
+INTERVAL, IDLE_TIMEOUT = 30.0, 7.0
+LIMITS = Limits(idle_timeout=IDLE_TIMEOUT)
 DAY = 86_400.0
 
 pytestmark = pytest.mark.fake_clock
@@ -171,7 +171,7 @@ async def test_a_server_that_ignores_pings_and_says_something_else_is_alive() ->
         await HANDSHAKE.open(peer)
         while True:
             await peer.receive("ping")
-            await anyio.sleep(PATIENCE - 1)
+            await anyio.sleep(IDLE_TIMEOUT - 1)
             await peer.notify("notifications/message", {"level": "info", "data": "waves"})
 
     async with silent_for(1000, script) as client:
@@ -193,7 +193,7 @@ async def test_a_ping_is_no_sign_of_death_while_a_call_runs_that_has_begun_since
 
 async def test_a_server_that_does_not_answer_has_ended() -> None:
     server = Answering("ping")
-    async with silent_for(INTERVAL + PATIENCE - 0.1, server) as client:
+    async with silent_for(INTERVAL + IDLE_TIMEOUT - 0.1, server) as client:
         assert client.connected
         await anyio.sleep(0.2)
         assert not client.connected
@@ -288,7 +288,7 @@ async def test_a_session_whose_ping_is_not_answered_is_replaced() -> None:
     server = Forgetful()
     async with over_http(server) as client:
         server.gate = anyio.Event()
-        await anyio.sleep(INTERVAL + PATIENCE + 1)
+        await anyio.sleep(INTERVAL + IDLE_TIMEOUT + 1)
         server.gate.set()
         await client.call_tool("x")
 
@@ -391,14 +391,14 @@ async def test_pings_go_through_middleware_for_its_headers() -> None:
 async def test_the_time_that_middleware_takes_before_a_ping_is_no_silence_of_the_server() -> None:
     async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
         if request.method == "ping":
-            await anyio.sleep(3 * PATIENCE)  # for a fresh token, say
+            await anyio.sleep(3 * IDLE_TIMEOUT)  # for a fresh token, say
         return await call_next(request)
 
     server = Answering()
-    async with silent_for(INTERVAL + 4 * PATIENCE, server, middleware=[middleware]) as client:
+    async with silent_for(INTERVAL + 4 * IDLE_TIMEOUT, server, middleware=[middleware]) as client:
         assert client.connected
 
-    assert server.heard == [("ping", INTERVAL + 3 * PATIENCE)]
+    assert server.heard == [("ping", INTERVAL + 3 * IDLE_TIMEOUT)]
 
 
 async def test_middleware_that_fails_for_pings_is_a_warning() -> None:

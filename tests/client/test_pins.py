@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mcp_host import Client, StreamableHttp, ToolChange, ToolPins, ToolPolicy
 from mcp_host.client.locked_file import LockedFile
-from mcp_host.client.pins import Verdicts
+from mcp_host.client.pins import Comparison
 from mcp_host.errors import (
     CallerError,
     InvalidToolOutput,
@@ -140,12 +140,12 @@ async def test_of_a_change_that_is_accepted_while_the_tool_changes_again_only_th
     class Slow(ToolPins):
         meanwhile: Callable[[], Awaitable[object]] | None = None
 
-        async def judge(self, server: str, tools: Sequence[Tool], timeouts: CallTimeouts) -> Verdicts:
-            verdicts = await super().judge(server, tools, timeouts)
+        async def compare(self, server: str, tools: Sequence[Tool], timeouts: CallTimeouts) -> Comparison:
+            comparison = await super().compare(server, tools, timeouts)
             if (meanwhile := self.meanwhile) is not None:
                 self.meanwhile = None
                 await meanwhile()
-            return verdicts
+            return comparison
 
     shop, pins = Shop(HANDSHAKE, add()), Slow()
     async with shop.client(pins) as client:
@@ -794,7 +794,7 @@ async def test_a_file_with_anything_else_stops_every_listing_and_call_and_is_not
 
     assert reason in str(raised.value)
     assert str(raised.value).startswith(f"{file} does not contain tool pins (")
-    assert str(raised.value).endswith("restore the file, or delete it to trust the tools of all servers anew")
+    assert str(raised.value).endswith("restore the file, or delete it to trust the tools of all servers again")
     assert (shop.heard("tools/call"), file.read_bytes()) == (0, written)
 
 
@@ -959,7 +959,7 @@ def test_a_change_that_is_no_longer_the_question_cannot_be_accepted() -> None:
     pins.accept(change(None, "one"))
     pins.accept(change("one", "two"))
     pins.accept(change("one", "two"))  # which is so already
-    with pytest.raises(ValueError, match="the tool 'add' has been pinned anew since: look at the change again"):
+    with pytest.raises(ValueError, match="the tool 'add' has been pinned again since: look at the change again"):
         pins.accept(change("one", "three"))
     with pytest.raises(ValueError, match="the tool 'add' cannot be pinned: its definition has"):
         pins.accept(change("two", "x" * 9_000_000))

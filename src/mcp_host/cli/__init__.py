@@ -65,7 +65,7 @@ def _print_failure(exc: BaseException, *, as_json: bool) -> ExitCode:
 
 
 def _stdout_closed() -> ExitCode:
-    """The reader of our stdout has gone. Python flushes it once more at exit, which must not fail again."""
+    """The reader of our stdout has gone. Python flushes it again at exit, which must not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitCode.BROKEN_PIPE
 

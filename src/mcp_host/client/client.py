@@ -41,7 +41,7 @@ from mcp_host.types.base import Model
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
-    from mcp_host.client.policed_tools import Moment, PolicedTools
+    from mcp_host.client.filtered_tools import FilteredTools, ListingVersion
     from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.client.tools import ListedTool
     from mcp_host.elicitation import Elicitation
@@ -316,8 +316,8 @@ class Client:
         try:
             if self._state.middleware is None:
                 return (await self._call_tool(connection, call))[1]
-            if self._lifetime.policed is not None:
-                await self._let_through(call)  # before middleware asks a person to approve
+            if self._lifetime.filtered is not None:
+                await self._check_policy(call)  # before middleware asks a person to approve
             return types.CallToolResult.from_wire(await self._through_middleware(connection, call, self._perform))
         except CallbackRaised as raised:
             raised.unwrap()
@@ -607,8 +607,8 @@ class Client:
         """Call a tool, without the middleware: as listed, and with its result checked. Returns it in both forms."""
         name, timeouts = call.params["name"], call.timeouts
         tool = self._lifetime.tools.listed.get(name)
-        if self._lifetime.policed is not None:
-            connection, tool = await self._let_through(call)
+        if self._lifetime.filtered is not None:
+            connection, tool = await self._check_policy(call)
         try:
             wire = await connection.request(call if tool is None else tool.prepare(call))
         except (HeaderMismatch, SessionLost) as refusal:
@@ -617,8 +617,8 @@ class Client:
                 tool = self._lifetime.tools.listed.get(name)
             elif call.epoch is None or refusal.may_have_run:
                 raise  # else the server may be another version now, and has run nothing
-            if self._lifetime.policed is not None:
-                connection, tool = await self._let_through(call)
+            if self._lifetime.filtered is not None:
+                connection, tool = await self._check_policy(call)
             wire = await connection.request(call if tool is None else tool.prepare(call))
         result = types.CallToolResult.from_wire(wire)
         tool = self._lifetime.tools.listed.get(name)  # it may have been listed meanwhile
@@ -685,14 +685,16 @@ class Client:
         return None if listed is None else listed.tool
 
     async def _list_tools(self, timeouts: CallTimeouts) -> list[types.Tool]:
-        policed, as_of = self._lifetime.policed, self._moment()
+        filtered, as_of = self._lifetime.filtered, self._listing_version()
         tools = await self._pages("tools/list", "tools", types.Tool, timeouts)
-        return self._lifetime.tools.replace(tools) if policed is None else await policed.update(tools, as_of, timeouts)
+        return (
+            self._lifetime.tools.replace(tools) if filtered is None else await filtered.update(tools, as_of, timeouts)
+        )
 
-    def _moment(self) -> Moment:
+    def _listing_version(self) -> ListingVersion:
         return self._lifetime.session.epoch, self._state.cache.tool_changes
 
-    async def _let_through(self, call: Call) -> tuple[Connection, ListedTool | None]:
+    async def _check_policy(self, call: Call) -> tuple[Connection, ListedTool | None]:
         """Check the `tools/call` *call* with the policy, which may need a listing first.
 
         Returns its connection, and its tool if that is listed.
@@ -701,26 +703,26 @@ class Client:
             CallerError: The policy does not let the tool through.
         """
         timeouts = call.timeouts
-        listed: PolicedTools | None = None
+        listed: FilteredTools | None = None
         while True:
-            connection, policed = self._lifetime.require(), self._lifetime.policed
-            assert policed is not None, "the caller has looked"
-            if not policed.policy.lists_first:
+            connection, filtered = self._lifetime.require(), self._lifetime.filtered
+            assert filtered is not None, "the caller has looked"
+            if not filtered.policy.lists_first:
                 break
-            as_of = policed.as_of
+            as_of = filtered.as_of
             # Once for each connection: a server may announce changes without end.
-            if as_of is not None and (as_of == self._moment() or policed is listed):
+            if as_of is not None and (as_of == self._listing_version() or filtered is listed):
                 call.epoch, _ = as_of
                 break
             with timeouts.bound("tools/call: another call lists the tools"):
-                await policed.listing.acquire()
+                await filtered.listing.acquire()
             try:
-                if policed.as_of != self._moment():
+                if filtered.as_of != self._listing_version():
                     await self._list_tools(timeouts)
             finally:
-                policed.listing.release()
-            listed = policed  # if another one has replaced it, the server was restarted meanwhile
-        return connection, await policed.find(call.params["name"], timeouts)
+                filtered.listing.release()
+            listed = filtered  # if another one has replaced it, the server was restarted meanwhile
+        return connection, await filtered.find(call.params["name"], timeouts)
 
     async def _list_missing_headers(self, timeouts: CallTimeouts, mismatch: HeaderMismatch) -> None:
         """List the tools, because the server requires headers that the client does not know of.

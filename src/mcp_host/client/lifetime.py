@@ -25,7 +25,7 @@ from mcp_host.session.state import ClientState
 from mcp_host.transports.base import advising
 
 if TYPE_CHECKING:
-    from mcp_host.client.policed_tools import PolicedTools
+    from mcp_host.client.filtered_tools import FilteredTools
     from mcp_host.client.tool_policy import ToolPolicy
 
 RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time
@@ -49,7 +49,7 @@ class Lifetime:
         """The last connection, until it is closed. It may have ended."""
         self.tools: ToolCache
         """The tools that this connection has listed."""
-        self.policed: PolicedTools | None = None
+        self.filtered: FilteredTools | None = None
         """The same, if there is a policy."""
         self._policy = policy
         self._state = state
@@ -191,15 +191,15 @@ class Lifetime:
         if self._policy is None:
             self.tools = ToolCache(state.warn_about_server, mirrored=mirrored)
         else:
-            self.tools = self.policed = self._policed(self._policy, mirrored=mirrored)
+            self.tools = self.filtered = self._filtered(self._policy, mirrored=mirrored)
         if not self.connected:
             self._lost()  # it was lost before `connection` was set
 
-    def _policed(self, policy: ToolPolicy, *, mirrored: bool) -> PolicedTools:
-        from mcp_host.client.policed_tools import PolicedTools  # few clients need it
+    def _filtered(self, policy: ToolPolicy, *, mirrored: bool) -> FilteredTools:
+        from mcp_host.client.filtered_tools import FilteredTools  # few clients need it
 
         self._state.cache.drop("tools/list")  # the server may be another version now
-        return PolicedTools(policy, self._state.transport.identity, self._state.warn_about_server, mirrored=mirrored)
+        return FilteredTools(policy, self._state.transport.identity, self._state.warn_about_server, mirrored=mirrored)
 
     def _check_wanted(self, closings: int) -> None:
         if self._closings != closings:

@@ -27,7 +27,7 @@ OnToolChange: TypeAlias = Callable[[ToolChange], Awaitable[bool] | bool]
 VERSION = 1
 MAX_TOOLS = 2_000  # tools of one server that are pinned, including those that it no longer lists
 MAX_SIZE = 8_388_608  # bytes of the pinned definitions of one server
-RESTORE = "nothing was changed; restore the file, or delete it to trust the tools of all servers anew"
+RESTORE = "nothing was changed; restore the file, or delete it to trust the tools of all servers again"
 
 
 class Pin(NamedTuple):
@@ -46,15 +46,15 @@ Pins: TypeAlias = dict[str, dict[str, Pin]]
 
 
 @dataclass(slots=True)
-class Verdicts:
+class Comparison:
     """What the pins say of a listing, by the server's names."""
 
     blocked: dict[str, ToolChange | str] = field(default_factory=dict)
     """Tools that are not as pinned, and why others cannot be pinned. The rest may be used."""
     added: list[str] = field(default_factory=list)
     """Tools that are pinned from now on although the server was known."""
-    news: bool = False
-    """Whether there is something to save."""
+    changed: bool = False
+    """Whether pins have changed, and are to be saved."""
 
 
 class ToolPins:
@@ -133,8 +133,10 @@ class ToolPins:
             own = pins.setdefault(change.server, {})
             pin = own.pop(change.name, UNPINNED)
             if _fingerprint(pin.pinned) not in (_fingerprint(change.old), change.new.fingerprint):
-                raise ValueError(f"the tool {quoted(change.name)} has been pinned anew since: look at the change again")
-            if problem := _misfit(change.new, len(own), _size(own)):
+                raise ValueError(
+                    f"the tool {quoted(change.name)} has been pinned again since: look at the change again"
+                )
+            if problem := _pinning_problem(change.new, len(own), _size(own)):
                 raise ValueError(f"the tool {quoted(change.name)} cannot be pinned: {problem}")
             own[change.name] = Pin(change.new)
         self._asked.discard((change.server, change.name))
@@ -153,7 +155,7 @@ class ToolPins:
 
     # For the client
 
-    async def judge(self, server: str, tools: Sequence[Tool], timeouts: CallTimeouts) -> Verdicts:
+    async def compare(self, server: str, tools: Sequence[Tool], timeouts: CallTimeouts) -> Comparison:
         """Compare a listing with the pins, pin what is new, and ask *on_changed*. No two of *tools* have one name.
 
         Raises:
@@ -161,11 +163,11 @@ class ToolPins:
             RequestTimeout: It could not be used in time.
         """
         with timeouts.bound(f"comparing tools with {self!r}"):
-            verdicts = await _in_thread(partial(self._compare, server, tools))
-        for name, reason in list(verdicts.blocked.items()):  # a person is asked about one at a time
+            comparison = await _in_thread(partial(self._compare, server, tools))
+        for name, reason in list(comparison.blocked.items()):  # a person is asked about one at a time
             if isinstance(reason, ToolChange) and await self._agreed(reason, timeouts):
-                del verdicts.blocked[name]
-        return verdicts
+                del comparison.blocked[name]
+        return comparison
 
     async def _agreed(self, change: ToolChange, timeouts: CallTimeouts) -> bool:
         """Whether the application accepts *change*. It is asked once, however often the server changes the tool."""
@@ -189,39 +191,39 @@ class ToolPins:
             return False
         return True
 
-    def _compare(self, server: str, tools: Sequence[Tool]) -> Verdicts:
+    def _compare(self, server: str, tools: Sequence[Tool]) -> Comparison:
         tools = [_without_meta(tool) for tool in tools]
-        verdicts = self._review(self._load(), server, tools)
-        if verdicts.news:  # else nothing is written: the file may be read-only
+        comparison = self._review(self._load(), server, tools)
+        if comparison.changed:  # else nothing is written: the file may be read-only
             with self._update() as pins:
-                verdicts = self._review(pins, server, tools)
-        return verdicts
+                comparison = self._review(pins, server, tools)
+        return comparison
 
-    def _review(self, pins: Pins, server: str, tools: Sequence[Tool]) -> Verdicts:
+    def _review(self, pins: Pins, server: str, tools: Sequence[Tool]) -> Comparison:
         """Compare *tools* with *pins*, and enter what is new there."""
         known = server in pins
         own = pins.setdefault(server, {})
         size = _size(own)
-        verdicts = Verdicts(news=not known)
+        comparison = Comparison(changed=not known)
         for tool in tools:
             last = own.get(tool.name, UNPINNED)
             pin = Pin(last.pinned, tool)
             if _fingerprint(last.pinned) == tool.fingerprint:
                 pin = Pin(last.pinned)
-            elif problem := _misfit(tool, len(own) - (tool.name in own), size):
-                verdicts.blocked[tool.name] = problem
+            elif problem := _pinning_problem(tool, len(own) - (tool.name in own), size):
+                comparison.blocked[tool.name] = problem
                 continue
             elif last.pinned is None and not (known and self._block_new):
                 pin = Pin(tool)
                 if known:
-                    verdicts.added.append(tool.name)
+                    comparison.added.append(tool.name)
             else:
-                verdicts.blocked[tool.name] = ToolChange(server, tool.name, last.pinned, tool)
+                comparison.blocked[tool.name] = ToolChange(server, tool.name, last.pinned, tool)
             if pin.pinned is not last.pinned or _fingerprint(pin.pending) != _fingerprint(last.pending):
                 size += _size({tool.name: pin}) - _size({tool.name: last})
                 own[tool.name] = pin
-                verdicts.news = True
-        return verdicts
+                comparison.changed = True
+        return comparison
 
     # Keeping them
 
@@ -291,7 +293,7 @@ def _size(pins: Mapping[str, Pin]) -> int:
     return sum(len(json.dumps(name)) + len(json.dumps(_written_pin(pin))) for name, pin in pins.items())
 
 
-def _misfit(tool: Tool, others: int, size: int) -> str | None:
+def _pinning_problem(tool: Tool, others: int, size: int) -> str | None:
     """Why *tool* cannot be pinned beside *others* other tools, where all pins have *size* bytes."""
     if others >= MAX_TOOLS:
         return f"{MAX_TOOLS} tools of this server are pinned already"

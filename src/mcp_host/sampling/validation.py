@@ -39,7 +39,7 @@ TOOL_FIELDS = ("tools", "toolChoice", "tool_choice")  # the last is the spelling
 NO_TOOLS = "this client did not declare sampling.tools"
 
 MOST_TOKENS = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC 8259, section 6)
-LONGER = 5  # written anew, JSON can be at most this many times longer: 1e15 becomes 1000000000000000.0
+LONGER = 5  # written again, JSON can be at most this many times longer: 1e15 becomes 1000000000000000.0
 SMALLEST_BLOCK = len('{"type":"text","text":""}')  # bytes
 THIS = "the request has"
 NEXT = "a request with this answer in it would have"

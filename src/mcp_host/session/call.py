@@ -406,7 +406,7 @@ class PendingRequest:
             self._scope.cancel()
 
     def restart_idle(self, now: float | None = None) -> None:
-        """Set the deadline anew: the server has sent something, or the call's timeouts were paused or resumed."""
+        """Set the deadline again: the server has sent something, or the call's timeouts were paused or resumed."""
         if self._phase != "waiting":
             self.deadline = self.timeouts.end
         elif self.done or self.call is None:

@@ -73,7 +73,7 @@ class Connector:
         """What the probe has brought so far."""
         self._initialized: Session | Exception | None = None
         """What the handshake beside the probe has brought so far."""
-        self._news = Event()
+        self._changed = Event()
         """Set when one of the two changes."""
 
     async def connect(self) -> Session:
@@ -220,7 +220,7 @@ class Connector:
             with move_on_after(min(START, attempt.limit / 3)):
                 await self._started.wait()
             with move_on_after(min(PROBE_SILENCE, attempt.limit / 3)):
-                await self._news.wait()
+                await self._changed.wait()
             initializing = self._probed is None and bool(self._versions.legacy) and attempt.assumed != "modern"
             if initializing:
                 tasks.start_soon(self._handshake_beside_probe)
@@ -239,10 +239,10 @@ class Connector:
                 return initialized
             # A refused handshake may be the first sign of a modern server, so the probe gets more time.
             with move_on_after(PROBE_SILENCE if failed else math.inf) as waiting:
-                await self._news.wait()
+                await self._changed.wait()
             if waiting.cancelled_caught and initialized is not None:
                 return initialized
-            self._news = Event()
+            self._changed = Event()
 
     async def _choose_era(self) -> None:
         reply: Success | McpError
@@ -255,14 +255,14 @@ class Connector:
         except Exception as exc:  # of middleware, too
             self._probed = exc
         self._sent.set()
-        self._news.set()
+        self._changed.set()
 
     async def _handshake_beside_probe(self) -> None:
         try:
             self._initialized = await self._handshake()
         except Exception as exc:  # of middleware, too
             self._initialized = exc
-        self._news.set()
+        self._changed.set()
 
     # Discovery
 

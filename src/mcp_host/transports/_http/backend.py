@@ -129,7 +129,7 @@ class HttpBackend(ABC):
     ) -> HttpResponse:
         """Send a request and return its response, of any status, as soon as its headers have arrived.
 
-        A *repeatable* request is sent once more if a connection breaks before any of the response arrives.
+        A *repeatable* request is sent again if a connection breaks before any of the response arrives.
         Redirects that keep the method (307, 308) are followed within the origin.
 
         Raises:

@@ -88,7 +88,7 @@ class Pool:
         """Send *request*; return its response, which has to be read or closed.
 
         If a kept connection breaks before any of the response arrives, a *repeatable*
-        request is sent once more over a new connection.
+        request is sent again over a new connection.
 
         Raises:
             ConnectFailed: No connection could be opened.

@@ -15,19 +15,19 @@ from mcp_host.tool_changes import ToolChange
 from mcp_host.types import Tool
 
 if TYPE_CHECKING:
-    from mcp_host.client.pins import Verdicts
+    from mcp_host.client.pins import Comparison
 
-Moment: TypeAlias = tuple[int, int]
+ListingVersion: TypeAlias = tuple[int, int]
 """Of a listing: the session's epoch, and how many changes the server had announced. If one differs, it is out of date."""
 
 
-class PolicedTools(ToolCache):
+class FilteredTools(ToolCache):
     """The tools that *policy* lets through. *server* is its identity for the pins."""
 
     def __init__(self, policy: ToolPolicy, server: str, warn: Callable[[str], None], *, mirrored: bool) -> None:
         super().__init__(warn, mirrored=mirrored)
         self.policy: ToolPolicy = policy
-        self.as_of: Moment | None = None
+        self.as_of: ListingVersion | None = None
         """None before the first listing."""
         self.listing = Lock()
         """For calls that need a listing first: one of them lists."""
@@ -36,10 +36,10 @@ class PolicedTools(ToolCache):
         """What the pins do not agree to; like `listed` by the names that the application uses."""
         self._clashes: dict[str, str] = {}
         """Why others have no name, by the name that they would have."""
-        self._told: set[str] = set()
+        self._last_warnings: set[str] = set()
         """The warnings about the last listing."""
 
-    async def update(self, tools: Iterable[Tool], as_of: Moment, timeouts: CallTimeouts) -> list[Tool]:
+    async def update(self, tools: Iterable[Tool], as_of: ListingVersion, timeouts: CallTimeouts) -> list[Tool]:
         """Replace the listing; return the tools that are let through. Warnings name those that clash or are blocked.
 
         Raises:
@@ -48,20 +48,20 @@ class PolicedTools(ToolCache):
         allowed = {name: each for name, each in self.read(tools).items() if self.policy.allows(each.definition)}
         names, clashes = self.policy.rename_all(allowed)
         named = {names[name]: each.named(names[name]) for name, each in allowed.items() if name not in clashes}
-        told = {f"the tool {_shown(name)} is left out: {problem}" for name, problem in clashes.items()}
+        warnings = {f"the tool {_shown(name)} is left out: {problem}" for name, problem in clashes.items()}
         blocked: dict[str, ListedTool] = {}
         if self.policy.pins is not None:
-            verdicts = await self.policy.pins.judge(
+            comparison = await self.policy.pins.compare(
                 self._server, [each.definition for each in named.values()], timeouts
             )
-            blocked = {name: each for name, each in named.items() if each.definition.name in verdicts.blocked}
-            told.update(_warnings(verdicts))
+            blocked = {name: each for name, each in named.items() if each.definition.name in comparison.blocked}
+            warnings.update(_warnings(comparison))
         self.listed = {name: each for name, each in named.items() if name not in blocked}
         self._blocked = blocked
         self._clashes = {names[name]: problem for name, problem in clashes.items()}
-        for text in sorted(told - self._told):
+        for text in sorted(warnings - self._last_warnings):
             self.warn(text)
-        self._told = told
+        self._last_warnings = warnings
         self.as_of = as_of
         return [each.tool for each in self.listed.values()]
 
@@ -85,8 +85,8 @@ class PolicedTools(ToolCache):
     async def _require_pinned(self, name: str, tool: ListedTool, timeouts: CallTimeouts) -> None:
         """Let *tool* through if the user has agreed to it since it was listed. Raises as `find`."""
         assert self.policy.pins is not None, "nothing else blocks"
-        verdicts = await self.policy.pins.judge(self._server, [tool.definition], timeouts)
-        match verdicts.blocked.get(tool.definition.name):
+        comparison = await self.policy.pins.compare(self._server, [tool.definition], timeouts)
+        match comparison.blocked.get(tool.definition.name):
             case ToolChange() as change:
                 raise ToolChanged(f"the tool {name!r} is blocked: {_what_changed(change)}", change)
             case str() as problem:
@@ -95,13 +95,13 @@ class PolicedTools(ToolCache):
             self.listed[name] = self._blocked.pop(name)
 
 
-def _warnings(verdicts: Verdicts) -> Iterator[str]:
-    for name, reason in verdicts.blocked.items():
+def _warnings(comparison: Comparison) -> Iterator[str]:
+    for name, reason in comparison.blocked.items():
         if isinstance(reason, ToolChange):
             yield f"the tool {_shown(name)} is blocked: {_what_changed(reason)}"
         else:
             yield f"the tool {_shown(name)} is left out: {reason}"
-    for name in verdicts.added:
+    for name in comparison.added:
         yield f"the tool {_shown(name)} is new: it is pinned as it is listed now"
 
 
