@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from mcp_host import Sampling, SamplingRequest, always
+from mcp_host import Client, Sampling, SamplingRequest, always
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, TextContent
 from mcp_host.version import __version__
@@ -63,6 +63,24 @@ SHAKING_HANDS = ("initialize", "notifications/initialized")
 
 HANDSHAKE = Era("2025-11-25", opening=(DISCOVER, *SHAKING_HANDS), opening_again=SHAKING_HANDS, first_id=3, meta={})
 STATELESS = Era("2026-07-28", opening=(DISCOVER,), opening_again=(DISCOVER,), first_id=2, meta=META)
+
+
+def answering(era: Era, *results: dict[str, Any]) -> ScriptedPeer:
+    """A peer that answers requests with *results*, one after the other."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        for result in results:
+            await peer.reply(await peer.receive(), result)
+
+    return ScriptedPeer(script, name="the peer")
+
+
+async def seconds_of_call(client: Client) -> float:
+    """Call a tool, and say how long that took."""
+    began = anyio.current_time()
+    await client.call_tool("x")
+    return anyio.current_time() - began
 
 
 def text(value: str) -> TextContent:

@@ -23,20 +23,9 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, ProgressNotificationParams, TextContent
-from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era
+from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era, answering
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
-
-
-def answering(era: Era, *results: dict[str, object]) -> ScriptedPeer:
-    """A peer that answers tool calls with *results*, one after the other."""
-
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        for result in results:
-            await peer.reply(await peer.receive("tools/call"), result)
-
-    return ScriptedPeer(script)
 
 
 async def test_a_call_says_what_was_meant_and_returns_what_was_answered(era: Era) -> None:

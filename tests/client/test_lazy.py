@@ -25,7 +25,7 @@ from mcp_host.errors import (
 )
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import LoggingMessageNotificationParams, ToolListChangedNotification
-from tests.client.support import EMPTY, TOOLS, Era
+from tests.client.support import EMPTY, TOOLS, Era, seconds_of_call
 from tests.transports.http_peers import reserved_port
 
 NOT_YET = "the lazy client is not connected yet: it connects with its first request; call connect() to connect now"
@@ -53,13 +53,6 @@ def answering(era: Era) -> ScriptedPeer:
 
 async def silent(peer: ScriptedPeer) -> None:
     """A server that answers nothing."""
-
-
-async def call(client: Client) -> float:
-    """Call, and say how long that took."""
-    began = anyio.current_time()
-    await client.call_tool("x")
-    return anyio.current_time() - began
 
 
 async def fail_to_connect(client: Client) -> float:
@@ -247,7 +240,7 @@ async def test_each_request_tries_again_after_a_pause_that_stays_short(era: Era)
         async with server.client() as client:
             took = [await fail_to_connect(client) for _ in range(20)]
             server.up = True
-            took.append(await call(client))
+            took.append(await seconds_of_call(client))
 
     assert took == pytest.approx([0, 0, 1.125, 1.6875, 2.53125, *16 * [3]])
     assert server.starts == 21

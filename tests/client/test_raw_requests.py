@@ -14,21 +14,12 @@ from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import ProgressNotificationParams
 from tests.client.sites import Site
-from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, Era, sampling
+from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, Era, answering, sampling
 from tests.testing.test_with_client import MODERN, ConnectBy, connect_by, over_http_in_json, versions
 
 __all__ = ["connect_by", "versions"]  # fixtures
 
 Wire = dict[str, Any]
-
-
-def answering(era: Era, *results: Wire) -> ScriptedPeer:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        for result in results:
-            await peer.reply(await peer.receive(), result)
-
-    return ScriptedPeer(script)
 
 
 # Requests

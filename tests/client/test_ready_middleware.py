@@ -27,18 +27,9 @@ from mcp_host.middleware import (
 )
 from mcp_host.testing import ScriptedPeer, Server
 from tests.client.sites import PLAIN, SAFE, Site
-from tests.client.support import EMPTY, HANDSHAKE, PARIS, QUESTION, STATELESS, Era, sampling
+from tests.client.support import EMPTY, HANDSHAKE, PARIS, QUESTION, STATELESS, Era, answering, sampling
 
 Wire = dict[str, Any]
-
-
-def answering(era: Era, *results: Wire) -> ScriptedPeer:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        for result in results:
-            await peer.reply(await peer.receive(), result)
-
-    return ScriptedPeer(script, name="the peer")
 
 
 # Headers and metadata

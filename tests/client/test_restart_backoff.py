@@ -12,7 +12,7 @@ from mcp_host import Change, Client
 from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ToolListChangedNotification
-from tests.client.support import EMPTY
+from tests.client.support import EMPTY, seconds_of_call
 
 
 class Mortal(ScriptedPeer):
@@ -34,13 +34,6 @@ async def good_for_nothing(peer: ScriptedPeer) -> None:
     await peer.answer_discover()
     await peer.receive("tools/call")
     await peer.aclose()
-
-
-async def call(client: Client) -> float:
-    """Call, and say how long that took."""
-    began = anyio.current_time()
-    await client.call_tool("x")
-    return anyio.current_time() - began
 
 
 async def die_over_a_call(client: Client) -> float:
@@ -77,7 +70,7 @@ async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and
     with anyio.fail_after(5):
         async with Client(peer) as client:
             for _ in range(20):
-                took.append(await call(client))
+                took.append(await seconds_of_call(client))
                 await anyio.wait_all_tasks_blocked()  # until its end is known
 
     assert [message["method"] for message in peer.received] == 20 * ["server/discover", "tools/call"]
@@ -89,9 +82,9 @@ async def test_an_answer_resets_the_count_of_failed_restarts() -> None:
 
     with anyio.fail_after(5):
         async with Client(Mortal(lambda peer: lives.pop(0)(peer))) as client:
-            took = [await die_over_a_call(client), await die_over_a_call(client), await call(client)]
+            took = [await die_over_a_call(client), await die_over_a_call(client), await seconds_of_call(client)]
             await anyio.wait_all_tasks_blocked()  # until its end is known
-            took += [await die_over_a_call(client), await call(client)]
+            took += [await die_over_a_call(client), await seconds_of_call(client)]
 
     assert took == pytest.approx([0, 0, 1.125, 0, 1.125])
 

@@ -14,7 +14,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 LONGEST = 60  # lines
-PATIENCE = 60.0  # seconds for a program that imports everything and starts another that does, on a busy machine
+TIMEOUT = 60.0  # seconds for a program that imports everything and starts another that does, on a busy machine
 
 # The same program on the other backend.
 ON_TRIO = "import runpy, sys, anyio; anyio.run(runpy.run_path(sys.argv[1])['main'], backend='trio')"
@@ -46,7 +46,7 @@ def output(name: str, backend: str, *, logged: str = "") -> list[str]:
         capture_output=True,
         text=True,
         env=environment(),
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
         start_new_session=True,
     )
@@ -194,7 +194,7 @@ def in_terminal(name: str, backend: str, *steps: tuple[bytes, bytes]) -> list[by
             seen.append(read_until(ours, prompt))
             if keys or prompt == b"> ":
                 os.write(ours, keys + b"\n")
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
     os.close(ours)
     assert process.returncode == 0
     return seen
@@ -204,7 +204,7 @@ def read_until(fd: int, wanted: bytes) -> bytes:
     """What the program shows, up to *wanted*."""
     seen = b""
     while wanted not in seen:
-        assert select.select([fd], [], [], PATIENCE)[0], f"silence after {seen!r}"
+        assert select.select([fd], [], [], TIMEOUT)[0], f"silence after {seen!r}"
         seen += os.read(fd, 4096)
     return seen[: seen.index(wanted) + len(wanted)]
 

@@ -22,7 +22,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from tests.transports.http_peers import Log, reserved_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PATIENCE = 60.0  # seconds for several programs that import everything, on a busy machine
+TIMEOUT = 60.0  # seconds for several programs that import everything, on a busy machine
 
 # The MCP server. It tells the test what happens to it.
 CALCULATOR = """
@@ -101,7 +101,7 @@ class Browser:
     async def sees(self, *problems: str) -> list[str]:
         """Wait until these questions are shown, and no other; return their ids."""
         texts = sorted(f"calculator asks the model: {problem}" for problem in problems)
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             await self.seen.reaches(lambda seen: bool(seen) and sorted(each["text"] for each in seen[-1]) == texts)
         return [each["id"] for each in sorted(self.seen[-1], key=lambda each: each["text"])]
 
@@ -153,7 +153,7 @@ class Site:
 
     async def browser(self, user: str) -> Browser:
         """Someone who looks at their questions."""
-        http = await self.stack.enter_async_context(httpx.AsyncClient(base_url=self.url, timeout=PATIENCE))
+        http = await self.stack.enter_async_context(httpx.AsyncClient(base_url=self.url, timeout=TIMEOUT))
         browser = Browser(user, http)
         self.tasks.start_soon(browser.watch)
         await browser.sees()
@@ -161,12 +161,12 @@ class Site:
 
     async def tells(self, *texts: str) -> None:
         """Wait until the MCP server has told each of these."""
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             await self.told.reaches(lambda told: set(texts) <= set(told))
 
     async def ups(self, number: int) -> list[int]:
         """The process ids of the MCP server, once it has been started so often."""
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             await self.told.reaches(lambda told: len(pids(told)) >= number)
         return pids(self.told)
 
@@ -203,7 +203,7 @@ async def site(kind: str, version: str) -> AsyncIterator[Site]:
         site = Site(kind, version, stack.enter_context(reserved_port()), tasks, stack)
         tasks.start_soon(listener.serve, site.listen)
         site.telling = listener.extra(anyio.abc.SocketAttribute.local_port)
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             await site.start()
         try:
             yield site
@@ -356,7 +356,7 @@ async def test_shutting_down_with_open_streams_and_calls_does_not_hang(version: 
             tasks.start_soon(ask_in_vain, bob, "wait")
             await web.tells("begins: wait")
             web.process.terminate()
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 await web.process.wait()
                 await web.tells("gone")  # and its MCP server with it
 
