@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -181,8 +182,9 @@ class MiddlewareStack:
         if callable(middleware) or isinstance(middleware, str | bytes):
             raise TypeError("middleware is a list of functions: middleware=[function]")
         self._middleware = tuple(middleware)
-        self.transport = transport
-        self.server = transport.name
+        self._transport = transport
+        self.client_request = partial(ClientRequest, server=transport.name, transport=transport)
+        self.server_request = partial(ServerRequest, server=transport.name, transport=transport)
         for each in self._middleware:
             check_callable(each, argument="middleware", shape=None)
         candidates: Sequence[object] = self._middleware
@@ -191,8 +193,8 @@ class MiddlewareStack:
     def session_ended(self, protocol_version: str, seconds: float, error: ConnectionClosed | None) -> None:
         """Tell those that observe sessions."""
         ended = EndedSession(
-            server=self.server,
-            transport=self.transport,
+            server=self._transport.name,
+            transport=self._transport,
             protocol_version=protocol_version,
             seconds=seconds,
             error=error,

@@ -665,13 +665,9 @@ class Client:
                 may_have_run = True
                 raise
 
-        from mcp_host.middleware import ClientRequest
-
-        request = ClientRequest(
+        request = stack.client_request(
             call.method,
             call.params,
-            server=stack.server,
-            transport=stack.transport,
             protocol_version=connection.session.era.version,
             caller=call.caller,
             call_id=call.call_id,

@@ -198,20 +198,16 @@ class Dispatcher:
         if self._middleware is None:
             return await send(params, {})
 
-        from mcp_host.middleware import ClientRequest
-
         async def pass_on(request: ClientRequest) -> dict[str, Any]:
             resume.close()
             return (await send(dict(request.params), request.headers, request.sent_ids)).result
 
-        stack, version = self._middleware, None if self.session is None else self.session.era.version
-        request = ClientRequest(
-            method, params, server=stack.server, transport=stack.transport, protocol_version=version
-        )
+        version = None if self.session is None else self.session.era.version
+        request = self._middleware.client_request(method, params, protocol_version=version)
         with ExitStack() as resume:
             timeouts.pause()
             resume.callback(timeouts.resume)
-            return Success(0, await stack.run(request, pass_on))
+            return Success(0, await self._middleware.run(request, pass_on))
 
     async def notify(self, method: str, params: Params, headers: Headers) -> None:
         """Send a notification."""

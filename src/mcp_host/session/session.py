@@ -129,8 +129,6 @@ class Session:
             InputRefused: There is no handler, a person or a rule refused, or middleware failed.
         """
         if self.middleware is not None:
-            from mcp_host.middleware import ServerRequest
-
             without = replace(self, middleware=None)
 
             async def send(request: ServerRequest) -> dict[str, Any]:
@@ -145,17 +143,10 @@ class Session:
                     around_model=request.around_model,
                 )
 
-            stack, version = self.middleware, self.era.version
-            received = ServerRequest(
-                method,
-                params,
-                server=stack.server,
-                transport=stack.transport,
-                protocol_version=version,
-                outer=call,
-                id=id,
+            received = self.middleware.server_request(
+                method, params, protocol_version=self.era.version, outer=call, id=id
             )
-            run = partial(stack.run, received, send)
+            run = partial(self.middleware.run, received, send)
             return await call_handler(run, subject=f"middleware for {excerpt(method)}", failed=FAILED)
         elicitation, roots = self.features.elicitation, self.features.roots
         answer: InputResponse
