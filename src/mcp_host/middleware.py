@@ -70,8 +70,8 @@ class ClientRequest:
     """
 
     method: str
-    params: Mapping[str, Any] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    params: Mapping[str, Any] = field(default_factory=dict, repr=False)  # as private as the arguments in them
+    headers: Mapping[str, str] = field(default_factory=dict, kw_only=True, repr=False)
     server: str = field(default="", kw_only=True)
     protocol_version: str | None = field(default=None, kw_only=True)
     caller: object = field(default=None, kw_only=True, repr=False, compare=False)
@@ -122,7 +122,7 @@ class ServerRequest:
     """
 
     method: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict, repr=False)
     server: str = field(default="", kw_only=True)
     protocol_version: str | None = field(default=None, kw_only=True)
     outer: OuterCall | None = field(default=None, kw_only=True)
@@ -329,10 +329,13 @@ def retry(
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and how it ended: with a *result* as JSON, or with an *error*. It took so many *seconds*."""
+    """One request and how it ended: with a *result* as JSON, or with an *error*. It took so many *seconds*.
+
+    Its repr has neither parameters nor result, so that they do not get into your logs by accident.
+    """
 
     request: AnyRequest
-    result: dict[str, Any] | None
+    result: dict[str, Any] | None = field(repr=False)
     error: BaseException | None
     seconds: float
 

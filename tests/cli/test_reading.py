@@ -268,3 +268,15 @@ def test_the_command_itself_writes_bytes_into_a_pipe(tmp_path: Path) -> None:
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, PNG, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
+@pytest.mark.parametrize("arguments", ["inspect", "inspect --json", "read image:1"])
+def test_a_full_disk_is_told_in_one_sentence(arguments: str, url: str) -> None:
+    verb, *rest = arguments.split()
+    command = [sys.executable, "-m", "mcp_host", verb, url, *rest]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)
+
+    assert done.stderr.decode() == "mcp-host: cannot write the output: [Errno 28] No space left on device\n"
+    assert done.returncode == 2

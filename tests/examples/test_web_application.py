@@ -284,7 +284,7 @@ async def test_the_next_request_after_a_server_over_stdio_was_killed_succeeds(ve
             await ada.answer(one, allow=True)
 
         assert len(await web.ups(2)) == 2
-    assert ada.responses == [(502, "the calculator is down"), (200, "Four, I believe.")]
+    assert ada.responses == [(502, "the calculator cannot answer"), (200, "Four, I believe.")]
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
@@ -302,7 +302,7 @@ async def test_a_server_over_http_may_come_up_later_be_killed_and_come_back(vers
             web.calculator.kill()
             await web.calculator.wait()
 
-    assert ada.responses == [(503, "the calculator is down"), (200, "Four, I believe.")] * 2
+    assert ada.responses == [(503, "the calculator cannot answer"), (200, "Four, I believe.")] * 2
 
 
 @everywhere

@@ -14,7 +14,7 @@ import anyio
 
 from mcp_host.cli import commands, demo, pins
 from mcp_host.cli.arguments import Options, parse
-from mcp_host.cli.output import ExitCode, Printer, print_error, print_json
+from mcp_host.cli.output import ExitCode, Printer, discard, print_error, print_json
 from mcp_host.errors import ServerError
 
 __all__ = ["main"]
@@ -38,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise
             return _print_failure(exc, as_json="--json" in takewhile(lambda arg: arg != "--", argv))
     except BrokenPipeError:
-        return _stdout_closed()
+        discard(sys.stdout)
+        return ExitCode.BROKEN_PIPE
 
 
 def _open_missing_streams() -> None:
@@ -62,12 +63,6 @@ def _print_failure(exc: BaseException, *, as_json: bool) -> ExitCode:
                 error["data"] = exc.data
         print_json({"error": error})
     return code
-
-
-def _stdout_closed() -> ExitCode:
-    """The reader of our stdout has gone. Python flushes it again at exit, which must not fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ExitCode.BROKEN_PIPE
 
 
 def _run(options: Options) -> ExitCode:

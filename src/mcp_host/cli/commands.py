@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, assert_never
 
 from mcp_host.cli.arguments import NAME, Options
-from mcp_host.cli.output import Printer, UsageError, compact, near, print_aside, print_error, status_line
+from mcp_host.cli.output import Printer, UsageError, compact, near, print_aside, print_error, status_line, writing
 from mcp_host.cli.parameters import MAX_PARAMETERS, details, filled_in, parameters, prompt_schema, read_arguments
 from mcp_host.cli.pins import what_changed
 from mcp_host.client.client import Client
@@ -180,8 +180,9 @@ async def _read(client: Client, options: Options) -> Report:
             except OSError as exc:
                 raise UsageError(f"cannot write the contents: {exc}") from exc
         elif not sys.stdout.isatty():
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+            with writing(sys.stdout):
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
         elif binary:
             about = f"{excerpt(binary[0].mime_type or 'binary')}, {len(data):,} bytes"
             raise UsageError(f"{quoted(uri)} is no text ({about}): use --output FILE, or a pipe")

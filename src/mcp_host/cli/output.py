@@ -132,7 +132,30 @@ class Printer:
             self._print(row, style)
 
     def _print(self, text: str, style: Style | None = None) -> None:
-        print(styled(text, style if self._color else None), file=self._stream, flush=True)
+        with writing(self._stream):
+            print(styled(text, style if self._color else None), file=self._stream, flush=True)
+
+
+@contextmanager
+def writing(stream: TextIO) -> Iterator[None]:
+    """For what writes to *stream* and flushes it.
+
+    Raises:
+        BrokenPipeError: The reader has gone.
+        UsageError: It cannot be written for another reason, such as a full disk.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        discard(stream)
+        raise UsageError(f"cannot write the output: {exc}") from exc
+
+
+def discard(stream: TextIO) -> None:
+    """Write to nowhere from now on. Python flushes the stream again at exit, which must not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def print_error(text: str) -> None:
@@ -179,7 +202,8 @@ def status_line(stream: TextIO) -> Iterator[Callable[[str], None]]:
 
 def print_json(document: Mapping[str, object]) -> None:
     """Print one JSON document, in ASCII and with DEL escaped: nothing in it controls a terminal."""
-    print(json.dumps(document, indent=2).replace("\x7f", "\\u007f"), flush=True)
+    with writing(sys.stdout):
+        print(json.dumps(document, indent=2).replace("\x7f", "\\u007f"), flush=True)
 
 
 def near(word: str, names: Iterable[str]) -> str:
