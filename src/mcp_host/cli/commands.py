@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, assert_never
 
 from mcp_host.cli.arguments import NAME, Options
-from mcp_host.cli.output import Printer, UsageError, compact, near, print_aside, print_error, status_line, writing
+from mcp_host.cli.output import Printer, UsageError, as_json, near, print_aside, print_error, status_line, writing
 from mcp_host.cli.parameters import MAX_PARAMETERS, details, filled_in, parameters, prompt_schema, read_arguments
 from mcp_host.cli.pins import what_changed
 from mcp_host.client.client import Client
@@ -109,7 +109,7 @@ def _elicitation() -> Elicitation | None:
 
 
 async def _print_log(message: LoggingMessageNotificationParams) -> None:
-    text = message.data if isinstance(message.data, str) else compact(message.data)
+    text = message.data if isinstance(message.data, str) else as_json(message.data)
     print_aside(f"{message.level} {message.logger}: {text}" if message.logger else f"{message.level}: {text}")
 
 
@@ -159,7 +159,7 @@ async def _call(client: Client, options: Options) -> Report:
         result = await client.call_tool(options.operand, arguments, on_progress=on_progress)
     text = "\n".join(map(as_text, result.content))
     if not result.content and result.structured_content is not None:  # such a tool "SHOULD also return" it as text
-        text = compact(result.structured_content)
+        text = as_json(result.structured_content)
     error = f"the tool reported an error\n{text}" if result.is_error else None
     return Report(result.to_wire(), lambda printer: printer.text(text), error)
 
@@ -204,7 +204,7 @@ def _bytes_of(part: TextResourceContents | BlobResourceContents) -> bytes:
 async def _prompt(client: Client, options: Options) -> Report:
     prompt = None if options.unchecked else await _find(client.list_prompts, "prompt", options.operand)
     values = read_arguments(options.operand, {} if prompt is None else prompt_schema(prompt), options.items)
-    arguments = {key: value if isinstance(value, str) else compact(value) for key, value in values.items()}
+    arguments = {key: value if isinstance(value, str) else as_json(value) for key, value in values.items()}
     with progress_line(sys.stderr) as on_progress:
         result = await client.get_prompt(options.operand, arguments, on_progress=on_progress)
 
@@ -280,7 +280,7 @@ async def _inspect(client: Client, options: Options) -> Report:
         printer.field("name", _with_title(info))
         printer.field("version", info.version)
         printer.field("revision", version)
-        printer.field("capabilities", _bounded(compact(capabilities.to_wire())))
+        printer.field("capabilities", _bounded(as_json(capabilities.to_wire())))
         if instructions is not None:
             printer.field("instructions", _bounded(instructions))
         for name, items in lists.items():

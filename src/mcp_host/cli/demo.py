@@ -14,7 +14,7 @@ from anyio import IncompleteRead, fail_after, open_process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from mcp_host.cli.arithmetic import Model
-from mcp_host.cli.output import Printer, compact
+from mcp_host.cli.output import Printer, as_json
 from mcp_host.client.client import Client
 from mcp_host.errors import ConnectFailed
 from mcp_host.sampling import Sampling, SamplingRequest, always
@@ -98,18 +98,18 @@ async def _call(transport: Transport, era: str, headings: Headings, model: Model
     sampling = Sampling(with_tools=PrintingModel(model, printer, headings), approve=always)
     async with Client(transport, sampling=sampling, era=era) as client:
         printer.heading(f"host -> server: {headings.first_request}")
-        printer.field("capabilities", compact({"sampling": sampling.capability()}))
+        printer.field("capabilities", as_json({"sampling": sampling.capability()}))
         printer.heading(f"server -> host: the result of {headings.first_request}")
         printer.field("server", f"{client.server_info.name} {client.server_info.version}")
         printer.field("revision", client.protocol_version)
-        printer.field("capabilities", compact(client.server_capabilities.to_wire()))
+        printer.field("capabilities", as_json(client.server_capabilities.to_wire()))
         printer.heading("host -> server: tools/call")
         printer.field("tool", "solve")
-        printer.field("arguments", compact({"problem": PROBLEM}))
+        printer.field("arguments", as_json({"problem": PROBLEM}))
         result = await client.call_tool("solve", {"problem": PROBLEM})
         printer.heading("server -> host: the tool's result")
         _print_content(printer, "content", result.content)
-        printer.field("isError", compact(bool(result.is_error)))
+        printer.field("isError", as_json(bool(result.is_error)))
 
 
 class PrintingModel:
@@ -144,7 +144,7 @@ def _print_content(
     for block in blocks:
         match block:
             case ToolUseContent(id=id, name=name, input=arguments):
-                printer.field("tool_use", f"{name} {compact(arguments)} ({id})", "cyan")
+                printer.field("tool_use", f"{name} {as_json(arguments)} ({id})", "cyan")
             case ToolResultContent(tool_use_id=id, text=text, is_error=is_error):
                 printer.field("tool_result", f"{'error: ' if is_error else ''}{text} ({id})", "cyan")
             case _:

@@ -212,6 +212,6 @@ def near(word: str, names: Iterable[str]) -> str:
     return f"; did you mean {quoted(found[0])}?" if found else ""
 
 
-def compact(value: object) -> str:
+def as_json(value: object) -> str:
     """JSON for people, on one line."""
     return json.dumps(value, ensure_ascii=False)
