@@ -61,6 +61,12 @@ def test_a_new_tool_is_shown_whole() -> None:
     assert changed.diff == "@@ -0,0 +1,2 @@\n+name: add\n+inputSchema: {}"
 
 
+def test_a_change_is_summed_up_in_one_safe_line() -> None:
+    assert change(ADD, None).summary == "is new, and has not been accepted yet"
+    changed = change(ADD | {"description": "Multiplies.", "x\x1b[2J": 1})
+    assert changed.summary == "has changed since it was pinned (description, x\\x1b[2J)"
+
+
 def test_a_field_that_the_library_does_not_know_is_shown_even_if_it_is_null() -> None:
     changed = change(ADD | {"x-more": None})
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 from itertools import chain, groupby, islice
 from textwrap import TextWrapper
 
-from mcp_host.base_errors import escaped
+from mcp_host.base_errors import escaped, excerpt
 from mcp_host.types import Tool
 
 MAX_LINES = 1_000  # lines of one definition that are compared: a second, if most are alike
@@ -45,6 +45,13 @@ class ToolChange:
         text = partial(json.dumps, sort_keys=True)  # in Python, True equals 1
         both = {**old, **new}
         return [name for name in both if not (name in old and name in new and text(old[name]) == text(new[name]))]
+
+    @property
+    def summary(self) -> str:
+        """One line to put after the name of the tool: that it is new, or which `fields` have changed. Safe to print."""
+        if self.old is None:
+            return "is new, and has not been accepted yet"
+        return f"has changed since it was pinned ({excerpt(', '.join(self.fields))})"
 
     @property
     def diff(self) -> str:

@@ -220,7 +220,7 @@ def test_a_new_tool_that_waits_is_shown_as_new(file: Path, capsys: Captured) -> 
 
     assert main(["pins", str(file)]) == 8
     assert capsys.readouterr().out.splitlines()[2:6] == [
-        "    the tool 'add' is new",
+        "    the tool 'add' is new, and has not been accepted yet",
         "        @@ -0,0 +1,2 @@",
         "        +name: add",
         "        +inputSchema: {}",

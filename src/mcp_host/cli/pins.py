@@ -10,7 +10,7 @@ from textwrap import indent
 from mcp_host.cli.arguments import Options
 from mcp_host.cli.output import ExitCode, Printer, UsageError, near
 from mcp_host.client.pins import ToolPins
-from mcp_host.errors import excerpt, quoted
+from mcp_host.errors import quoted
 from mcp_host.tool_changes import ToolChange
 
 
@@ -45,8 +45,7 @@ def run(options: Options, printer: Printer) -> ExitCode:
 
 def what_changed(change: ToolChange) -> str:
     """The change in one line."""
-    what = "is new" if change.old is None else f"has changed since it was pinned ({excerpt(', '.join(change.fields))})"
-    return f"the tool {quoted(change.name)} {what}"
+    return f"the tool {quoted(change.name)} {change.summary}"
 
 
 def _show(pins: ToolPins, printer: Printer) -> ExitCode:

@@ -88,7 +88,7 @@ class FilteredTools(ToolCache):
         comparison = await self.policy.pins.compare(self._server, [tool.definition], timeouts)
         match comparison.blocked.get(tool.definition.name):
             case ToolChange() as change:
-                raise ToolChanged(f"the tool {name!r} is blocked: {_what_changed(change)}", change)
+                raise ToolChanged(f"the tool {name!r} is blocked: it {change.summary}", change)
             case str() as problem:
                 raise CallerError(f"the tool {name!r} is left out: {problem}")
         if self._blocked.get(name) is tool:  # else there is a later listing, which counts
@@ -98,17 +98,11 @@ class FilteredTools(ToolCache):
 def _warnings(comparison: Comparison) -> Iterator[str]:
     for name, reason in comparison.blocked.items():
         if isinstance(reason, ToolChange):
-            yield f"the tool {_shown(name)} is blocked: {_what_changed(reason)}"
+            yield f"the tool {_shown(name)} is blocked: it {reason.summary}"
         else:
             yield f"the tool {_shown(name)} is left out: {reason}"
     for name in comparison.added:
         yield f"the tool {_shown(name)} is new: it is pinned as it is listed now"
-
-
-def _what_changed(change: ToolChange) -> str:
-    if change.old is None:
-        return "it is new, and has not been accepted yet"
-    return f"it has changed since it was pinned ({excerpt(', '.join(change.fields))})"
 
 
 def _shown(name: str) -> str:
