@@ -16,7 +16,9 @@ from mcp_host import Client, Elicitation, EraCache, FormRequest, Stdio, Streamab
 from mcp_host.errors import InputRefused, McpError
 from mcp_host.json_schema.schema import Schema
 from mcp_host.limits import Limits
+from mcp_host.middleware import Exchange, add_headers, add_meta, tap
 from mcp_host.protocol.headers import ParameterHeader
+from mcp_host.testing import Context, Server
 from mcp_host.types import ElicitResult
 from tests.faults.http_server import drop, mcp, says, subject, tides, welcome
 from tests.faults.processes import BRIEF
@@ -195,6 +197,32 @@ async def test_the_users_input_in_a_form_is_not_repeated(
     shown = "".join(format_exception(caught.value)) + caplog.text
     assert "not what the server asked for: " in shown
     assert CANARY not in shown
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_what_a_tap_sees_shows_no_arguments_headers_or_answers(era: str) -> None:
+    """An application that logs whole exchanges writes no secrets by accident."""
+    server, seen = Server("shop"), list[Exchange]()
+
+    @server.tool
+    async def order(card: str, context: Context) -> str:
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+        answer = await context.elicit("Who?", form)
+        return f"{card} {answer.content}"
+
+    async def answer(request: FormRequest) -> ElicitResult:
+        return request.accept({"name": CANARY})
+
+    middleware = [add_headers({"Authorization": CANARY}), add_meta({"token": CANARY}), tap(seen.append)]
+    with fail_after(SOON):
+        async with Client(server, era=era, elicitation=Elicitation(form=answer), middleware=middleware) as client:
+            await client.call_tool("order", {"card": CANARY}, caller=CANARY)
+
+    assert [(exchange.request.method, CANARY in str(exchange.result)) for exchange in seen[-2:]] == [
+        ("elicitation/create", True),
+        ("tools/call", True),
+    ]
+    assert CANARY not in repr(seen)
 
 
 def test_a_check_that_may_reveal_the_value_has_a_longer_message() -> None:
