@@ -28,6 +28,7 @@ from mcp_host import (
     fill_in_terminal,
     open_in_browser,
 )
+from mcp_host.middleware import ApproveToolCall, ClientRequest, approve_tool_calls
 from mcp_host.types import CreateMessageResult, ElicitResult
 
 
@@ -74,6 +75,15 @@ def truth(request: SamplingRequest) -> bool:
 
 APPROVERS: list[Approve] = [always, ask_in_terminal, ask, by_rule]
 NO_APPROVER: Approve = truth  # type: ignore[assignment]
+
+
+async def approve_call(request: ClientRequest) -> Allow | Deny:
+    return await ask_in_terminal(request)
+
+
+CALL_APPROVERS: list[ApproveToolCall] = [ask_in_terminal, approve_call, lambda request: Deny()]
+NO_CALL_APPROVER: ApproveToolCall = always  # type: ignore[assignment]
+ASKS_ABOUT_CALLS = [approve_tool_calls(ask_in_terminal), approve_tool_calls(approve_call)]
 
 
 async def fill_in(request: FormRequest) -> ElicitResult:

@@ -1,13 +1,15 @@
-"""A sampling request as text for a person: what is new, in a few rows, or all of it."""
+"""What a person approves, as text: a sampling request or a tool call of ours, in a few rows or whole."""
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import assert_never
+from typing import Any, Protocol, assert_never
+
+from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.errors import excerpt
 from mcp_host.sampling.request import SamplingRequest
@@ -35,7 +37,19 @@ TOOL_ROWS_SHOWN = 60  # of all tools
 SIGNATURE_SHOWN = 480  # characters of one tool's name and parameters
 PARAMETERS_SHOWN = 8  # of one tool, with what they are for
 DESCRIPTION_SHOWN = 160  # characters of what a tool or a parameter is for
-TEXT_SHOWN = 4000  # characters of one block, before rows are counted
+TEXT_SHOWN = 4000  # characters of one block or argument, before rows are counted
+ARGUMENT_ROWS_SHOWN = 60  # of all arguments
+
+
+class ToolCallRequest(Protocol):
+    """A tool call of ours that is to be approved: `mcp_host.middleware.ClientRequest`, which is a layer above."""
+
+    @property
+    def server(self) -> str: ...
+    @property
+    def params(self) -> Mapping[str, Any]: ...
+    @property
+    def tool(self) -> Tool | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +114,51 @@ def describe(request: SamplingRequest, layout: Layout, *, seen: Seen = NOTHING, 
     Control characters, terminal escapes and characters that turn the direction of
     text are written as escapes such as ``\\x1b``. What is left out is counted.
     """
-    return _Description(request, layout, seen, whole).rows()
+    return _SamplingPage(layout, whole, request, seen).rows()
+
+
+def describe_call(request: ToolCallRequest, layout: Layout, *, whole: bool = False) -> Iterator[str]:
+    """The tool call in rows, as `describe` does it: the server, the tool as it is listed, the arguments as they are sent."""
+    return _CallPage(layout, whole, request).rows()
 
 
 @dataclass(frozen=True, slots=True)
-class _Description:
-    request: SamplingRequest
+class _Page:
     layout: Layout
-    seen: Seen
     whole: bool
+
+    def tool(self, tool: Tool) -> Iterator[str]:
+        fields = read_fields(tool.input_schema)
+        described = [field for field in fields if field.description]
+        name, call = excerpt(tool.name, NAME_SHOWN), signature(tool.name, fields)
+        call = call if self.whole else excerpt(call, SIGNATURE_SHOWN)
+        yield from self.layout.theirs(call.removeprefix(name) + self.about(tool.description), lead=name, hang=4)
+        for field in described[: self.most(PARAMETERS_SHOWN)]:
+            lead = excerpt(field.name, NAME_SHOWN)
+            yield from self.layout.theirs(self.about(field.description), lead=lead, indent=4, hang=4)
+
+    def about(self, description: str | None) -> str:
+        if not description:
+            return ""
+        return f": {description if self.whole else excerpt(' '.join(description.split()), DESCRIPTION_SHOWN)}"
+
+    def text(self, text: str, *, lead: str = "", hang: int = 0) -> Iterator[str]:
+        yield from self.layout.theirs(text[: self.most(TEXT_SHOWN)], lead=lead, hang=hang)
+        if not self.whole and len(text) > TEXT_SHOWN:
+            yield from self.layout.theirs(f"... of {len(text)} characters", style="dim")
+
+    def heading(self, text: str) -> Iterator[str]:
+        return self.layout.ours(text, "cyan")
+
+    def most(self, shown: int) -> int | None:
+        """The bound on what is shown."""
+        return None if self.whole else shown
+
+
+@dataclass(frozen=True, slots=True)
+class _SamplingPage(_Page):
+    request: SamplingRequest
+    seen: Seen
 
     def rows(self) -> Iterator[str]:
         request = self.request
@@ -144,21 +194,6 @@ class _Description:
         if len(shown) < len(tools):
             yield from self.layout.theirs(f"... and {len(tools) - len(shown)} more tools", style="dim")
 
-    def tool(self, tool: Tool) -> Iterator[str]:
-        fields = read_fields(tool.input_schema)
-        described = [field for field in fields if field.description]
-        name, call = excerpt(tool.name, NAME_SHOWN), signature(tool.name, fields)
-        call = call if self.whole else excerpt(call, SIGNATURE_SHOWN)
-        yield from self.layout.theirs(call.removeprefix(name) + self.about(tool.description), lead=name, hang=4)
-        for field in described[: self.most(PARAMETERS_SHOWN)]:
-            lead = excerpt(field.name, NAME_SHOWN)
-            yield from self.layout.theirs(self.about(field.description), lead=lead, indent=4, hang=4)
-
-    def about(self, description: str | None) -> str:
-        if not description:
-            return ""
-        return f": {description if self.whole else excerpt(' '.join(description.split()), DESCRIPTION_SHOWN)}"
-
     def messages(self) -> Iterator[str]:
         messages = self.request.messages
         first = 0 if self.whole else max(min(self.seen.messages, len(messages) - 1), len(messages) - MESSAGES_SHOWN, 0)
@@ -177,17 +212,40 @@ class _Description:
         rows = (row for block in message.content for row in self.text(_block(block)))
         yield from self.layout.cut(rows, self.most(ROWS_SHOWN))
 
-    def text(self, text: str) -> Iterator[str]:
-        yield from self.layout.theirs(text[: self.most(TEXT_SHOWN)])
-        if not self.whole and len(text) > TEXT_SHOWN:
-            yield from self.layout.theirs(f"... of {len(text)} characters", style="dim")
 
-    def heading(self, text: str) -> Iterator[str]:
-        return self.layout.ours(text, "cyan")
+@dataclass(frozen=True, slots=True)
+class _CallPage(_Page):
+    request: ToolCallRequest
 
-    def most(self, shown: int) -> int | None:
-        """The bound on what is shown."""
-        return None if self.whole else shown
+    def rows(self) -> Iterator[str]:
+        yield from self.layout.ours("Your client wants to call a tool of", "bold")
+        yield from self.layout.who_asks(self.request.server, None)
+        tool = self.request.tool
+        if tool is None:
+            yield from self.heading("tool, not listed")
+            yield from self.layout.cut(self.text(str(self.request.params.get("name"))), self.most(ROWS_SHOWN))
+        else:
+            yield from self.heading("tool, as the server lists it")
+            yield from self.layout.cut(self.tool(tool), self.most(TOOL_ROWS_SHOWN))
+        yield from self.heading("arguments")
+        yield from self.layout.cut(self.arguments(self.request.params.get("arguments")), self.most(ARGUMENT_ROWS_SHOWN))
+
+    def arguments(self, arguments: object) -> Iterator[str]:
+        """One after the other, so that a long one does not hide the next."""
+        if not isinstance(arguments, Mapping) or not arguments:
+            yield from self.text(_json(arguments))
+            return
+        for name, value in arguments.items():
+            lead = _json(name) if self.whole else excerpt(_json(name), NAME_SHOWN)
+            yield from self.layout.cut(self.text(f": {_json(value)}", lead=lead, hang=4), self.most(ROWS_SHOWN))
+
+
+def _json(value: object) -> str:
+    """What is sent. Something that JSON cannot express is shown too: the call then fails when it is sent."""
+    try:
+        return to_json(value).decode()
+    except (PydanticSerializationError, ValueError):
+        return repr(value)
 
 
 def _block(block: SamplingMessageContentBlock | ContentBlock) -> str:

@@ -1,13 +1,15 @@
-"""Asking a person in the terminal whether a server may use the model."""
+"""Asking a person in the terminal whether a server may use the model, and whether our client may call a tool."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Literal
 
 from mcp_host.sampling.approval import Allow, Deny
-from mcp_host.sampling.display import SeenBefore, describe
+from mcp_host.sampling.display import SeenBefore, ToolCallRequest, describe, describe_call
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.terminal.device import NoTerminal, Terminal, open_terminal
 from mcp_host.terminal.text import Layout
@@ -17,20 +19,27 @@ ALLOW = {
     **dict.fromkeys(("a", "all"), Allow("call")),
     **dict.fromkeys(("s", "session"), Allow("session")),
 }
-DENY = dict.fromkeys(("n", "no", ""), Deny())
+DENY = ("n", "no", "")
 VIEW: dict[str, Literal["view"]] = dict.fromkeys(("v", "view", "?"), "view")
+
+CALL_REFUSED = "the user refused it"
 
 _seen_before = SeenBefore()
 
 
-async def ask_in_terminal(request: SamplingRequest, /) -> Allow | Deny:
-    """Show the request in the terminal and ask whether the model may answer it.
+async def ask_in_terminal(request: SamplingRequest | ToolCallRequest, /) -> Allow | Deny:
+    """Show the request in the terminal and ask whether the model may answer it, or whether this tool may be called.
 
-    "y" allows this request, "a" everything that the same call asks for (offered if the call is known), "s"
-    everything on this connection; the last two for the same tools or fewer, see `Allow`.
-    "n", Enter and Ctrl-D deny. "v" shows the whole request and asks again. Anything else asks again, twice at most.
+    It approves both kinds: ``Sampling(..., approve=ask_in_terminal)`` and ``approve_tool_calls(ask_in_terminal)``.
 
+    "y" allows this request or this call, "n", Enter and Ctrl-D deny it. "v" shows it whole and asks again.
+    Anything else asks again, twice at most.
+
+    For a sampling request, "a" allows everything that the same call asks for (offered if the call is known), and "s"
+    everything on this connection, both for the same tools or fewer, see `Allow`.
     Messages, tools and system prompt that were shown for the same call before are not shown again, only counted.
+
+    For a tool call (`ClientRequest`), "s" allows this tool for the session, see `approve_tool_calls`. It is offered if the tool is listed.
 
     It asks in the terminal of the standard streams, else in the controlling terminal of
     the process, like ssh and sudo. Without a terminal (a service, CI), or if
@@ -49,28 +58,53 @@ async def ask_in_terminal(request: SamplingRequest, /) -> Allow | Deny:
         return Deny(str(exc))
 
 
-async def ask(request: SamplingRequest, terminal: Terminal) -> Allow | Deny:
+async def ask(request: SamplingRequest | ToolCallRequest, terminal: Terminal) -> Allow | Deny:
     """Ask in an open terminal."""
-    scopes = ("request", "session") if request.outer is None else ("request", "call", "session")
-    allow = {word: decision for word, decision in ALLOW.items() if decision.scope in scopes}
-    keys = "/".join([*(word for word in allow if len(word) == 1), "v", "N"])
-    await terminal.show(chain([""], describe(request, terminal.layout, seen=_seen_before.seen(request))))
-    _seen_before.add(request)
+    if isinstance(request, SamplingRequest):
+        await terminal.show(chain([""], describe(request, terminal.layout, seen=_seen_before.seen(request))))
+        _seen_before.add(request)
+        return await _decide(_about_model(request), partial(describe, request, whole=True), terminal)
+    await terminal.show(chain([""], describe_call(request, terminal.layout)))
+    return await _decide(_about_tool(request), partial(describe_call, request, whole=True), terminal)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A question, what its keys mean besides "n", a note on them, and what "n" decides."""
+
+    text: str
+    keys: Mapping[str, str]
+    note: str
+    deny: Deny
+
+    def rows(self, layout: Layout) -> Iterator[str]:
+        """What the keys mean, in rows that fit the narrowest terminal."""
+        yield ""
+        for key, meaning in self.keys.items():
+            yield from layout.ours(f"{key}: {meaning}")
+        yield from layout.ours(self.note, "dim")
+
+
+def _about_model(request: SamplingRequest) -> _Question:
+    call = {} if request.outer is None else {"a": "yes, and all else of this call"}
+    keys = {"y": "yes, this once", **call, "s": "yes, and all on this connection", "v": "view the whole request"}
+    return _Question("May your model answer?", keys, "Other tools are asked about again.", Deny())
+
+
+def _about_tool(request: ToolCallRequest) -> _Question:
+    listed = request.tool is not None
+    session = {"s": "yes, this tool for the session"} if listed else {}
+    keys = {"y": "yes, this call", **session, "v": "view the whole call"}
+    note = "A changed tool is asked about again." if listed else "Each call of this tool is asked about."
+    return _Question("May your client call it?", keys, note, Deny(CALL_REFUSED))
+
+
+async def _decide(question: _Question, whole: Callable[[Layout], Iterator[str]], terminal: Terminal) -> Allow | Deny:
+    allow = {word: decision for word, decision in ALLOW.items() if word[0] in question.keys}
+    answers: dict[str, Allow | Deny | Literal["view"]] = {**allow, **dict.fromkeys(DENY, question.deny), **VIEW}
     while True:
-        await terminal.show(_keys(request, terminal.layout))
-        answers: dict[str, Allow | Deny | Literal["view"]] = {**allow, **DENY, **VIEW}
-        decision = await terminal.choose("May your model answer?", keys, answers)
+        await terminal.show(question.rows(terminal.layout))
+        decision = await terminal.choose(question.text, "/".join([*question.keys, "N"]), answers)
         if decision != "view":
-            return decision or Deny()
-        await terminal.show(describe(request, terminal.layout, whole=True))
-
-
-def _keys(request: SamplingRequest, layout: Layout) -> Iterator[str]:
-    """What the keys mean, in rows that fit the narrowest terminal."""
-    yield ""
-    yield from layout.ours("y: yes, this once")
-    if request.outer is not None:
-        yield from layout.ours("a: yes, and all else of this call")
-    yield from layout.ours("s: yes, and all on this connection")
-    yield from layout.ours("v: view the whole request")
-    yield from layout.ours("Other tools are asked about again.", "dim")
+            return decision or question.deny
+        await terminal.show(whole(terminal.layout))
