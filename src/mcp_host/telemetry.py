@@ -170,8 +170,8 @@ class OpenTelemetry:
         """Attributes of the span alone: too many values, or too private, for a metric."""
         method, params = request.method, request.params
         details: Attributes = {}
-        if method in WITH_URI:
-            details |= {name: excerpt(uri) for name, uri in _texts({"mcp.resource.uri": params.get("uri")}).items()}
+        if method in WITH_URI and isinstance(uri := params.get("uri"), str):
+            details["mcp.resource.uri"] = excerpt(uri)
         if self._record_content and method == "tools/call":
             details["gen_ai.tool.call.arguments"] = _json(params.get("arguments", {}))
         if self._record_content and method == "prompts/get" and isinstance(given := params.get("arguments"), Mapping):
@@ -242,9 +242,8 @@ def _attributes(request: ClientRequest) -> Attributes:
     found: Attributes = {"mcp.method.name": request.method, **_connection(request), **_address(request.transport)}
     if request.method == "tools/call":
         found["gen_ai.operation.name"] = "execute_tool"
-    if request.method in NAMED:
-        target = _texts({NAMED[request.method]: request.params.get("name")})
-        found |= {attribute: excerpt(name, SHOWN) for attribute, name in target.items()}
+    if request.method in NAMED and isinstance(name := request.params.get("name"), str):
+        found[NAMED[request.method]] = excerpt(name, SHOWN)
     return found
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from pydantic_core import from_json
 
-from mcp_host.cli.output import UsageError, near
+from mcp_host.cli.output import UsageError, as_json, near
 from mcp_host.errors import UncheckableSchema, excerpt, quoted
 from mcp_host.terminal.fields import CHOICES_SHOWN, Field, compact, read_fields
 from mcp_host.terminal.text import NAME_SHOWN
@@ -159,9 +159,9 @@ def _read(text: str, field: Field) -> object:
         value = text
     is_array, is_text = "array" in field.kinds, "string" in field.kinds
     if field.choices is not None and not is_array:
-        values = [compact(choice.value) for choice in field.choices]
+        values = [as_json(choice.value) for choice in field.choices]
         for candidate in (text, value):
-            if compact(candidate) in values:
+            if as_json(candidate) in values:
                 return candidate
     if is_text or not field.kinds:
         return text
