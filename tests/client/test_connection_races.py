@@ -101,7 +101,7 @@ async def test_a_short_connect_timeout_leaves_a_silent_server_time_for_the_hands
 
 
 @pytest.mark.fake_clock
-async def test_a_wrong_verdict_that_ends_in_a_timeout_is_forgotten() -> None:
+async def test_a_wrong_era_that_ends_in_a_timeout_is_forgotten() -> None:
     """The server is modern, and says nothing to a handshake."""
 
     async def script(peer: ScriptedPeer) -> None:
@@ -117,7 +117,7 @@ async def test_a_wrong_verdict_that_ends_in_a_timeout_is_forgotten() -> None:
             assert client.protocol_version == "2026-07-28"
 
 
-async def test_a_wrong_verdict_that_ends_in_a_server_error_by_http_is_forgotten() -> None:
+async def test_a_wrong_era_that_ends_in_a_server_error_by_http_is_forgotten() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         message = json.loads(request.content)
         if message["method"] != "server/discover":

@@ -259,7 +259,7 @@ async def test_a_client_that_is_pinned_to_modern_shakes_no_hands(era: str) -> No
 # What is remembered
 
 
-async def test_verdicts_can_be_saved_and_hold_no_secret(tmp_path: Path) -> None:
+async def test_an_era_cache_can_be_saved_and_holds_no_secret(tmp_path: Path) -> None:
     answer = """
     request = read()
     reply(request, {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}})
@@ -279,7 +279,7 @@ async def test_verdicts_can_be_saved_and_hold_no_secret(tmp_path: Path) -> None:
         EraCache({"x": "perhaps"})
 
 
-async def test_a_verdict_that_turns_out_wrong_is_found_out_and_replaced() -> None:
+async def test_an_era_that_turns_out_wrong_is_found_out_and_replaced() -> None:
     async def refuses_handshakes(peer: ScriptedPeer) -> None:
         request = await peer.receive()
         if request["method"] == "initialize":
