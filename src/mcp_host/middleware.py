@@ -169,7 +169,7 @@ class EndedSession:
 
 @runtime_checkable
 class SessionObserver(Protocol):
-    """What a middleware may be besides: it learns of each session of its clients that has ended."""
+    """An interface that middleware may also implement, to learn of each session of its clients that has ended."""
 
     def session_ended(self, session: EndedSession) -> None:
         """Called at once. Must not wait; what it raises is logged."""
@@ -284,7 +284,7 @@ def retry(
 ) -> Middleware:
     """Middleware that makes a request of yours again after a lost connection or a transient HTTP status.
 
-    That is *attempts* times in all, within the same *timeout* of the request. Before each repetition there is
+    It makes at most *attempts* attempts, within the same *timeout* of the request. Before each repetition there is
     a pause in seconds, which grows up to *max_pause*. If the server asks for a longer one, its error is raised.
 
     What may have run is repeated only where that does no harm: requests that read, and tools that the server

@@ -174,6 +174,17 @@ def test_inspect_leaves_out_lists_that_the_server_does_not_have(
     assert [line for line in capsys.readouterr().out.splitlines() if line.endswith(")")] == headings
 
 
+def test_inspect_cuts_a_servers_long_name_and_version(capsys: Captured) -> None:
+    info = {"name": "n" * 5000, "version": "v" * 5000}
+    result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info}
+
+    assert main(["inspect", *scripted({}, initialize={"result": result})]) == 0
+
+    out = capsys.readouterr().out
+    assert (out.count("n" * 10), out.count("v" * 10)) != (0, 0)
+    assert out.count("... (5,000 characters in all)") == 2
+
+
 # For programs
 
 
@@ -328,7 +339,7 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
         ([], 2, "a command is missing (demo, tools, call, read, prompt, complete, inspect, pins) (see mcp-host --help)"),
         (["frob"], 2, "'frob' is no command (demo, tools, call, read, prompt, complete, inspect, pins) (see mcp-host --help)"),
         (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, read, prompt, complete, inspect, pins); did you mean 'tools'? (see mcp-host --help)"),
-        (["--era", "tools"], 2, "'--era' is no command (demo, tools, call, read, prompt, complete, inspect, pins)"),
+        (["--era", "tools"], 2, "'--era' stands before the command: options come after it (demo, tools, call, read, prompt, complete, inspect, pins) (see mcp-host --help)"),
         (["tools"], 2, "there is no server: give its URL, or the command that starts it after --"),
         (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
         (["tools", "--"], 2, "there is no command after --"),
@@ -352,6 +363,7 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
         (["call", "add", "a=\udcff", *SERVER], 2, r"'a=\udcff' is not UTF-8"),
         (["call", "add", "a:=x", *SERVER], 2, "'a' is not JSON: expected value at line 1 column 1"),
         (["call", "add", "a=@/no/such", *SERVER], 2, "'a' is to be read from a file, which fails: [Errno 2] No such file"),
+        (["call", "add", "a=@-", "b:=@-", *SERVER], 2, "only one argument can be read from stdin"),
         (["call", "ad", *SERVER], 2, "the server has no tool 'ad'; did you mean 'add'?"),
         (["call", "add", "a=1", "bb=2", *SERVER], 2, "'add' takes no argument 'bb'; did you mean 'b'?"),
         (["call", "add", '{"bb": 2}', *SERVER], 2, "'add' takes no argument 'bb'; did you mean 'b'?"),
@@ -434,6 +446,17 @@ def test_every_error_has_an_exit_code_that_the_help_explains(capsys: Captured) -
     assert stopped.value.code == 0
     assert capsys.readouterr().out.endswith(EXIT_CODES)
     assert all(f"\n  {code} " in EXIT_CODES for code in codes.values())
+
+
+def test_help_is_also_a_word(capsys: Captured) -> None:
+    for argv in (["help"], ["--help"]):
+        with pytest.raises(SystemExit) as stopped:
+            main(argv)
+        assert stopped.value.code == 0
+
+    out = capsys.readouterr().out
+    assert out[: len(out) // 2] * 2 == out
+    assert out.startswith("usage: mcp-host COMMAND ...\n")
 
 
 SERVER_HELP = """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from anyio import fail_after
 
-from mcp_host import Client
+from mcp_host import Client, Limits
 from mcp_host.errors import ConnectFailed, ConnectTimeout
 from tests.clock import advance
 from tests.transports.children import python
@@ -17,6 +17,7 @@ from tests.transports.children import python
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
 
 IN_TIME = 30.0  # seconds for a process, on a busy machine
+PATIENT = Limits(connect_timeout=600.0)
 NO_SERVER = "it seems to be no MCP server: its stdout begins with"
 
 
@@ -97,6 +98,22 @@ async def test_a_server_that_prints_a_banner_first_gets_a_warning_that_quotes_it
 
     problem = "skipped something that is no message (1 so far): not JSON (expected value at line 1 column 1): Welcome!"
     assert client.warnings == [f"{Path(sys.executable).name}: {problem}"]
+
+
+@pytest.mark.parametrize("era", ["auto", "modern", "legacy"])
+async def test_a_program_that_writes_lines_without_end_is_no_server_at_once(era: str) -> None:
+    with fail_after(IN_TIME), pytest.raises(ConnectFailed) as caught:
+        await Client(python("while True: raw('y\\n' * 100)", hands=False), era=era, limits=PATIENT).connect()
+
+    assert f"writes to stdout, but no messages; {NO_SERVER} 'y', 'y', 'y' and " in str(caught.value)
+    assert not isinstance(caught.value, ConnectTimeout)
+
+
+async def test_a_server_may_write_thousands_of_lines_before_its_first_message_and_any_number_after_it() -> None:
+    body = "raw('y\\n' * 4999); shake_hands(); raw('y\\n' * 9999); reply(read(), text('ok')); read()"
+    with fail_after(IN_TIME):
+        async with Client(python(body, hands=False)) as client:
+            assert (await client.call_tool("x")).text == "ok"
 
 
 async def test_the_error_of_a_server_that_has_spoken_does_not_doubt_that_it_is_one() -> None:

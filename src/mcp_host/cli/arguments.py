@@ -131,6 +131,7 @@ URL = re.compile(r"https?://", re.IGNORECASE)
 HEADER = re.compile(r"([^\s=:]+)(?:=|:\s*)(.*)", re.DOTALL)  # no header's name has either sign, and curl takes ":"
 VARIABLE = re.compile(r"([^=]+)=(.*)", re.DOTALL)
 SURROGATE = re.compile("[\ud800-\udfff]")  # as Python decodes arguments that are not UTF-8
+STDIN = re.compile(r"[^=]+=@-")
 ITEM = re.compile(r"([^=]+?)(:?=)(@?)(.*)", re.DOTALL)
 
 MODEL_NAMES = f"available models: {', '.join(MODELS)}; those of providers come in a later release"
@@ -202,7 +203,7 @@ def parse(argv: Sequence[str]) -> Options:
         options.operand = operands.pop(0)
     options.words = operands
     if command.arguments:
-        options.items = [item for operand in operands for item in _items(operand, parser)]
+        options.items = _arguments(operands, parser)
     elif operands and not command.words:
         more = "; a command for the server comes after --" if command.server else ""
         parser.error(f"unexpected argument {operands[0]!r}{more}")
@@ -223,8 +224,10 @@ def _stop(argv: Sequence[str]) -> NoReturn:
     parser, names = _main_parser(), ", ".join(COMMANDS)
     if not argv:
         parser.error(f"a command is missing ({names})")
-    if argv[0] in ("-h", "--help", "--version"):
-        parser.parse_args(argv)
+    if argv[0] in ("help", "-h", "--help", "--version"):
+        parser.parse_args(["--help"] if argv[0] == "help" else argv)
+    if argv[0].startswith("-") and argv[0] != "--":
+        parser.error(f"{quoted(argv[0])} stands before the command: options come after it ({names})")
     parser.error(f"{quoted(argv[0])} is no command ({names}){near(argv[0], COMMANDS)}")
 
 
@@ -234,6 +237,12 @@ def _take_url(operands: list[str], parser: _Parser) -> str:
     if not URL.match(operands[0]):
         parser.error(f"{operands[0]!r} is no http(s) URL; a command that starts a server comes after --")
     return operands.pop(0)
+
+
+def _arguments(operands: Sequence[str], parser: _Parser) -> list[Item]:
+    if len([operand for operand in operands if STDIN.fullmatch(operand)]) > 1:
+        parser.error("only one argument can be read from stdin")
+    return [item for operand in operands for item in _items(operand, parser)]
 
 
 def _items(operand: str, parser: _Parser) -> Iterator[Item]:

@@ -38,9 +38,9 @@ class StreamableHttp:
 
     *headers* are sent with every request, and never to another origin.
 
-    *verify* says which servers to trust over https. True: those with a certificate of a public authority,
-    or of one in `SSL_CERT_FILE` or `SSL_CERT_DIR` if the environment has these. A path: those with a certificate
-    of an authority in this PEM file or directory. False: any server, with a warning in the log.
+    *verify* says which certificates to trust over https. True (the default): those of public authorities, or
+    of the authorities in `SSL_CERT_FILE` or `SSL_CERT_DIR`, if the environment has one of these. The path of a PEM
+    file or directory: those of the authorities in it. False: any certificate, with a warning in the log.
     An `ssl.SSLContext` is used as it is. *cert* is the client's own certificate: the path of a PEM file that
     has its key too, ``(certificate, key)`` or ``(certificate, key, password)``. Files are read when you connect.
 

@@ -40,6 +40,7 @@ COMMAND = 'it must be a list of a program and its arguments, like ["uvx", "some-
 LSP = b"Content-Length:"  # how each message of the Language Server Protocol begins
 OUTPUT_GRACE = 1.0  # seconds, after the process has exited, for the rest of its output
 LINES_QUOTED = 3  # of what a server that sends no message writes to stdout
+MAX_NOISE = 5_000  # lines on stdout before the first message: no banner, and no log of starting, is so long
 MAX_WRITE = 64 * 1024  # bytes: queued lines are written together, up to a pipe's usual capacity
 EXIT_GRACE = 0.5  # seconds, after its output has ended, for the process to exit
 
@@ -154,12 +155,14 @@ class StdioChannel:
         self._stderr = stderr
         self._max_message = limits.max_message
         self._writer = LineWriter(child.stdin, limit=limits.max_outbox, stall_timeout=limits.stall_timeout)
-        self._stalled: ConnectionClosed | None = None
+        self._given_up: ConnectionClosed | None = None
+        """Why we have ended the server."""
         self._spoke = False
         """Whether a message has arrived."""
         self._noise: list[str] = []
         """Until then, the beginning of its stdout: lines that are no messages."""
         self._noise_lines = 0
+        self._reading = CancelScope()
         self.stderr_ended = Event()
         self._output_started = Event()
         self._output_ended = Event()
@@ -234,7 +237,10 @@ class StdioChannel:
                 tasks.cancel_scope.deadline = current_time() + OUTPUT_GRACE  # a descendant may keep its output open
 
             tasks.start_soon(stop_after_exit)
-            await self._child.stdout.read_all(partial(self._read, buffer, receive))
+            with self._reading:
+                await self._child.stdout.read_all(partial(self._read, buffer, receive))
+            if self._reading.cancel_called:
+                await self._child.stop(EXIT_GRACE)
             tasks.cancel_scope.cancel()
         list(self._read(buffer, receive_whole, b"\n"))  # the last line needs no line end
         closed = self._closed(exited=await self._child.exits_within(EXIT_GRACE))
@@ -266,13 +272,16 @@ class StdioChannel:
         self._noise_lines += 1
         if not self._spoke and len(self._noise) < LINES_QUOTED:
             self._noise.append(quoted(line.decode(errors="replace").strip()))
+        if not self._spoke and self._noise_lines == MAX_NOISE:
+            self._given_up = ConnectionClosed(f"{self._name} writes to stdout, but no messages")
+            self._reading.cancel()
 
     async def write_queued(self) -> None:
         """Write what is queued; kill the server if it reads nothing."""
         try:
             await self._writer.run()
         except ConnectionClosed as exc:
-            self._stalled = exc
+            self._given_up = exc
             await self._child.stop(0)
 
     async def read_stderr(self) -> None:
@@ -298,8 +307,8 @@ class StdioChannel:
     def _closed(self, *, exited: bool) -> ConnectionClosed:
         """The error for requests in flight."""
         code = self._child.process.returncode
-        if self._stalled is not None:
-            reason = str(self._stalled)
+        if self._given_up is not None:
+            reason = str(self._given_up)
         elif not exited:
             reason = f"{self._name} has closed its end of the connection"
         elif code is not None and code < 0:
