@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio import create_task_group, fail_after, get_cancelled_exc_class
+from anyio import create_task_group, fail_after, get_cancelled_exc_class, wait_all_tasks_blocked
 
 from mcp_host import Allow, Client, Deny, ask_in_terminal
 from mcp_host.errors import CallDenied
@@ -240,6 +241,32 @@ async def test_a_tool_allowed_for_the_session_is_not_asked_about_again(screen: S
             screen.press("\n")
 
     assert results == ["1", "2", "3", "the call of 'remove' was denied: the user refused it"]
+
+
+async def test_a_question_about_a_tool_that_another_answer_allows_is_not_asked(screen: Screen) -> None:
+    """Models call a tool several times at once. Another tool still has its question."""
+    results: list[str] = []
+
+    async def use(client: Client, name: str, arguments: Mapping[str, object]) -> None:
+        results.append((await client.call_tool(name, arguments)).text)
+
+    with fail_after(20):
+        async with (
+            Client(server, middleware=[approve_tool_calls(ask_in_terminal)]) as client,
+            create_task_group() as tasks,
+        ):
+            await client.list_tools()
+            for b in range(3):
+                tasks.start_soon(use, client, "add", {"a": 1, "b": b})
+            await screen.shows(LISTED)
+            tasks.start_soon(use, client, "remove", {"path": "/etc"})
+            await wait_all_tasks_blocked()
+            screen.press("s\n")
+            assert '  | "path": "/etc"\r\n' in await screen.shows(LISTED)
+            screen.press("y\n")
+
+    assert sorted(results) == ["/etc is gone", "1", "2", "3"]
+    assert "calculator" not in screen.rest()
 
 
 async def test_without_a_terminal_a_call_is_denied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

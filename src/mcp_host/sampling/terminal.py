@@ -39,7 +39,8 @@ async def ask_in_terminal(request: SamplingRequest | ToolCallRequest, /) -> Allo
     everything on this connection, both for the same tools or fewer, see `Allow`.
     Messages, tools and system prompt that were shown for the same call before are not shown again, only counted.
 
-    For a tool call (`ClientRequest`), "s" allows this tool for the session, see `approve_tool_calls`. It is offered if the tool is listed.
+    For a tool call (`ClientRequest`), "s" allows this tool for the session (offered if the tool is listed), see
+    `approve_tool_calls`.
 
     It asks in the terminal of the standard streams, else in the controlling terminal of
     the process, like ssh and sudo. Without a terminal (a service, CI), or if
