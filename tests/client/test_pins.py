@@ -585,6 +585,91 @@ async def test_anything_but_true_blocks_and_is_not_asked_for_again_however_the_t
     assert asked == ["two", "five"]
 
 
+class TwoAtOnce:
+    """Two clients whose servers have changed the tool `add` both list while *on_changed* is asked."""
+
+    def __init__(self, *descriptions: str, on_changed: Callable[[ToolChange], Awaitable[bool]]) -> None:
+        test = self
+        self.asked: list[str | None] = []
+        self.listed: list[list[str] | None] = [None, None]
+        self.scopes = anyio.CancelScope(), anyio.CancelScope()
+        self._descriptions = descriptions
+        self._both = anyio.Event()
+        compared: list[ToolChange] = []
+
+        class Pins(ToolPins):
+            async def _agreed(self, change: ToolChange, timeouts: CallTimeouts) -> bool:
+                compared.append(change)
+                if len(compared) == 2:
+                    test._both.set()
+                return await super()._agreed(change, timeouts)
+
+        async def ask(change: ToolChange) -> bool:
+            self.asked.append(change.new.description)
+            await self._both.wait()
+            return await on_changed(change)
+
+        self._pins = Pins({"version": 1, "servers": {"shop": {"add": {"pinned": add()}}}}, on_changed=ask)
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            for n in range(2):
+                tasks.start_soon(self._list, n)
+
+    async def _list(self, n: int) -> None:
+        async with Shop(HANDSHAKE, add(self._descriptions[n])).client(self._pins) as client:
+            with self.scopes[n]:
+                self.listed[n] = await names(client)
+
+
+@pytest.mark.parametrize("answer", [True, False])
+async def test_two_listings_of_one_change_at_once_wait_for_the_same_answer(answer: bool) -> None:
+    async def decide(change: ToolChange) -> bool:
+        return answer
+
+    both = TwoAtOnce(POISON, POISON, on_changed=decide)
+    await both.run()
+
+    assert (both.asked, both.listed) == ([POISON], [["add"]] * 2 if answer else [[]] * 2)
+
+
+async def test_an_answer_about_one_definition_is_none_about_another() -> None:
+    async def agree(change: ToolChange) -> bool:
+        return True
+
+    both = TwoAtOnce("two", "three", on_changed=agree)
+    await both.run()
+
+    assert len(both.asked) == 1
+    assert sorted(both.listed, key=str) == [["add"], []]
+
+
+async def test_if_the_caller_that_asks_is_cancelled_the_one_that_waits_asks() -> None:
+    async def cancel_the_first(change: ToolChange) -> bool:
+        if len(both.asked) == 1:
+            both.scopes[["two", "three"].index(change.new.description or "")].cancel()
+            await anyio.sleep_forever()
+        return True
+
+    both = TwoAtOnce("two", "three", on_changed=cancel_the_first)
+    await both.run()
+
+    assert sorted(both.asked, key=str) == ["three", "two"]
+    assert sorted(both.listed, key=str) == [None, ["add"]]
+
+
+async def test_a_listing_in_another_event_loop_does_not_wait_for_the_answer() -> None:
+    listed: list[list[str]] = []
+
+    def ask(change: ToolChange) -> bool:
+        listed.append(anyio.run(list_once, Shop(HANDSHAKE, add(POISON)), pins))
+        return True
+
+    pins = ToolPins({"version": 1, "servers": {"shop": {"add": {"pinned": add()}}}}, on_changed=ask)
+    assert await list_once(Shop(HANDSHAKE, add(POISON)), pins) == ["add"]
+    assert listed == [[]]
+
+
 async def test_what_the_function_raises_reaches_the_caller_and_it_is_asked_again() -> None:
     async def fail(change: ToolChange) -> bool:
         raise ZeroDivisionError("the window is closed")
@@ -794,21 +879,47 @@ async def test_a_file_with_anything_else_stops_every_listing_and_call_and_is_not
 
     assert reason in str(raised.value)
     assert str(raised.value).startswith(f"{file} does not contain tool pins (")
-    assert str(raised.value).endswith("restore the file, or delete it to trust the tools of all servers again")
+    assert str(raised.value).endswith(
+        "nothing was changed; restore the file, or delete it and restart (or make a new ToolPins)"
+        " to trust the tools of all servers again"
+    )
     assert (shop.heard("tools/call"), file.read_bytes()) == (0, written)
 
 
-async def test_a_file_that_disappears_is_an_error_until_the_next_run(tmp_path: Path) -> None:
+async def test_a_file_that_disappears_is_an_error_until_it_is_restored_or_the_next_run(tmp_path: Path) -> None:
     file = tmp_path / "pins.json"
     shop, pins = Shop(HANDSHAKE, add()), ToolPins(file=file)
     async with shop.client(pins) as client:
         await client.list_tools()
+        written = file.read_bytes()
         file.unlink()
-        shop.tools = (add(POISON),)
-        with pytest.raises(ToolPinsError, match="have disappeared: nothing was changed; restore the file"):
-            await client.list_tools()
+        for _ in range(2):
+            with pytest.raises(ToolPinsError) as raised:
+                await client.list_tools()
+        assert not file.exists()
+        file.write_bytes(written)
+        assert await names(client) == ["add"]
+        file.unlink()
 
-    assert not file.exists()
+    shop.tools = (add(POISON),)
+    assert await list_once(shop, ToolPins(file=file)) == ["add"]
+    assert str(raised.value) == (
+        f"the tool pins in {file} have disappeared: nothing was changed; restore the file,"
+        " or restart (or make a new ToolPins) to trust the tools of all servers again"
+    )
+
+
+async def test_a_file_that_was_invalid_can_be_deleted_for_the_next_run(tmp_path: Path) -> None:
+    file = tmp_path / "pins.json"
+    file.write_text("{}")
+    shop, pins = Shop(HANDSHAKE, add()), ToolPins(file=file)
+    with pytest.raises(ToolPinsError, match="does not contain tool pins"):
+        await list_once(shop, pins)
+    file.unlink()
+
+    with pytest.raises(ToolPinsError, match="have disappeared"):
+        await list_once(shop, pins)
+    assert await list_once(shop, ToolPins(file=file)) == ["add"]
 
 
 async def test_a_file_of_an_earlier_run_that_disappears_is_an_error_too(tmp_path: Path) -> None:
@@ -852,6 +963,75 @@ async def test_a_file_is_only_read_if_there_is_nothing_new(tmp_path: Path, monke
 
     assert await list_once(shop, ToolPins(file=file)) == ["add"]
     assert (file.stat().st_mtime_ns, sorted(os.listdir(tmp_path))) == before
+
+
+@pytest.fixture
+async def read_only(tmp_path: Path) -> Path:
+    """A file with the pins of `add` and `other`, which cannot be locked and so not be written."""
+    file = tmp_path / "pins.json"
+    assert await list_once(Shop(HANDSHAKE, add(), other()), ToolPins(file=file)) == ["add", "other"]
+    lock = tmp_path / "pins.json.lock"
+    lock.unlink()
+    lock.mkdir()
+    return file
+
+
+async def test_a_file_that_cannot_be_written_blocks_what_changes_and_nothing_else(era: Era, read_only: Path) -> None:
+    shop, before = Shop(era, add(POISON), other()), ToolPins(file=read_only).export()
+    async with shop.client(ToolPins(file=read_only)) as client:
+        assert await names(client) == ["other"]
+        assert (await client.call_tool("other")).text == "other"
+        assert (await blocked(client)).new == Tool.from_wire(add(POISON))
+
+        is_blocked, is_unsaved = warnings(client)
+        shop.tools = (add(), other())
+        assert await names(client) == ["add", "other"]
+    assert is_blocked == f"the tool 'add' is blocked: {CHANGED}"
+    assert is_unsaved.startswith(f"the tool pins cannot be saved in {read_only}: ")
+    assert (shop.heard("tools/call"), ToolPins(file=read_only).export()) == (1, before)
+
+
+async def test_that_changes_cannot_be_saved_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "pins.json"
+    await list_once(Shop(HANDSHAKE, add()), ToolPins(file=file))
+
+    def refuse(source: str, target: object) -> None:
+        raise PermissionError(13, "Permission denied", source)  # with another name each time
+
+    monkeypatch.setattr(os, "replace", refuse)
+    async with Shop(HANDSHAKE, add(POISON)).client(ToolPins(file=file)) as client:
+        for _ in range(3):
+            assert await names(client) == []
+        assert warnings(client) == [
+            f"the tool 'add' is blocked: {CHANGED}",
+            f"the tool pins cannot be saved in {file}: Permission denied",
+        ]
+
+
+async def test_what_is_new_cannot_be_pinned_in_a_file_that_cannot_be_written(read_only: Path) -> None:
+    shop = Shop(HANDSHAKE, add(POISON), other("new"))
+    with pytest.raises(ToolPinsError, match="the tool pins cannot be saved in "):
+        await list_once(shop, ToolPins(file=read_only))
+
+    assert await list_once(shop, ToolPins(file=read_only, block_new=True)) == []
+    shop.peer.identity, shop.tools = "another shop", (add(),)
+    with pytest.raises(ToolPinsError, match="the tool pins cannot be saved in "):
+        await list_once(shop, ToolPins(file=read_only))
+
+
+async def test_an_answer_that_cannot_be_saved_accepts_nothing(read_only: Path) -> None:
+    asked: list[str] = []
+
+    async def agree(change: ToolChange) -> bool:
+        asked.append(change.name)
+        return True
+
+    shop = Shop(HANDSHAKE, add(POISON), other())
+    async with shop.client(ToolPins(file=read_only, on_changed=agree)) as client:
+        with pytest.raises(ToolPinsError, match="the tool pins cannot be saved in "):
+            await client.list_tools()
+        assert await names(client) == ["other"]
+    assert asked == ["add"]
 
 
 async def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,8 @@ def _warnings(comparison: Comparison) -> Iterator[str]:
             yield f"the tool {_shown(name)} is blocked: it {reason.summary}"
         else:
             yield f"the tool {_shown(name)} is left out: {reason}"
+    if comparison.unsaved is not None:
+        yield comparison.unsaved
     for name in comparison.added:
         yield f"the tool {_shown(name)} is new: it is pinned as it is listed now"
 

@@ -11,7 +11,8 @@ from functools import partial
 from threading import RLock
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, Event, to_thread
+from anyio.lowlevel import current_token
 from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.client.locked_file import LockedFile
@@ -27,7 +28,8 @@ OnToolChange: TypeAlias = Callable[[ToolChange], Awaitable[bool] | bool]
 VERSION = 1
 MAX_TOOLS = 2_000  # tools of one server that are pinned, including those that it no longer lists
 MAX_SIZE = 8_388_608  # bytes of the pinned definitions of one server
-RESTORE = "nothing was changed; restore the file, or delete it to trust the tools of all servers again"
+RESTORE = "nothing was changed; restore the file"
+RESTART = "restart (or make a new ToolPins) to trust the tools of all servers again"
 
 
 class Pin(NamedTuple):
@@ -55,6 +57,20 @@ class Comparison:
     """Tools that are pinned from now on although the server was known."""
     changed: bool = False
     """Whether pins have changed, and are to be saved."""
+    trusted: bool = False
+    """Whether tools are trusted on first use, which needs to be saved: the next listing would trust others."""
+    unsaved: str | None = None
+    """Why the changes that wait could not be saved. They block their tools all the same."""
+
+
+class Question:
+    """What *on_changed* is asked about *change*, in this event loop."""
+
+    def __init__(self, change: ToolChange) -> None:
+        self.change = change
+        self.loop = current_token()
+        self.done = Event()
+        self.accepted = False
 
 
 class ToolPins:
@@ -79,7 +95,9 @@ class ToolPins:
     Raises:
         ValueError: *known* is not what `export` returns, or there is a *file*, too.
         ToolPinsError: A method cannot read or write *file*. Then no pin has changed. A client raises this, too,
-            instead of listing or calling a tool.
+            instead of listing or calling a tool. A file that can be read, but not written, is enough while
+            there is nothing to pin: a change that cannot be saved blocks its tool, with a line in
+            `Client.warnings`, but is not among `changes`.
     """
 
     def __init__(
@@ -100,7 +118,7 @@ class ToolPins:
         self._pins: Pins = {} if known is None else _read(known)
         self._file = None if file is None else LockedFile(file)
         self._existed = False
-        self._asked: set[tuple[str, str]] = set()
+        self._asked: dict[tuple[str, str], Question] = {}
 
     def __repr__(self) -> str:
         return "ToolPins()" if self._file is None else f"ToolPins(file={str(self._file.path)!r})"
@@ -139,7 +157,7 @@ class ToolPins:
             if problem := _pinning_problem(change.new, len(own), _size(own)):
                 raise ValueError(f"the tool {quoted(change.name)} cannot be pinned: {problem}")
             own[change.name] = Pin(change.new)
-        self._asked.discard((change.server, change.name))
+        self._asked.pop((change.server, change.name), None)
 
     def forget(self, server: str, *names: str) -> None:
         """Drop the pins of these tools, or of the whole *server*, whose next listing is then trusted.
@@ -151,7 +169,9 @@ class ToolPins:
                 pins.get(server, {}).pop(name, None)
             if not names:
                 pins.pop(server, None)
-        self._asked = {key for key in self._asked if key[0] != server or (names and key[1] not in names)}
+        for key in list(self._asked):
+            if key[0] == server and (not names or key[1] in names):
+                self._asked.pop(key, None)
 
     # For the client
 
@@ -171,18 +191,33 @@ class ToolPins:
 
     async def _agreed(self, change: ToolChange, timeouts: CallTimeouts) -> bool:
         """Whether the application accepts *change*. It is asked once, however often the server changes the tool."""
-        key = (change.server, change.name)
-        if self._on_changed is None or key in self._asked:
+        if self._on_changed is None:
             return False
-        self._asked.add(key)
         timeouts.pause()
         try:
-            agreed = await self._on_changed(change)
-        except BaseException:
-            self._asked.discard(key)
-            raise
+            key = (change.server, change.name)
+            while (question := self._asked.get(key)) is not None:
+                if question.done.is_set() or question.loop != current_token():  # an event is for one loop
+                    return False
+                await question.done.wait()
+                if question.accepted:
+                    return question.change.new.fingerprint == change.new.fingerprint
+            self._asked[key] = question = Question(change)
+            try:
+                question.accepted = await self._ask(self._on_changed, change)
+            finally:
+                question.done.set()
+            return question.accepted
         finally:
             timeouts.resume()
+
+    async def _ask(self, on_changed: Callable[[ToolChange], Awaitable[bool]], change: ToolChange) -> bool:
+        """Whether *on_changed* agrees, and the answer counts."""
+        try:
+            agreed = await on_changed(change)
+        except BaseException:
+            self._asked.pop((change.server, change.name), None)
+            raise
         if agreed is not True:
             return False
         try:
@@ -194,9 +229,14 @@ class ToolPins:
     def _compare(self, server: str, tools: Sequence[Tool]) -> Comparison:
         tools = [_without_meta(tool) for tool in tools]
         comparison = self._review(self._load(), server, tools)
-        if comparison.changed:  # else nothing is written: the file may be read-only
-            with self._update() as pins:
-                comparison = self._review(pins, server, tools)
+        if comparison.changed:
+            try:
+                with self._update() as pins:
+                    comparison = self._review(pins, server, tools)
+            except ToolPinsError as exc:
+                if comparison.trusted:
+                    raise
+                comparison.unsaved = str(exc)
         return comparison
 
     def _review(self, pins: Pins, server: str, tools: Sequence[Tool]) -> Comparison:
@@ -204,7 +244,7 @@ class ToolPins:
         known = server in pins
         own = pins.setdefault(server, {})
         size = _size(own)
-        comparison = Comparison(changed=not known)
+        comparison = Comparison(changed=not known, trusted=not known)
         for tool in tools:
             last = own.get(tool.name, UNPINNED)
             pin = Pin(last.pinned, tool)
@@ -215,6 +255,7 @@ class ToolPins:
                 continue
             elif last.pinned is None and not (known and self._block_new):
                 pin = Pin(tool)
+                comparison.trusted = True
                 if known:
                     comparison.added.append(tool.name)
             else:
@@ -241,14 +282,16 @@ class ToolPins:
             except OSError as exc:
                 raise ToolPinsError(f"the tool pins cannot be read: {exc}") from exc
             if content is None and self._existed:
-                raise ToolPinsError(f"the tool pins in {self._file.path} have disappeared: {RESTORE}")
+                raise ToolPinsError(f"the tool pins in {self._file.path} have disappeared: {RESTORE}, or {RESTART}")
             if content is None:
                 return {}
             self._existed = True
             try:
                 return _read(json.loads(content))
             except (ValueError, RecursionError) as exc:
-                raise ToolPinsError(f"{self._file.path} does not contain tool pins ({exc}): {RESTORE}") from exc
+                raise ToolPinsError(
+                    f"{self._file.path} does not contain tool pins ({exc}): {RESTORE}, or delete it and {RESTART}"
+                ) from exc
 
     @contextmanager
     def _update(self) -> Iterator[Pins]:
@@ -269,7 +312,8 @@ class ToolPins:
                     yield pins
                     self._file.write(json.dumps(_written(pins), indent=2).encode())
             except OSError as exc:
-                raise ToolPinsError(f"the tool pins cannot be saved in {self._file.path}: {exc}") from exc
+                reason = exc.strerror or exc  # without the random name of a new file: it is also a warning
+                raise ToolPinsError(f"the tool pins cannot be saved in {self._file.path}: {reason}") from exc
             self._existed = True
 
 
