@@ -22,7 +22,7 @@ def show(exchange: Exchange) -> None:
 
 async def approve(request: ClientRequest) -> Allow | Deny:
     """Rules, or a person. What the server says of the tool is in `request.tool`, once it is listed."""
-    known = request.tool is not None and request.params["arguments"] != {"name": "Eve"}
+    known = request.tool is not None and request.params.get("arguments") != {"name": "Eve"}
     return Allow() if known else Deny("not on the list")
 
 

@@ -180,6 +180,8 @@ def check_plain(function: Callable[..., object], *, argument: str, shape: str) -
     Raises:
         TypeError: It is not.
     """
+    if not callable(function):
+        raise TypeError(f"{argument} has to be a plain function, not {type(function).__name__}")
     check_callable(function, argument=argument, shape=shape)
     if is_async(function):
         raise TypeError(f"{argument} must be a plain function: it is not awaited")

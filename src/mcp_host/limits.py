@@ -18,8 +18,8 @@ MiB = 1024 * 1024
 LARGEST = sys.float_info.max  # a larger integer does not fit a float; Python cannot even print one of 4,300 digits
 
 
-def check_count(name: str, count: float, *, least: int = 1, what: str = "a number") -> None:
-    """Check that *count* is a number of items or bytes, at least *least*; `math.inf` is no limit.
+def check_count(name: str, count: float, *, least: int = 1, zero: bool = True, what: str = "a number") -> None:
+    """Check that *count* is a number of items or bytes, at least *least*; `math.inf` is no limit. *zero*: if 0 may be it.
 
     Raises:
         TypeError: It is not a number.
@@ -27,15 +27,16 @@ def check_count(name: str, count: float, *, least: int = 1, what: str = "a numbe
     """
     if isinstance(count, bool) or not isinstance(count, Real):
         raise TypeError(f"{name} must be {what}, not {count!r}")
-    if not count >= least:  # true for nan, too
-        raise ValueError(f"{name} must be at least {least}, not {max(count, -LARGEST)}")
+    if not count >= least or (count == 0 and not zero):  # the first is true for nan, too
+        bound = f"at least {least}" if zero else "more than 0"
+        raise ValueError(f"{name} must be {bound}, not {max(count, -LARGEST)}")
     if LARGEST < count < math.inf:
         raise ValueError(f"{name} must be at most {LARGEST:g}, or math.inf for no bound")
 
 
-def check_seconds(name: str, seconds: float) -> float:
-    """*seconds*, a time of at least 0. Raises as `check_count` does."""
-    check_count(name, seconds, least=0, what="a number of seconds")
+def check_seconds(name: str, seconds: float, *, zero: bool = True) -> float:
+    """*seconds*, a time of at least 0, or of more without *zero*. Raises as `check_count` does."""
+    check_count(name, seconds, least=0, zero=zero, what="a number of seconds")
     return seconds
 
 

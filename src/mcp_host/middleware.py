@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +20,7 @@ from weakref import WeakKeyDictionary
 from anyio import CancelScope, current_time, sleep
 
 from mcp_host.errors import CallDenied, ConnectionClosed, HttpStatusError, quoted
-from mcp_host.handlers import as_async, check_callable, check_plain
+from mcp_host.handlers import as_async, check_callable, check_plain, inspected
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.eras import IDEMPOTENT
@@ -57,7 +58,8 @@ logger = logging.getLogger(__name__)
 class ClientRequest:
     """A request of ours, as middleware sees it. To change one, pass a copy to `call_next`.
 
-    *params* are those of the application: what the revision adds is not in them yet. *headers* are
+    *params* are those of the application: what the revision adds is not in them yet, and a tool has the name that
+    `ToolPolicy.rename` gives it. *headers* are
     HTTP headers to add; other transports ignore them. *server* is the name of the *transport*.
     *sent_ids* grows: it has the JSON-RPC id of each message that was sent for this request so far, which are
     several if input was required, or if it was sent again.
@@ -85,7 +87,7 @@ class ClientRequest:
 
     @property
     def tool(self) -> Tool | None:
-        """The tool that this request calls, if it does and the tool has been listed."""
+        """The tool that this request calls, if it does and the tool has been listed. As listed: under your name for it."""
         name = self.params.get("name")
         return self.find_tool(name) if self.method == "tools/call" and isinstance(name, str) else None
 
@@ -106,7 +108,11 @@ class ClientRequest:
         return replace(self, headers={**self.headers, **headers})
 
     def with_meta(self, meta: Mapping[str, Any]) -> Self:
-        """This request, with more keys in its ``_meta``. The keys of the protocol cannot be replaced."""
+        """This request, with more keys in its ``_meta``.
+
+        What the client writes there itself replaces keys of the same name: since 2026-07-28 those of the protocol,
+        such as the version. Before, every key is sent as given, so add none under ``io.modelcontextprotocol/``.
+        """
         return self.with_params(_meta={**self.params.get("_meta", {}), **meta})
 
 
@@ -186,7 +192,7 @@ class MiddlewareStack:
         self.client_request = partial(ClientRequest, server=transport.name, transport=transport)
         self.server_request = partial(ServerRequest, server=transport.name, transport=transport)
         for each in self._middleware:
-            check_callable(each, argument="middleware", shape=None)
+            _check_middleware(each)
         candidates: Sequence[object] = self._middleware
         self._observers = [each for each in candidates if isinstance(each, SessionObserver)]
 
@@ -213,6 +219,10 @@ class MiddlewareStack:
             TypeError: A middleware passed on something else than a request of this direction, or returned no result.
         """
         if depth == len(self._middleware):
+            if not isinstance(request.method, str):
+                raise TypeError(f"the method of a request is text, not {type(request.method).__name__}")
+            if not isinstance(request.params, Mapping):
+                raise TypeError(f"the params of a request are a mapping, not {type(request.params).__name__}")
             if isinstance(request, ClientRequest):
                 check_headers(request.headers)
             return await send(request)
@@ -235,6 +245,20 @@ class MiddlewareStack:
         )
 
 
+def _check_middleware(middleware: Middleware) -> None:
+    check_callable(middleware, argument="middleware", shape=None)
+    if (found := inspected(middleware, follow_wrapped=False)) is None:
+        return
+    try:
+        found.bind(None, None)
+    except TypeError as exc:
+        name = getattr(middleware, "__name__", type(middleware).__name__)
+        raise TypeError(
+            f"middleware is called with two arguments, request and call_next, and {name} cannot be: {exc}."
+            f" If it makes middleware, call it: middleware=[{name}(...)]"
+        ) from None
+
+
 # Ready to use
 
 
@@ -245,6 +269,7 @@ def add_headers(headers: Mapping[str, str] | Callable[[ClientRequest], Added]) -
     it must be quick. Other transports ignore headers.
 
     Raises:
+        TypeError: *headers* is neither, or a header of a mapping is no text.
         ValueError: A header of a mapping cannot be sent, or the transport writes it itself.
     """
     if isinstance(headers, Mapping):
@@ -269,7 +294,10 @@ def _adding(
     async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
         if isinstance(request, ClientRequest):
             added = given if isinstance(given, Mapping) else given(request)
-            request = add(request, await added if isawaitable(added) else added)
+            added = await added if isawaitable(added) else added
+            if not isinstance(added, Mapping):
+                raise TypeError(f"the function for {argument} has to return a mapping, not {type(added).__name__}")
+            request = add(request, added)
         return await call_next(request)
 
     return middleware
@@ -293,7 +321,7 @@ def retry(
     Raises:
         TypeError, ValueError: An argument is no number of attempts or seconds.
     """
-    check_count("attempts", attempts)
+    _check_attempts(attempts)
     pause, max_pause = check_seconds("pause", pause), check_seconds("max_pause", max_pause)
 
     longest = max(pause, max_pause)
@@ -325,6 +353,12 @@ def retry(
             await sleep(backoff.delay(wanted))
 
     return middleware
+
+
+def _check_attempts(attempts: float) -> None:
+    check_count("attempts", attempts)
+    if attempts != math.inf and attempts % 1:
+        raise ValueError(f"attempts must be a whole number, not {attempts}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +414,8 @@ def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
     no definition, so it is asked about each time.
     The time for the decision does not count in the *timeout* of the call.
 
-    Put it last, so that it sees the call as it is sent; then it is asked again when other middleware repeats the call.
+    Put it last, so that it sees what other middleware has changed; then it is asked again when that repeats the call.
+    With `ToolPolicy.rename` the name is yours: the server's is put in after all middleware.
 
     Raises:
         CallDenied: `Client.call_tool` raises it for `Deny`; nothing was sent.

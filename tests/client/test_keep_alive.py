@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -415,8 +416,9 @@ async def test_middleware_that_fails_for_pings_is_a_warning() -> None:
 @pytest.mark.parametrize(
     ("interval", "error", "complaint"),
     [
-        (0, ValueError, "^ping_interval must be more than 0 s; None sends no pings$"),
-        (-1, ValueError, "^ping_interval must be at least 0, not -1$"),
+        (0, ValueError, "^ping_interval must be more than 0, not 0$"),
+        (-1, ValueError, "^ping_interval must be more than 0, not -1$"),
+        (math.nan, ValueError, "^ping_interval must be more than 0, not nan$"),
         (True, TypeError, "^ping_interval must be a number of seconds, not True$"),
         ("30", TypeError, "^ping_interval must be a number of seconds, not '30'$"),
     ],

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -23,7 +24,18 @@ from mcp_host.errors import (
     RequestTimeout,
     ServerError,
 )
-from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, ServerRequest
+from mcp_host.middleware import (
+    AnyRequest,
+    CallNext,
+    ClientRequest,
+    Middleware,
+    ServerRequest,
+    add_headers,
+    add_meta,
+    approve_tool_calls,
+    retry,
+    tap,
+)
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import LoggingLevel
 from tests.client.sites import MIRRORED, Site, mirrored_headers
@@ -510,6 +522,35 @@ async def test_middleware_that_returns_no_result_or_passes_on_something_else_is_
         "the middleware middleware has to be async and return the result as a dict: it returned NoneType",
         "call_next takes the ClientRequest, not ServerRequest",
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"method": 5}, "the method of a request is text, not int"),
+        ({"params": [1]}, "the params of a request are a mapping, not list"),
+    ],
+    ids=["method", "params"],
+)
+async def test_a_request_that_could_not_be_sent_is_refused_with_a_text(era: Era, change: Any, complaint: str) -> None:
+    async def confused(request: ClientRequest, call_next: CallNext) -> Wire:
+        return await call_next(replace(request, **change))
+
+    peer = answering(era)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[ours(confused)]) as client:
+            with pytest.raises(TypeError, match=f"^{complaint}$"):
+                await client.call_tool("x")
+
+    assert era.said_to(peer) == []
+
+
+@pytest.mark.parametrize("forgotten", [retry, tap, add_headers, add_meta, approve_tool_calls])
+def test_ready_middleware_without_its_parentheses_is_refused_at_once(forgotten: Any) -> None:
+    name = forgotten.__name__
+    complaint = rf"^middleware is called with two arguments, .* If it makes middleware, call it: middleware=\[{name}\("
+    with pytest.raises(TypeError, match=complaint):
+        Client(answering(HANDSHAKE), middleware=[forgotten])
 
 
 @pytest.mark.parametrize("wrong", [lambda request, call_next: None, "text", [1]], ids=["alone", "text", "a number"])

@@ -1217,3 +1217,8 @@ def test_a_policy_takes_pins_and_nothing_else(tmp_path: Path) -> None:
         ToolPolicy(pins=wrong)
     assert repr(ToolPins()) == "ToolPins()"
     assert repr(ToolPins(file=wrong)) == f"ToolPins(file={wrong!r})"
+
+
+def test_a_file_of_pins_is_a_path() -> None:
+    with pytest.raises(TypeError, match=r"^file is the path of a file, not int$"):
+        ToolPins(file=5)  # type: ignore[arg-type]  # which is what is tested

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Allow, Client, Deny
+from mcp_host import Allow, Client, Deny, StreamableHttp
 from mcp_host.errors import CallDenied, ConnectionClosed, HttpStatusError, ServerError
 from mcp_host.middleware import (
     AnyRequest,
@@ -59,6 +59,29 @@ def test_a_header_that_cannot_be_sent_is_refused_at_once() -> None:
         add_headers({"mcp-session-id": "stolen"})
 
 
+@pytest.mark.parametrize(
+    ("headers", "complaint"),
+    [
+        ({"X-Tries": 5}, "the value of the header 'X-Tries' is text, not int"),
+        ({5: "x"}, "the name of a header is text, not int"),
+    ],
+    ids=["value", "name"],
+)
+def test_a_header_that_is_no_text_is_named(headers: Any, complaint: str) -> None:
+    for make in (add_headers, lambda headers: StreamableHttp("https://mcp.test/", headers=headers)):
+        with pytest.raises(TypeError, match=f"^{complaint}$"):
+            make(headers)
+
+
+@pytest.mark.parametrize(("make", "argument"), [(add_headers, "headers"), (add_meta, "meta")])
+async def test_a_function_that_returns_nothing_to_add_is_named(make: Any, argument: str) -> None:
+    async def end(request: AnyRequest) -> Wire:
+        raise AssertionError
+
+    with pytest.raises(TypeError, match=f"^the function for {argument} has to return a mapping, not NoneType$"):
+        await make(lambda request: None)(ClientRequest("ping"), end)
+
+
 async def test_a_key_is_added_to_the_metadata_beside_those_that_are_there(era: Era) -> None:
     peer = answering(era, EMPTY)
     middleware = [add_meta({"tenant": "red"}), add_meta(lambda request: {"caller": request.caller})]
@@ -80,6 +103,16 @@ async def test_the_keys_of_the_protocol_cannot_be_replaced() -> None:
             await client.call_tool("x")
 
     assert [said["params"]["_meta"][version] for said in peer.received] == ["2026-07-28"] * 2
+
+
+async def test_with_a_handshake_every_key_of_the_metadata_is_sent_as_given() -> None:
+    added = {"io.modelcontextprotocol/clientInfo": {"name": "another", "version": "0"}}
+    peer = answering(HANDSHAKE, EMPTY)
+    with anyio.fail_after(5):
+        async with Client(peer, middleware=[add_meta(added)]) as client:
+            await client.call_tool("x")
+
+    assert [said["params"]["_meta"] for said in HANDSHAKE.said_to(peer)] == [added]
 
 
 async def test_requests_of_the_server_get_no_headers_and_no_metadata() -> None:
@@ -236,6 +269,7 @@ async def test_connecting_is_not_repeated_by_the_middleware() -> None:
     [
         ({"attempts": 0}, ValueError),
         ({"attempts": "3"}, TypeError),
+        ({"attempts": 1.5}, ValueError),
         ({"pause": -1}, ValueError),
         ({"max_pause": None}, TypeError),
         ({"may_repeat": True}, TypeError),
@@ -320,6 +354,8 @@ def test_a_tap_takes_a_plain_function_only() -> None:
 
     with pytest.raises(TypeError, match="callback must be a plain function"):
         tap(show)  # type: ignore[arg-type]  # which is what is tested
+    with pytest.raises(TypeError, match=r"^callback has to be a plain function, not int$"):
+        tap(5)  # type: ignore[arg-type]  # as above
 
 
 # Approval of tool calls

@@ -447,6 +447,12 @@ def test_a_certificate_is_for_https() -> None:
         StreamableHttp("http://mcp.test/", cert="both.pem")
 
 
+@pytest.mark.parametrize("verify", ["ca.pem", ssl.create_default_context()], ids=["path", "context"])
+def test_certificates_to_trust_are_for_https(verify: Any) -> None:
+    with pytest.raises(ValueError, match=r"^verify is for https:// only"):
+        StreamableHttp("http://mcp.test/", verify=verify)
+
+
 @pytest.mark.parametrize("options", [{"verify": False}, {"verify": "ca.pem"}, {"cert": "both.pem"}], ids=str)
 async def test_a_client_brings_its_own_certificates(options: dict[str, Any]) -> None:
     async with httpx.AsyncClient() as client:

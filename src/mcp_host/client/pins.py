@@ -93,6 +93,7 @@ class ToolPins:
     The methods may wait for the disk, and up to ten seconds for another process.
 
     Raises:
+        TypeError: *file* is no path, or *on_changed* no function.
         ValueError: *known* is not what `export` returns, or there is a *file*, too.
         ToolPinsError: A method cannot read or write *file*. Then no pin has changed. A client raises this, too,
             instead of listing or calling a tool. A file that can be read, but not written, is enough while
@@ -110,6 +111,8 @@ class ToolPins:
     ) -> None:
         if known is not None and file is not None:
             raise ValueError("pass either known pins or a file")
+        if file is not None and not isinstance(file, str | os.PathLike):
+            raise TypeError(f"file is the path of a file, not {type(file).__name__}")
         self._on_changed = None
         if on_changed is not None:
             self._on_changed = as_async(on_changed, argument="on_changed", shape="(change: ToolChange) -> bool")

@@ -49,9 +49,16 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """A copy of the application's *headers*. The error quotes no value: it may be a secret.
 
     Raises:
+        TypeError: *headers* is no mapping, or a name or value is no text.
         ValueError: A name or value cannot be sent, or the client writes this header itself.
     """
+    if not isinstance(headers, Mapping):
+        raise TypeError(f"headers is a mapping of names to values, not {type(headers).__name__}")
     for name, value in headers.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a header is text, not {type(name).__name__}")
+        if not isinstance(value, str):
+            raise TypeError(f"the value of the header {name!r} is text, not {type(value).__name__}")
         if not TOKEN.fullmatch(name):
             raise ValueError(f"not a header name: {name!r}")
         if name.lower() in RESERVED or name.lower().startswith(PARAMETER_PREFIX.lower()):

@@ -80,8 +80,8 @@ class ClientState:
     """The capabilities to advertise, and the smaller offers for strict servers."""
 
     def __post_init__(self) -> None:
-        if self.ping_interval is not None and not check_seconds("ping_interval", self.ping_interval):
-            raise ValueError("ping_interval must be more than 0 s; None sends no pings")
+        if self.ping_interval is not None:
+            check_seconds("ping_interval", self.ping_interval, zero=False)
         handshake = self.allowed_versions.legacy
         self.default_log_level = None if self.on_log is None else DEFAULT_LOG_LEVEL
         self.offers = self.features.offers((handshake or self.allowed_versions.modern)[0])

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+HTTPS_ONLY = "{} is for https:// only: over http:// there are no certificates"
 OWN_CLIENT = "client= brings its own {}: write StreamableHttp(url, client=httpx.AsyncClient({}))"
 
 
@@ -94,10 +95,12 @@ class StreamableHttp:
         from mcp_host.transports._http.tls import check_cert, check_verify
 
         check_verify(self.verify)
+        if self._parsed.scheme != "https" and not isinstance(self.verify, bool):
+            raise ValueError(HTTPS_ONLY.format("verify"))
         if self.cert is not None:
             object.__setattr__(self, "_cert", check_cert(self.cert))
             if self._parsed.scheme != "https":
-                raise ValueError("cert is for https:// only: over http:// there are no certificates")
+                raise ValueError(HTTPS_ONLY.format("cert"))
             if not isinstance(self.verify, bool | str | os.PathLike):
                 raise ValueError("verify has an ssl.SSLContext: load the certificate into it, with its load_cert_chain")
         if self.client is not None:
