@@ -113,7 +113,7 @@ def test_the_changes_of_a_file_are_shown_with_escapes_visible(changed: Shop, fil
     assert main(["pins", str(file)]) == 8
 
     out, err = capsys.readouterr()
-    assert out.startswith(f"{changed.url}\n    1 tool is pinned\n{DIFF}")
+    assert out.startswith(f"{changed.url}\n    1 tool is pinned: add\n{DIFF}")
     assert out.endswith("\n\nTo use tools as they are now, add to this command: accept [SERVER [TOOL ...]]\n")
     assert err == ""
 
@@ -123,7 +123,60 @@ def test_a_file_without_changes_is_shown_too(shop: Shop, file: Path, capsys: Cap
     capsys.readouterr()
 
     assert main(["pins", str(file)]) == 0
-    assert capsys.readouterr().out == f"{shop.url}\n    1 tool is pinned\n"
+    assert capsys.readouterr().out == f"{shop.url}\n    1 tool is pinned: add\n"
+
+
+def test_servers_that_one_program_runs_are_told_apart_by_their_tools(file: Path, capsys: Captured) -> None:
+    pins: dict[str, object] = {name: {"pinned": {"name": name, "inputSchema": {}}} for name in ("add", "red\x1b[31m")}
+    servers: dict[str, object] = {"python f00b5e0a7992dcaa": pins, "python 5e0a7992dcaaf00b": {}}
+    file.write_text(json.dumps({"version": 1, "servers": servers}))
+
+    assert main(["pins", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "python f00b5e0a7992dcaa",
+        "    2 tools are pinned: add, red\\x1b[31m",
+        "python 5e0a7992dcaaf00b",
+        "    0 tools are pinned",
+    ]
+
+
+def test_the_changes_of_a_file_are_a_document_for_programs(changed: Shop, file: Path, capsys: Captured) -> None:
+    (change,) = ToolPins(file=file).changes()
+    waits = {
+        "server": changed.url,
+        "tool": "add",
+        "new": False,
+        "fields": ["description"],
+        "diff": change.diff,
+    }
+
+    assert main(["pins", str(file), "--json"]) == 8
+    assert json.loads(capsys.readouterr().out) == {"servers": {changed.url: ["add"]}, "changes": [waits]}
+
+    assert main(["pins", str(file), "accept", "--json", "--yes"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"accepted": [waits]}
+    assert main(["pins", "--json", str(file)]) == 0
+    assert json.loads(capsys.readouterr().out) == {"servers": {changed.url: ["add"]}, "changes": []}
+
+
+@pytest.mark.parametrize("tools", [["add"], []], ids=["a tool", "all"])
+def test_what_is_forgotten_is_a_document_too(tools: list[str], file: Path, capsys: Captured) -> None:
+    file.write_text(json.dumps({"version": 1, "servers": {"shop": waiting("add")}}))
+
+    assert main(["pins", str(file), "forget", "shop", *tools, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"forgotten": {"server": "shop", "tools": ["add"]}}
+
+
+def test_a_document_has_no_question_in_it(file: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(json.dumps({"version": 1, "servers": {"shop": waiting("add")}}))
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+
+    assert main(["pins", str(file), "accept", "--json"]) == 2
+    error = "with --json no question is asked: read the changes, and pass --yes"
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"error": {"type": "UsageError", "message": error, "exitCode": 2}}
+    assert err == f"mcp-host: {error}\n"
+    assert len(ToolPins(file=file).changes()) == 1
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ inspect --json -- python examples/calculator_server.py""",
         """\
 call https://example.com/mcp echo message=hi --pins pins.json
 pins pins.json
+pins pins.json --json
 pins pins.json accept https://example.com/mcp echo
 pins pins.json forget https://example.com/mcp""",
         server=False,
@@ -341,6 +342,7 @@ def _parser(verb: str) -> _Parser:
     if verb in ("tools", "call"):
         add("--pins", type=Path, metavar="FILE", help=PINS_HELP)
     if verb == "pins":
+        add("--json", action="store_true", help="print one JSON document; also for an error")
         add("--yes", "-y", action="store_true", help="accept without asking")
     if verb == "read":
         add("--output", "-o", type=Path, metavar="FILE", help="write the contents to a file, byte for byte")

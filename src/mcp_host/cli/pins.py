@@ -8,9 +8,9 @@ from pathlib import Path
 from textwrap import indent
 
 from mcp_host.cli.arguments import Options
-from mcp_host.cli.output import ExitCode, Printer, UsageError, near
+from mcp_host.cli.output import ExitCode, Printer, UsageError, near, print_json
 from mcp_host.client.pins import ToolPins
-from mcp_host.errors import quoted
+from mcp_host.errors import excerpt, quoted
 from mcp_host.tool_changes import ToolChange
 
 
@@ -26,15 +26,19 @@ def run(options: Options, printer: Printer) -> ExitCode:
     pins = ToolPins(file=options.operand)
     match options.words:
         case []:
-            return _show(pins, printer)
+            return _show_json(pins) if options.json else _show(pins, printer)
         case ["accept", *names]:
-            return _accept(pins, _chosen(pins, names), printer, asked=not options.yes)
+            return _accept(pins, _chosen(pins, names), printer, options)
         case ["forget", server, *tools]:
             server = _server(pins, server)
             for tool in tools:
                 _check_known(tool, pins.servers()[server])
+            forgotten = tools or pins.servers()[server]
             pins.forget(server, *tools)
-            printer.line("Forgotten: what is listed next is trusted.")
+            if options.json:
+                print_json({"forgotten": {"server": server, "tools": forgotten}})
+            else:
+                printer.line("Forgotten: what is listed next is trusted.")
             return ExitCode.OK
         case ["forget"]:
             raise UsageError("forget what? Name a server, or some of its tools after it")
@@ -52,13 +56,26 @@ def _show(pins: ToolPins, printer: Printer) -> ExitCode:
     changes = pins.changes()
     for server, names in pins.servers().items():
         printer.paragraph(server, "bold")
-        printer.paragraph("1 tool is pinned" if len(names) == 1 else f"{len(names)} tools are pinned", indent=4)
+        count = "1 tool is pinned" if len(names) == 1 else f"{len(names)} tools are pinned"
+        # The names tell servers apart that one program runs.
+        printer.paragraph(f"{count}: {excerpt(', '.join(names))}" if names else count, indent=4)
         _print([change for change in changes if change.server == server], printer)
     if not changes:
         return ExitCode.OK
     printer.line()
     printer.line("To use tools as they are now, add to this command: accept [SERVER [TOOL ...]]")
     return ExitCode.TOOL_CHANGED
+
+
+def _show_json(pins: ToolPins) -> ExitCode:
+    changes = pins.changes()
+    print_json({"servers": pins.servers(), "changes": list(map(_as_json, changes))})
+    return ExitCode.TOOL_CHANGED if changes else ExitCode.OK
+
+
+def _as_json(change: ToolChange) -> dict[str, object]:
+    new = change.old is None
+    return {"server": change.server, "tool": change.name, "new": new, "fields": change.fields, "diff": change.diff}
 
 
 def _print(changes: Sequence[ToolChange], printer: Printer) -> None:
@@ -81,10 +98,13 @@ def _chosen(pins: ToolPins, names: Sequence[str]) -> list[ToolChange]:
     return changes
 
 
-def _accept(pins: ToolPins, changes: Sequence[ToolChange], printer: Printer, *, asked: bool) -> ExitCode:
+def _accept(pins: ToolPins, changes: Sequence[ToolChange], printer: Printer, options: Options) -> ExitCode:
     """Accept just the changes that are shown: what the server lists meanwhile is not among them."""
-    _print(changes, printer)
-    if asked:
+    if options.json and not options.yes:
+        raise UsageError("with --json no question is asked: read the changes, and pass --yes")
+    if not options.json:
+        _print(changes, printer)
+    if not options.yes:
         if not sys.stdin.isatty():
             raise UsageError("there is no terminal to ask in: read the changes, and pass --yes")
         these = "this change" if len(changes) == 1 else f"these {len(changes)} changes"
@@ -96,7 +116,10 @@ def _accept(pins: ToolPins, changes: Sequence[ToolChange], printer: Printer, *, 
             pins.accept(change)
         except ValueError as exc:  # another process was faster
             raise UsageError(str(exc)) from exc
-    printer.line(f"Accepted: {len(changes)}.")
+    if options.json:
+        print_json({"accepted": list(map(_as_json, changes))})
+    else:
+        printer.line(f"Accepted: {len(changes)}.")
     return ExitCode.OK
 
 
