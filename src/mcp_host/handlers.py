@@ -36,14 +36,16 @@ class HandlerScope:
     """Marks what runs inside, and the tasks started there, as code of the application that a request or a call waits for.
 
     *nesting* is the number of handlers within each other, and *slot* the one that a sampling handler runs in.
-    Both are by default those of the scope around this one.
+    Both are by default those of the scope around this one. *client* is a key of the client that makes a request by
+    itself, if its middleware runs inside.
     """
 
-    __slots__ = ("_token", "ended", "nesting", "outer", "slot")
+    __slots__ = ("_token", "client", "ended", "nesting", "outer", "slot")
 
-    def __init__(self, *, nesting: int | None = None, slot: object = None) -> None:
+    def __init__(self, *, nesting: int | None = None, slot: object = None, client: object = None) -> None:
         self.nesting: int = nesting or 0
         self.slot: object = slot
+        self.client: object = client
         self.ended: bool = False
         self._token: Token[HandlerScope | None]
         outer = current_handler.get()
@@ -75,6 +77,17 @@ def in_handler() -> bool:
     """
     scope = current_handler.get()
     return scope is not None and not scope.ended
+
+
+def in_middleware_of(client: object) -> bool:
+    """Whether the caller runs in the middleware around a request that *client* makes by itself.
+
+    So does a task that this middleware has started, until the request has ended.
+    """
+    scope = current_handler.get()
+    while scope is not None and (scope.ended or scope.client is not client):
+        scope = scope.outer
+    return scope is not None
 
 
 async def _wait_for_thread() -> Callable[[], None]:

@@ -23,6 +23,7 @@ from mcp_host.errors import (
     NotConnected,
     RequestTimeout,
 )
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import LoggingMessageNotificationParams, ToolListChangedNotification
 from tests.client.support import EMPTY, TOOLS, Era, seconds_of_call
@@ -663,3 +664,87 @@ async def test_a_server_that_comes_up_later_crashes_and_comes_back_is_used_each_
                 await server.come_down()
 
     assert [caught.value.may_have_run for caught in (before, in_flight, meanwhile)] == [False, True, False]
+
+
+# Middleware that uses the client while it connects
+
+CONNECTING = "the client is connecting: middleware of a request without a call_id cannot wait for that"
+
+
+async def call(client: Client) -> None:
+    await client.call_tool("tides")
+
+
+async def call_in_a_task(client: Client) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call, client)
+
+
+@pytest.mark.parametrize("use", [call, Client.connect], ids=["call", "connect"])
+@pytest.mark.parametrize("begin", [call, Client.connect], ids=["by a call", "by connect"])
+async def test_a_client_that_middleware_uses_while_it_connects_does_not_wait_for_itself(
+    era: Era, begin: Callable[[Client], Any], use: Callable[[Client], Any]
+) -> None:
+    clients: list[Client] = []
+
+    async def token(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if isinstance(request, ClientRequest) and request.call_id is None:
+            await use(clients[0])
+        return await call_next(request)
+
+    clients.append(Client(answering(era), lazy=True, middleware=[token]))
+    with anyio.fail_after(5):
+        async with clients[0] as client:
+            with pytest.raises(CallerError, match=f"^{CONNECTING}$"):
+                await begin(client)
+
+
+async def test_a_task_of_middleware_does_not_wait_for_the_client_either(era: Era) -> None:
+    clients: list[Client] = []
+    errors: list[BaseException] = []
+
+    async def token(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if isinstance(request, ClientRequest) and request.call_id is None and not errors:
+            try:
+                await call_in_a_task(clients[0])
+            except BaseExceptionGroup as group:
+                errors.extend(group.exceptions)
+        return await call_next(request)
+
+    clients.append(Client(answering(era), lazy=True, middleware=[token]))
+    with anyio.fail_after(5):
+        async with clients[0] as client:
+            await call(client)
+
+    assert [(type(error), str(error)) for error in errors] == [(CallerError, CONNECTING)]
+
+
+async def test_a_task_that_outlives_the_middleware_that_started_it_may_wait_for_the_client(era: Era) -> None:
+    """For example one that renews a token now and then."""
+    wanted, done = anyio.Event(), anyio.Event()
+    connecting: list[str] = []
+
+    async def later() -> None:
+        await wanted.wait()
+        await call(client)
+        done.set()
+
+    async with anyio.create_task_group() as tasks:
+
+        async def token(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+            if isinstance(request, ClientRequest) and request.call_id is None:
+                connecting.append(request.method)
+                if len(connecting) == 1:
+                    tasks.start_soon(later)
+                else:
+                    wanted.set()
+                    await anyio.wait_all_tasks_blocked()  # until `later` waits
+            return await call_next(request)
+
+        with anyio.fail_after(5):
+            async with Client(answering(era), era=era.version, lazy=True, middleware=[token]) as client:
+                await call(client)
+                await client.aclose()
+                async with client:
+                    await call(client)
+                    await done.wait()

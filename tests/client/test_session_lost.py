@@ -13,8 +13,17 @@ import httpx
 import pytest
 
 from mcp_host import Allow, Client, Sampling, SamplingRequest, StreamableHttp, ToolPins, ToolPolicy, always
-from mcp_host.errors import ConnectTimeout, HttpStatusError, McpError, RequestTimeout, SessionLost, ToolChanged
+from mcp_host.errors import (
+    CallerError,
+    ConnectTimeout,
+    HttpStatusError,
+    McpError,
+    RequestTimeout,
+    SessionLost,
+    ToolChanged,
+)
 from mcp_host.limits import Limits
+from mcp_host.middleware import AnyRequest, CallNext
 from tests.client.rounds import SAMPLE
 from tests.client.support import HangingModel, asking_server, say_paris
 
@@ -455,3 +464,20 @@ async def test_an_answer_that_cannot_be_delivered_is_counted_and_ends_nothing() 
             await anyio.wait_all_tasks_blocked()
 
             assert client.counters == {"undelivered messages": 1}
+
+
+async def test_middleware_of_the_new_handshake_cannot_wait_for_that() -> None:
+    server = Forgetful()
+    clients: list[Client] = []
+
+    async def token(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if request.method == "initialize" and clients:
+            await clients[0].call_tool("token")
+        return await call_next(request)
+
+    with anyio.fail_after(5):
+        async with connected(server, middleware=[token]) as client:
+            clients.append(client)
+            server.known.clear()
+            with pytest.raises(CallerError, match=r"^the client is connecting: "):
+                await client.call_tool("x")

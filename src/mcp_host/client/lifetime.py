@@ -140,6 +140,7 @@ class Lifetime:
     async def connect(self) -> None:
         """Open a connection, unless there is one. Earlier attempts that failed no longer count."""
         self.bind_to_loop()
+        self._check_not_awaited()
         self._on_demand, self._context = self._state.lazy, copy_context()
         closings = self._closings
         async with self._connecting:
@@ -201,6 +202,11 @@ class Lifetime:
         self._state.cache.drop("tools/list")  # the server may be another version now
         return FilteredTools(policy, self._state.transport.identity, self._state.warn_about_server, mirrored=mirrored)
 
+    def _check_not_awaited(self) -> None:
+        """Check that connecting does not wait for the caller, which is about to wait for it."""
+        if self._connecting.locked():
+            self._state.check_not_awaited()
+
     def _check_wanted(self, closings: int) -> None:
         if self._closings != closings:
             raise ConnectionClosed("closed while it was being opened", may_have_run=False)
@@ -224,11 +230,13 @@ class Lifetime:
         Raises:
             RequestTimeout: The call has timed out; the attempt goes on.
             ConnectionClosed: Restarts have stopped.
+            CallerError: Connecting waits for the caller.
             McpError: The attempt has failed.
         """
         insist = self._state.lazy
         while connection is None or self._reconnection_due(connection, insist=insist):
             insist = False
+            self._check_not_awaited()
             self._begin_reconnecting(connection)
             name = self._state.name
             what = f"connecting to {name}" if self._state.lazy else f"starting {name} again"

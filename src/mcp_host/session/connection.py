@@ -287,6 +287,7 @@ class Connection:
             self._renewal.begin(partial(self._renew, session.epoch + 1))
 
     async def _wait_for_renewal(self, call: Call) -> None:
+        self._state.check_not_awaited()
         with call.timeouts.bound(f"{call.method}: a new session with {self._state.name}", idle=True):
             await self._renewal.wait()
 

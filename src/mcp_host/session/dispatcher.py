@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from mcp_host._backends import Loop
 from mcp_host.concurrency import Alarm, HandlerTasks, TimeoutScope
 from mcp_host.errors import ConnectionClosed, McpError, RequestTimeout, ServerError, SessionLost
+from mcp_host.handlers import HandlerScope
 from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID, Era
 from mcp_host.protocol.jsonrpc import (
@@ -75,6 +76,7 @@ class Dispatcher:
         self._on_notification = notify
         limits, self._counters = state.limits, state.counters
         self._middleware = state.middleware
+        self._client = state
         self._name, self._warn = state.name, state.warn_about_server
         self._ids = itertools.count(1)
         self._pending: dict[Id, PendingRequest] = {}
@@ -204,7 +206,7 @@ class Dispatcher:
 
         version = None if self.session is None else self.session.era.version
         request = self._middleware.client_request(method, params, protocol_version=version)
-        with ExitStack() as resume:
+        with HandlerScope(client=self._client), ExitStack() as resume:
             timeouts.pause()
             resume.callback(timeouts.resume)
             return Success(0, await self._middleware.run(request, pass_on))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from mcp_host.errors import (
+    CallerError,
     HeaderMismatch,
     HttpStatusError,
     MissingRequiredClientCapability,
@@ -16,6 +17,7 @@ from mcp_host.errors import (
     Unauthorized,
     UnsupportedProtocolVersion,
 )
+from mcp_host.handlers import in_middleware_of
 from mcp_host.limits import Limits, check_seconds
 from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import DISCOVER, OPTIONAL
@@ -91,6 +93,17 @@ class ClientState:
         """Whether the application listens to the server: then a connection that has ended is replaced without a call."""
         callbacks = (self.on_change, self.on_notification, self.list_watcher)
         return bool(self.subscriptions) or any(callback is not None for callback in callbacks)
+
+    def check_not_awaited(self) -> None:
+        """Check that the caller, which is about to wait until the client has connected, is not what that waits for.
+
+        Raises:
+            CallerError: It runs in the middleware of a request that the client makes by itself.
+        """
+        if in_middleware_of(self):
+            raise CallerError(
+                "the client is connecting: middleware of a request without a call_id cannot wait for that"
+            )
 
     def wants_list(self, kind: str) -> bool:
         """Whether changes of the list of "tools", "prompts" or "resources" matter."""
