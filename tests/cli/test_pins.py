@@ -103,6 +103,22 @@ def test_a_tool_that_has_changed_is_not_called_and_the_error_says_where_to_see_t
     )
 
 
+def test_a_tool_that_has_changed_is_blocked_although_the_file_cannot_be_written(
+    shop: Shop, file: Path, capsys: Captured
+) -> None:
+    assert main(["tools", shop.url, "--pins", str(file)]) == 0
+    lock = Path(f"{file}.lock")
+    lock.unlink()
+    lock.mkdir()
+    shop.describe(POISON)
+    capsys.readouterr()
+
+    assert [main(["tools", shop.url, "--pins", str(file)]), called(shop, file)] == [8, 8]
+    out, err = capsys.readouterr()
+    assert out == "This server offers no tools.\n"
+    assert f"warning: {shop.url}: the tool pins cannot be saved in {file}: " in err
+
+
 def test_a_tool_that_does_not_exist_is_still_that(changed: Shop, file: Path, capsys: Captured) -> None:
     assert main(["call", changed.url, "subtract", "--pins", str(file)]) == 2
 

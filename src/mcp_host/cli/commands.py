@@ -6,7 +6,7 @@ import sys
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, assert_never
 
 from mcp_host.cli.arguments import NAME, Options
@@ -76,11 +76,17 @@ async def run(options: Options) -> Report:
     seconds = options.timeout
     limits = Limits() if seconds is None else Limits(connect_timeout=seconds, timeout=seconds, idle_timeout=seconds)
     transport = _transport(options)
+    changes: list[ToolChange] = []
+
+    async def keep(change: ToolChange) -> bool:
+        changes.append(change)  # the file may be read-only, and not have it
+        return False
+
     client = Client(
         transport,
         sampling=sampling,
         elicitation=_elicitation(),
-        tools=None if options.pins is None else ToolPolicy(pins=ToolPins(file=options.pins)),
+        tools=None if options.pins is None else ToolPolicy(pins=ToolPins(file=options.pins, on_changed=keep)),
         limits=limits,
         era=options.era,
         on_log=_print_log if options.verbose else None,
@@ -92,7 +98,13 @@ async def run(options: Options) -> Report:
         try:
             if options.verbose and client.server_capabilities.logging is not None:
                 await client.set_log_level("debug")
-            return await COMMANDS[options.verb](client, options)
+            report = await COMMANDS[options.verb](client, options)
+            return replace(report, changed=True) if changes and options.verb == "tools" else report
+        except UsageError:
+            for change in changes:
+                if change.name == options.operand:
+                    raise ToolChanged(f"{what_changed(change)}: see {NAME} pins {options.pins}", change) from None
+            raise
         finally:
             for warning in client.warnings:
                 print_error(f"warning: {warning}")
@@ -135,25 +147,11 @@ async def _tools(client: Client, options: Options) -> Report:
         if not tools:
             printer.line("This server offers no tools.")
 
-    return Report({"tools": [tool.to_wire() for tool in tools]}, show, changed=bool(_changes(options)))
-
-
-def _changes(options: Options) -> list[ToolChange]:
-    """The tools of the server that are not as they were pinned."""
-    if options.pins is None:
-        return []
-    server = _transport(options).identity
-    return [change for change in ToolPins(file=options.pins).changes() if change.server == server]
+    return Report({"tools": [tool.to_wire() for tool in tools]}, show)
 
 
 async def _call(client: Client, options: Options) -> Report:
-    try:
-        tool = None if options.unchecked else await _find(client.list_tools, "tool", options.operand)
-    except UsageError:
-        for change in _changes(options):
-            if change.name == options.operand:
-                raise ToolChanged(f"{what_changed(change)}: see {NAME} pins {options.pins}", change) from None
-        raise
+    tool = None if options.unchecked else await _find(client.list_tools, "tool", options.operand)
     arguments = read_arguments(options.operand, {} if tool is None else tool.input_schema, options.items)
     with progress_line(sys.stderr) as on_progress:
         result = await client.call_tool(options.operand, arguments, on_progress=on_progress)
