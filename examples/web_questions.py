@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from secrets import token_urlsafe
+from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -21,18 +22,17 @@ class Questions:
         self.routes = [Route("/questions", self._show), Route("/answer", self._answer, methods=["POST"])]
         self._seconds = seconds
         self._open: dict[str, tuple[object, str, asyncio.Future[bool]]] = {}  # the user, the text, the answer
-        self._changed: dict[object, asyncio.Event] = {}
+        self._changed = WeakValueDictionary[object, asyncio.Event]()  # by user: only while a page waits for it
 
     async def approve(self, request: SamplingRequest) -> Allow | Deny:
         """Ask the user whose call it is. If the call ends first, this is cancelled."""
         if request.outer is None:
             return Deny("it is not known which user this is for")
-        id, user = token_urlsafe(), request.outer.caller
-        text = f"{request.server} asks the model: {request.messages[-1].text}"
-        self._open[id] = (user, text, asyncio.get_running_loop().create_future())
+        id, user, answer = token_urlsafe(), request.outer.caller, asyncio.get_running_loop().create_future()
+        self._open[id] = (user, f"{request.server} asks the model: {request.messages[-1].text}", answer)
         self._changed.pop(user, asyncio.Event()).set()
         try:
-            return Allow() if await asyncio.wait_for(self._open[id][2], self._seconds) else Deny()
+            return Allow() if await asyncio.wait_for(answer, self._seconds) else Deny()
         except TimeoutError:
             return Deny("the user has not answered")
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
 import os
 import signal
@@ -339,6 +341,23 @@ async def test_a_browser_that_leaves_while_its_user_is_asked_withdraws_the_quest
         assert await ada.answer(one, allow=True) == 404
         if version != "2026-07-28":
             await web.tells("cancelled: 1 + 1")
+
+
+def test_nothing_is_kept_of_users_whose_browsers_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    questions = importlib.import_module("web_questions").Questions(seconds=60)
+
+    async def watch_until_cancelled(user: str) -> None:
+        with anyio.CancelScope() as watching:
+            async for _ in questions._events(user):
+                assert list(questions._changed) == [user]
+                watching.cancel()
+        assert watching.cancelled_caught
+
+    for user in ("ada", "bob"):
+        asyncio.run(watch_until_cancelled(user))
+
+    assert list(questions._changed) == []
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])

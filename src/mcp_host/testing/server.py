@@ -311,12 +311,13 @@ class Server:
     ) -> AsyncIterator[str]:
         """Serve over Streamable HTTP under uvicorn, on a free port of 127.0.0.1; the value is the URL.
 
-        *uds* is the path of a unix socket to serve at instead, which must not exist yet:
-        connect with ``StreamableHttp(url, uds=...)``.
+        *uds* is the path of a unix socket to serve at instead: connect with ``StreamableHttp(url, uds=...)``.
+        A socket that a killed server has left there is replaced.
         uvicorn and the functions of this server run in another thread.
 
         Raises:
             ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
+            OSError: There is another file at *uds*, or a server that listens.
         """
         from mcp_host.testing._http.serving import serve  # here, because only this needs uvicorn
 

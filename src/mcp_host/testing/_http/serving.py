@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -112,11 +113,22 @@ def _listen_at(uds: str) -> Iterator[socket.socket]:
     if sys.platform == "win32":  # pragma: no cover
         raise OSError("asyncio serves no unix sockets on Windows")
     with socket.socket(socket.AF_UNIX) as listener:
+        _remove_stale(uds)
         listener.bind(uds)
         try:
             yield listener
         finally:
             with suppress(FileNotFoundError):
+                os.unlink(uds)
+
+
+def _remove_stale(uds: str) -> None:
+    """Remove the socket of a server that was killed."""
+    with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
+        if stat.S_ISSOCK(os.stat(uds).st_mode):
+            try:
+                probe.connect(uds)
+            except ConnectionRefusedError:
                 os.unlink(uds)
 
 

@@ -27,7 +27,7 @@ from anyio import (
     current_time,
     fail_after,
 )
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream, SocketAttribute, SocketStream
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from anyio.streams.tls import TLSAttribute, TLSStream
 
@@ -176,7 +176,10 @@ class Pool:
                 if self._uds is None:
                     stream = await connect_tcp(self._host, self._port)
                 else:
-                    stream = await connect_unix(self._uds)
+                    connected = (await connect_unix(self._uds)).extra(SocketAttribute.raw_socket)
+                    # On asyncio, anyio's streams for unix sockets cause an `InvalidStateError` in the log if data or
+                    # the end arrives as a read is cancelled. Its streams for TCP, which take any socket, do not.
+                    stream = await SocketStream.from_socket(connected.detach())
                 if self._tls is not None:
                     stream = await TLSStream.wrap(
                         stream, hostname=self._host, ssl_context=self._tls, standard_compatible=False
