@@ -124,6 +124,7 @@ def _listen_at(uds: str) -> Iterator[socket.socket]:
 
 def _remove_stale(uds: str) -> None:
     """Remove the socket of a server that was killed."""
+    assert sys.platform != "win32"  # which has no unix sockets for type checkers
     with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
         if stat.S_ISSOCK(os.stat(uds).st_mode):
             try:
