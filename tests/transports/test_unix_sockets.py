@@ -9,12 +9,14 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectFailed
 from mcp_host.testing import Context, Server
+from mcp_host.transports._http.pool import Pool
 from tests.faults.http_server import SOON, mcp, tides
-from tests.transports.http_contract import authority, certified
+from tests.transports.http_contract import authority, certified, untrusting
 from tests.transports.http_peers import serving
 
 tide_server = Server("tides")
@@ -120,6 +122,32 @@ async def test_a_server_does_not_replace_a_file_or_the_socket_of_another_server(
                 assert (await client.call_tool("count", {"to": 1})).structured_content == {"result": 1}
 
     assert file.read_text() == "no socket"
+
+
+async def test_data_that_arrives_as_a_read_is_cancelled_leaves_nothing_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, reading = str(tmp_path / "mcp.sock"), anyio.CancelScope()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        connection = await Pool(httpx.URL("http://localhost"), "", untrusting(), uds=path)._open()
+        server, _ = listener.accept()
+
+    async def read() -> None:
+        with reading:
+            await connection.read()
+
+    with server, anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await anyio.wait_all_tasks_blocked()
+            server.sendall(b"x")
+            await checkpoint()  # the event loop has seen the data, and runs this task before the reader
+            reading.cancel()
+        await connection.close()
+
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,8 @@ def _listen_at(uds: str) -> Iterator[socket.socket]:
     if sys.platform == "win32":  # pragma: no cover
         raise OSError("asyncio serves no unix sockets on Windows")
     with socket.socket(socket.AF_UNIX) as listener:
-        _remove_stale(uds)
+        with socket.socket(socket.AF_UNIX) as probe:
+            _remove_stale(uds, probe)
         listener.bind(uds)
         try:
             yield listener
@@ -122,10 +123,9 @@ def _listen_at(uds: str) -> Iterator[socket.socket]:
                 os.unlink(uds)
 
 
-def _remove_stale(uds: str) -> None:
-    """Remove the socket of a server that was killed."""
-    assert sys.platform != "win32"  # which has no unix sockets for type checkers
-    with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
+def _remove_stale(uds: str, probe: socket.socket) -> None:
+    """Remove the socket of a server that was killed: *probe* cannot connect to it."""
+    with suppress(FileNotFoundError):
         if stat.S_ISSOCK(os.stat(uds).st_mode):
             try:
                 probe.connect(uds)
