@@ -692,7 +692,7 @@ async def test_a_client_that_middleware_uses_while_it_connects_does_not_wait_for
             await use(clients[0])
         return await call_next(request)
 
-    clients.append(Client(answering(era), lazy=True, middleware=[token]))
+    clients.append(Client(answering(era), era=era.version, lazy=True, middleware=[token]))
     with anyio.fail_after(5):
         async with clients[0] as client:
             with pytest.raises(CallerError, match=f"^{CONNECTING}$"):

@@ -13,6 +13,7 @@ from anyio import Event, create_task_group, move_on_after
 
 from mcp_host.concurrency import SingleFlight
 from mcp_host.errors import (
+    CallerError,
     ConnectionClosed,
     ConnectTimeout,
     HttpStatusError,
@@ -249,6 +250,8 @@ class Connector:
         try:
             try:
                 reply = await self._ask_discover(self._modern(self._versions.modern[0]))
+            except CallerError:  # of middleware: it says nothing about the server
+                raise
             except McpError as exc:
                 reply = exc
             self._probed = choose_era(reply, self._versions)
