@@ -124,7 +124,7 @@ async def test_one_tls_context_serves_every_connection(monkeypatch: pytest.Monke
 async def test_without_tls_no_certificate_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls, "trusted", lambda: pytest.fail("read the certificates"))
 
-    async with opened("http://127.0.0.1:1/", verify="missing.pem") as channel:
+    async with opened("http://127.0.0.1:1/") as channel:
         with pytest.raises(ConnectFailed):
             await ask(channel)
 
