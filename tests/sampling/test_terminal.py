@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from anyio import create_task_group, fail_after
 
@@ -29,20 +31,7 @@ async def decision(screen: Screen, *keys: str, asked: SamplingRequest | None = N
     """Ask, press *keys* at each question, and return the decision."""
     asked = asked or request()
     question = QUESTION if asked.outer is None else OF_A_CALL
-    answers: list[Allow | Deny] = []
-
-    async def ask() -> None:
-        answers.append(await ask_in_terminal(asked))
-
-    with fail_after(20):
-        async with create_task_group() as tasks:
-            tasks.start_soon(ask)
-            for key in keys:
-                await screen.shows(question)
-                screen.press(key)
-    screen.rest()
-    (answer,) = answers
-    return answer
+    return await screen.outcome(partial(ask_in_terminal, asked), question, *keys)
 
 
 @pytest.mark.parametrize(

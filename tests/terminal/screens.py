@@ -6,14 +6,17 @@ import os
 import pty
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from typing import TypeVar
 
 import pyte
 import pytest
-from anyio import wait_readable, wait_writable
+from anyio import create_task_group, fail_after, wait_readable, wait_writable
 
 from mcp_host.terminal import device
+
+T = TypeVar("T")
 
 ROWS = 2000
 
@@ -76,6 +79,23 @@ class Screen:
             await wait_writable(self.keyboard)
             with suppress(BlockingIOError):
                 data = data[os.write(self.keyboard, data) :]
+
+    async def outcome(self, ask: Callable[[], Awaitable[T]], question: str, *keys: str) -> T:
+        """What *ask* returns if the person presses *keys*, one each time that it asks the *question*."""
+        outcomes: list[T] = []
+
+        async def wait() -> None:
+            outcomes.append(await ask())
+
+        with fail_after(20):
+            async with create_task_group() as tasks:
+                tasks.start_soon(wait)
+                for key in keys:
+                    await self.shows(question)
+                    self.press(key)
+        self.rest()
+        (outcome,) = outcomes
+        return outcome
 
     def hold(self) -> None:
         termios.tcflow(self._near, termios.TCOOFF)

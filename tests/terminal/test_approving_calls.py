@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +42,7 @@ def call(tool: dict[str, Any] | None = ADD, /, *, server: str = "calculator", **
 async def decision(screen: Screen, *keys: str, asked: ClientRequest) -> Allow | Deny:
     """Ask, press *keys* at each question, and return the decision."""
     question = NOT_LISTED if asked.tool is None else LISTED
-    answers: list[Allow | Deny] = []
-
-    async def ask() -> None:
-        answers.append(await ask_in_terminal(asked))
-
-    with fail_after(20):
-        async with create_task_group() as tasks:
-            tasks.start_soon(ask)
-            for key in keys:
-                await screen.shows(question)
-                screen.press(key)
-    screen.rest()
-    (answer,) = answers
-    return answer
+    return await screen.outcome(partial(ask_in_terminal, asked), question, *keys)
 
 
 @pytest.mark.parametrize(
