@@ -30,12 +30,13 @@ MAY_IMPORT = {
     "terminal": {"errors", "server_requests"},
     "json_schema": {"errors"},
     "handlers": {"_backends", "errors", "protocol"},
+    "functions": {"concurrency", "errors", "types"},
     "server_requests": {"protocol", "types"},
     "middleware": {"errors", "handlers", "limits", "protocol", "sampling", "server_requests", "transports", "types"},
     "transports": {"_backends", "concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {
-        *("_backends", "concurrency", "errors", "handlers", "limits", "protocol", "server_requests", "terminal"),
-        "types",
+        *("_backends", "concurrency", "errors", "functions", "handlers", "json_schema", "limits", "protocol"),
+        *("server_requests", "terminal", "types"),
     },
     "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "terminal", "types"},
     "roots": {"errors", "handlers", "server_requests", "types"},
@@ -50,7 +51,17 @@ MAY_IMPORT = {
     "telemetry": {
         *("_backends", "errors", "middleware", "protocol", "sampling", "session", "transports", "types", "version"),
     },
-    "testing": {"concurrency", "errors", "limits", "protocol", "sampling", "transports", "types", "version"},
+    "testing": {
+        "concurrency",
+        "errors",
+        "functions",
+        "limits",
+        "protocol",
+        "sampling",
+        "transports",
+        "types",
+        "version",
+    },
     "cli": {
         *(
             "client",

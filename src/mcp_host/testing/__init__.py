@@ -1,7 +1,8 @@
 """Servers, scripted peers and scripted models to test agent hosts with, without a network."""
 
+from mcp_host.functions import ToolError
 from mcp_host.testing.context import Context
-from mcp_host.testing.errors import ClientError, NotDeclared, RequestError, ToolError
+from mcp_host.testing.errors import ClientError, NotDeclared, RequestError
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.testing.scripted import ScriptedPeer
 from mcp_host.testing.server import Server

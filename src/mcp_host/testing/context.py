@@ -10,18 +10,12 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_host import types
 from mcp_host.errors import ProtocolError
+from mcp_host.functions import AnyFunction, FunctionTool, Injected, PlainSchema, ToolError
 from mcp_host.protocol.jsonrpc import Id, Params
-from mcp_host.testing._server.functions import (
-    AnyFunction,
-    FunctionTool,
-    Injected,
-    PlainSchema,
-    Tools,
-    run_tools,
-    tools_by_name,
-)
-from mcp_host.testing._server.remote_client import SEVERITY, ReceivedRequest, given, meta_of
-from mcp_host.testing.errors import NotDeclared, ToolError
+from mcp_host.testing._server.remote_client import SEVERITY, ReceivedRequest, meta_of
+from mcp_host.testing._server.tools import Tools, run_tools, tools_by_name
+from mcp_host.testing.errors import NotDeclared
+from mcp_host.types.base import given
 
 MAX_TOKENS = 1024
 MAX_TURNS = 64  # as many as a host allows by default

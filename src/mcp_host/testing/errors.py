@@ -9,13 +9,6 @@ from mcp_host.protocol.jsonrpc import URL_ELICITATION_REQUIRED
 from mcp_host.types import ElicitRequestURLParams
 
 
-class ToolError(McpError):
-    """Raise this in a tool: the result has *is_error* set, and this text.
-
-    The text of any other exception is logged, and not sent to the client.
-    """
-
-
 class RequestError(McpError):
     """Raise this in any function: the request is answered with this JSON-RPC error."""
 

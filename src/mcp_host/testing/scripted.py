@@ -11,9 +11,9 @@ from pydantic_core import from_json, to_json
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import ACKNOWLEDGED, DISCOVER
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
-from mcp_host.testing._server.remote_client import given
 from mcp_host.transports.base import Channel
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
+from mcp_host.types.base import given
 
 Wire: TypeAlias = dict[str, Any]  # one message, decoded and otherwise untouched
 Script: TypeAlias = "Callable[[ScriptedPeer], Awaitable[None]]"

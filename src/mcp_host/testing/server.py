@@ -12,13 +12,13 @@ from weakref import WeakSet
 from anyio import create_task_group
 
 from mcp_host import types
+from mcp_host.functions import AnyFunction, Function, FunctionTool
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.testing._server.catalog import Catalog, CompletionFunction, Offer, RequestHandler, template_pattern
-from mcp_host.testing._server.functions import AnyFunction, Function, FunctionTool
-from mcp_host.testing._server.remote_client import given
 from mcp_host.testing._server.session import Session
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
+from mcp_host.types.base import given
 
 if TYPE_CHECKING:
     from mcp_host.testing._http.app import HttpApp

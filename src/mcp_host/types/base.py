@@ -130,6 +130,11 @@ class Model(BaseModel):
         return wire
 
 
+def given(**fields: object) -> dict[str, Any]:
+    """The fields that are not None. A `Model` writes a field that was set to None as null."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 @cache
 def _reader_of_lists(model: type[ModelT]) -> TypeAdapter[list[ModelT]]:
     return TypeAdapter(Array[model])  # type: ignore[valid-type]  # a variable to type checkers

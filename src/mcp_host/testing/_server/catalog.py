@@ -16,15 +16,16 @@ from pydantic_core import to_json
 
 from mcp_host import types
 from mcp_host.errors import CallerError, ProtocolError
+from mcp_host.functions import BadArguments, Function, FunctionTool, text_result
 from mcp_host.protocol.eras import REQUIRED_CAPABILITY
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import LEGACY_VERSIONS, MODERN_VERSIONS
-from mcp_host.testing._server.functions import BadArguments, Function, FunctionTool, text_result
-from mcp_host.testing._server.remote_client import RemoteClient, given
+from mcp_host.testing._server.remote_client import RemoteClient
 from mcp_host.testing._server.subscriptions import Subscription
+from mcp_host.testing._server.tools import run_tool
 from mcp_host.testing.context import Context
 from mcp_host.testing.errors import NotDeclared, RequestError
-from mcp_host.types.base import Model
+from mcp_host.types.base import Model, given
 
 MAX_SUGGESTIONS = 100  # "An array of completion values. Must not exceed 100 items."
 
@@ -138,7 +139,7 @@ class Catalog:
         if method in LISTS:
             return client.write(self._page(method, read(types.PaginatedRequestParams, params).cursor))
         if method in METHODS:
-            return partial(METHODS[method], self, params, client)
+            return partial(self._answer, method, params, client)
         if method in self.handlers:
             return partial(self.handlers[method], params)
         raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
@@ -161,16 +162,22 @@ class Catalog:
         page: dict[str, Any] = {name: items[start:end], **given(next_cursor=str(end) if end < len(items) else None)}
         return result(**page)
 
+    async def _answer(self, method: str, params: Params, client: RemoteClient, context: Context) -> Params:
+        try:
+            return await METHODS[method](self, params, client, context)
+        except BadArguments as exc:
+            raise RequestError(INVALID_PARAMS, str(exc)) from None
+
     async def _call_tool(self, params: Params, client: RemoteClient, context: Context) -> Params:
         call = read(types.CallToolRequestParams, params)
         if call.name not in self.tools:  # "Protocol Errors: [...] for issues like unknown tools" (server/tools)
             raise RequestError(INVALID_PARAMS, f"Unknown tool: {call.name}")
         try:
-            return client.write(await self.tools[call.name].run(call.arguments or {}, context))
+            return client.write(await run_tool(self.tools[call.name], call.arguments or {}, context))
         except BadArguments as exc:
             if not client.bad_arguments_are_results:
                 raise
-            problem = exc.message
+            problem = str(exc)
         except NotDeclared as exc:
             if client.stateless:
                 raise

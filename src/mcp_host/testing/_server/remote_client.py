@@ -17,11 +17,6 @@ SEVERITY: Mapping[str, int] = {level: rank for rank, level in enumerate(get_args
 Notify: TypeAlias = Callable[[str, Params], None]
 
 
-def given(**fields: object) -> dict[str, Any]:
-    """The fields that are not None. The types write a field that was set to None as null."""
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def meta_of(params: Params) -> dict[str, Any]:
     """The ``_meta`` of a request or result; empty if it has none."""
     meta = params.get("_meta")

@@ -8,12 +8,13 @@ from mcp_host.protocol.eras import INITIALIZED
 from mcp_host.protocol.jsonrpc import INVALID_REQUEST, Incoming, Notification, Params, Request
 from mcp_host.testing._server.catalog import Catalog, read
 from mcp_host.testing._server.dispatcher import AsyncAnswer, Dispatcher, OnCancelled, Send, Spawn
-from mcp_host.testing._server.remote_client import SEVERITY, ReceivedRequest, RemoteClient, given
+from mcp_host.testing._server.remote_client import SEVERITY, ReceivedRequest, RemoteClient
 from mcp_host.testing._server.stateless import Stateless, version_of
 from mcp_host.testing._server.subscriptions import LISTED, Subscription
 from mcp_host.testing.context import Context
 from mcp_host.testing.errors import RequestError
 from mcp_host.types import InitializeRequestParams, InitializeResult, ServerCapabilities
+from mcp_host.types.base import given
 from mcp_host.types.requests import ResourceRequestParams, SetLevelRequestParams
 
 

@@ -30,7 +30,7 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.testing._server.catalog import Catalog, read
 from mcp_host.testing._server.dispatcher import AsyncAnswer, Future, Spawn
-from mcp_host.testing._server.remote_client import SEVERITY, Notify, ReceivedRequest, RemoteClient, given, meta_of
+from mcp_host.testing._server.remote_client import SEVERITY, Notify, ReceivedRequest, RemoteClient, meta_of
 from mcp_host.testing._server.subscriptions import LISTED, Subscription
 from mcp_host.testing.context import Context
 from mcp_host.testing.errors import NotDeclared, RequestError
@@ -41,6 +41,7 @@ from mcp_host.types import (
     SubscriptionFilter,
     SubscriptionsListenRequestParams,
 )
+from mcp_host.types.base import given
 from mcp_host.types.requests import NotificationMetaObject, RequestMetaObject, ResultMetaObject
 
 VERSION = f"{META}protocolVersion"

@@ -4,48 +4,40 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
-from anyio import create_task_group
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, to_json, to_jsonable_python
 
 from mcp_host.concurrency import first
 from mcp_host.errors import McpError
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.testing._server.remote_client import given
-from mcp_host.testing.errors import NotDeclared, RequestError
-from mcp_host.types import (
-    CallToolResult,
-    JSONObject,
-    ReceivedContent,
-    SamplingMessage,
-    TextContent,
-    Tool,
-    ToolResultContent,
-    ToolUseContent,
-)
+from mcp_host.types import CallToolResult, JSONObject, ReceivedContent, TextContent, Tool
+from mcp_host.types.base import given
 from mcp_host.types.content import CONTENT_BLOCKS
 
 logger = logging.getLogger(__name__)
 
 AnyFunction: TypeAlias = Callable[..., object]  # plain or async, with any parameters
 
-Tools: TypeAlias = Mapping[str, AnyFunction] | Sequence[AnyFunction]
-"""The functions that a model may call: under their own names, or under the names given here."""
-
 PLAIN = (str, None, NoneType, object, Any, inspect.Signature.empty, CallToolResult, *CONTENT_BLOCKS)
 
 
 class Injected:
-    """Base class of parameters that the server fills in; they are not part of the JSON arguments."""
+    """Base class of parameters that the caller of a `Function` fills in; they are not part of the JSON arguments."""
 
 
-class BadArguments(RequestError):
-    """The arguments do not fit the function. The message names each argument and its problem."""
+class BadArguments(McpError):
+    """The arguments do not fit the function, which was not called. The text names each argument and its problem."""
+
+
+class ToolError(McpError):
+    """Raise this in a tool: the result has *is_error* set, and this text.
+
+    The text of any exception that is not an `McpError` is logged, and not sent.
+    """
 
 
 class PlainSchema(GenerateJsonSchema):
@@ -102,7 +94,7 @@ class Function:
         fields = self._model.model_fields
         return [(name, fields[key].description, fields[key].is_required()) for key, name in self._names.items()]
 
-    async def call(self, arguments: JSONObject, injected: Injected) -> object:
+    async def call(self, arguments: JSONObject, injected: Injected | None = None) -> object:
         """Validate *arguments*, call the function, and await the result if it is awaitable.
 
         An `McpError` raised inside a task group is raised bare: its text is for the client.
@@ -115,7 +107,7 @@ class Function:
         except ValidationError as exc:
             problems = [(".".join(map(str, error["loc"])), error["msg"]) for error in exc.errors(include_url=False)]
             text = "; ".join(f"{path}: {message}" if path else message for path, message in problems)
-            raise BadArguments(INVALID_PARAMS, f"Invalid arguments: {text}") from None
+            raise BadArguments(f"Invalid arguments: {text}") from None
         values = {name: getattr(read, key) for key, name in self._names.items()}
         try:
             result = self._function(**values, **dict.fromkeys(self._injected, injected))
@@ -165,22 +157,14 @@ class FunctionTool:
         optional = given(description=self._function.description, output_schema=output_schema or schema)
         self.definition = Tool(name=self.name, input_schema=self._function.schema, **optional | given(**fields))
 
-    async def run(self, arguments: JSONObject, context: Injected) -> CallToolResult:
-        """Run the tool. A failure is a result, too, with *is_error* set.
+    async def call(self, arguments: JSONObject, injected: Injected | None = None) -> CallToolResult:
+        """Validate *arguments*, call the function, and write what it returns as a result.
 
         Raises:
-            RequestError: The function raised it, or `BadArguments`: it was not called.
-            NotDeclared: The function needs a capability that the client lacks.
+            BadArguments: The arguments do not fit; the function was not called.
+            Exception: The function raised it: see `error_result`.
         """
-        try:
-            return self._write(await self._function.call(arguments, context))
-        except (RequestError, NotDeclared):
-            raise
-        except McpError as exc:  # a ToolError, or raised by the context: its text is for the model
-            return text_result(str(exc), is_error=True)
-        except Exception:
-            logger.exception("the tool %s failed", self.name)
-            return text_result(f"the tool {self.name} failed", is_error=True)
+        return self._write(await self._function.call(arguments, injected))
 
     def _write(self, value: object) -> CallToolResult:
         if self._output is not None:
@@ -204,42 +188,12 @@ class FunctionTool:
         return CallToolResult(content=[text], structured_content={"result": data} if wrapped else data)
 
 
-def tools_by_name(tools: Tools) -> dict[str, FunctionTool]:
-    """Make the tools of a sampling request."""
-    if isinstance(tools, Mapping):
-        return {name: FunctionTool(function, name=name) for name, function in tools.items()}
-    return {tool.name: tool for tool in map(FunctionTool, tools)}
-
-
-async def run_tools(
-    uses: Sequence[ToolUseContent], tools: Mapping[str, FunctionTool], context: Injected
-) -> SamplingMessage:
-    """Run the tools that the model asked for, all at once; the results are in the order of the calls.
-
-    "Every assistant message containing ToolUseContent blocks MUST be followed by a user
-    message that consists entirely of ToolResultContent blocks" (client/sampling).
-    """
-    results: dict[int, ToolResultContent] = {}
-
-    async def run(index: int, use: ToolUseContent) -> None:
-        try:
-            if use.name in tools:
-                result = await tools[use.name].run(use.input, context)
-            else:
-                result = text_result(f"There is no tool {use.name}", is_error=True)
-        except BadArguments as exc:  # a result, which the model can react to
-            result = text_result(exc.message, is_error=True)
-        except NotDeclared as exc:
-            result = text_result(str(exc), is_error=True)
-        results[index] = ToolResultContent.of(use, result)
-
-    try:
-        async with create_task_group() as tasks:
-            for index, use in enumerate(uses):
-                tasks.start_soon(run, index, use)
-    except ExceptionGroup as group:  # only `RequestError`s get here
-        raise group.exceptions[0] from None
-    return SamplingMessage(role="user", content=[results[index] for index in range(len(uses))])
+def error_result(name: str, exc: Exception) -> CallToolResult:
+    """The result that tells the model that the tool *name* failed. The text of an `McpError`, such as `ToolError`, is in it."""
+    if isinstance(exc, McpError):
+        return text_result(str(exc), is_error=True)
+    logger.error("the tool %s failed", name, exc_info=exc)
+    return text_result(f"the tool {name} failed", is_error=True)
 
 
 def text_result(text: str, *, is_error: bool = False) -> CallToolResult:
