@@ -1,0 +1,164 @@
+"""The example play_ttt: games to each of their ends, over every transport and in both eras."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import pytest
+from play_ttt.player import player
+from play_ttt.rules import Board, Mark
+from play_ttt.server import make_server
+
+from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, Stdio, StreamableHttp, always
+from mcp_host.errors import MissingRequiredClientCapability
+from mcp_host.transports.base import Transport
+from mcp_host.types import CreateMessageResult, ElicitResult
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+IN_TIME = 60.0  # seconds for a child process that imports everything, on a busy machine
+
+everywhere = pytest.mark.parametrize("how", ["in-process", "stdio", "http"])
+in_both_eras = pytest.mark.parametrize(
+    ("era", "version"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")], ids=["2025-11-25", "2026-07-28"]
+)
+
+
+class Played(NamedTuple):
+    """A game in which the model plays X: the squares that it and the person choose, and how it ends."""
+
+    model: Sequence[int]
+    person: Sequence[str]
+    outcome: str
+    squares: str
+
+
+GAMES = {
+    "win": Played([1, 2, 3], ["4", "5"], "The model wins with X.", "XXXOO6789"),
+    "loss": Played([1, 2, 7], ["4", "5", "6"], "The person wins with O.", "XX3OOOX89"),
+    "draw": Played([1, 3, 8, 6, 7], ["2", "5", "4", "9"], "It is a draw.", "XOXOOXXXO"),
+    "forfeit": Played([1, 5, 1, 10], ["5"], "The model loses: X made no legal move in 3 attempts.", "X234O6789"),
+    "decline": Played([1, 2], ["4", "decline"], "The person declined to play on.", "XX3O56789"),
+    "cancel": Played([9], ["cancel"], "The person has left the game.", "12345678X"),
+    "another after all that": Played([5, 1, 9], ["2", "3"], "The model wins with X.", "XOO4X678X"),
+}
+
+
+class Model:
+    """Plays the next of *squares*, with tools and without."""
+
+    def __init__(self) -> None:
+        self.squares: list[int] = []
+        self.strategies = 0
+
+    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
+        match [tool.name for tool in request.tools]:
+            case ["play_offensive", "play_defensive"]:
+                assert request.must_use_tools
+                self.strategies += 1
+                return request.call("play_offensive")
+            case []:
+                return request.reply(json.dumps({"square": self.squares.pop(0)}))
+            case [form]:
+                assert request.must_use_tools
+                return request.call(form, {"square": self.squares.pop(0)})
+            case several:
+                raise AssertionError(f"unexpected tools: {several}")
+
+
+class Person:
+    """Takes the next of *squares*, or declines or cancels. Keeps the forms."""
+
+    def __init__(self) -> None:
+        self.squares: list[str] = []
+        self.forms: list[FormRequest] = []
+
+    async def __call__(self, request: FormRequest) -> ElicitResult:
+        self.forms.append(request)
+        match self.squares.pop(0):
+            case "decline":
+                return request.decline()
+            case "cancel":
+                return request.cancel()
+            case square:
+                return request.accept(square=square)
+
+
+@asynccontextmanager
+async def reached(how: str, model: Mark = "X") -> AsyncIterator[Transport]:
+    """The server, over one of the transports; the model plays *model*."""
+    if how == "stdio":
+        program = f"from play_ttt.server import make_server; make_server(lambda: {model!r}).run_stdio()"
+        yield Stdio([sys.executable, "-c", program], cwd=EXAMPLES)
+    elif how == "in-process":
+        yield make_server(lambda: model).in_process()
+    else:
+        async with make_server(lambda: model).http() as url:
+            yield StreamableHttp(url)
+
+
+@everywhere
+@in_both_eras
+async def test_games_are_played_to_each_of_their_ends(how: str, era: str, version: str) -> None:
+    model, person = Model(), Person()
+    sampling, elicitation = Sampling(with_tools=model, approve=always), Elicitation(form=person)
+    with anyio.fail_after(IN_TIME):
+        async with (
+            reached(how) as transport,
+            Client(transport, era=era, sampling=sampling, elicitation=elicitation) as client,
+        ):
+            assert client.protocol_version == version
+            for game in GAMES.values():
+                model.squares[:], person.squares[:] = game.model, game.person
+                result = await client.call_tool("play_ttt")
+
+                assert (result.text, result.is_error) == (f"{game.outcome}\n\n{Board(game.squares)}", None)
+                assert (model.squares, person.squares) == ([], [])
+    assert model.strategies == sum(len(game.model) for game in GAMES.values()) - 2  # two attempts more, in one turn
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_a_model_without_tools_plays_without_a_strategy(era: str) -> None:
+    model, person = Model(), Person()
+    sampling, elicitation = Sampling(basic=model, approve=always), Elicitation(form=person)
+    with anyio.fail_after(IN_TIME):
+        async with Client(make_server(lambda: "X"), era=era, sampling=sampling, elicitation=elicitation) as client:
+            for game in GAMES.values():
+                model.squares[:], person.squares[:] = game.model, game.person
+                result = await client.call_tool("play_ttt")
+
+                assert result.text == f"{game.outcome}\n\n{Board(game.squares)}"
+    assert model.strategies == 0
+
+
+async def test_the_person_who_begins_sees_the_board_and_the_free_squares() -> None:
+    person = Person()
+    person.squares = ["5", "1", "4", "7"]
+    sampling, elicitation = Sampling(with_tools=player, approve=always), Elicitation(form=person)
+    async with Client(make_server(lambda: "O"), sampling=sampling, elicitation=elicitation) as client:
+        with anyio.fail_after(IN_TIME):
+            result = await client.call_tool("play_ttt")
+
+    first, second, third, _ = person.forms
+    assert first.message == f"You begin. You are X.\n\n{Board()}"
+    assert second.message == f"The model took 2 and says: Your move. You are X.\n\n{Board('1O34X6789')}"
+    assert third.requested_schema == {
+        "type": "object",
+        "properties": {"square": {"type": "string", "title": "Your square", "enum": ["3", "4", "6", "7", "8"]}},
+        "required": ["square"],
+    }
+    assert result.text == f"The person wins with X.\n\n{Board('XO3XXOX8O')}"
+
+
+async def test_what_the_client_cannot_do_is_said_before_the_game() -> None:
+    async with Client(make_server(), elicitation=Elicitation(form=Person())) as client:
+        with pytest.raises(MissingRequiredClientCapability, match="sampling"):
+            await client.call_tool("play_ttt")
+    async with Client(make_server(), sampling=Sampling(with_tools=player, approve=always)) as client:
+        with pytest.raises(MissingRequiredClientCapability, match="elicitation"):
+            await client.call_tool("play_ttt")
