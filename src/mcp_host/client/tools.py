@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.errors import (
     CallerError,
     InvalidToolOutput,
-    TooManySteps,
     UncheckableSchema,
     UnsupportedPattern,
     quoted,
@@ -24,8 +23,6 @@ from mcp_host.types import CallToolResult, Tool
 if TYPE_CHECKING:
     from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.json_schema.schema import Schema
-
-INLINE_STEPS = 2_000  # steps of a check that are made on the event loop: about 20 milliseconds
 
 Headers: TypeAlias = tuple[ParameterHeader, ...]
 
@@ -168,12 +165,8 @@ class ListedTool:
 
         if self._schema is None:
             self._schema = Schema(written, most_steps=self._cache.most_steps or MAX_STEPS)
-        mismatch, lane = self._schema.mismatch, self._cache.lane
         try:
-            try:
-                return mismatch(value, steps=INLINE_STEPS)
-            except TooManySteps:  # a long check runs in a thread
-                return await to_thread.run_sync(mismatch, value, abandon_on_cancel=True, limiter=lane)
+            return await self._schema.mismatch_async(value, self._cache.lane)
         except UnsupportedPattern as exc:  # our engine's limit, and not the server's fault
             if not self._unchecked:
                 self._unchecked = True

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import anyio
 
@@ -16,6 +17,7 @@ from mcp_host.handlers import HandlerScope, as_async, call_handler
 from mcp_host.protocol.eras import one_block
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
+from mcp_host.sampling.arguments import ArgumentChecker, CheckArguments, results_for
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
 from mcp_host.sampling.request import (
     AroundModel,
@@ -26,9 +28,10 @@ from mcp_host.sampling.request import (
     log_subject,
 )
 from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, keep_slot_for_thread
-from mcp_host.sampling.validation import check_and_correct, read_params
+from mcp_host.sampling.validation import check_and_correct, extend, read_params
 from mcp_host.server_requests import OuterCall, ProgressReporter
-from mcp_host.types import CreateMessageResult
+from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, SamplingMessage
+from mcp_host.types.sampling import TOOL_USE
 
 logger = logging.getLogger(__name__)
 
@@ -66,11 +69,18 @@ class Sampling:
     function cannot be cancelled: if the request ends early, the function keeps running, its result is
     lost, and it counts towards `SamplingLimits.at_once` until it returns.
 
+    *check_arguments* says what happens if the model calls a tool with arguments that its `inputSchema` does not
+    allow. The log has a warning in any case, without the values. Then "warn" sends the answer. "refuse" refuses it
+    with -32603. "retry" calls the handler again, once, with the answer and what is wrong with it at the end of the
+    conversation, and refuses if the second answer is wrong, too. Both calls of the handler are one request for
+    *approve* and for the limits. A schema that cannot be checked allows everything.
+
     One object can serve any number of connections, and one `anyio.run` after
     another. Its limits apply to all of them together.
 
     Raises:
         ValueError: There is no handler.
+        ValueError: *check_arguments* is something else.
         TypeError: A handler or *approve* cannot be called; the text says which.
     """
 
@@ -81,10 +91,13 @@ class Sampling:
         basic: Handler | None = None,
         approve: Approve,
         context: bool = False,
+        check_arguments: CheckArguments = "warn",
         limits: SamplingLimits | None = None,
     ) -> None:
         if with_tools is None and basic is None:
             raise ValueError("Sampling needs a handler: with_tools=..., basic=... or both")
+        if check_arguments not in get_args(CheckArguments):
+            raise ValueError(f'check_arguments is "warn", "refuse" or "retry", not {check_arguments!r}')
         self._with_tools = None if with_tools is None else _as_handler(with_tools, "with_tools")
         self._basic = None if basic is None else _as_handler(basic, "basic")
         shape = "(request: SamplingRequest) -> Allow | Deny"
@@ -92,6 +105,7 @@ class Sampling:
             approve, argument="approve", shape=shape, before_thread=keep_slot_for_thread
         )
         self._context = context
+        self._check_arguments = check_arguments
         self._limits = limits or SamplingLimits()
         self._semaphore = FairSemaphore(self._limits.at_once)
 
@@ -174,6 +188,8 @@ class SamplingSession:
         self._subject = log_subject(server)
         approve = sampling._approve
         self._approvals = None if approve is always else Approvals(approve, subject=self._subject)
+        self._check_arguments = sampling._check_arguments
+        self._checker: ArgumentChecker | None = None
         self._limits = limits = sampling._limits
         self._accepts_context = accepts_context
         self._share = SemaphoreShare(sampling._semaphore, limits.at_once_per_server, limits.waiting)
@@ -218,18 +234,66 @@ class SamplingSession:
                 with HandlerScope(slot=slot):
                     if self._approvals is not None:
                         await self._approvals.require(request)
-                    handler = partial(self._handler, request)
-                    for around in reversed(around_model):
-                        handler = partial(around, request, handler)
-                    answer = await call_handler(handler, subject=self._subject, failed=MODEL_FAILED)
+                    answer = await self._ask(request, request, size, around_model)
+                    if answer.stop_reason == TOOL_USE:
+                        answer = await self._with_checked_arguments(answer, request, size, around_model)
+                return answer
             finally:
                 slot.release()
-            try:
-                return check_and_correct(answer, request, limits, size)
-            except SamplingError as exc:
-                raise self._illegal(exc) from exc
         logger.warning("%s took longer than %s s", self._subject, limits.seconds)
         raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {limits.seconds} seconds")
+
+    async def _ask(
+        self, asked: SamplingRequest, request: SamplingRequest, size: float, around_model: Sequence[AroundModel]
+    ) -> CreateMessageResult:
+        """The model's answer to *asked*, as it may be sent in answer to *request*, which has *size* bytes at most.
+
+        Raises:
+            InputRefused: The handler failed, or its answer is illegal.
+        """
+        handler = partial(self._handler, asked)
+        for around in reversed(around_model):
+            handler = partial(around, asked, handler)
+        answer = await call_handler(handler, subject=self._subject, failed=MODEL_FAILED)
+        try:
+            return check_and_correct(answer, request, self._limits, size)
+        except SamplingError as exc:
+            raise self._illegal(exc) from exc
+
+    async def _with_checked_arguments(
+        self, answer: CreateMessageResult, request: SamplingRequest, size: float, around_model: Sequence[AroundModel]
+    ) -> CreateMessageResult:
+        """*answer*, which calls tools, or the model's second one, as `Sampling` says of *check_arguments*.
+
+        Raises:
+            InputRefused: It is refused.
+        """
+        if self._checker is None:
+            self._checker = ArgumentChecker(subject=self._subject)
+        calls = answer.tool_uses
+        problems = await self._checker.problems(request.tools, calls)
+        if not problems or self._check_arguments == "warn":
+            return answer
+        if self._check_arguments == "retry":
+            turn = [SamplingMessage(role="assistant", content=answer.content), results_for(calls, problems)]
+            asked = replace(request, params=self._extended(request, turn))
+            answer = await self._ask(asked, request, size, around_model)
+            problems = await self._checker.problems(request.tools, answer.tool_uses)
+        if problems:
+            raise self._illegal(SamplingError("it calls tools with arguments that do not match their inputSchema"))
+        return answer
+
+    def _extended(self, request: SamplingRequest, turn: list[SamplingMessage]) -> CreateMessageRequestParams:
+        """The params of *request* with one more *turn*.
+
+        Raises:
+            InputRefused: They exceed a limit.
+        """
+        try:
+            return extend(request.params, turn, self._limits)
+        except LimitExceeded as exc:
+            logger.error("%s: %s", self._subject, exc)
+            raise InputRefused(INTERNAL_ERROR, str(exc)) from exc
 
     async def respond(self, params: dict[str, Any], call: OuterCall | None = None) -> dict[str, Any]:
         """Answer as on the wire: ``{"result": …}`` or ``{"error": {"code": …, "message": …}}``, with data if there is any.

@@ -33,7 +33,8 @@ class FairSemaphore:
         self.free = total  # negative after a slot was taken although none was free
         self.new: deque[Slot] = deque()
         self.resuming: deque[Slot] = deque()  # these have begun, so they go first
-        self._ended_threads: deque[Slot] = deque()
+        self.ended_threads: deque[Slot] = deque()
+        """For `release_ended_threads`."""
         self._loop: Loop | None = None  # the last one in which a slot waited
 
     def enqueue(self, slot: Slot, queue: deque[Slot]) -> None:
@@ -57,13 +58,13 @@ class FairSemaphore:
 
         The event loop in which the thread was started may have ended, too: then the next one notices.
         """
-        self._ended_threads.append(slot)
+        self.ended_threads.append(slot)
         if (loop := self._loop) is not None:
             loop.call_soon(self.release_ended_threads)
 
     def release_ended_threads(self) -> None:
-        while self._ended_threads:
-            self._ended_threads.popleft().thread_ended()
+        while self.ended_threads:
+            self.ended_threads.popleft().thread_ended()
 
 
 @dataclass(slots=True, eq=False)
@@ -104,7 +105,8 @@ class Slot:
             QueueFull: Too many are waiting already; never with *always_wait*.
         """
         share, semaphore = self.share, self.share.semaphore
-        semaphore.release_ended_threads()
+        if semaphore.ended_threads:
+            semaphore.release_ended_threads()
         if semaphore.free > 0 and share.free > 0:
             self.take()
             return
@@ -128,7 +130,8 @@ class Slot:
     def release(self) -> None:
         """The request has ended. What its handler left running no longer lends the slot; threads keep it."""
         self._left = True
-        self.share.semaphore.release_ended_threads()
+        if (semaphore := self.share.semaphore).ended_threads:
+            semaphore.release_ended_threads()
         self._release_unneeded()
 
     def keep_for_thread(self) -> Callable[[], None]:

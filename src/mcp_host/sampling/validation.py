@@ -26,6 +26,7 @@ from mcp_host.types import (
     EmbeddedResource,
     ImageContent,
     ResourceLink,
+    SamplingMessage,
     TextContent,
     ToolResultContent,
     ToolUseContent,
@@ -127,6 +128,25 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size
         sizes = Sizes()
         sizes.add_request(params)
         sizes.check(limits)
+
+
+def extend(
+    params: CreateMessageRequestParams, messages: Sequence[SamplingMessage], limits: SamplingLimits
+) -> CreateMessageRequestParams:
+    """*params* with *messages* at the end of the conversation, checked as a request of the server would be.
+
+    Raises:
+        LimitExceeded: It exceeds a limit.
+        ProtocolError: It breaks a rule of the conversation.
+    """
+    params = params.model_copy(update={"messages": [*params.messages, *messages]})
+    _check("messages", len(params.messages), limits.messages, found_in=NEXT)
+    _check("blocks", _blocks(params), limits.blocks, found_in=NEXT)
+    conversation.check(params.messages)
+    sizes = Sizes()
+    sizes.add_request(params)
+    sizes.check(limits, found_in=NEXT)
+    return params
 
 
 def check_and_correct(
@@ -240,8 +260,7 @@ def check_history(
         _check("messages", len(params.messages) + 2, limits.messages, found_in=NEXT)
         blocks += uses  # their results
         if blocks + size / SMALLEST_BLOCK > limits.blocks:
-            history = [block for message in params.messages for block in message.content]
-            blocks += len(history) + sum([len(block.content) for block in history if block.type == "tool_result"])
+            blocks += _blocks(params)
         if size * LONGER > room:
             sizes.add_request(params)
             room = sizes.room(limits)
@@ -253,6 +272,11 @@ def check_history(
 def _check(name: str, found: int, limit: int, *, where: str = "", found_in: str = THIS) -> None:
     if found > limit:
         raise LimitExceeded(f"{where}this client's limit {name} is {limit}, and {found_in} {found}")
+
+
+def _blocks(params: CreateMessageRequestParams) -> int:
+    blocks = [block for message in params.messages for block in message.content]
+    return len(blocks) + sum([len(block.content) for block in blocks if block.type == "tool_result"])
 
 
 def _count_blocks(messages: list[object]) -> int:

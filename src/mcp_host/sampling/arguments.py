@@ -1,0 +1,104 @@
+"""Checking the arguments of a model's tool calls with the input schemas of the tools, before they leave."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from anyio import CapacityLimiter
+
+from mcp_host.errors import UncheckableSchema, quoted
+from mcp_host.json_schema.plain import conforms
+from mcp_host.types import Tool, ToolResultContent, ToolUseContent, UserMessage
+
+if TYPE_CHECKING:
+    from mcp_host.json_schema.schema import Schema
+
+logger = logging.getLogger(__name__)
+
+CheckArguments: TypeAlias = Literal["warn", "refuse", "retry"]
+"""What happens to an answer whose tool calls have arguments that the `inputSchema` does not allow: see `Sampling`."""
+
+MAX_STEPS = 100_000  # of one check, which takes half a second: arguments are smaller than results
+MAX_SCHEMAS = 64  # prepared schemas that one checker keeps, the last ones used: as many as a request may offer tools
+
+NOT_RUN = "This call was not run, because another call of the same answer was not valid. Call the tool again."
+
+
+@dataclass(slots=True)
+class _KeptSchema:
+    schema: Schema
+    passes_all: bool = False
+    """Whether a warning has said that it cannot be checked."""
+
+
+class ArgumentChecker:
+    """Checks the arguments of tool calls with the `inputSchema` of the tool: JSON Schema 2020-12, bounded, no network.
+
+    It keeps the schemas of the last tools, because each takes a millisecond to prepare. Most calls need none of that:
+    see `mcp_host.json_schema.plain`. Lines in the log begin with *subject*.
+    """
+
+    def __init__(self, *, subject: str) -> None:
+        self._subject = subject
+        self._kept: OrderedDict[str, _KeptSchema] = OrderedDict()
+        self._lane = CapacityLimiter(1)
+
+    async def problem(self, tool: Tool, arguments: Mapping[str, object]) -> str | None:
+        """What is wrong with *arguments*: one sentence with the path, which contains none of their values.
+
+        None if nothing is wrong, or if the schema cannot be checked. The log says so the first time.
+        """
+        if conforms(tool.input_schema, arguments):
+            return None
+        kept = self._keep(tool.input_schema)
+        try:
+            return await kept.schema.mismatch_async(arguments, self._lane, show_values=False)
+        except UncheckableSchema as exc:  # its author checks the arguments, too
+            if not kept.passes_all:
+                kept.passes_all = True
+                text = "%s: arguments of the tool %s go out unchecked: its inputSchema cannot be checked: %s"
+                logger.warning(text, self._subject, quoted(tool.name), exc)
+            return None
+
+    async def problems(self, tools: Sequence[Tool], calls: Sequence[ToolUseContent]) -> dict[str, str]:
+        """What is wrong with the arguments of *calls*, by the id of the call. Each problem is a warning in the log.
+
+        A call of a tool that is not in *tools* has no problem.
+        """
+        offered = {tool.name: tool for tool in tools}
+        problems: dict[str, str] = {}
+        for call in calls:
+            if (tool := offered.get(call.name)) is None:
+                continue
+            if (problem := await self.problem(tool, call.input)) is not None:
+                problems[call.id] = problem
+                text = "%s: the model's arguments for the tool %s do not match its inputSchema: %s"
+                logger.warning(text, self._subject, quoted(call.name), problem)
+        return problems
+
+    def _keep(self, source: dict[str, object]) -> _KeptSchema:
+        from mcp_host.json_schema.schema import Schema  # a tenth of a second, which few clients ever need
+
+        key = json.dumps(source)
+        if (kept := self._kept.get(key)) is None:
+            kept = self._kept[key] = _KeptSchema(Schema(source, most_steps=MAX_STEPS))
+            if len(self._kept) > MAX_SCHEMAS:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        return kept
+
+
+def results_for(calls: Sequence[ToolUseContent], problems: Mapping[str, str]) -> UserMessage:
+    """What the model is told about *calls*, none of which was run because some have *problems*."""
+    results = []
+    for call in calls:
+        problem = problems.get(call.id)
+        text = NOT_RUN if problem is None else f"The arguments do not match the tool's inputSchema: {problem}"
+        results.append(ToolResultContent.of(call, text, is_error=True))
+    return UserMessage(results)

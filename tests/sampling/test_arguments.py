@@ -1,0 +1,306 @@
+"""The arguments of the model's tool calls, checked with the tools' input schemas before they leave."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import anyio
+import pytest
+from anyio import fail_after
+
+from mcp_host.sampling import Allow, Sampling, SamplingLimits, SamplingRequest, SamplingSession, ToolCall, always
+from mcp_host.sampling.arguments import ArgumentChecker, CheckArguments
+from mcp_host.testing.model import ScriptedModel, ScriptedTurn
+from mcp_host.types import CreateMessageResult, TextContent, Tool, ToolUseContent
+from tests.sampling.asking import Wire, refused, said, text, user, wire
+
+ADD: Wire = {
+    "name": "add",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"a": {"type": "integer", "minimum": 0}, "b": {"type": "integer"}},
+        "required": ["a"],
+    },
+}
+TEXT: Wire = {"name": "text", "inputSchema": {"type": "object"}}
+REFUSAL = (-32603, "this client's model gave an answer that the request does not allow")
+SECRET = "hunter2"
+WRONG = ToolCall("add", {"a": SECRET})
+
+
+def session(
+    model: ScriptedModel, check_arguments: CheckArguments = "retry", *, limits: SamplingLimits | None = None
+) -> SamplingSession:
+    sampling = Sampling(with_tools=model, approve=always, check_arguments=check_arguments, limits=limits)
+    return sampling.session(server="calculator", knows_tools=True)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.getMessage()) for record in caplog.records if record.name.startswith("mcp_host")]
+
+
+def calls(answer: CreateMessageResult) -> list[tuple[str, dict[str, Any]]]:
+    return [(use.name, use.input) for use in answer.tool_uses]
+
+
+MISMATCH = (
+    "WARNING",
+    "sampling for calculator: the model's arguments for the tool 'add' do not match its inputSchema:"
+    " $.a: not of type 'integer'",
+)
+NOT_LEGAL = (
+    "ERROR",
+    "sampling for calculator: the handler's answer is not legal:"
+    " it calls tools with arguments that do not match their inputSchema",
+)
+
+
+async def test_by_default_wrong_arguments_leave_with_a_warning_that_has_no_values(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ScriptedModel(WRONG)
+    sampling = Sampling(with_tools=model, approve=always)
+
+    answer = await sampling.session(server="calculator", knows_tools=True).answer(wire(tools=[ADD]))
+
+    assert calls(answer) == [("add", {"a": SECRET})]
+    assert lines(caplog) == [MISMATCH]
+
+
+async def test_wrong_arguments_can_be_refused(caplog: pytest.LogCaptureFixture) -> None:
+    model = ScriptedModel(WRONG)
+
+    refusal = await refused(session(model, "refuse"), wire(tools=[ADD]))
+
+    assert said(refusal) == REFUSAL
+    assert lines(caplog) == [MISMATCH, NOT_LEGAL]
+
+
+@pytest.mark.parametrize("check_arguments", ["warn", "refuse", "retry"])
+async def test_right_arguments_leave_at_once(check_arguments: CheckArguments, caplog: pytest.LogCaptureFixture) -> None:
+    model = ScriptedModel([ToolCall("add", {"a": 1}), ToolCall("add", {"a": 2, "b": 3}), ToolCall("text")])
+
+    answer = await session(model, check_arguments).answer(wire(tools=[ADD, TEXT]))
+
+    assert calls(answer) == [("add", {"a": 1}), ("add", {"a": 2, "b": 3}), ("text", {})]
+    assert len(model.requests) == 1
+    assert lines(caplog) == []
+
+
+async def test_the_model_is_told_once_what_is_wrong_and_every_call_has_a_result(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ScriptedModel([WRONG, ToolCall("text"), ToolCall("add", {"a": -1})], ToolCall("add", {"a": 1}))
+    question = user(text("What is 1 + 2?"))
+
+    answer = await session(model).answer(wire(question, tools=[ADD, TEXT]))
+
+    assert calls(answer) == [("add", {"a": 1})]
+    first, second = model.requests
+    assert len(first.messages) == 1
+    [asked, said_first, told] = second.messages
+    assert asked == first.messages[0]
+    assert [(block.name, block.input) for block in said_first.tool_uses] == [
+        ("add", {"a": SECRET}),
+        ("text", {}),
+        ("add", {"a": -1}),
+    ]
+    ids = [use.id for use in said_first.tool_uses]
+    not_run = "This call was not run, because another call of the same answer was not valid. Call the tool again."
+    wrong = "The arguments do not match the tool's inputSchema: $.a: "
+    assert told.to_wire()["content"] == [
+        {"type": "tool_result", "toolUseId": id, "content": [text(words)], "isError": True}
+        for id, words in zip(
+            ids, [f"{wrong}not of type 'integer'", not_run, f"{wrong}less than the minimum of 0"], strict=True
+        )
+    ]
+    assert (second.tools, second.server, second.mode) == (first.tools, first.server, first.mode)
+
+
+async def test_the_second_answer_may_be_a_text() -> None:
+    model = ScriptedModel(WRONG, "I cannot add that.")
+
+    answer = await session(model).answer(wire(tools=[ADD]))
+
+    assert answer.content == [TextContent(text="I cannot add that.")]
+
+
+async def test_a_second_wrong_answer_is_refused_and_the_model_is_not_asked_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ScriptedModel(WRONG, WRONG)
+
+    refusal = await refused(session(model), wire(tools=[ADD]))
+
+    assert said(refusal) == REFUSAL
+    assert len(model.requests) == 2
+    assert lines(caplog) == [MISMATCH, MISMATCH, NOT_LEGAL]
+    assert SECRET not in caplog.text
+
+
+async def test_the_second_answer_may_repeat_the_ids_of_the_first_because_the_server_sees_only_one() -> None:
+    def called(a: object) -> CreateMessageResult:
+        return CreateMessageResult(
+            content=ToolUseContent(id="call_0", name="add", input={"a": a}), model="m", stop_reason="toolUse"
+        )
+
+    answer = await session(ScriptedModel(called("1"), called(1))).answer(wire(tools=[ADD]))
+
+    assert answer == called(1)
+
+
+@pytest.mark.parametrize(
+    ("turn", "problem"),
+    [
+        ("no", "it calls no tool, but toolChoice requires one"),
+        (ToolCall("text"), "it calls 'text', but toolChoice requires 'add' and nothing else"),
+    ],
+    ids=["text", "another tool"],
+)
+async def test_the_second_answer_owes_what_the_first_did(
+    turn: ScriptedTurn, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = ScriptedModel(WRONG, turn)
+    choice = {"mode": "required", "name": "add"}
+
+    refusal = await refused(session(model), wire(tools=[ADD, TEXT], toolChoice=choice))
+
+    assert said(refusal) == REFUSAL
+    assert lines(caplog) == [
+        MISMATCH,
+        ("ERROR", f"sampling for calculator: the handler's answer is not legal: {problem}"),
+    ]
+
+
+async def test_the_second_request_obeys_the_limits_of_the_first() -> None:
+    """The answer itself fits. What the model is told about it does not."""
+    model = ScriptedModel(ToolCall("add", {"a": "x"}), "never asked")
+
+    refusal = await refused(session(model, limits=SamplingLimits(text=80)), wire(tools=[ADD]))
+
+    limit = "this client's limit text is 80, and a request with this answer in it would have 91"
+    assert said(refusal) == (-32603, limit)
+    assert len(model.requests) == 1
+
+
+async def test_the_second_answer_is_a_part_of_the_same_request_for_the_approver_and_the_limits() -> None:
+    asked: list[SamplingRequest] = []
+    slots: list[int] = []
+
+    async def approve(request: SamplingRequest) -> Allow:
+        asked.append(request)
+        return Allow()
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        slots.append(sampling._semaphore.free)
+        return request.call("add", {"a": "x"} if len(slots) == 1 else {"a": 1})
+
+    sampling = Sampling(with_tools=model, approve=approve, check_arguments="retry", limits=SamplingLimits(at_once=1))
+    answer = await sampling.session(server="calculator", knows_tools=True).answer(wire(tools=[ADD]))
+
+    assert calls(answer) == [("add", {"a": 1})]
+    assert len(asked) == 1
+    assert slots == [0, 0]
+    assert sampling._semaphore.free == 1
+
+
+async def test_the_time_of_both_answers_is_bounded_together() -> None:
+    async def hangs(request: SamplingRequest) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    model = ScriptedModel(WRONG, hangs)
+
+    refusal = await refused(session(model, limits=SamplingLimits(seconds=0.05)), wire(tools=[ADD]))
+
+    assert said(refusal) == (-32011, "this client's limit for one answer is 0.05 seconds")
+
+
+async def test_what_middleware_puts_around_the_model_is_around_the_second_answer_too() -> None:
+    model = ScriptedModel(WRONG, "no")
+    seen: list[int] = []
+
+    async def around(request: SamplingRequest, call_model: Any) -> Any:
+        seen.append(len(request.messages))
+        return await call_model()
+
+    await session(model).answer(wire(tools=[ADD]), around_model=[around])
+
+    assert seen == [1, 3]
+
+
+@pytest.mark.parametrize("check_arguments", ["warn", "refuse", "retry"])
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"$ref": "https://evil.example/schema"}, "Unresolvable"),
+        ({"type": "nonsense"}, "it is not a valid JSON Schema"),
+        ({"properties": {"a": {"pattern": "x(?=y)"}}}, "the pattern 'x(?=y)' cannot be matched"),
+        ({"$schema": "https://example.com/dialect"}, "the dialect 'https://example.com/dialect' is not supported"),
+    ],
+    ids=["network", "invalid", "pattern", "dialect"],
+)
+async def test_a_schema_that_cannot_be_checked_allows_everything_and_the_log_says_so_once(
+    schema: dict[str, Any], why: str, check_arguments: CheckArguments, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = ScriptedModel(ToolCall("odd", {"a": SECRET}), ToolCall("odd", {"a": SECRET}))
+    asked = session(model, check_arguments)
+    params = wire(tools=[{"name": "odd", "inputSchema": schema}])
+
+    assert calls(await asked.answer(params)) == [("odd", {"a": SECRET})]
+    assert calls(await asked.answer(params)) == [("odd", {"a": SECRET})]
+
+    [(level, line)] = lines(caplog)
+    start = "sampling for calculator: arguments of the tool 'odd' go out unchecked: its inputSchema cannot be checked: "
+    assert (level, line.startswith(start), why in line) == ("WARNING", True, True)
+    assert SECRET not in line
+
+
+async def test_a_schema_that_would_take_hours_is_given_up_soon(caplog: pytest.LogCaptureFixture) -> None:
+    """26 levels of "anyOf" have 2^26 branches."""
+    levels: dict[str, Any] = {f"l{n}": {"anyOf": [{"$ref": f"#/$defs/l{n + 1}"}] * 2} for n in range(26)}
+    schema = {"$defs": {**levels, "l26": {"type": "null"}}, "$ref": "#/$defs/l0"}
+    model = ScriptedModel(ToolCall("odd", {"a": 1}))
+
+    with fail_after(20):
+        answer = await session(model, "refuse").answer(wire(tools=[{"name": "odd", "inputSchema": schema}]))
+
+    assert calls(answer) == [("odd", {"a": 1})]
+    [(_, line)] = lines(caplog)
+    assert line.endswith("its inputSchema cannot be checked: it takes more than 100000 steps")
+
+
+async def test_a_checker_keeps_the_schemas_that_were_used_last() -> None:
+    checker = ArgumentChecker(subject="test")
+    tools = [Tool(name=f"t{n}", input_schema={"type": "object", "minProperties": n}) for n in range(1, 67)]
+    for tool in tools:
+        assert await checker.problem(tool, {}) is not None
+        assert await checker.problem(tools[0].model_copy(), {}) is not None
+
+    kept = [each.schema.source["minProperties"] for each in checker._kept.values()]
+    assert kept == [*range(4, 66), 66, 1]
+
+
+@pytest.mark.parametrize("check_arguments", [None, True, "drop"])
+def test_another_way_to_check_arguments_is_an_error(check_arguments: Any) -> None:
+    with pytest.raises(ValueError, match=r'^check_arguments is "warn", "refuse" or "retry", not '):
+        Sampling(with_tools=ScriptedModel(), approve=always, check_arguments=check_arguments)
+
+
+def test_usual_arguments_are_checked_without_the_schema_library() -> None:
+    code = f"""
+import sys, anyio
+from mcp_host.sampling import Sampling, ToolCall, always
+from mcp_host.testing.model import ScriptedModel
+asked = Sampling(with_tools=ScriptedModel(ToolCall("f", {{"a": 1}}), "no"), approve=always, check_arguments="refuse")
+params = {{"messages": [], "maxTokens": 9, "tools": [{{"name": "f", "inputSchema": {{
+    "type": "object", "properties": {{"a": {{"type": "integer"}}}}, "required": ["a"]}}}}]}}
+params["messages"] = [{{"role": "user", "content": {text()!r}}}]
+answer = asked.session(server="s", knows_tools=True).answer
+print(anyio.run(answer, params).stop_reason, anyio.run(answer, params).text, "jsonschema" in sys.modules)
+"""
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert (printed.stderr, printed.stdout) == ("", "toolUse no False\n")
