@@ -1,0 +1,353 @@
+"""The loop that servers and hosts share: ask a model, run the tools that it calls, and so on until it stops.
+
+turn              what happens
+================  ==================================================================================
+each              the model is asked with the conversation so far
+its answer calls  every call runs at once; the answer, and one message with all results in the order
+                  of the calls, are appended
+it calls none     the loop ends
+the last          asked with ``toolChoice: none``, which forces an answer
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from anyio import CancelScope, create_task_group, current_time, move_on_after
+
+from mcp_host.concurrency import first
+from mcp_host.errors import SamplingError, excerpt, quoted
+from mcp_host.functions import FunctionTool, Injected, error_result, text_result
+from mcp_host.limits import check_count, check_seconds
+from mcp_host.types import (
+    CallToolResult,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    SamplingMessage,
+    TextContent,
+    ToolChoice,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, TOOL_USE, SamplingMessageContentBlock
+
+logger = logging.getLogger(__name__)
+
+MAX_TURNS = 10
+TIMEOUT = 300.0  # seconds for the whole loop
+TOOL_TIMEOUT = 30.0  # seconds for one call of a tool
+MAX_CALLS = 64  # in one answer; twice as many as `SamplingLimits` lets a model of ours make
+
+AskModel: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[CreateMessageResult]]
+"""Asks the model once. What it raises ends the loop."""
+
+RunTool: TypeAlias = Callable[[ToolUseContent], Awaitable[CallToolResult]]
+"""Runs one call, in a time that it bounds itself. What it raises becomes a result for the model, see `error_result`."""
+
+Permit: TypeAlias = Callable[[ToolUseContent], Awaitable[CallToolResult | None]]
+"""Decides on one call: None lets it run, a result is given to the model instead. What it raises ends the loop."""
+
+Ended: TypeAlias = Literal["answered", "max_turns", "max_tokens", "tool_calls", "timeout"]
+"""Why a loop ended.
+
+``answered``: the model answered without calling a tool. ``max_turns``: so it did, but in the last turn, where it had to.
+``max_tokens``: its last answer is cut off; calls in it were not run. ``tool_calls``: it calls a tool that is not
+run here. ``timeout``: the time was up.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCall:
+    """A tool call with its whole result, which may be longer than what the model got. It took so many *seconds*."""
+
+    use: ToolUseContent
+    result: CallToolResult
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One answer of the model, and the calls in it that were run.
+
+    *messages* are what the step adds to the conversation: the answer, and the results if there are any. There are
+    none if the answer calls a tool that is not run here: then its results are missing.
+    """
+
+    answer: CreateMessageResult
+    calls: tuple[FinishedCall, ...]
+    messages: tuple[SamplingMessage, ...]
+
+
+OnTurn: TypeAlias = Callable[[Step], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopResult:
+    """How a loop ended, and what it did.
+
+    *messages* is the conversation, from the first message on: every tool call in it has its result, so you can
+    go on with it. After a timeout it ends with the last finished step.
+    *answer* is the answer that ended the loop, None after a timeout.
+    """
+
+    ended: Ended
+    answer: CreateMessageResult | None
+    messages: list[SamplingMessage]
+    steps: tuple[Step, ...]
+
+    @property
+    def text(self) -> str:
+        """The text of the answer; "" if there is none."""
+        return "" if self.answer is None else self.answer.text
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model that gave the last answer."""
+        return self.steps[-1].answer.model if self.steps else None
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the model stopped, in the answer."""
+        return None if self.answer is None else self.answer.stop_reason
+
+    @property
+    def tool_uses(self) -> list[ToolUseContent]:
+        """The calls that you have to run, if the loop ended with ``tool_calls``."""
+        return [] if self.answer is None else self.answer.tool_uses
+
+    @property
+    def usage(self) -> dict[str, float] | None:
+        """The sums over all answers that carry numbers as ``usage`` in their ``_meta``, under the same names; None if none does.
+
+        The specification has no place for usage. Clients that tell it write ``inputTokens`` and ``outputTokens`` there.
+        """
+        usages = [(step.answer.meta or {}).get("usage") for step in self.steps]
+        total: dict[str, float] = {}
+        for usage in usages:
+            for name, number in usage.items() if isinstance(usage, dict) else ():
+                if isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number):
+                    total[name] = total.get(name, 0) + number
+        return total or None
+
+
+async def run_loop(
+    ask: AskModel,
+    params: CreateMessageRequestParams,
+    *,
+    tools: Mapping[str, RunTool],
+    permit: Permit | None = None,
+    write_result: Callable[[ToolUseContent, CallToolResult], ToolResultContent] = ToolResultContent.of,
+    max_turns: int = MAX_TURNS,
+    timeout: float = TIMEOUT,
+    on_turn: OnTurn | None = None,
+) -> LoopResult:
+    """Ask the model until it stops, at most *max_turns* times, and run the tools that it calls.
+
+    *params* are those of the first request: the conversation, the tools on offer, the tool choice. *tools* run
+    them, by name. A call of a tool that is on offer, but not among these, ends the loop with ``tool_calls``; then
+    no call of that answer is run. A call of any other tool gets a result that tells the model so.
+
+    The *timeout* is in seconds, without the time in which *permit* decides. *write_result* makes what the
+    model gets of a result; the steps have the whole. *on_turn* is awaited after each step.
+
+    The tool choice "required", or that of one tool, holds until the model has called one, or that one.
+
+    Raises:
+        SamplingError: The answer is not one that a model may give.
+        Exception: The model, *permit*, *write_result* or *on_turn* raised it. *on_turn* has got every step before.
+    """
+    check_count("max_turns", max_turns)
+    check_seconds("timeout", timeout, zero=False)
+    loop = _Loop(params, tools, permit, write_result)
+    ended: Ended | None = None
+    with move_on_after(timeout) as loop.scope:
+        for turn in range(1, max_turns + 1):
+            asked = loop.next_params(is_last=turn == max_turns)
+            answer = read_answer(await ask(asked), asked)
+            ended = _ends(answer, asked, tools, is_last=turn == max_turns)
+            step = await loop.add(answer, run=ended is None)
+            if on_turn is not None:
+                await on_turn(step)
+            if ended is not None:
+                break
+    last = None if ended is None else loop.steps[-1].answer
+    return LoopResult(ended=ended or "timeout", answer=last, messages=loop.messages, steps=tuple(loop.steps))
+
+
+def function_runner(tool: FunctionTool, injected: Injected | None = None, *, timeout: float = TOOL_TIMEOUT) -> RunTool:
+    """Runs the calls of *tool*, for *timeout* seconds each."""
+
+    async def run(use: ToolUseContent) -> CallToolResult:
+        with move_on_after(timeout):
+            return await tool.call(use.input, injected)
+        return text_result(f"{quoted(use.name)} did not finish within {timeout:g} seconds", is_error=True)
+
+    return run
+
+
+# Decisions
+
+
+def read_answer(answer: CreateMessageResult, asked: CreateMessageRequestParams) -> CreateMessageResult:
+    """The answer to *asked* as it goes into the conversation.
+
+    Its calls have ids that the conversation does not have yet, and the stop reason ``toolUse``. Calls that the tool
+    choice forbids are dropped, and so are those of an answer that is not complete.
+
+    Raises:
+        SamplingError: It is no message of an assistant.
+    """
+    if answer.role != "assistant" or any(isinstance(block, ToolResultContent) for block in answer.content):
+        raise SamplingError("the model's answer is no message of an assistant: it has another role, or a tool_result")
+    content, stop_reason = answer.content, answer.stop_reason
+    uses = answer.tool_uses
+    if content and not uses:
+        return answer
+    if not _allows_tools(asked) or stop_reason not in (TOOL_USE, END_TURN, None):
+        if uses:
+            dropped = excerpt(", ".join([quoted(use.name) for use in uses]))
+            logger.warning("calls of %s are dropped: no tool is allowed, or the answer is cut off", dropped)
+        content = [block for block in content if not isinstance(block, ToolUseContent)]
+        stop_reason = END_TURN if stop_reason == TOOL_USE else stop_reason
+    elif uses:
+        content, stop_reason = _with_fresh_ids(content, asked.messages), TOOL_USE
+    content = content or [TextContent(text="")]  # a message has one block at least
+    return answer.model_copy(update={"content": content, "stop_reason": stop_reason})
+
+
+def _allows_tools(asked: CreateMessageRequestParams) -> bool:
+    return bool(asked.tools) and (asked.tool_choice is None or asked.tool_choice.mode != "none")
+
+
+def _with_fresh_ids(
+    content: Sequence[SamplingMessageContentBlock], messages: Sequence[SamplingMessage]
+) -> list[SamplingMessageContentBlock]:
+    used = {use.id for message in messages for use in message.tool_uses} | {""}
+    fresh: list[SamplingMessageContentBlock] = []
+    for block in content:
+        if isinstance(block, ToolUseContent):
+            if block.id in used:
+                block = block.model_copy(update={"id": f"call_{secrets.token_hex(8)}"})
+            used.add(block.id)
+        fresh.append(block)
+    return fresh
+
+
+def _ends(
+    answer: CreateMessageResult, asked: CreateMessageRequestParams, tools: Mapping[str, RunTool], *, is_last: bool
+) -> Ended | None:
+    """Why the loop ends with *answer*, if it does."""
+    if uses := answer.tool_uses:
+        offered = {tool.name for tool in asked.tools or ()}
+        return "tool_calls" if any(use.name in offered and use.name not in tools for use in uses) else None
+    if answer.stop_reason == MAX_TOKENS:
+        return "max_tokens"
+    return "max_turns" if is_last and asked.tools else "answered"
+
+
+# The loop
+
+
+@dataclass(slots=True)
+class _Loop:
+    """One running loop: the conversation so far, and the calls of the present answer."""
+
+    params: CreateMessageRequestParams
+    tools: Mapping[str, RunTool]
+    permit: Permit | None
+    write_result: Callable[[ToolUseContent, CallToolResult], ToolResultContent]
+    scope: CancelScope = field(init=False)
+    messages: list[SamplingMessage] = field(init=False)
+    steps: list[Step] = field(default_factory=list)
+    _deciding: int = 0
+    _time_left: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.messages = list(self.params.messages)
+
+    def next_params(self, *, is_last: bool) -> CreateMessageRequestParams:
+        """What the model is asked next: the conversation so far, and the tools, because their calls are in it."""
+        choice = self.params.tool_choice
+        update: dict[str, object] = {"messages": self.messages.copy()}
+        if self.params.tools and is_last:
+            update["tool_choice"] = ToolChoice(mode="none")
+        elif choice is not None and choice.mode == "required" and self._has_obeyed(choice):
+            update["tool_choice"] = ToolChoice(mode="auto")
+        return self.params.model_copy(update=update)
+
+    def _has_obeyed(self, choice: ToolChoice) -> bool:
+        called = {call.use.name for step in self.steps for call in step.calls}
+        return choice.tool in called if choice.tool is not None else not called.isdisjoint(self.tools)
+
+    async def add(self, answer: CreateMessageResult, *, run: bool) -> Step:
+        """Make a step of *answer*, with *run* after its calls have run. The conversation changes at once, at the end."""
+        calls = await self._run_all(answer.tool_uses) if run else ()
+        messages: tuple[SamplingMessage, ...] = ()
+        if run or not answer.tool_uses:
+            messages = (SamplingMessage(role="assistant", content=answer.content),)
+        if calls:
+            results = [self.write_result(call.use, call.result) for call in calls]
+            messages += (SamplingMessage(role="user", content=results),)
+        step = Step(answer, calls, messages)
+        self.steps.append(step)
+        self.messages += messages
+        return step
+
+    async def _run_all(self, uses: Sequence[ToolUseContent]) -> tuple[FinishedCall, ...]:
+        if len(uses) == 1:
+            return (await self._run(uses[0]),)
+        finished: dict[int, FinishedCall] = {}
+
+        async def run(index: int) -> None:
+            finished[index] = await self._run(uses[index], may_run=index < MAX_CALLS)
+
+        try:
+            async with create_task_group() as tasks:
+                for index in range(len(uses)):
+                    tasks.start_soon(run, index)
+        except BaseExceptionGroup as group:  # of `permit`
+            raise first(group.subgroup(Exception) or group) from None
+        return tuple(finished[index] for index in range(len(uses)))
+
+    async def _run(self, use: ToolUseContent, *, may_run: bool = True) -> FinishedCall:
+        began = current_time()
+        run = self.tools.get(use.name)
+        if run is None:
+            names = excerpt(", ".join([tool.name for tool in self.params.tools or ()]))
+            result = text_result(f"There is no tool {quoted(use.name)}. The tools are: {names}", is_error=True)
+        elif not may_run:
+            result = text_result(f"Not run: one answer may call at most {MAX_CALLS} tools", is_error=True)
+        elif (decided := await self._decide(use)) is not None:
+            result = decided
+        else:
+            try:
+                result = await run(use)
+            except Exception as exc:
+                result = error_result(use.name, exc)
+        return FinishedCall(use, result, current_time() - began)
+
+    async def _decide(self, use: ToolUseContent) -> CallToolResult | None:
+        if self.permit is None:
+            return None
+        with self._paused():
+            return await self.permit(use)
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        """The time does not run: a person may be deciding."""
+        if not self._deciding:
+            self._time_left = self.scope.deadline - current_time()
+            self.scope.deadline = math.inf
+        self._deciding += 1
+        try:
+            yield
+        finally:
+            self._deciding -= 1
+            if not self._deciding:
+                self.scope.deadline = current_time() + self._time_left

@@ -1,0 +1,443 @@
+"""The loop that servers and hosts share: what the model is asked, what is run, and why it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from anyio import Event, create_task_group, fail_after, move_on_after, sleep, sleep_forever
+from anyio.lowlevel import checkpoint
+
+from mcp_host.errors import SamplingError
+from mcp_host.functions import FunctionTool, ToolError
+from mcp_host.protocol import conversation
+from mcp_host.sampling.loop.engine import (
+    LoopResult,
+    RunTool,
+    Step,
+    function_runner,
+    read_answer,
+    run_loop,
+)
+from mcp_host.types import (
+    CallToolResult,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolChoice,
+    ToolResultContent,
+    ToolUseContent,
+    UserMessage,
+)
+from mcp_host.types.base import given
+
+pytestmark = pytest.mark.anyio
+
+ADD = Tool(name="add", input_schema={"type": "object"})
+DIVIDE = Tool(name="divide", input_schema={"type": "object"})
+ONLY_DIVIDE = ToolChoice.from_wire({"mode": "required", "name": "divide"})
+QUESTION = UserMessage("What is 1 + 2?")
+
+
+def use(id: str = "1", name: str = "add", **arguments: object) -> ToolUseContent:
+    return ToolUseContent(id=id, name=name, input=arguments)
+
+
+def says(
+    *content: str | ToolUseContent | ToolResultContent, stop: str | None = None, **more: Any
+) -> CreateMessageResult:
+    blocks = [TextContent(text=block) if isinstance(block, str) else block for block in content]
+    return CreateMessageResult(content=blocks, model="m", stop_reason=stop, **more)
+
+
+def text(words: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=words)])
+
+
+def failed(words: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=words)], is_error=True)
+
+
+class Model:
+    """Gives *answers* in order, and checks that each conversation is legal."""
+
+    def __init__(self, *answers: CreateMessageResult) -> None:
+        self.answers = list(answers)
+        self.asked: list[CreateMessageRequestParams] = []
+
+    async def __call__(self, params: CreateMessageRequestParams) -> CreateMessageResult:
+        conversation.check(params.messages)
+        conversation.check_tools(params.tools or [], params.tool_choice)
+        self.asked.append(params)
+        await checkpoint()
+        return self.answers.pop(0)
+
+    @property
+    def choices(self) -> list[str | None]:
+        """The tool choices, and the tools in them."""
+        choices = [params.tool_choice for params in self.asked]
+        return [None if choice is None else choice.tool or choice.mode for choice in choices]
+
+
+def runs(result: CallToolResult | Exception) -> RunTool:
+    async def run(use: ToolUseContent) -> CallToolResult:
+        await checkpoint()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    return run
+
+
+def params(*tools: Tool, choice: ToolChoice | None = None) -> CreateMessageRequestParams:
+    chosen = given(tool_choice=choice)
+    return CreateMessageRequestParams(messages=[QUESTION], max_tokens=100, tools=list(tools), **chosen)
+
+
+async def loop(model: Model, *, choice: ToolChoice | None = None, **options: Any) -> LoopResult:
+    """A loop with the tools ``add``, which returns 3, and ``divide``, which fails."""
+    options.setdefault("tools", {"add": runs(text("3")), "divide": runs(ToolError("by zero"))})
+    with fail_after(10_000):  # some have a clock that jumps
+        done = await run_loop(model, params(ADD, DIVIDE, choice=choice), **options)
+    conversation.check(done.messages)
+    assert done.messages == [QUESTION, *[message for step in done.steps for message in step.messages]]
+    return done
+
+
+def results(step: Step) -> list[CallToolResult]:
+    return [call.result for call in step.calls]
+
+
+async def test_the_model_is_asked_until_it_answers_without_a_call() -> None:
+    model = Model(says("I add.", use("1", a=1, b=2), stop="toolUse"), says("It is 3.", stop="endTurn"))
+
+    done = await loop(model)
+
+    answer = SamplingMessage(role="assistant", content=[TextContent(text="I add."), use("1", a=1, b=2)])
+    result = SamplingMessage(role="user", content=ToolResultContent.of(use("1"), "3"))
+    assert (done.ended, done.text, done.model, done.stop_reason) == ("answered", "It is 3.", "m", "endTurn")
+    assert done.messages == [
+        QUESTION,
+        answer,
+        result,
+        SamplingMessage(role="assistant", content=TextContent(text="It is 3.")),
+    ]
+    assert [asked.messages for asked in model.asked] == [[QUESTION], [QUESTION, answer, result]]
+    assert [asked.tools for asked in model.asked] == [[ADD, DIVIDE], [ADD, DIVIDE]]
+    assert [(step.answer.text, [call.use.name for call in step.calls]) for step in done.steps] == [
+        ("I add.", ["add"]),
+        ("It is 3.", []),
+    ]
+
+
+async def test_the_calls_of_one_answer_run_at_once_and_their_results_are_in_order() -> None:
+    begun: list[str] = []
+    all_begun = Event()
+
+    async def run(use: ToolUseContent) -> CallToolResult:
+        begun.append(use.id)
+        if len(begun) == 3:
+            all_begun.set()
+        await all_begun.wait()
+        return text(use.id)
+
+    model = Model(says(use("c"), use("a"), use("b")), says("done"))
+
+    done = await loop(model, tools={"add": run})
+
+    [_, _, message] = model.asked[1].messages
+    assert message == UserMessage([ToolResultContent.of(use(id), id) for id in "cab"])
+    assert [call.use.id for call in done.steps[0].calls] == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("called", "result"),
+    [
+        ("divide", failed("by zero")),
+        ("subtract", failed("There is no tool 'subtract'. The tools are: add, divide")),
+        ("broken", failed("There is no tool 'broken'. The tools are: add, divide")),
+    ],
+    ids=["a tool that fails", "a tool that does not exist", "another"],
+)
+async def test_the_model_learns_that_a_tool_failed_and_the_loop_goes_on(called: str, result: CallToolResult) -> None:
+    model = Model(says(use("1", called), use("2")), says("done"))
+
+    done = await loop(model)
+
+    assert (done.ended, results(done.steps[0])) == ("answered", [result, text("3")])
+
+
+async def test_the_text_of_an_exception_that_is_not_for_the_model_is_only_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done = await loop(Model(says(use("1")), says("done")), tools={"add": runs(ValueError("secret"))})
+
+    assert results(done.steps[0]) == [failed("the tool add failed")]
+    assert "secret" in caplog.text
+
+
+@pytest.mark.fake_clock
+async def test_a_late_function_is_a_result_for_the_model() -> None:
+    async def add() -> str:
+        await sleep_forever()
+        return ""
+
+    done = await loop(
+        Model(says(use("1")), says("done")), tools={"add": function_runner(FunctionTool(add), timeout=30)}
+    )
+
+    assert results(done.steps[0]) == [failed("'add' did not finish within 30 seconds")]
+    assert done.steps[0].calls[0].seconds == 30
+
+
+@pytest.mark.parametrize("name", ["add", "divide"])
+async def test_a_call_of_a_tool_that_is_not_run_here_ends_the_loop_and_no_call_of_that_answer_runs(name: str) -> None:
+    ran: list[str] = []
+
+    async def run(use: ToolUseContent) -> CallToolResult:
+        ran.append(use.name)
+        return text("3")
+
+    last = says("Both.", use("2"), use("3", "divide"), use("4", "unknown"), stop="toolUse")
+    model = Model(says(use("1", name)), last)
+
+    done = await loop(model, tools={name: run})
+
+    assert (done.ended, done.answer, done.tool_uses) == (
+        "tool_calls",
+        last,
+        [use("2"), use("3", "divide"), use("4", "unknown")],
+    )
+    assert ran == [name]
+    assert done.steps[-1] == Step(last, (), ())
+
+
+async def test_the_last_turn_is_asked_without_tool_use_but_with_the_tools() -> None:
+    model = Model(says(use("1")), says(use("2")), says("It is 3."))
+
+    done = await loop(model, max_turns=3)
+
+    assert (done.ended, done.text) == ("max_turns", "It is 3.")
+    assert model.choices == [None, None, "none"]
+    assert model.asked[2].tools == [ADD, DIVIDE]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [((use("9"),), ""), (("It is 3.", use("9")), "It is 3.")], ids=["only a call", "with text"]
+)
+async def test_calls_in_an_answer_that_may_not_call_are_dropped(
+    content: tuple[str | ToolUseContent, ...], words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = await loop(Model(says(*content, stop="toolUse")), max_turns=1)
+
+    assert (done.ended, done.answer) == ("max_turns", says(words, stop="endTurn"))
+    assert [record.message for record in caplog.records] == [
+        "calls of 'add' are dropped: no tool is allowed, or the answer is cut off"
+    ]
+
+
+async def test_without_tools_the_first_answer_ends_the_loop() -> None:
+    model = Model(says("hello", use("1")))
+
+    done = await run_loop(model, CreateMessageRequestParams(messages=[QUESTION], max_tokens=1), tools={}, max_turns=1)
+
+    assert (done.ended, done.text, done.tool_uses, model.choices) == ("answered", "hello", [], [None])
+
+
+@pytest.mark.parametrize(
+    ("choice", "names", "choices"),
+    [
+        (ToolChoice(mode="required"), ["add", "add"], ["required", "auto", "auto"]),
+        (ToolChoice(mode="required"), ["unknown", "divide"], ["required", "required", "auto"]),
+        (ONLY_DIVIDE, ["add", "divide"], ["divide", "divide", "auto"]),
+        (ToolChoice(mode="auto"), ["add", "add"], ["auto", "auto", "auto"]),
+        (None, ["add", "add"], [None, None, None]),
+    ],
+    ids=["required", "required, and an unknown one called", "one tool", "auto", "none given"],
+)
+async def test_a_tool_choice_holds_until_the_model_has_obeyed(
+    choice: ToolChoice | None, names: list[str], choices: list[str | None]
+) -> None:
+    model = Model(*[says(use(str(index), name)) for index, name in enumerate(names)], says("done"))
+
+    await loop(model, choice=choice)
+
+    assert model.choices == choices
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [((use("1"),), ""), (("Let me", use("1")), "Let me"), (("Let me",), "Let me")]
+)
+async def test_calls_of_an_answer_that_max_tokens_cut_off_are_not_run(
+    content: tuple[str | ToolUseContent, ...], words: str
+) -> None:
+    done = await loop(Model(says(*content, stop="maxTokens")), tools={"add": runs(AssertionError("not called"))})
+
+    assert (done.ended, done.answer) == ("max_tokens", says(words, stop="maxTokens"))
+
+
+@pytest.mark.parametrize("stop", ["refusal", "stopSequence"])
+async def test_calls_of_an_answer_that_stopped_for_another_reason_are_not_run(stop: str) -> None:
+    done = await loop(Model(says("I", use("1"), stop=stop)), tools={"add": runs(AssertionError("not called"))})
+
+    assert (done.ended, done.answer) == ("answered", says("I", stop=stop))
+
+
+async def test_ids_that_the_model_repeats_are_made_fresh() -> None:
+    model = Model(says(use("1"), use("1"), use("")), says(use("1"), use("2")), says("done"))
+
+    done = await loop(model)
+
+    ids = [[call.use.id for call in step.calls] for step in done.steps]
+    assert (ids[0][0], ids[1][1]) == ("1", "2")
+    assert len({id for step in ids for id in step}) == 5
+    assert [[block.id for block in step.answer.tool_uses] for step in done.steps] == ids
+
+
+@pytest.mark.fake_clock
+async def test_a_timeout_is_an_outcome_and_the_unfinished_step_is_not_in_it() -> None:
+    async def hang(use: ToolUseContent) -> CallToolResult:
+        await sleep(20)
+        return text("3")
+
+    model = Model(*[says(use(str(turn)), use(f"{turn}b")) for turn in range(9)])
+
+    done = await loop(model, tools={"add": hang}, timeout=50)
+
+    assert (done.ended, done.answer, done.text, done.model, done.stop_reason) == ("timeout", None, "", "m", None)
+    assert [[call.seconds for call in step.calls] for step in done.steps] == [[20, 20], [20, 20]]
+    assert len(done.messages) == 5
+
+
+@pytest.mark.fake_clock
+async def test_the_time_in_which_calls_are_permitted_does_not_count() -> None:
+    async def permit(use: ToolUseContent) -> CallToolResult | None:
+        await sleep(1000 if use.id == "1" else 2000)
+        return failed("no") if use.id == "2" else None
+
+    model = Model(says(use("1"), use("2")), says(use("3")), says("done"))
+
+    done = await loop(model, permit=permit, timeout=1)
+
+    assert (done.ended, results(done.steps[0])) == ("answered", [text("3"), failed("no")])
+
+
+@pytest.mark.fake_clock
+async def test_the_time_goes_on_after_a_decision() -> None:
+    async def permit(use: ToolUseContent) -> CallToolResult | None:
+        await sleep(1000)
+        return None
+
+    async def hang(use: ToolUseContent) -> CallToolResult:
+        await sleep_forever()
+        return text("")
+
+    with move_on_after(1006) as scope:
+        done = await loop(Model(says(use("1"))), permit=permit, tools={"add": hang}, timeout=5)
+
+    assert (done.ended, done.steps, scope.cancelled_caught) == ("timeout", (), False)
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_what_permit_raises_is_raised_as_it_is_and_nothing_runs(calls: int) -> None:
+    async def permit(use: ToolUseContent) -> CallToolResult | None:
+        raise TypeError("a mistake of the host")
+
+    model = Model(says(*[use(str(index)) for index in range(calls)]))
+
+    with pytest.raises(TypeError, match="a mistake of the host"):
+        await loop(model, permit=permit, tools={"add": runs(AssertionError("not called"))})
+
+
+async def test_what_the_model_raises_is_raised_as_it_is_and_on_turn_has_the_steps_before() -> None:
+    steps: list[Step] = []
+
+    async def on_turn(step: Step) -> None:
+        steps.append(step)
+
+    with pytest.raises(IndexError):
+        await loop(Model(says(use("1"))), on_turn=on_turn)
+
+    assert [step.answer for step in steps] == [says(use("1"), stop="toolUse")]
+    conversation.check([QUESTION, *steps[0].messages])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [says("hello", role="user"), says(ToolResultContent.of(use("1"), "3"))],
+    ids=["another role", "a tool result"],
+)
+async def test_an_answer_that_no_assistant_gives_ends_the_loop(answer: CreateMessageResult) -> None:
+    with pytest.raises(SamplingError, match="no message of an assistant"):
+        await loop(Model(answer))
+
+
+async def test_an_answer_without_content_is_an_empty_text() -> None:
+    assert (await loop(Model(says(stop="endTurn")))).answer == says("", stop="endTurn")
+
+
+async def test_a_legal_answer_is_not_copied() -> None:
+    answer = says("hello", stop="endTurn")
+
+    assert read_answer(answer, params(ADD)) is answer
+
+
+async def test_one_answer_may_make_64_calls_and_the_rest_is_not_run() -> None:
+    model = Model(says(*[use(str(index)) for index in range(66)]), says("done"))
+
+    done = await loop(model)
+
+    not_run = failed("Not run: one answer may call at most 64 tools")
+    assert results(done.steps[0]) == [*[text("3")] * 64, not_run, not_run]
+
+
+@pytest.mark.parametrize(
+    ("usages", "total"),
+    [
+        ([None, None], None),
+        ([{"inputTokens": 5, "outputTokens": 2}, None], {"inputTokens": 5, "outputTokens": 2}),
+        ([{"inputTokens": 5}, {"inputTokens": 7, "cost": 0.5}], {"inputTokens": 12, "cost": 0.5}),
+        ([{"inputTokens": "5", "cached": True, "other": float("nan")}, 7], None),
+    ],
+    ids=["none", "some", "all", "no numbers"],
+)
+async def test_the_usage_is_summed_over_the_answers_that_carry_it(usages: list[object], total: object) -> None:
+    first, second = [None if usage is None else {"usage": usage} for usage in usages]
+    model = Model(says(use("1"), meta=first), says("done", meta=second))
+
+    assert (await loop(model)).usage == total
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_a_cancelled_loop_leaves_no_call_behind(calls: int) -> None:
+    begun, ended = [Event() for _ in range(calls)], [Event() for _ in range(calls)]
+
+    async def hang(use: ToolUseContent) -> CallToolResult:
+        begun[int(use.id)].set()
+        try:
+            await sleep_forever()
+        finally:
+            ended[int(use.id)].set()
+        return text("")
+
+    model = Model(says(*[use(str(index)) for index in range(calls)]))
+    with fail_after(5):
+        async with create_task_group() as tasks:
+
+            async def run() -> None:
+                await loop(model, tools={"add": hang})
+
+            tasks.start_soon(run)
+            for event in begun:
+                await event.wait()
+            tasks.cancel_scope.cancel()
+
+    assert all(event.is_set() for event in ended)
+
+
+@pytest.mark.parametrize("bounds", [{"max_turns": 0}, {"timeout": 0}, {"timeout": -1}], ids=str)
+async def test_bounds_that_make_no_sense_are_refused(bounds: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(bounds))):
+        await loop(Model(), **bounds)
