@@ -8,6 +8,9 @@ JOBS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
 FUZZ := .fuzz
 SECONDS := 150
 
+# The tests start hundreds of Pythons. Each would compile the package again, and each pytest the tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types docs check interop conformance machines bench faults fuzz soak coverage lock clean
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,12 @@ settings.register_profile("any machine", deadline=None)  # how long an example t
 settings.load_profile("any machine")
 
 __all__ = ["pytest_collection_modifyitems"]  # a hook, which pytest looks for here
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves are no garbage: `gc.collect` in a test need not look through thousands of them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -55,3 +62,14 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr("mcp_host.transports._http.session.sleep", sleep)
     return taken
+
+
+@pytest.fixture
+def no_pauses_between_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message over HTTP that was not sent, or an answer that may be lost, is sent again without a pause."""
+
+    async def sleep(seconds: float) -> None:
+        await checkpoint()
+
+    monkeypatch.setattr("mcp_host.transports._http.channel.sleep", sleep)
+    monkeypatch.setattr("mcp_host.session.sender.sleep", sleep)

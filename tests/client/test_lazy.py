@@ -638,6 +638,7 @@ class HttpServer:
             self._process = None
 
 
+@pytest.mark.usefixtures("pauses", "no_pauses_between_sends")
 @pytest.mark.parametrize("kind", [StdioServer, HttpServer], ids=["stdio", "http"])
 async def test_a_server_that_comes_up_later_crashes_and_comes_back_is_used_each_time(
     kind: type[StdioServer | HttpServer], era: Era, tmp_path: Path

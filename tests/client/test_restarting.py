@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import anyio
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from mcp_host import Change, Client, Stdio
 from mcp_host.client import lifetime
 from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError, RequestTimeout
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.protocol import backoff
 from tests.clock import advance
 from tests.transports.children import counted, python
@@ -250,11 +252,19 @@ while True:
         time.sleep(1000)
     reply(request, text("again") if request["method"] == "tools/call" else {{}})
 """
+    pinged = anyio.Event()
+
+    async def note_ping(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if isinstance(request, ClientRequest) and request.method == "ping":
+            pinged.set()
+        return await call_next(request)
+
     server = Stdio(python(script), restart=True)
     with anyio.fail_after(1000):
-        async with Client(server, ping_interval=60, era="legacy") as client:
+        async with Client(server, ping_interval=60, era="legacy", middleware=[note_ping]) as client:
             await anyio.wait_all_tasks_blocked()
             advance(60)
+            await pinged.wait()
             await anyio.wait_all_tasks_blocked()
             advance(120)
             await until_dead(client)

@@ -149,14 +149,9 @@ async def test_calls_beside_one_whose_connection_breaks_go_on() -> None:
         broken.set()
 
 
+@pytest.mark.usefixtures("no_pauses_between_sends")
 @fault("H23")
-async def test_a_server_that_is_away_for_a_while_fails_the_calls_meanwhile_and_no_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def no_pause(seconds: float) -> None:
-        await anyio.lowlevel.checkpoint()
-
-    monkeypatch.setattr("mcp_host.transports._http.channel.sleep", no_pause)
+async def test_a_server_that_is_away_for_a_while_fails_the_calls_meanwhile_and_no_others() -> None:
     async with serving(mcp()) as first:
         port = int(first.url.removesuffix("/mcp").rpartition(":")[2])
         client = Client(StreamableHttp(first.url), era="legacy")

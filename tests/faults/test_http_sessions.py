@@ -282,6 +282,7 @@ async def test_a_server_that_fails_the_initialized_notification_may_still_answer
     assert "did not take notifications/initialized" in warning
 
 
+@pytest.mark.usefixtures("no_pauses_between_sends")
 @pytest.mark.parametrize("badly", TAKEN_BADLY.values(), ids=TAKEN_BADLY)
 @fault("H35")
 async def test_an_answer_that_cannot_be_delivered_is_counted_and_ends_nothing(badly: Answer) -> None:

@@ -74,6 +74,7 @@ async def test_these_are_all_the_points_of_a_dialogue(over: str, era: str, morta
                     await Dialogue(http_at(port)).works()
 
 
+@pytest.mark.usefixtures("no_pauses_between_sends")
 @pytest.mark.parametrize(("era", "at", "nth", "end"), moments(PIECES, ["kill"], 5))
 async def test_an_http_server_that_dies_at_any_point_is_an_error_and_the_client_works_with_the_next(
     era: str, at: str, nth: int, end: str, mortal: Path
