@@ -330,6 +330,27 @@ async def test_many_choices_are_cut_until_they_are_viewed(screen: Screen) -> Non
 LONG = "\n".join([f"line {n}" for n in range(1, 51)])
 
 
+async def test_choices_that_are_numbers_are_side_by_side(screen: Screen) -> None:
+    square = {"type": "string", "enum": [str(number) for number in range(1, 24)]}
+
+    result = await filled_in(screen, form("square", square=square), "/view", "21", "y")
+
+    assert result == ElicitResult(action="accept", content={"square": "21"})
+    assert screen.rows[5:13] == [
+        "",
+        "1 field.",
+        "Type no passwords or keys: a server must not ask for them here.",
+        "Commands: /back /skip /view /decline /cancel",
+        "",
+        "1 of 1: one of these",
+        "  | square",
+        "  |   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20",
+    ]
+    assert screen.rows[13:15] == ["  | ... and 3 more: /view shows them", "> /view"]
+    assert "  |   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21," in screen.rows
+    assert "  |   22, 23" in screen.rows
+
+
 async def test_a_long_message_is_cut_until_it_is_viewed(screen: Screen) -> None:
     params = form(message=LONG, a={"type": "string"})
 

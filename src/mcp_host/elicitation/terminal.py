@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 from anyio import CapacityLimiter, to_thread
@@ -13,7 +13,7 @@ from mcp_host.elicitation.elicitation import STEPS, FormRequest, UrlRequest
 from mcp_host.elicitation.form import are_numbered, display, expected, is_list, read_answer
 from mcp_host.errors import UncheckableSchema, excerpt
 from mcp_host.terminal.device import LONGEST_LINE, NoTerminal, Terminal, open_terminal
-from mcp_host.terminal.fields import Field, read_fields
+from mcp_host.terminal.fields import Choice, Field, read_fields
 from mcp_host.terminal.text import NAME_SHOWN, Layout
 from mcp_host.types import ElicitResult
 
@@ -209,7 +209,9 @@ class FormDialog:
         if count and not whole:
             yield ""
             fields = f"{count} field{'s' * (count > 1)}."
-            yield from layout.ours(f"{fields} Enter takes a default, or leaves out what is optional.")
+            skippable = any(not field.required or field.default is not None for field in self._fields)
+            hint = " Enter takes a default, or leaves out what is optional." * skippable
+            yield from layout.ours(fields + hint)
             yield from layout.ours("Type no passwords or keys: a server must not ask for them here.")
             yield from layout.ours(f"Commands: {COMMANDS}", "dim")
 
@@ -222,13 +224,7 @@ class FormDialog:
         yield from layout.cut(layout.theirs("", lead=field.title), most)
         if field.description:
             yield from layout.cut(layout.theirs(field.description), most)
-        choices = field.choices or ()
-        numbered = are_numbered(choices)
-        for number, choice in enumerate(choices if whole else choices[:CHOICES_SHOWN], start=1):
-            title = choice.title if whole else excerpt(choice.title, TITLE_SHOWN)
-            yield from layout.theirs(f"{number if numbered else '-'}  {title}", indent=2, hang=4)
-        if not whole and len(choices) > CHOICES_SHOWN:
-            yield from layout.theirs(f"... and {len(choices) - CHOICES_SHOWN} more: /view shows them", style="dim")
+        yield from _choices(field.choices or (), layout, whole=whole)
         suggestion = self._suggestion(field)
         if suggestion is not None:
             yield from layout.ours("Enter keeps" if field.name in self._answers else "Enter takes", "cyan")
@@ -260,6 +256,20 @@ class FormDialog:
                 yield from layout.theirs("left out", lead=lead, style="dim", hang=4)
         yield from layout.ours("go to", "cyan")
         yield from layout.theirs(excerpt(self._request.server, NAME_SHOWN))
+
+
+def _choices(choices: Sequence[Choice], layout: Layout, *, whole: bool) -> Iterator[str]:
+    """A row for each choice. Numbers, which the person types as they are, are side by side."""
+    numbered = are_numbered(choices)
+    titles = [choice.title if whole else excerpt(choice.title, TITLE_SHOWN) for choice in choices]
+    shown = titles if whole else titles[:CHOICES_SHOWN]
+    if shown and all(title.isdigit() for title in shown):
+        yield from layout.theirs(", ".join(shown), indent=2)
+    else:
+        for number, title in enumerate(shown, start=1):
+            yield from layout.theirs(f"{number if numbered else '-'}  {title}", indent=2, hang=4)
+    if len(titles) > len(shown):
+        yield from layout.theirs(f"... and {len(titles) - len(shown)} more: /view shows them", style="dim")
 
 
 def _message(request: FormRequest | UrlRequest, layout: Layout, *, whole: bool) -> Iterator[str]:
