@@ -27,6 +27,7 @@ Other names may change without notice.
 - [`mcp_host.errors`](#mcp_hosterrors): every exception
 - [`mcp_host.middleware`](#mcp_hostmiddleware): functions around requests
 - [`mcp_host.sampling`](#mcp_hostsampling): sampling without a client
+- [`mcp_host.sampling.structured`](#mcp_hostsamplingstructured): the host's model, for authors of servers
 - [`mcp_host.telemetry`](#mcp_hosttelemetry): OpenTelemetry
 - [`mcp_host.testing`](#mcp_hosttesting): servers, peers and models for tests
 - [`mcp_host.types`](#mcp_hosttypes): messages and content
@@ -38,6 +39,7 @@ MODULES: Mapping[str, str] = {
     "mcp_host.errors": "",
     "mcp_host.middleware": "",
     "mcp_host.sampling": "The names of `mcp_host` that concern sampling are here, too.",
+    "mcp_host.sampling.structured": "",
     "mcp_host.telemetry": "",
     "mcp_host.testing": "",
 }

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         always,
         ask_in_terminal,
     )
+    from mcp_host.sampling.structured import ServerSampling
     from mcp_host.server_requests import OuterCall
     from mcp_host.session.changes import Change
     from mcp_host.session.list_changed import ListChanged
@@ -84,6 +85,7 @@ __all__ = [
     "Sampling",
     "SamplingLimits",
     "SamplingRequest",
+    "ServerSampling",
     "Stdio",
     "StreamableHttp",
     "ToolCall",
@@ -119,6 +121,7 @@ _ON_DEMAND = {
         "always",
         "ask_in_terminal",
     ),
+    "sampling.structured": ("ServerSampling",),
     "server_requests": ("OuterCall",),
     "session.changes": ("Change",),
     "session.list_changed": ("ListChanged",),

@@ -30,7 +30,8 @@
     ├── RoundsExceeded              the server asked for too much input within one call
     ├── InputNotGiven               a call failed because we refused the input that it needs
     ├── InputRefused                we refuse a server's request
-    └── SamplingError               a model gave no usable message
+    ├── SamplingError               a model gave no usable message
+    └── NotDeclared                 a server needs a capability that its client did not declare
 
 A value of the wrong Python type raises TypeError or ValueError.
 """
@@ -303,3 +304,23 @@ class InputRefused(McpError):
 
 class SamplingError(McpError):
     """A model gave no usable message. The text is not sent to the server."""
+
+
+class NotDeclared(McpError):
+    """For the authors of servers: the client did not declare the capability that is needed, so nothing was sent.
+
+    If a tool of a `mcp_host.testing.Server` does not catch it, its result is an error; since revision
+    2026-07-28 the request is answered with the error -32021.
+    """
+
+    def __init__(self, *capability: str) -> None:
+        super().__init__(f"the client did not declare {'.'.join(capability)}")
+        self.capability = capability
+
+    @property
+    def required(self) -> dict[str, object]:
+        """The capability as a client would declare it."""
+        declared: dict[str, object] = {}
+        for name in reversed(self.capability):
+            declared = {name: declared}
+        return declared

@@ -105,9 +105,7 @@ class Function:
         try:
             read = self._model.model_validate_json(to_json(arguments), strict=self._strict)
         except ValidationError as exc:
-            problems = [(".".join(map(str, error["loc"])), error["msg"]) for error in exc.errors(include_url=False)]
-            text = "; ".join(f"{path}: {message}" if path else message for path, message in problems)
-            raise BadArguments(f"Invalid arguments: {text}") from None
+            raise BadArguments(f"Invalid arguments: {described(exc)}") from None
         values = {name: getattr(read, key) for key, name in self._names.items()}
         try:
             result = self._function(**values, **dict.fromkeys(self._injected, injected))
@@ -116,6 +114,12 @@ class Function:
             if ours := group.subgroup(McpError):
                 raise first(ours) from group
             raise
+
+
+def described(exc: ValidationError) -> str:
+    """Each value that does not fit, by its path, and why."""
+    problems = [(".".join(map(str, error["loc"])), error["msg"]) for error in exc.errors(include_url=False)]
+    return "; ".join(f"{path}: {message}" if path else message for path, message in problems)
 
 
 class FunctionTool:

@@ -203,7 +203,7 @@ async def a_form(ctx: Context) -> ElicitResult:
 
 
 async def a_model(ctx: Context) -> CreateMessageResult:
-    return await ctx.sample("capital?")
+    return (await ctx.sample("capital?")).answer
 
 
 both_eras = pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])

@@ -419,7 +419,7 @@ async def test_messages_are_recorded_only_on_demand_and_in_the_form_of_the_conve
 
     @asker.tool
     async def solve(ctx: Context) -> str:
-        return (await ctx.sample(conversation, system_prompt="Be brief.", tools=[add], max_tokens=9)).text
+        return (await ctx.sample(messages=conversation, system_prompt="Be brief.", tools=[add], max_tokens=9)).text
 
     async def answer(request: SamplingRequest) -> CreateMessageResult:
         return request.reply("It is 3.")
@@ -455,7 +455,9 @@ async def test_a_question_with_sound_and_an_answer_of_text_alone_are_recorded_to
 
     @asker.tool
     async def listen(ctx: Context) -> str:
-        return (await ctx.sample(UserMessage(AudioContent(data="aGk=", mime_type="audio/wav")), max_tokens=9)).text
+        return (
+            await ctx.sample(messages=[UserMessage(AudioContent(data="aGk=", mime_type="audio/wav"))], max_tokens=9)
+        ).text
 
     async def answer(request: SamplingRequest) -> str:
         return "Hi."

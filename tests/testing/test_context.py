@@ -60,7 +60,7 @@ async def ask(ctx: Context) -> str:
 @server.tool
 async def ask_in_full(ctx: Context) -> str:
     answer = await ctx.sample(
-        [SamplingMessage(role="user", content=TextContent(text="Why?"))],
+        messages=[SamplingMessage(role="user", content=TextContent(text="Why?"))],
         max_tokens=5,
         system_prompt="Be brief.",
         tools=[add, Tool(name="raw", input_schema={"type": "object"})],
@@ -453,7 +453,7 @@ async def test_a_conversation_that_does_not_fit_an_older_revision_is_not_sent() 
     @old.tool
     async def two_blocks(ctx: Context) -> str:
         block = TextContent(text="a")
-        return (await ctx.sample(SamplingMessage(role="user", content=[block, block]))).text
+        return (await ctx.sample(messages=[SamplingMessage(role="user", content=[block, block])])).text
 
     with fail_after(5):
         async with legacy(old, version="2025-06-18") as raw:

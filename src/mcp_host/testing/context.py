@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Unpack
 
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel, ValidationError
 
 from mcp_host import types
-from mcp_host.errors import ProtocolError
-from mcp_host.functions import AnyFunction, FunctionTool, Injected, PlainSchema, ToolError
+from mcp_host.errors import NotDeclared, ProtocolError
+from mcp_host.functions import Injected, PlainSchema, ToolError
 from mcp_host.protocol.jsonrpc import Id, Params
+from mcp_host.sampling.structured import SamplingOptions, SamplingResult, ServerSampling
 from mcp_host.testing._server.remote_client import SEVERITY, ReceivedRequest, meta_of
 from mcp_host.testing._server.tools import Tools, run_tools, tools_by_name
-from mcp_host.testing.errors import NotDeclared
 from mcp_host.types.base import given
 
-MAX_TOKENS = 1024
 MAX_TURNS = 64  # as many as a host allows by default
 
-Prompt: TypeAlias = str | types.SamplingMessage | Sequence[types.SamplingMessage]
-"""The question for the model: a text, one message, or the conversation so far."""
 
-
-class Context(Injected):
+class Context(ServerSampling, Injected):
     """The client that made the call, for the function that answers it.
 
     A function gets one by annotating a parameter with this class. If the client did not
@@ -34,6 +30,8 @@ class Context(Injected):
     """
 
     def __init__(self, call: ReceivedRequest, request: Callable[[str, Params], Awaitable[Params]]) -> None:
+        sampling = call.client.capabilities.sampling  # without it, `_ask_model` raises
+        super().__init__(self._ask_model, with_tools=sampling is None or sampling.tools is not None)
         self._call = call
         self._request = request
 
@@ -64,57 +62,14 @@ class Context(Injected):
 
     # Sampling
 
-    async def sample(
-        self,
-        prompt: Prompt,
-        *,
-        max_tokens: int = MAX_TOKENS,
-        system_prompt: str | None = None,
-        tools: Sequence[types.Tool | AnyFunction] | None = None,
-        tool_choice: types.ToolChoice | Literal["auto", "required", "none"] | None = None,
-        model_preferences: types.ModelPreferences | None = None,
-        temperature: float | None = None,
-        stop_sequences: Sequence[str] | None = None,
-        include_context: Literal["none", "thisServer", "allServers"] | None = None,
-        metadata: types.JSONObject | None = None,
-    ) -> types.CreateMessageResult:
-        """Ask the host's model for one answer. With *tools*, the answer may be a request to run some.
-
-        Raises:
-            NotDeclared: The client has no model, takes no tools, or takes no ``includeContext``.
-            ClientError: It refused, or its model failed.
-        """
-        self._require("sampling")
-        if tools is not None or tool_choice is not None:
-            self._require("sampling", "tools")
-        if include_context not in (None, "none") and self._call.client.declares_context:
-            self._require("sampling", "context")
-        optional = given(
-            system_prompt=system_prompt,
-            tools=None
-            if tools is None
-            else [FunctionTool(tool).definition if callable(tool) else tool for tool in tools],
-            tool_choice=types.ToolChoice(mode=tool_choice) if isinstance(tool_choice, str) else tool_choice,
-            model_preferences=model_preferences,
-            temperature=temperature,
-            stop_sequences=None if stop_sequences is None else list(stop_sequences),
-            include_context=include_context,
-            metadata=metadata,
-        )
-        params = types.CreateMessageRequestParams(messages=_messages(prompt), max_tokens=max_tokens, **optional)
-        return types.CreateMessageResult.from_wire(
-            await self.request("sampling/createMessage", self._call.client.write(params))
-        )
-
     async def sample_loop(
         self,
-        prompt: Prompt,
+        prompt: str,
         *,
         tools: Tools,
-        max_tokens: int = MAX_TOKENS,
         max_turns: int = MAX_TURNS,
-        system_prompt: str | None = None,
-    ) -> types.CreateMessageResult:
+        **options: Unpack[SamplingOptions],
+    ) -> SamplingResult:
         """Ask the host's model, run the *tools* it asks for, send it the results, and so on until it answers.
 
         *tools* are typed functions. The calls in one answer run at the same time. If one
@@ -125,19 +80,26 @@ class Context(Injected):
             NotDeclared, ClientError: As `sample`.
         """
         offered = tools_by_name(tools)
-        messages = _messages(prompt)
+        messages: list[types.SamplingMessage] = [types.UserMessage(prompt)]
         for _ in range(max_turns):
-            answer = await self.sample(
-                messages,
-                tools=[tool.definition for tool in offered.values()],
-                max_tokens=max_tokens,
-                system_prompt=system_prompt,
-            )
-            if not (uses := answer.tool_uses):
+            answer = await self.sample(messages=messages, tools=list(offered.values()), **options)
+            if not answer.tool_calls:
                 return answer
-            messages.append(types.SamplingMessage(role=answer.role, content=answer.content))
-            messages.append(await run_tools(uses, offered, self))
+            messages = [*answer.messages, await run_tools(answer.answer.tool_uses, offered, self)]
         raise ToolError(f"the model still asks for tools after {max_turns} answers")
+
+    async def _ask_model(self, wire: Params) -> Params:
+        """Send a sampling request, written for the client's revision.
+
+        Raises:
+            NotDeclared: The client has no model, takes no tools, or takes no ``includeContext``.
+            ClientError: It refused, or its model failed.
+        """
+        self._require("sampling")
+        params = types.CreateMessageRequestParams.from_wire(wire)
+        if params.include_context not in (None, "none") and self._call.client.declares_context:
+            self._require("sampling", "context")
+        return await self.request("sampling/createMessage", self._call.client.write(params))
 
     # Elicitation and roots
 
@@ -235,15 +197,6 @@ class Context(Injected):
 
     async def _elicit(self, params: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
         return types.ElicitResult.from_wire(await self.request("elicitation/create", self._call.client.write(params)))
-
-
-def _messages(prompt: Prompt) -> list[types.SamplingMessage]:
-    match prompt:
-        case str():
-            return [types.SamplingMessage(role="user", content=types.TextContent(text=prompt))]
-        case types.SamplingMessage():
-            return [prompt]
-    return list(prompt)
 
 
 def _form(model: type[BaseModel]) -> types.JSONObject:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from mcp_host.errors import McpError, excerpt
 from mcp_host.protocol.jsonrpc import URL_ELICITATION_REQUIRED
@@ -22,26 +22,6 @@ class RequestError(McpError):
     def url_required(cls, message: str, *elicitations: ElicitRequestURLParams) -> Self:
         """The error -32042: the user has to visit these URLs first (revision 2025-11-25)."""
         return cls(URL_ELICITATION_REQUIRED, message, {"elicitations": [wanted.to_wire() for wanted in elicitations]})
-
-
-class NotDeclared(McpError):
-    """The client did not declare the capability that is needed, so nothing was sent.
-
-    `Context.request` does not check capabilities. If a tool does not catch this error, its
-    result is an error; since revision 2026-07-28 the request is answered with the error -32021.
-    """
-
-    def __init__(self, *capability: str) -> None:
-        super().__init__(f"the client did not declare {'.'.join(capability)}")
-        self.capability = capability
-
-    @property
-    def required(self) -> dict[str, Any]:
-        """The capability as a client would declare it."""
-        declared: dict[str, Any] = {}
-        for name in reversed(self.capability):
-            declared = {name: declared}
-        return declared
 
 
 class ClientError(McpError):

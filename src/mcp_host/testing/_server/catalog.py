@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from pydantic_core import to_json
 
 from mcp_host import types
-from mcp_host.errors import CallerError, ProtocolError
+from mcp_host.errors import CallerError, NotDeclared, ProtocolError
 from mcp_host.functions import BadArguments, Function, FunctionTool, text_result
 from mcp_host.protocol.eras import REQUIRED_CAPABILITY
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Params
@@ -24,7 +24,7 @@ from mcp_host.testing._server.remote_client import RemoteClient
 from mcp_host.testing._server.subscriptions import Subscription
 from mcp_host.testing._server.tools import run_tool
 from mcp_host.testing.context import Context
-from mcp_host.testing.errors import NotDeclared, RequestError
+from mcp_host.testing.errors import RequestError
 from mcp_host.types.base import Model, given
 
 MAX_SUGGESTIONS = 100  # "An array of completion values. Must not exceed 100 items."

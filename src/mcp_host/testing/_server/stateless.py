@@ -17,6 +17,7 @@ from typing import Any
 from anyio import CancelScope, Event, current_time, get_cancelled_exc_class
 from anyio.lowlevel import checkpoint
 
+from mcp_host.errors import NotDeclared
 from mcp_host.protocol.eras import ACKNOWLEDGED, CACHEABLE, DISCOVER, LISTEN, META
 from mcp_host.protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -33,7 +34,7 @@ from mcp_host.testing._server.dispatcher import AsyncAnswer, Future, Spawn
 from mcp_host.testing._server.remote_client import SEVERITY, Notify, ReceivedRequest, RemoteClient, meta_of
 from mcp_host.testing._server.subscriptions import LISTED, Subscription
 from mcp_host.testing.context import Context
-from mcp_host.testing.errors import NotDeclared, RequestError
+from mcp_host.testing.errors import RequestError
 from mcp_host.types import (
     DiscoverResult,
     Implementation,

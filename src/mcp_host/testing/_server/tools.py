@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 from anyio import create_task_group
 
+from mcp_host.errors import NotDeclared
 from mcp_host.functions import AnyFunction, BadArguments, FunctionTool, Injected, error_result, text_result
-from mcp_host.testing.errors import NotDeclared, RequestError
+from mcp_host.testing.errors import RequestError
 from mcp_host.types import CallToolResult, JSONObject, SamplingMessage, ToolResultContent, ToolUseContent
 
 Tools: TypeAlias = Mapping[str, AnyFunction] | Sequence[AnyFunction]

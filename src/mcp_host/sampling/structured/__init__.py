@@ -1,0 +1,34 @@
+"""Sampling for the authors of servers: typed answers of the host's model, over any server.
+
+>>> sampling = ServerSampling(create_message, with_tools=True)
+>>> answer = await sampling.sample("Your move?", schema=Move)
+>>> answer.parsed.row if answer.parse_error is None else answer.parse_error.message
+"""
+
+from mcp_host.sampling.structured.prompts import Choice, Message, SamplingTool
+from mcp_host.sampling.structured.results import (
+    ParsedResult,
+    ParseError,
+    RequestedCall,
+    SamplingResult,
+    StructuredResult,
+    ToolCallsResult,
+    UnparsedResult,
+)
+from mcp_host.sampling.structured.server_sampling import CreateMessage, SamplingOptions, ServerSampling
+
+__all__ = [
+    "Choice",
+    "CreateMessage",
+    "Message",
+    "ParseError",
+    "ParsedResult",
+    "RequestedCall",
+    "SamplingOptions",
+    "SamplingResult",
+    "SamplingTool",
+    "ServerSampling",
+    "StructuredResult",
+    "ToolCallsResult",
+    "UnparsedResult",
+]

@@ -1,0 +1,257 @@
+"""Messages and tools, as authors of servers write them, read as the protocol's types.
+
+A conversation is a list of `SamplingMessage`, of dicts in MCP's shape, or of dicts in the shape of OpenAI's
+chat completions; the three may be mixed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel
+from pydantic_core import from_json
+
+from mcp_host.errors import ProtocolError, quoted
+from mcp_host.functions import AnyFunction, FunctionTool
+from mcp_host.protocol import conversation
+from mcp_host.sampling.structured.inlining import inlined
+from mcp_host.sampling.structured.output_schema import OutputSchema
+from mcp_host.types import SamplingMessage, Tool, ToolChoice, UserMessage
+from mcp_host.types.base import Model, given
+
+Message: TypeAlias = SamplingMessage | Mapping[str, Any]
+"""A message of a conversation. A dict is in MCP's shape, or in the shape of OpenAI's chat completions."""
+
+SamplingTool: TypeAlias = Tool | AnyFunction | FunctionTool | type[BaseModel] | Mapping[str, Any]
+"""A tool for the model: a definition, a typed function, or a pydantic model that a call's arguments are parsed into.
+
+A dict is a definition in MCP's shape, whose ``inputSchema`` may be a pydantic model.
+"""
+
+Choice: TypeAlias = Literal["auto", "required", "none"] | str | ToolChoice
+"""Whether the model may, must or must not call a tool; or the name of the one tool that it must call."""
+
+SYSTEM = ("system", "developer")
+NOT_MCP = frozenset(  # fields of OpenAI's messages; `_read_row` reads some of them
+    {"annotations", "audio", "function_call", "name", "refusal", "tool_call_id", "tool_calls"}
+)
+AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}  # OpenAI's formats of ``input_audio``
+DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
+INDEX = re.compile(r"messages\[(\d+)\]")
+
+
+# Messages
+
+
+def read_conversation(prompt: object, messages: object) -> tuple[list[SamplingMessage], str | None]:
+    """The conversation, and the system prompt if *messages* has one.
+
+    Raises:
+        TypeError: There is not exactly one of the two, or it is of another type.
+        ValueError: A message cannot be read, or breaks a rule of conversations. The text names its index.
+    """
+    if (prompt is None) == (messages is None):
+        raise TypeError("give either a prompt or messages" + (", not both" if prompt is not None else ""))
+    if messages is None:
+        if not isinstance(prompt, str):
+            raise TypeError(
+                f"the prompt must be a str, not {type(prompt).__name__}; a conversation is given as messages="
+            )
+        return [UserMessage(prompt)], None
+    if isinstance(messages, str) or not isinstance(messages, Sequence):
+        raise TypeError(f"messages must be a list of messages, not {type(messages).__name__}")
+    return _read_messages(messages)
+
+
+def _read_messages(messages: Sequence[object]) -> tuple[list[SamplingMessage], str | None]:
+    read: list[SamplingMessage] = []
+    indexes: list[int] = []  # of each message that was read, in *messages*
+    system: list[str] = []
+    in_results = False
+    for index, message in enumerate(messages):
+        where = f"messages[{index}]"
+        if not isinstance(message, SamplingMessage | Mapping):
+            raise TypeError(f"{where} must be a SamplingMessage or a dict, not {type(message).__name__}")
+        role = message.get("role") if isinstance(message, Mapping) else None
+        if isinstance(message, Mapping) and role in SYSTEM:
+            if read:
+                raise ValueError(f"{where}: a {role} message has to come before all others")
+            system.append(_read_dict({**message, "role": "user"}, where).text)
+            continue
+        one = _read_dict(message, where) if isinstance(message, Mapping) else message
+        if role == "tool" and in_results:  # OpenAI has a message for each result, MCP has one for all
+            read[-1] = SamplingMessage(role="user", content=[*read[-1].content, *one.content])
+        else:
+            read.append(one)
+            indexes.append(index)
+        in_results = role == "tool"
+    try:
+        return conversation.check_and_merge(read), "\n\n".join(system) if system else None
+    except ProtocolError as exc:
+        raise ValueError(INDEX.sub(lambda found: f"messages[{indexes[int(found[1])]}]", str(exc))) from None
+
+
+def _read_dict(message: Mapping[str, Any], where: str) -> SamplingMessage:
+    wire = {name: value for name, value in message.items() if name not in NOT_MCP}
+    for name in ("audio", "function_call"):
+        if message.get(name) is not None:
+            raise ValueError(f"{where}: {name} has no counterpart in MCP")
+    blocks = _blocks(message.get("content"), where)
+    if message.get("role") == "tool":
+        wire = {"role": "user"}
+        blocks = [{"type": "tool_result", "toolUseId": message.get("tool_call_id"), "content": blocks}]
+    if message.get("refusal") is not None:
+        blocks.append({"type": "text", "text": message["refusal"]})
+    blocks += [_tool_use(call, f"{where}: tool_calls[{n}]") for n, call in enumerate(message.get("tool_calls") or ())]
+    try:
+        return SamplingMessage.from_wire({**wire, "content": blocks})
+    except ProtocolError as exc:
+        raise ValueError(f"{where}: {_problem(exc)}") from None
+
+
+def _problem(exc: ProtocolError) -> str:
+    """The text without the name of the class."""
+    return str(exc).partition(": ")[2]
+
+
+def _blocks(content: object, where: str) -> list[object]:
+    match content:
+        case None:
+            return []
+        case str():
+            return [{"type": "text", "text": content}]
+        case Mapping() | Model():
+            return [_block(content, where)]
+        case Sequence():
+            return [_block(part, f"{where}: content[{index}]") for index, part in enumerate(content)]
+    raise TypeError(f"{where}: content must be a str, a block or a list of blocks, not {type(content).__name__}")
+
+
+def _block(part: object, where: str) -> object:
+    """A block in MCP's shape, made of a block or of a content part of OpenAI's."""
+    match part:
+        case Model():
+            return part.to_wire()
+        case {"type": "refusal", "refusal": text}:
+            return {"type": "text", "text": text}
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            if not (found := DATA_URL.fullmatch(url)):
+                raise ValueError(f"{where}: the image must be a data URL in base64, because nothing is fetched")
+            return {"type": "image", "mimeType": found[1], "data": found[2]}
+        case {"type": "input_audio", "input_audio": {"data": data, "format": name}}:
+            if name not in AUDIO:
+                raise ValueError(f"{where}: the format of audio must be {' or '.join(AUDIO)}, not {quoted(name)}")
+            return {"type": "audio", "mimeType": AUDIO[name], "data": data}
+    return part
+
+
+def _tool_use(call: object, where: str) -> object:
+    match call:
+        case {"id": id, "function": {"name": name, "arguments": str(arguments)}}:
+            try:
+                decoded = from_json(arguments, allow_inf_nan=False)
+            except ValueError as exc:
+                raise ValueError(f"{where}: the arguments are not JSON: {exc}") from None
+            if not isinstance(decoded, dict):
+                raise ValueError(f"{where}: the arguments must be a JSON object, not {quoted(arguments)}")
+            return {"type": "tool_use", "id": id, "name": name, "input": decoded}
+    raise ValueError(f"{where} must have an id and a function, with a name and arguments in a JSON text")
+
+
+# Tools
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool for the model: its definition, and what its calls are run with or parsed into, if that is known."""
+
+    definition: Tool
+    function: FunctionTool | None = None
+    arguments: OutputSchema[BaseModel] | None = None
+
+
+def read_tools(tools: Sequence[SamplingTool]) -> dict[str, OfferedTool]:
+    """The tools by their names.
+
+    Raises:
+        TypeError: One is of another type, or cannot be described by a JSON Schema. The text names its index.
+        ValueError: One is malformed, or has the name of another.
+    """
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
+        raise TypeError(f"tools must be a list of tools, not {type(tools).__name__}")
+    read = [_read_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools)]
+    try:
+        conversation.check_tools([tool.definition for tool in read], None)
+    except ProtocolError as exc:
+        raise ValueError(str(exc)) from None
+    return {tool.definition.name: tool for tool in read}
+
+
+def _read_tool(tool: object, where: str) -> OfferedTool:
+    try:
+        offered = _offered(tool)
+        definition = offered.definition.model_copy(update={"input_schema": inlined(offered.definition.input_schema)})
+    except TypeError as exc:
+        raise TypeError(f"{where}: {exc}") from None
+    except ValueError as exc:
+        raise ValueError(f"{where}: {exc}") from None
+    return replace(offered, definition=definition)
+
+
+def _offered(tool: object) -> OfferedTool:
+    match tool:
+        case Tool():
+            return OfferedTool(tool)
+        case FunctionTool():
+            return OfferedTool(tool.definition, tool)
+        case type() if issubclass(tool, BaseModel):
+            return _of_model(tool, {"name": tool.__name__})
+        case Mapping():
+            model = tool.get("inputSchema")
+            if isinstance(model, type) and issubclass(model, BaseModel):
+                return _of_model(model, tool)
+            return OfferedTool(_definition(tool))
+        case Callable():
+            function = FunctionTool(tool)
+            return OfferedTool(function.definition, function)
+    raise TypeError(f"a {type(tool).__name__} is no tool, function, pydantic model or dict")
+
+
+def _of_model(model: type[BaseModel], wire: Mapping[str, Any]) -> OfferedTool:
+    arguments = OutputSchema[BaseModel](model)
+    description = given(description=arguments.description)
+    return OfferedTool(_definition({**description, **wire, "inputSchema": arguments.schema}), arguments=arguments)
+
+
+def _definition(wire: Mapping[str, Any]) -> Tool:
+    try:
+        return Tool.from_wire(dict(wire))
+    except ProtocolError as exc:
+        raise ValueError(_problem(exc)) from None
+
+
+def read_choice(
+    choice: Choice | None, tools: Mapping[str, OfferedTool]
+) -> tuple[Mapping[str, OfferedTool], ToolChoice | None]:
+    """The tools to offer, and the choice among them.
+
+    The specification has no choice of one named tool: then only that tool is offered, and a tool is required.
+
+    Raises:
+        ValueError: No tool has that name, or a tool is required where there is none.
+    """
+    match choice:
+        case "auto" | "required" | "none":
+            choice = ToolChoice(mode=choice)
+        case str() if choice in tools:
+            tools, choice = {choice: tools[choice]}, ToolChoice(mode="required")
+        case str():
+            raise ValueError(f"tool_choice: no tool has the name {quoted(choice)}")
+    try:
+        conversation.check_tools([tool.definition for tool in tools.values()], choice)
+    except ProtocolError as exc:
+        raise ValueError(str(exc)) from None
+    return tools, choice

@@ -1,0 +1,151 @@
+"""What a server gets from `ServerSampling.sample`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+
+from mcp_host.errors import quoted
+from mcp_host.types import (
+    CallToolResult,
+    CreateMessageResult,
+    JSONObject,
+    SamplingMessage,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.content import CONTENT_BLOCKS
+from mcp_host.types.sampling import SamplingMessageContentBlock
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ParseError:
+    """Why an answer was not parsed: *message* says what is wrong, *raw_text* is what the model wrote."""
+
+    message: str
+    raw_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedCall:
+    """A tool call that the model asks for.
+
+    *parsed* has the arguments of a tool that was given as a pydantic model. It is None for other tools,
+    and if the arguments do not fit: then *parse_error* says why.
+    """
+
+    id: str
+    name: str
+    arguments: JSONObject = field(hash=False)
+    parsed: BaseModel | None = field(default=None, hash=False)
+    parse_error: ParseError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingResult:
+    """An answer of the model.
+
+    *answer* is the whole result, and *messages* the conversation with it, to go on from:
+    ``sample(messages=[*result.messages, UserMessage("And then?")])``.
+    """
+
+    answer: CreateMessageResult
+    messages: list[SamplingMessage] = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The text blocks of the answer, joined by newlines."""
+        return self.answer.text
+
+    @property
+    def content(self) -> list[SamplingMessageContentBlock]:
+        """The blocks of the answer."""
+        return self.answer.content
+
+    @property
+    def model(self) -> str:
+        """The name of the model, as the host gives it."""
+        return self.answer.model
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the model stopped: ``endTurn``, ``stopSequence``, ``maxTokens``, ``toolUse``, or any other text."""
+        return self.answer.stop_reason
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedResult(SamplingResult, Generic[T]):
+    """An answer that fits the schema: *parsed* is its value.
+
+    In *messages* the answer is a text, its JSON; tries that did not fit are left out.
+    """
+
+    parsed: T
+    parse_error: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnparsedResult(SamplingResult):
+    """An answer that does not fit the schema, after all tries: *parse_error* says why, and has what the model wrote."""
+
+    parse_error: ParseError
+    parsed: None = None
+
+
+StructuredResult: TypeAlias = ParsedResult[T] | UnparsedResult
+"""What ``sample(schema=...)`` returns. Compare *parse_error* with None to see which of the two it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallsResult(SamplingResult):
+    """An answer that may call tools. *tool_calls* are the calls, in order; there may be none.
+
+    If there are calls, the conversation goes on with `answered`.
+    """
+
+    tool_calls: tuple[RequestedCall, ...]
+
+    def answered(self, results: Mapping[RequestedCall, object]) -> list[SamplingMessage]:
+        """The conversation with the result of each call, to go on from: ``sample(messages=result.answered({...}))``.
+
+        A result is what `ToolResultContent.of` takes, a pydantic model, or any JSON value. A `ParseError`
+        becomes an error for the model. All results are in one message, as the specification wants it.
+
+        Raises:
+            ValueError: A call has no result, or a result belongs to no call of this answer.
+            TypeError: A result is no JSON.
+        """
+        if foreign := [call for call in results if call not in self.tool_calls]:
+            raise ValueError(f"{quoted(getattr(foreign[0], 'id', foreign[0]))} is no call of this answer")
+        if missing := [call for call in self.tool_calls if call not in results]:
+            raise ValueError(f"the call of {quoted(missing[0].name)} ({quoted(missing[0].id)}) has no result")
+        if not self.tool_calls:
+            return self.messages
+        blocks = [_result(call, results[call]) for call in self.tool_calls]
+        return [*self.messages, SamplingMessage(role="user", content=blocks)]
+
+
+def _result(call: RequestedCall, value: object) -> ToolResultContent:
+    use = ToolUseContent(id=call.id, name=call.name, input=call.arguments)
+    match value:
+        case ParseError(message=message):
+            return ToolResultContent.of(use, message, is_error=True)
+        case str() | CallToolResult():
+            return ToolResultContent.of(use, value)
+        case _ if isinstance(value, CONTENT_BLOCKS):
+            return ToolResultContent.of(use, value)
+        case [_, *_] if len(blocks := [item for item in value if isinstance(item, CONTENT_BLOCKS)]) == len(value):
+            return ToolResultContent.of(use, blocks)
+    try:
+        data: Any = to_jsonable_python(value, by_alias=True)
+    except PydanticSerializationError as exc:
+        raise TypeError(f"the result of {quoted(call.name)} is no JSON: {exc}") from None
+    if isinstance(data, dict):
+        return ToolResultContent.of(use, data)
+    return ToolResultContent.of(use, data if isinstance(data, str) else to_json(data).decode())
