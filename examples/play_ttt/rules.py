@@ -57,7 +57,7 @@ class Board:
             raise IllegalMove("the game is over")
         if square not in self.free:
             problem = "is taken" if 1 <= square <= 9 else "is not on the board"
-            raise IllegalMove(f"{square} {problem}; free: {listed(self.free)}")
+            raise IllegalMove(f"square {square} {problem}; free: {listed(self.free)}")
         return Board(self._with(square, self.turn))
 
     def __str__(self) -> str:

@@ -112,6 +112,7 @@ async def test_an_exception_of_a_progress_callback_ends_only_its_call(
     assert [message["method"] for message in era.said_to(peer)] == ["tools/call", *cancelled]
 
 
+@pytest.mark.fake_clock
 @pytest.mark.parametrize("closed", [False, True], ids=["connected", "closed meanwhile"])
 async def test_no_callback_runs_or_begins_after_the_timeout(era: Era, closed: bool) -> None:
     async def script(peer: ScriptedPeer) -> None:

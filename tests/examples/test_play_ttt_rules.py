@@ -51,11 +51,11 @@ def test_x_begins_and_the_marks_alternate() -> None:
 @pytest.mark.parametrize(
     ("squares", "square", "problem"),
     [
-        ("X23456789", 1, "1 is taken; free: 2, 3, 4, 5, 6, 7, 8, 9"),
-        ("XO3456789", 2, "2 is taken; free: 3, 4, 5, 6, 7, 8, 9"),
-        ("123456789", 0, "0 is not on the board; free: 1, 2, 3, 4, 5, 6, 7, 8, 9"),
-        ("XOXOOXXX9", 10, "10 is not on the board; free: 9"),
-        ("123456789", -1, "-1 is not on the board; free: 1, 2, 3, 4, 5, 6, 7, 8, 9"),
+        ("X23456789", 1, "square 1 is taken; free: 2, 3, 4, 5, 6, 7, 8, 9"),
+        ("XO3456789", 2, "square 2 is taken; free: 3, 4, 5, 6, 7, 8, 9"),
+        ("123456789", 0, "square 0 is not on the board; free: 1, 2, 3, 4, 5, 6, 7, 8, 9"),
+        ("XOXOOXXX9", 10, "square 10 is not on the board; free: 9"),
+        ("123456789", -1, "square -1 is not on the board; free: 1, 2, 3, 4, 5, 6, 7, 8, 9"),
         ("XXXOO6789", 6, "the game is over"),
         ("XOXOOXXXO", 1, "the game is over"),
     ],

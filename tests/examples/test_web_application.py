@@ -26,6 +26,13 @@ from tests.transports.http_peers import Log, reserved_port
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT = 60.0  # seconds for several programs that import everything, on a busy machine
 
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """That of the browsers only: uvicorn runs the application on asyncio, in another process."""
+    return "asyncio"
+
+
 # The MCP server. It tells the test what happens to it.
 CALCULATOR = """
 import os, socket, sys

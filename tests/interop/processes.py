@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -65,6 +66,20 @@ def in_process(version: int, kind: str, backend: str) -> list[str]:
 def other_client(version: int, package: str, revision: str, ends: str, backend: str, mark: str) -> list[str]:
     """The command for a *package* on that *version* of the official SDK, with our `Sampling`."""
     return [python_with(version), str(CLIENTS / "other_clients.py"), package, revision, ends, backend, mark]
+
+
+def sampling_server(version: int, kind: str, transport: str, port: int, mark: str) -> list[str]:
+    """The command for a server whose tools use `ServerSampling`, on that *version* of the official SDK.
+
+    *kind* is "sdk", or "fastmcp" for the fastmcp that is built on it.
+    """
+    return [python_with(version), str(SERVERS / "sampling.py"), kind, transport, str(port), mark]
+
+
+def sampled_by_official_client(version: int, server: str | list[str], mode: str, kind: str, calls: object) -> list[str]:
+    """The command for the client of that *version* of the official SDK, with a model of rules."""
+    where = server if isinstance(server, str) else json.dumps(server)
+    return [python_with(version), str(CLIENTS / "sampled.py"), where, mode, kind, json.dumps(calls)]
 
 
 def typescript_sdk(mark: str) -> list[str]:

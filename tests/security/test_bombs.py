@@ -9,33 +9,29 @@ import pytest
 from mcp_host.errors import ConnectionClosed, HttpStatusError, MessageTooLarge, ProtocolError
 from mcp_host.limits import Limits
 from tests.faults.http_server import error_of, says, sends
-from tests.faults.test_http_bodies import memory_below
+from tests.faults.test_http_bodies import bomb, memory_below
 from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
 
 MiB = 1024 * 1024
 SMALL = Limits(max_message=64 * 1024)
 
 
-def bomb(wbits: int, size: int = 64 * MiB) -> bytes:
-    packer = zlib.compressobj(wbits=wbits)
-    return b"".join(packer.compress(bytes(MiB)) for _ in range(size // MiB)) + packer.flush()
-
-
-FORMS = {"gzip": bomb(31), "deflate": bomb(15), "deflate without its head": bomb(-15)}
+FORMS = {"gzip": 31, "deflate": 15, "deflate without its head": -15}
+"""Each with zlib's *wbits* for it."""
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/plain"])
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_compression_bomb_in_any_encoding_stops_at_the_limit(form: str, kind: str) -> None:
     status = 500 if kind == "text/plain" else 200
-    answer = says(FORMS[form], status, content_encoding=form.split()[0], content_type=kind)
+    packed = bomb(64 * MiB, wbits=FORMS[form])
+    answer = says(packed, status, content_encoding=form.split()[0], content_type=kind)
     with memory_below(8 * MiB):
         error = await error_of(answer, limits=SMALL)
 
     assert isinstance(error, HttpStatusError if status == 500 else MessageTooLarge)
 
 
-TWICE = zlib.compress(FORMS["deflate"])
 LAYERS = {
     "named at once": b"content-encoding: deflate, deflate\r\n",
     "in two headers": b"content-encoding: deflate\r\ncontent-encoding: deflate\r\n",
@@ -46,9 +42,10 @@ LAYERS = {
 
 @pytest.mark.parametrize("headers", LAYERS.values(), ids=LAYERS.keys())
 async def test_only_one_layer_of_compression_is_accepted(headers: bytes) -> None:
-    sized = b"content-length: %d\r\n" % len(TWICE) if b"transfer" not in headers else b""
+    twice = zlib.compress(bomb(64 * MiB, wbits=FORMS["deflate"]))
+    sized = b"content-length: %d\r\n" % len(twice) if b"transfer" not in headers else b""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n" + sized + headers + b"\r\n"
     with memory_below(8 * MiB):
-        error = await error_of(sends(head + TWICE), limits=SMALL)
+        error = await error_of(sends(head + twice), limits=SMALL)
 
     assert type(error) in (ProtocolError, ConnectionClosed)

@@ -15,6 +15,13 @@ from pydantic_core import from_json, to_json
 from mcp_host.testing import Context, Server
 from tests.testing.raw_http import Modern, Stream, Wire, call, modern, request, served, with_meta
 
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """That of the client only: uvicorn runs on asyncio. `test_http.py` starts and stops a server from both."""
+    return "asyncio"
+
+
 SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1.0.0"}}
 MINE = {"io.modelcontextprotocol/subscriptionId": 7}
 HELLO = {"resultType": "complete", "content": [{"type": "text", "text": "hello"}], "_meta": SERVER_INFO}

@@ -5,6 +5,7 @@
 >>> answer.parsed.row if answer.parse_error is None else answer.parse_error.message
 """
 
+from mcp_host.sampling.structured.other_servers import sampling_for_fastmcp, sampling_for_sdk
 from mcp_host.sampling.structured.prompts import Choice, Message, SamplingTool
 from mcp_host.sampling.structured.results import (
     ParsedResult,
@@ -31,4 +32,6 @@ __all__ = [
     "StructuredResult",
     "ToolCallsResult",
     "UnparsedResult",
+    "sampling_for_fastmcp",
+    "sampling_for_sdk",
 ]

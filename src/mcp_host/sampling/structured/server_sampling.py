@@ -158,6 +158,21 @@ class ServerSampling:
             return SamplingResult(answer, _continued(conversation, answer))
         return await self._sample_tools(conversation, *read_choice(tool_choice, read_tools(tools)), fields)
 
+    @overload
+    async def once(self, name: str, function: Callable[[], Awaitable[T]]) -> T: ...
+    @overload
+    async def once(self, name: str, function: Callable[[], T]) -> T: ...
+    async def once(self, name: str, function: Callable[[], object]) -> object:
+        """Call *function*, which returns a JSON value.
+
+        Since revision 2026-07-28, servers on the official SDK and on fastmcp run a tool again from its start for each
+        answer of the client. What the tool does here, it does the first time only: then this returns the same value
+        again. Use it for what is decided by chance, by a clock or elsewhere, and for what must not be done twice.
+        Calls with the same *name* are told apart by their order. Other servers just call *function*.
+        """
+        result = function()
+        return await result if isinstance(result, Awaitable) else result
+
     async def _sample_tools(
         self,
         conversation: list[SamplingMessage],
@@ -283,5 +298,5 @@ def _read(schema: OutputSchema[T], answer: CreateMessageResult) -> T:
 def _correction(answer: CreateMessageResult, problem: str) -> SamplingMessage:
     """What follows on an answer that does not fit: error results for its calls, or a message of the user."""
     if not (uses := answer.tool_uses):
-        return UserMessage(f"{problem.removesuffix('.')}. Answer again.")
+        return UserMessage(f"{problem} Answer again.")
     return UserMessage([ToolResultContent.of(use, problem, is_error=True) for use in uses])

@@ -1,0 +1,293 @@
+"""`ServerSampling` in functions of other servers, with stand-ins for the SDK and for fastmcp.
+
+The real packages are in `make interop` (tests/interop/test_sampling_servers.py).
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Awaitable, Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from anyio import fail_after
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from mcp_host.errors import NotDeclared
+from mcp_host.sampling.structured import ServerSampling, sampling_for_fastmcp, sampling_for_sdk
+
+Wire = dict[str, Any]
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
+
+
+class Params(Model):
+    messages: list[Wire]
+
+
+class Request(Model):
+    method: str
+    params: Params
+
+
+class Result(Model):
+    content: Wire
+
+
+class InputRequired(Model):
+    input_requests: dict[str, Request]
+    request_state: str
+
+
+class Sdk2Error(Exception):
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        super().__init__(code, message, data)
+
+
+class Session:
+    """One of version 2 that speaks *protocol_version*, to a client with this ``sampling`` capability."""
+
+    def __init__(self, protocol_version: str, sampling: object = None) -> None:
+        self.protocol_version = protocol_version
+        self.client_capabilities = SimpleNamespace(sampling=sampling)
+        self.sent: list[tuple[object, object]] = []
+
+    async def send_request(self, request: Request, result_type: type[Result], metadata: Any) -> Result:
+        self.sent.append((request.model_dump(by_alias=True), metadata.related_request_id))
+        [message] = request.params.messages
+        return result_type.model_validate(answer(f"to {message['content']['text']}"))
+
+
+class OldSession:
+    """One of version 1, which knows nothing of the client if it keeps no session."""
+
+    def __init__(self, params: object) -> None:
+        self.client_params = params
+
+
+class Context:
+    def __init__(self, session: object, state: str | None = None, answers: dict[str, Result] | None = None) -> None:
+        self.session = session
+        self.request_id = "7"
+        self.request_state, self.input_responses = state, answers
+
+
+WITHOUT, WITH = SimpleNamespace(tools=None), SimpleNamespace(tools={})
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+
+
+@pytest.fixture(autouse=True)
+def packages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What is imported of the SDK, in version 2, and of fastmcp."""
+    contents: dict[str, dict[str, object]] = {
+        "mcp.types": {
+            "CreateMessageRequest": Request,
+            "CreateMessageRequestParams": Params,
+            "CreateMessageResultWithTools": Result,
+            "InputRequiredResult": InputRequired,
+        },
+        "mcp.server.mcpserver": {"Context": Context},
+        "mcp.shared.message": {"ServerMessageMetadata": SimpleNamespace},
+        "mcp.shared.exceptions": {"MCPError": Sdk2Error},
+        "fastmcp.server.dependencies": {"get_context": None},
+    }
+    packages = {name: ModuleType(name) for name in contents}
+    for name, module in packages.items():
+        vars(module).update(contents[name])
+        monkeypatch.setitem(sys.modules, name, module)
+    return packages
+
+
+def answer(text: str) -> Wire:
+    return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m"}
+
+
+async def echo(text: str, sampling: ServerSampling, times: int = 1) -> str:
+    """Ask the model."""
+    for _ in range(times):
+        text = (await sampling.sample(text)).text
+    return text
+
+
+# What a server sees of the function
+
+
+def test_the_sdk_sees_its_context_in_place_of_the_sampling() -> None:
+    tool = sampling_for_sdk(echo)
+
+    assert str(inspect.signature(tool)) == f"(text: str, sampling: {__name__}.Context, times: int = 1) -> str"
+    assert inspect.get_annotations(tool) == {"text": str, "sampling": Context, "times": int, "return": str}
+    assert (tool.__name__, tool.__doc__, inspect.iscoroutinefunction(tool)) == ("echo", "Ask the model.", True)
+
+
+async def test_the_sdk_sees_one_context_only() -> None:
+    async def told(ctx: Context | None, sampling: ServerSampling) -> list[object]:
+        return [ctx, (await sampling.sample("hm?")).text]
+
+    tool = sampling_for_sdk(told)
+    context = Context(Session(LEGACY, WITH))
+
+    assert list(inspect.signature(tool).parameters) == ["ctx"]
+    assert await tool(ctx=context) == [context, "to hm?"]
+
+
+def test_fastmcp_does_not_see_the_sampling() -> None:
+    tool = sampling_for_fastmcp(echo)
+
+    assert str(inspect.signature(tool)) == "(text: str, times: int = 1) -> str"
+    assert inspect.get_annotations(tool) == {"text": str, "times": int, "return": str}
+
+
+async def no_parameter(text: str) -> None: ...
+
+
+async def two_parameters(one: ServerSampling, two: ServerSampling) -> None: ...
+
+
+def not_async(sampling: ServerSampling) -> None: ...
+
+
+@pytest.mark.parametrize("adapt", [sampling_for_sdk, sampling_for_fastmcp])
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (no_parameter, "no_parameter has 0 parameters annotated with ServerSampling, and needs one"),
+        (two_parameters, "two_parameters has 2 parameters annotated with ServerSampling, and needs one"),
+        (not_async, "<function not_async at .*> is not async"),
+    ],
+)
+def test_a_function_that_cannot_be_filled_is_refused_at_once(
+    adapt: Callable[[Any], object], function: object, problem: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^{problem}$"):
+        adapt(function)
+
+
+def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.types", None)
+
+    with pytest.raises(ImportError, match=r"the official SDK is not installed: pip install 'mcp>=1\.24'"):
+        sampling_for_sdk(echo)
+
+
+def test_version_1_has_its_context_elsewhere(monkeypatch: pytest.MonkeyPatch, packages: dict[str, Any]) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    monkeypatch.setitem(sys.modules, "mcp.server.fastmcp", packages["mcp.server.mcpserver"])
+
+    assert inspect.signature(sampling_for_sdk(echo)).parameters["sampling"].annotation is Context
+
+
+# Asking
+
+
+async def test_before_2026_a_question_is_a_request_that_belongs_to_the_call() -> None:
+    session = Session(LEGACY, WITHOUT)
+
+    assert await sampling_for_sdk(echo)(text="hm?", sampling=Context(session)) == "to hm?"
+    params = {"messages": [{"role": "user", "content": {"type": "text", "text": "hm?"}}], "maxTokens": 1024}
+    assert session.sent == [({"method": "sampling/createMessage", "params": params}, "7")]
+
+
+async def test_fastmcp_knows_the_context_itself(packages: dict[str, Any]) -> None:
+    context = Context(Session(LEGACY, WITHOUT))
+    packages["fastmcp.server.dependencies"].get_context = lambda: context
+
+    assert await sampling_for_fastmcp(echo)(text="hm?", times=2) == "to to hm?"
+
+
+async def call(
+    tool: Callable[..., Awaitable[object]], session: object, **arguments: object
+) -> tuple[object, list[str]]:
+    """Call it as a client of revision 2026-07-28 does: what it returns, and what it asked."""
+    state, answers, asked = None, None, list[str]()
+    with fail_after(10):
+        while True:
+            result = await tool(sampling=Context(session, state, answers), **arguments)
+            if not isinstance(result, InputRequired):
+                return result, asked
+            [(key, request)] = result.input_requests.items()
+            assert request.method == "sampling/createMessage"
+            asked.append(request.params.messages[-1]["content"]["text"])
+            state, answers = result.request_state, {key: Result.model_validate(answer(f"to {asked[-1]}"))}
+
+
+async def test_since_2026_a_question_is_part_of_a_result() -> None:
+    result = await call(sampling_for_sdk(echo), Session(MODERN, WITH), text="hm?", times=2)
+
+    assert result == ("to to hm?", ["hm?", "to hm?"])
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+async def test_what_is_done_once_is_not_done_again(version: str) -> None:
+    done: list[str] = []
+
+    def plain() -> int:
+        done.append("plain")
+        return 1
+
+    async def waits() -> list[int]:
+        done.append("waits")
+        return [2]
+
+    async def tool(sampling: ServerSampling) -> list[object]:
+        first = await sampling.once("plain", plain)
+        await sampling.sample("hm?")
+        second = await sampling.once("waits", waits)
+        await sampling.sample("so?")
+        return [first, second]
+
+    result, asked = await call(sampling_for_sdk(tool), Session(version, WITH))
+
+    assert (result, done) == ([1, [2]], ["plain", "waits"])
+    assert asked == (["hm?", "so?"] if version == MODERN else [])
+
+
+# What the client declared
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+async def test_a_client_that_does_not_sample_is_told_so(version: str) -> None:
+    session = Session(version)
+
+    with pytest.raises(Sdk2Error) as caught:
+        await sampling_for_sdk(echo)(text="hm?", sampling=Context(session))
+
+    message = "the client did not declare sampling"
+    assert caught.value.args == (-32021, message, {"requiredCapabilities": {"sampling": {}}})
+    assert session.sent == []
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+async def test_a_client_that_takes_no_tools_is_told_so(version: str) -> None:
+    async def tool(sampling: ServerSampling) -> None:
+        await sampling.sample("hm?", tools=[no_parameter])
+
+    with pytest.raises(Sdk2Error) as caught:
+        await sampling_for_sdk(tool)(sampling=Context(Session(version, WITHOUT)))
+
+    message = "the client did not declare sampling.tools"
+    assert caught.value.args == (-32021, message, {"requiredCapabilities": {"sampling": {"tools": {}}}})
+
+
+@pytest.mark.parametrize("params", [None, SimpleNamespace(capabilities=SimpleNamespace(sampling=None))])
+async def test_version_1_gets_the_error_itself(params: object, packages: dict[str, Any]) -> None:
+    del packages["mcp.shared.exceptions"].MCPError
+
+    with pytest.raises(NotDeclared, match=r"^the client did not declare sampling$"):
+        await sampling_for_sdk(echo)(text="hm?", sampling=Context(OldSession(params)))
+
+
+async def test_version_1_tells_the_capability_otherwise() -> None:
+    async def tool(sampling: ServerSampling) -> None:
+        await sampling.sample("hm?", tools=[no_parameter])
+
+    params = SimpleNamespace(capabilities=SimpleNamespace(sampling=WITH))
+    session: Any = OldSession(params)
+    session.send_request = Session(LEGACY).send_request
+
+    await sampling_for_sdk(tool)(sampling=Context(session))

@@ -1,0 +1,352 @@
+"""Functions that ask, run again for each round of answers."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_host.protocol.jsonrpc import Params
+from mcp_host.sampling.structured.replay import Questions, Replay, ReplayError
+
+Body: TypeAlias = Callable[[Replay], Awaitable[object]]
+
+
+def question(text: str) -> Params:
+    return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}], "maxTokens": 10}
+
+
+def answer(text: str) -> Params:
+    return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m"}
+
+
+async def ask(replay: Replay, text: str) -> str:
+    reply = await replay.create_message(question(text))
+    said: str = reply["content"]["text"]
+    return said
+
+
+def asked(questions: Questions) -> dict[str, str]:
+    return {name: params["messages"][0]["content"]["text"] for name, params in questions.requests.items()}
+
+
+class Client:
+    """Answers each question with its text in capitals and how often it was asked; notes what was asked in each round."""
+
+    def __init__(self) -> None:
+        self.rounds: list[list[str]] = []
+        self.count = 0
+
+    async def call(self, body: Body) -> object:
+        state: str | None = None
+        answers: dict[str, Params] = {}
+        with anyio.fail_after(30):
+            while True:
+                replay = Replay.read(state, answers)
+                outcome = await replay.run(lambda replay=replay: body(replay))  # type: ignore[misc]
+                if not isinstance(outcome, Questions):
+                    return outcome
+                texts = asked(outcome)
+                self.rounds.append(sorted(texts.values()))
+                state, answers = outcome.state, {name: self.answer(text) for name, text in texts.items()}
+
+    def answer(self, text: str) -> Params:
+        self.count += 1
+        return answer(f"{text.upper()} {self.count}")
+
+
+async def test_a_function_that_asks_nothing_has_no_rounds() -> None:
+    async def body(replay: Replay) -> int:
+        return 7
+
+    client = Client()
+
+    assert (await client.call(body), client.rounds) == (7, [])
+
+
+async def test_each_question_is_asked_once_and_the_function_goes_on_where_it_was() -> None:
+    started: list[int] = []
+
+    async def body(replay: Replay) -> list[str]:
+        started.append(len(started))
+        first = await ask(replay, "a")
+        return [first, await ask(replay, first), await ask(replay, "c")]
+
+    client = Client()
+
+    assert await client.call(body) == ["A 1", "A 1 2", "C 3"]
+    assert client.rounds == [["a"], ["A 1"], ["c"]]
+    assert started == [0, 1, 2, 3]
+
+
+async def test_what_is_asked_at_the_same_time_goes_into_one_round() -> None:
+    async def body(replay: Replay) -> dict[str, str]:
+        said = {}
+
+        async def one(text: str) -> None:
+            said[text] = await ask(replay, text)
+            said[text + text] = await ask(replay, text + text)
+
+        async with anyio.create_task_group() as tasks:
+            for text in "abc":
+                tasks.start_soon(one, text)
+        return {text: words.split()[0] for text, words in said.items()}
+
+    client = Client()
+
+    assert await client.call(body) == {"a": "A", "b": "B", "c": "C", "aa": "AA", "bb": "BB", "cc": "CC"}
+    assert client.rounds == [["a", "b", "c"], ["aa", "bb", "cc"]]
+
+
+async def test_equal_questions_get_their_own_answers_in_order() -> None:
+    async def body(replay: Replay) -> list[str]:
+        return [await ask(replay, "again") for _ in range(3)]
+
+    client = Client()
+
+    assert await client.call(body) == ["AGAIN 1", "AGAIN 2", "AGAIN 3"]
+    assert client.rounds == [["again"]] * 3
+
+
+async def test_a_function_that_asks_something_else_each_time_is_stopped_before_answers_are_mixed() -> None:
+    texts = iter(["one", "two", "three"])
+
+    async def body(replay: Replay) -> str:
+        return await ask(replay, next(texts))
+
+    client = Client()
+
+    with pytest.raises(ReplayError, match="asked something else this time"):
+        await client.call(body)
+    assert client.rounds == [["one"]]
+
+
+async def test_a_function_may_stop_asking() -> None:
+    """What it did not ask again is not needed."""
+    texts = iter(["one", None])
+
+    async def body(replay: Replay) -> str:
+        text = next(texts)
+        return "done" if text is None else await ask(replay, text)
+
+    assert await Client().call(body) == "done"
+
+
+async def test_what_the_client_did_not_answer_is_asked_again() -> None:
+    async def body(replay: Replay) -> list[str]:
+        said: list[str] = ["", ""]
+
+        async def one(index: int) -> None:
+            said[index] = await ask(replay, f"q{index}")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one, 0)
+            tasks.start_soon(one, 1)
+        return said
+
+    with anyio.fail_after(10):
+        first = Replay.read(None, {"sampling-1": answer("not asked for")})
+        both = await first.run(lambda: body(first))
+        assert isinstance(both, Questions)
+        [(name, kept), (_, missing)] = asked(both).items()
+        second = Replay.read(both.state, {name: answer("one of them"), "unknown": answer("of another round")})
+        rest = await second.run(lambda: body(second))
+        assert isinstance(rest, Questions)
+        assert list(asked(rest).values()) == [missing]
+        third = Replay.read(rest.state, {name: answer("the other") for name in rest.requests})
+        said = await third.run(lambda: body(third))
+
+    expected = {kept: "one of them", missing: "the other"}
+    assert said == [expected["q0"], expected["q1"]]
+
+
+async def test_what_once_returned_is_not_done_again() -> None:
+    rolled = []
+
+    async def body(replay: Replay) -> list[object]:
+        async def roll() -> dict[str, int]:
+            rolled.append(random.randrange(10**9))
+            return {"eyes": rolled[-1]}
+
+        first = await replay.once("roll", roll)
+        said = await ask(replay, str(first["eyes"]))
+        second = await replay.once("roll", roll)
+        await ask(replay, "ready?")
+        return [first, said.split()[0], second]
+
+    result = await Client().call(body)
+
+    assert result == [{"eyes": rolled[0]}, str(rolled[0]), {"eyes": rolled[1]}]
+    assert len(rolled) == 2
+
+
+async def test_once_returns_the_same_json_value_the_first_time() -> None:
+    async def pair() -> tuple[int, int]:
+        return 1, 2
+
+    replay = Replay()
+
+    assert await replay.run(lambda: replay.once("pair", pair)) == [1, 2]
+
+
+async def test_once_refuses_what_is_no_json() -> None:
+    async def unknown() -> object:
+        return object()
+
+    replay = Replay()
+
+    with pytest.raises(TypeError, match="object"):
+        await replay.run(lambda: replay.once("unknown", unknown))
+
+
+async def test_the_end_of_a_round_is_a_cancellation() -> None:
+    """So `except Exception` does not see it, a timeout of the function does not catch it, and its `finally` runs."""
+    seen = []
+
+    async def body(replay: Replay) -> str:
+        try:
+            with anyio.move_on_after(60):
+                return await ask(replay, "a")
+            seen.append("moved on")
+        except Exception:
+            seen.append("caught")
+        finally:
+            seen.append("left")
+        return "after"
+
+    assert await Client().call(body) == "A 1"
+    assert seen == ["left", "left"]
+
+
+async def test_a_function_that_does_not_wait_for_its_question_keeps_its_result() -> None:
+    async def body(replay: Replay) -> str:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, replay, "slow?")
+            await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        return "fast"
+
+    client = Client()
+
+    assert (await client.call(body), client.rounds) == ("fast", [])
+
+
+async def test_cancellation_from_outside_ends_the_round_without_a_result() -> None:
+    replay = Replay()
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await replay.run(anyio.sleep_forever)
+
+    assert scope.cancelled_caught
+
+
+async def test_what_the_function_raises_is_raised() -> None:
+    async def body(replay: Replay) -> None:
+        raise LookupError(await ask(replay, "a"))
+
+    with pytest.raises(LookupError, match="A 1"):
+        await Client().call(body)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        *("", "{", "[]", "7", '"text"', "{}", '{"version": 2, "recorded": [], "asked": {}}'),
+        *(
+            '{"version": 1}',
+            '{"version": 1, "recorded": 7, "asked": {}}',
+            '{"version": 1, "recorded": [], "asked": []}',
+        ),
+        *('{"version": 1, "recorded": [["one"]], "asked": {}}', "[" * 100_000),
+    ],
+)
+def test_a_state_of_others_is_refused(state: str) -> None:
+    with pytest.raises(ReplayError, match="the requestState is not one that this tool has written"):
+        Replay.read(state, {})
+
+
+async def test_answers_that_are_too_large_for_a_state_are_refused() -> None:
+    async def body(replay: Replay) -> None:
+        await replay.create_message(question("long?"))
+        await replay.create_message(question("more?"))
+
+    first = Replay()
+    one = await first.run(lambda: body(first))
+    assert isinstance(one, Questions)
+    second = Replay.read(one.state, {"sampling-1": answer("x" * 2**20)})
+
+    with pytest.raises(ReplayError, match=r"the answers so far take 1,048,\d\d\d characters"):
+        await second.run(lambda: body(second))
+
+
+async def test_any_json_that_python_reads_survives_a_state() -> None:
+    odd = {"lone": "\ud800", "big": 2**80, "nested": [None, {"": 1.5}]}
+
+    async def body(replay: Replay) -> Params:
+        first = await replay.create_message(question("odd?"))
+        await replay.create_message(question("more?"))
+        return first
+
+    first = Replay()
+    one = await first.run(lambda: body(first))
+    assert isinstance(one, Questions)
+    second = Replay.read(one.state, {"sampling-1": odd})
+    two = await second.run(lambda: body(second))
+    assert isinstance(two, Questions)
+    third = Replay.read(two.state, {"sampling-2": answer("")})
+
+    assert await third.run(lambda: body(third)) == odd
+    assert json.loads(two.state)["asked"].keys() == {"sampling-2"}
+
+
+Program: TypeAlias = Any  # a question; or a list of programs, in turn; or a tuple of them, at the same time
+PROGRAMS = st.recursive(
+    st.sampled_from("abc"),
+    lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple),
+    max_leaves=8,
+)
+
+
+async def follow(program: Program, ask: Callable[[str], Awaitable[str]], path: str) -> Any:
+    """The answers, in the shape of the *program*. What is asked depends on where, and on the answers before."""
+    match program:
+        case str():
+            return await ask(program + path)
+        case list():
+            said: list[Any] = []
+            for index, step in enumerate(program):
+                said.append(await follow(step, ask, f"{path}{index}{said[-1:]!r}"))
+            return said
+    results: dict[int, Any] = {}
+
+    async def one(index: int) -> None:
+        results[index] = await follow(program[index], ask, f"{path}{index}")
+
+    async with anyio.create_task_group() as tasks:
+        for index in range(len(program)):
+            tasks.start_soon(one, index)
+    return tuple(results[index] for index in range(len(program)))
+
+
+@given(program=PROGRAMS)
+async def test_any_function_ends_as_if_it_had_never_been_interrupted(program: Program) -> None:
+    async def at_once(text: str) -> str:
+        return f"<{hash(text) % 1000}>"
+
+    class Fixed(Client):
+        def answer(self, text: str) -> Params:
+            self.count += 1
+            return answer(f"<{hash(text) % 1000}>")
+
+    client = Fixed()
+    replayed = await client.call(lambda replay: follow(program, lambda text: ask(replay, text), ""))
+
+    assert replayed == await follow(program, at_once, "")
+    assert client.count == len({text for texts in client.rounds for text in texts})
