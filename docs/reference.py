@@ -81,6 +81,7 @@ def limits() -> str:
     for module, name, use in (
         ("mcp_host.limits", "Limits", "`Client(transport, limits=Limits(...))`"),
         ("mcp_host.sampling.limits", "SamplingLimits", "`Sampling(..., limits=SamplingLimits(...))`"),
+        ("mcp_host.sampling.limits", "OwnTools", "`Client(..., run_own_tools=OwnTools(...))`"),
     ):
         named = source.find(module, name)
         rows = ["| limit | default | |", "|---|---|---|", *limit_rows(named)]

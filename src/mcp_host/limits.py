@@ -52,9 +52,9 @@ def check_limits(limits: DataclassInstance) -> None:
             limit.metadata["check"](f"{type(limits).__name__}.{limit.name}", value)
 
 
-def in_seconds(default: T) -> T:
+def in_seconds(default: T, *, zero: bool = True) -> T:
     """A limit in seconds, as a field of a dataclass; see `check_limits`."""
-    return field(default=default, metadata={"check": check_seconds})
+    return field(default=default, metadata={"check": partial(check_seconds, zero=zero)})
 
 
 def in_bytes(default: T, *, least: int = 1) -> T:

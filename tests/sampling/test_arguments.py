@@ -11,7 +11,8 @@ import pytest
 from anyio import fail_after
 
 from mcp_host.sampling import Allow, Sampling, SamplingLimits, SamplingRequest, SamplingSession, ToolCall, always
-from mcp_host.sampling.arguments import ArgumentChecker, CheckArguments
+from mcp_host.sampling.arguments import ArgumentChecker
+from mcp_host.sampling.sampling import CheckArguments
 from mcp_host.testing.model import ScriptedModel, ScriptedTurn
 from mcp_host.types import CreateMessageResult, TextContent, Tool, ToolUseContent
 from tests.sampling.asking import Wire, refused, said, text, user, wire

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, get_args
 from weakref import WeakMethod
@@ -47,12 +47,15 @@ if TYPE_CHECKING:
     from mcp_host.elicitation import Elicitation
     from mcp_host.middleware import ClientRequest, Middleware, MiddlewareStack
     from mcp_host.roots import RootLike, RootsHandler
-    from mcp_host.sampling import Sampling, SamplingMode
+    from mcp_host.sampling import Sampling, SamplingMode, SamplingRequest
+    from mcp_host.sampling.limits import OwnTools
+    from mcp_host.sampling.own_tools import ServerTools
     from mcp_host.session.list_changed import ListChanged, ListWatcher, WeakList
     from mcp_host.transports.base import Transport
 
 OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None] | None]
 P = ParamSpec("P")
+T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=Model)
 RootsArgument: TypeAlias = "Sequence[RootLike] | RootsHandler | None"
 
@@ -113,6 +116,12 @@ class Client:
     restarted otherwise is restarted; over HTTP the client initializes again. Revision 2026-07-28 has no ping and
     needs none: there this does nothing.
 
+    With *run_own_tools* the server's tools are run inside its sampling requests: if the model calls tools that
+    the server lists, the client calls them, with the `caller` of the call that the request belongs to, and gives the
+    results to the model, until that answers; this answer goes to the server. An answer that calls any other tool,
+    or one that the `ToolPolicy` does not let through, goes to the server as it is. *approve* of `Sampling` is asked once
+    for the request, and `approve_tool_calls` about each call. `OwnTools` has the limits.
+
     What connecting settled, such as `protocol_version`, stays readable when the server has ended.
     Before the first connection and after `aclose` it raises `NotConnected`.
 
@@ -157,12 +166,9 @@ class Client:
         middleware: Sequence[Middleware] = (),
         lazy: bool = False,
         ping_interval: float | None = None,
+        run_own_tools: bool | OwnTools = False,
     ) -> None:
-        if sampling is not None:
-            from mcp_host.sampling import Sampling  # here, because few clients offer all three
-
-            if not isinstance(sampling, Sampling):
-                raise TypeError(NO_SAMPLING)
+        server_tools = None if sampling is None else self._server_tools(sampling)
         on_complete = None
         if elicitation is not None:
             from mcp_host.elicitation import Elicitation
@@ -188,7 +194,7 @@ class Client:
         self._state = ClientState(
             transport=transport,
             client_info=client_info or Implementation(name="mcp-host", version=__version__),
-            features=ClientFeatures(sampling, elicitation, self._roots),
+            features=ClientFeatures(sampling, elicitation, self._roots, server_tools),
             limits=limits,
             allowed_versions=AllowedVersions.of(era),
             era_cache=EraCache() if era_cache is None else era_cache,
@@ -202,9 +208,19 @@ class Client:
             on_notification=_callback(on_notification, argument="on_notification", shape=ON_NOTIFICATION),
             on_elicitation_complete=_callback(on_complete, argument="on_complete"),
         )
+        if run_own_tools is not False:
+            self.run_own_tools = run_own_tools
         if list_changed is not None:
             self._state.list_watcher = self._watcher(list_changed)
         self._lifetime = Lifetime(self._state, tools)
+
+    def _server_tools(self, sampling: Sampling) -> ServerTools:
+        from mcp_host.sampling import Sampling  # here, because few clients offer all features
+        from mcp_host.sampling.own_tools import ServerTools
+
+        if not isinstance(sampling, Sampling):
+            raise TypeError(NO_SAMPLING)
+        return ServerTools(_weak(self._list_own_tools), _weak(self._call_own_tool), None)
 
     def _watcher(self, wanted: ListChanged) -> ListWatcher:
         from mcp_host.session.list_changed import ListChanged, ListWatcher  # few clients use it
@@ -521,6 +537,25 @@ class Client:
             if ROOTS_CHANGED not in connection.session.era.removed:
                 await connection.notify(Call(method=ROOTS_CHANGED, params={}, timeouts=timeouts))
 
+    @property
+    def run_own_tools(self) -> bool | OwnTools:
+        """Whether, and how far, the server's own tools are run inside its sampling requests. Set it for later requests.
+
+        Setting it raises `TypeError` if it is something else, and `CallerError` if the client was made without *sampling*.
+        """
+        tools = self._state.features.server_tools
+        return False if tools is None or tools.limits is None else tools.limits
+
+    @run_own_tools.setter
+    def run_own_tools(self, value: bool | OwnTools) -> None:
+        from mcp_host.sampling.limits import OwnTools
+
+        if not isinstance(value, bool | OwnTools):
+            raise TypeError("run_own_tools is True, False, or OwnTools(max_turns=..., timeout=...)")
+        if (tools := self._state.features.server_tools) is None:
+            raise CallerError("this client was made without sampling: there is nothing to run tools in")
+        tools.limits = (OwnTools() if value else None) if isinstance(value, bool) else value
+
     # What is known about the connection
 
     @property
@@ -720,6 +755,19 @@ class Client:
             listed = filtered  # if another one has replaced it, the server was restarted meanwhile
         return connection, await filtered.find(call.params["name"], timeouts)
 
+    async def _list_own_tools(self, request: SamplingRequest, timeout: float) -> dict[str, str]:
+        """The names of the tools to run inside a sampling request, by the names that the server gives them."""
+        await self.list_tools(timeout=timeout)
+        listed = self._lifetime.tools.listed.items()
+        return {each.definition.name: name for name, each in listed if not each.runs_only_as_task}
+
+    async def _call_own_tool(
+        self, request: SamplingRequest, name: str, arguments: dict[str, object], timeout: float
+    ) -> types.CallToolResult:
+        """Call a tool for the user whose call the sampling request belongs to."""
+        caller = None if request.outer is None else request.outer.caller
+        return await self.call_tool(name, arguments, timeout=timeout, caller=caller)
+
     async def _list_missing_headers(self, timeouts: CallTimeouts, mismatch: HeaderMismatch) -> None:
         """List the tools, because the server requires headers that the client does not know of.
 
@@ -785,6 +833,18 @@ def _stack(middleware: Sequence[Middleware], transport: Transport) -> Middleware
     from mcp_host.middleware import MiddlewareStack
 
     return MiddlewareStack(middleware, transport)
+
+
+def _weak(method: Callable[P, Coroutine[object, object, T]]) -> Callable[P, Awaitable[T]]:
+    """*method*, without keeping its object: a client that is dropped is closed."""
+    reference = WeakMethod(method)
+
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if (bound := reference()) is None:
+            raise ConnectionClosed("the client was dropped", may_have_run=False)
+        return await bound(*args, **kwargs)
+
+    return call
 
 
 def _callback(

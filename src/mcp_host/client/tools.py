@@ -101,6 +101,11 @@ class ListedTool:
             self.tool = self.tool.model_copy(update={"name": name})
         return self
 
+    @property
+    def runs_only_as_task(self) -> bool:
+        """Whether it cannot be called, because this client declares no tasks."""
+        return self.tool.execution is not None and self.tool.execution.task_support == "required"
+
     def prepare(self, call: Call) -> Call:
         """*call*, a `tools/call`, with the server's name, and the headers and hints of this listing.
 
@@ -108,7 +113,7 @@ class ListedTool:
             CallerError: The tool runs only as a task, and this client declares no tasks; or an argument cannot be a header.
         """
         tool = self.tool
-        if tool.execution is not None and tool.execution.task_support == "required":
+        if self.runs_only_as_task:
             raise CallerError(f"the tool {tool.name!r} runs only as a task, which this client does not offer")
         # The hints are the server's own. If they are false, a repeated call harms nothing but the server.
         hints = tool.annotations

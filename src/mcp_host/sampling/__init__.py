@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp_host.sampling.approval import Allow, Approve, Deny, always
-    from mcp_host.sampling.limits import SamplingLimits
+    from mcp_host.sampling.limits import OwnTools, SamplingLimits
     from mcp_host.sampling.other_clients import from_fastmcp, from_sdk
     from mcp_host.sampling.request import AroundModel, CallModel, Handler, SamplingMode, SamplingRequest, ToolCall
     from mcp_host.sampling.sampling import Sampling, SamplingCallback, SamplingSession
@@ -23,6 +23,7 @@ __all__ = [
     "Deny",
     "Handler",
     "OuterCall",
+    "OwnTools",
     "Sampling",
     "SamplingCallback",
     "SamplingLimits",
@@ -40,7 +41,7 @@ __all__ = [
 # Imported on first use, by module: a client without sampling does not need it.
 _ON_DEMAND = {
     "mcp_host.sampling.approval": ("Allow", "Approve", "Deny", "always"),
-    "mcp_host.sampling.limits": ("SamplingLimits",),
+    "mcp_host.sampling.limits": ("OwnTools", "SamplingLimits"),
     "mcp_host.sampling.other_clients": ("from_fastmcp", "from_sdk"),
     "mcp_host.sampling.request": ("AroundModel", "CallModel", "Handler", "SamplingMode", "SamplingRequest", "ToolCall"),
     "mcp_host.sampling.sampling": ("Sampling", "SamplingCallback", "SamplingSession"),

@@ -7,7 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from mcp_host.json_schema.schema import Schema
 
 logger = logging.getLogger(__name__)
-
-CheckArguments: TypeAlias = Literal["warn", "refuse", "retry"]
-"""What happens to an answer whose tool calls have arguments that the `inputSchema` does not allow: see `Sampling`."""
 
 MAX_STEPS = 100_000  # of one check, which takes half a second: arguments are smaller than results
 MAX_SCHEMAS = 64  # prepared schemas that one checker keeps, the last ones used: as many as a request may offer tools

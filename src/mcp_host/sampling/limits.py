@@ -73,3 +73,27 @@ class SamplingLimits:
 
     def __post_init__(self) -> None:
         check_limits(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnTools:
+    """The limits of a server's own tools, which the host runs inside the server's sampling requests.
+
+    `SamplingLimits` apply, too: to each answer of the model, to the conversation as it grows, and
+    to the seconds of the whole request.
+    """
+
+    max_turns: int = count(10, least=2)
+    """Answers of the model for one request of the server. The last one is asked for without tools."""
+
+    timeout: float = in_seconds(300.0, zero=False)
+    """Seconds for one request of the server: all answers and calls together."""
+
+    tool_timeout: float = in_seconds(30.0, zero=False)
+    """Seconds for one call of a tool. With a `Client` they are its *timeout*: paused while your handlers answer
+    what the server asks within the call, and not counted while `approve_tool_calls` asks."""
+
+    def __post_init__(self) -> None:
+        check_limits(self)
+        if self.max_turns % 1:  # also for math.inf
+            raise ValueError(f"OwnTools.max_turns must be a whole number, not {self.max_turns}")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 import anyio
 
@@ -17,7 +17,6 @@ from mcp_host.handlers import HandlerScope, as_async, call_handler
 from mcp_host.protocol.eras import one_block
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
-from mcp_host.sampling.arguments import ArgumentChecker, CheckArguments, results_for
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
 from mcp_host.sampling.request import (
     AroundModel,
@@ -28,15 +27,23 @@ from mcp_host.sampling.request import (
     log_subject,
 )
 from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, keep_slot_for_thread
-from mcp_host.sampling.validation import check_and_correct, extend, read_params
+from mcp_host.sampling.validation import check_and_correct, check_grown, read_params
 from mcp_host.server_requests import OuterCall, ProgressReporter
 from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, SamplingMessage
 from mcp_host.types.sampling import TOOL_USE
+
+if TYPE_CHECKING:
+    from mcp_host.sampling.arguments import ArgumentChecker
+    from mcp_host.sampling.limits import OwnTools
+    from mcp_host.sampling.own_tools import CallToolFunction, ListToolsFunction, ServerTools
 
 logger = logging.getLogger(__name__)
 
 MODEL_FAILED = "this client's model failed"  # all that the server is told
 ILLEGAL_ANSWER = "this client's model gave an answer that the request does not allow"
+
+CheckArguments: TypeAlias = Literal["warn", "refuse", "retry"]
+"""What happens to an answer whose tool calls have arguments that the `inputSchema` does not allow: see `Sampling`."""
 
 
 class SamplingCallback(Protocol):
@@ -114,24 +121,61 @@ class Sampling:
         offered = {"tools": self._with_tools is not None, "context": self._context}
         return {name: {} for name, is_offered in offered.items() if is_offered}
 
-    def session(self, *, server: str, knows_tools: bool, accepts_context: bool = True) -> SamplingSession:
+    def session(
+        self,
+        *,
+        server: str,
+        knows_tools: bool,
+        accepts_context: bool = True,
+        server_tools: ServerTools | None = None,
+    ) -> SamplingSession:
         """Choose the handler of one connection, for as long as it lasts.
 
         *server* is the name to show for it. *knows_tools* says whether
         ``sampling.tools`` was advertised to it, *accepts_context* whether ``sampling.context`` was,
-        or is unknown to the revision.
+        or is unknown to the revision. *server_tools* runs tools of the server inside its requests.
         """
-        return SamplingSession(self, server, knows_tools=knows_tools, accepts_context=accepts_context)
+        return SamplingSession(
+            self, server, knows_tools=knows_tools, accepts_context=accepts_context, server_tools=server_tools
+        )
 
-    def callback(self, *, server: str, knows_tools: bool = True) -> SamplingCallback:
+    def callback(
+        self,
+        *,
+        server: str,
+        knows_tools: bool = True,
+        call_tool: CallToolFunction | None = None,
+        list_tools: ListToolsFunction | None = None,
+        own_tools: OwnTools | None = None,
+    ) -> SamplingCallback:
         """A sampling callback for a host with another client: wire parameters in, wire result or error out.
 
         Make one for each connection. The other client has to advertise `capability()`; set
         *knows_tools* to False if it does not advertise ``tools``. Then requests for context are
         accepted, too: the revision may be too old to declare it.
+
+        With *call_tool*, the server's own tools are run inside its requests, as with ``Client(run_own_tools=True)``.
+        It is ``async (name: str, arguments: dict) -> result``, and calls a tool of that server. The result is a
+        `CallToolResult`, the same as on the wire, or the model of the SDK. *list_tools* is
+        ``async () -> names or tools``, those that may be run; without it, they are all that a request offers.
+        *own_tools* are the limits. At most 8 such requests of one callback wait for their tools at the same time,
+        because each may be within another; a further one gets -32013.
+
+        Raises:
+            ValueError: *list_tools* or *own_tools* without *call_tool*.
+            TypeError: An argument is something else.
         """
         accepts_context = self._context or not knows_tools
-        return self.session(server=server, knows_tools=knows_tools, accepts_context=accepts_context).respond
+        server_tools = None
+        if call_tool is not None:
+            from mcp_host.sampling.own_tools import other_clients_tools
+
+            server_tools = other_clients_tools(call_tool, list_tools, own_tools)
+        elif list_tools is not None or own_tools is not None:
+            raise ValueError("the server's tools are run only with call_tool=...")
+        return self.session(
+            server=server, knows_tools=knows_tools, accepts_context=accepts_context, server_tools=server_tools
+        ).respond
 
     def for_sdk(self, *, server: str | None = None, capabilities: bool = True) -> dict[str, Any]:
         """Keyword arguments for a client of the official SDK: ``ClientSession(read, write, **sampling.for_sdk())``.
@@ -177,7 +221,15 @@ def _as_handler(handler: Handler, argument: str) -> AsyncHandler:
 class SamplingSession:
     """One connection's sampling, with the handler that was chosen for it. Made by `Sampling.session`."""
 
-    def __init__(self, sampling: Sampling, server: str, *, knows_tools: bool, accepts_context: bool) -> None:
+    def __init__(
+        self,
+        sampling: Sampling,
+        server: str,
+        *,
+        knows_tools: bool,
+        accepts_context: bool,
+        server_tools: ServerTools | None,
+    ) -> None:
         handler = sampling._with_tools if knows_tools else None
         self.mode: SamplingMode = "basic" if handler is None else "with_tools"
         """``with_tools``, or ``basic``: then requests that mention tools are refused, not stripped."""
@@ -192,6 +244,7 @@ class SamplingSession:
         self._checker: ArgumentChecker | None = None
         self._limits = limits = sampling._limits
         self._accepts_context = accepts_context
+        self._server_tools = server_tools
         self._share = SemaphoreShare(sampling._semaphore, limits.at_once_per_server, limits.waiting)
 
     async def answer(
@@ -223,6 +276,8 @@ class SamplingSession:
         except (LimitExceeded, ProtocolError) as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         request = SamplingRequest(params=read, server=self._server, outer=call, mode=self.mode, reporter=reporter)
+        tools = self._server_tools
+        own_tools = None if tools is None or tools.limits is None else tools.admit(request, tools.limits)
         with (move_on_after or anyio.move_on_after)(limits.seconds):
             slot = Slot(self._share)
             try:
@@ -234,6 +289,8 @@ class SamplingSession:
                 with HandlerScope(slot=slot):
                     if self._approvals is not None:
                         await self._approvals.require(request)
+                    if tools is not None and own_tools is not None:
+                        return await self._run_own_tools(request, around_model, tools, own_tools)
                     answer = await self._ask(request, request, size, around_model)
                     if answer.stop_reason == TOOL_USE:
                         answer = await self._with_checked_arguments(answer, request, size, around_model)
@@ -268,6 +325,8 @@ class SamplingSession:
         Raises:
             InputRefused: It is refused.
         """
+        from mcp_host.sampling.arguments import ArgumentChecker, results_for  # many clients have no tools
+
         if self._checker is None:
             self._checker = ArgumentChecker(subject=self._subject)
         calls = answer.tool_uses
@@ -276,24 +335,42 @@ class SamplingSession:
             return answer
         if self._check_arguments == "retry":
             turn = [SamplingMessage(role="assistant", content=answer.content), results_for(calls, problems)]
-            asked = replace(request, params=self._extended(request, turn))
-            answer = await self._ask(asked, request, size, around_model)
+            params = request.params.model_copy(update={"messages": [*request.messages, *turn]})
+            answer = await self._ask(self._grown(request, params), request, size, around_model)
             problems = await self._checker.problems(request.tools, answer.tool_uses)
         if problems:
             raise self._illegal(SamplingError("it calls tools with arguments that do not match their inputSchema"))
         return answer
 
-    def _extended(self, request: SamplingRequest, turn: list[SamplingMessage]) -> CreateMessageRequestParams:
-        """The params of *request* with one more *turn*.
+    async def _run_own_tools(
+        self, request: SamplingRequest, around_model: Sequence[AroundModel], tools: ServerTools, limits: OwnTools
+    ) -> CreateMessageResult:
+        """The model's answer after the tools of the server that it called: see `mcp_host.sampling.own_tools`."""
+        from mcp_host.sampling.own_tools import fresh_ids, run_own_tools  # few clients do
+
+        around = (fresh_ids, *around_model)
+
+        async def ask(params: CreateMessageRequestParams) -> CreateMessageResult:
+            asked = self._grown(request, params)
+            answer = await self._ask(asked, asked, math.inf, around)
+            if answer.stop_reason == TOOL_USE:
+                answer = await self._with_checked_arguments(answer, asked, math.inf, around)
+            return answer
+
+        return await run_own_tools(ask, request, tools, limits)
+
+    def _grown(self, request: SamplingRequest, params: CreateMessageRequestParams) -> SamplingRequest:
+        """*request* with *params*, whose conversation is longer.
 
         Raises:
-            InputRefused: They exceed a limit.
+            InputRefused: It exceeds a limit.
         """
         try:
-            return extend(request.params, turn, self._limits)
+            check_grown(params, self._limits)
         except LimitExceeded as exc:
             logger.error("%s: %s", self._subject, exc)
             raise InputRefused(INTERNAL_ERROR, str(exc)) from exc
+        return replace(request, params=params)
 
     async def respond(self, params: dict[str, Any], call: OuterCall | None = None) -> dict[str, Any]:
         """Answer as on the wire: ``{"result": …}`` or ``{"error": {"code": …, "message": …}}``, with data if there is any.

@@ -26,7 +26,6 @@ from mcp_host.types import (
     EmbeddedResource,
     ImageContent,
     ResourceLink,
-    SamplingMessage,
     TextContent,
     ToolResultContent,
     ToolUseContent,
@@ -130,23 +129,17 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size
         sizes.check(limits)
 
 
-def extend(
-    params: CreateMessageRequestParams, messages: Sequence[SamplingMessage], limits: SamplingLimits
-) -> CreateMessageRequestParams:
-    """*params* with *messages* at the end of the conversation, checked as a request of the server would be.
+def check_grown(params: CreateMessageRequestParams, limits: SamplingLimits) -> None:
+    """Check a request whose conversation has grown here, by answers of the model and results of tools.
 
     Raises:
         LimitExceeded: It exceeds a limit.
-        ProtocolError: It breaks a rule of the conversation.
     """
-    params = params.model_copy(update={"messages": [*params.messages, *messages]})
     _check("messages", len(params.messages), limits.messages, found_in=NEXT)
     _check("blocks", _blocks(params), limits.blocks, found_in=NEXT)
-    conversation.check(params.messages)
     sizes = Sizes()
     sizes.add_request(params)
     sizes.check(limits, found_in=NEXT)
-    return params
 
 
 def check_and_correct(

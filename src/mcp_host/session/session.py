@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # few clients use them, and importing them takes time
     from mcp_host.middleware import MiddlewareStack, ServerRequest
     from mcp_host.roots import Roots
     from mcp_host.sampling import Sampling, SamplingSession
+    from mcp_host.sampling.own_tools import ServerTools
     from mcp_host.sampling.request import AroundModel
     from mcp_host.server_requests import OuterCall, ProgressReporter
     from mcp_host.types import InputResponse
@@ -42,10 +43,18 @@ FAILED = "this client failed to answer"  # all that a server is told when a hand
 class ClientFeatures:
     """The handlers of the application, and the capabilities that they stand for."""
 
-    def __init__(self, sampling: Sampling | None, elicitation: Elicitation | None, roots: Roots | None) -> None:
+    def __init__(
+        self,
+        sampling: Sampling | None,
+        elicitation: Elicitation | None,
+        roots: Roots | None,
+        server_tools: ServerTools | None = None,
+    ) -> None:
         self.sampling = sampling
         self.elicitation = elicitation
         self.roots = roots
+        self.server_tools = server_tools
+        """Runs tools of the server inside its sampling requests."""
 
     def offers(self, version: str) -> list[Offers]:
         """The offers to try, the largest first; *version* is the newest that may begin with a handshake."""
@@ -82,7 +91,10 @@ class ClientFeatures:
             return None
         accepts_context = SAMPLING_CONTEXT not in optional_capabilities(era.version) - offers
         return self.sampling.session(
-            server=server, knows_tools=SAMPLING_TOOLS in offers, accepts_context=accepts_context
+            server=server,
+            knows_tools=SAMPLING_TOOLS in offers,
+            accepts_context=accepts_context,
+            server_tools=self.server_tools,
         )
 
 
