@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
@@ -160,6 +161,12 @@ class FunctionTool:
                 raise TypeError(f"{self.name}: {exc.message}") from exc
         optional = given(description=self._function.description, output_schema=output_schema or schema)
         self.definition = Tool(name=self.name, input_schema=self._function.schema, **optional | given(**fields))
+
+    def calling(self, wrap: Callable[[AnyFunction], AnyFunction]) -> FunctionTool:
+        """A copy that calls what *wrap* makes of the function, such as one that runs it in a thread."""
+        tool, tool._function = copy(self), copy(self._function)
+        tool._function._function = wrap(self._function._function)
+        return tool
 
     async def call(self, arguments: JSONObject, injected: Injected | None = None) -> CallToolResult:
         """Validate *arguments*, call the function, and write what it returns as a result.

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
-from weakref import WeakKeyDictionary
 
-from anyio import CancelScope, current_time, sleep
+from anyio import current_time, sleep
 
 from mcp_host.errors import CallDenied, ConnectionClosed, HttpStatusError, quoted
 from mcp_host.handlers import as_async, check_callable, check_plain, inspected
@@ -420,58 +419,17 @@ def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
     Raises:
         CallDenied: `Client.call_tool` raises it for `Deny`; nothing was sent.
     """
-    from mcp_host.sampling.approval import Allow, Deny  # here, because the rest does without
+    from mcp_host.sampling.approval import CallApprovals, Deny  # here, because the rest does without
 
-    approvals = _CallApprovals(as_async(approve, argument="approve", shape="(request: ClientRequest) -> Allow | Deny"))
+    approvals = CallApprovals(as_async(approve, argument="approve", shape="(request: ClientRequest) -> Allow | Deny"))
 
     async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
         if not isinstance(request, ClientRequest) or request.method != "tools/call":
             return await call_next(request)
-        decision = await approvals.decide(request)
-        match decision:
-            case Allow():
-                return await call_next(request)
-            case Deny(reason=reason):
-                raise CallDenied(f"the call of {quoted(request.params.get('name'))} was denied: {reason}", reason)
-        raise TypeError(f"approve has to return Allow or Deny, not {type(decision).__name__}")  # True is no approval
+        decision = await approvals.decide(request, request.tool, session=request.session_key)
+        if isinstance(decision, Deny):
+            name = quoted(request.params.get("name"))
+            raise CallDenied(f"the call of {name} was denied: {decision.reason}", decision.reason)
+        return await call_next(request)
 
     return middleware
-
-
-class _CallApprovals:
-    """Asks about tool calls, unless the tool is allowed for the session."""
-
-    def __init__(self, ask: Callable[[ClientRequest], Awaitable[Allow | Deny]]) -> None:
-        self._ask = ask
-        self._allowed: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()  # fingerprints, by session
-        self._asking: dict[CancelScope, tuple[object, Tool | None]] = {}  # session and tool of each question
-
-    async def decide(self, request: ClientRequest) -> object:
-        """What was decided on this call, unchecked. If the answer to another question allows it, its own is withdrawn."""
-        from mcp_host.sampling.approval import Allow  # as above
-
-        session, tool = request.session_key, request.tool
-        if self._is_allowed(session, tool):
-            return Allow()
-        decision: object = None
-        with CancelScope() as question:
-            self._asking[question] = (session, tool)
-            try:
-                decision = await self._ask(request)
-            finally:
-                del self._asking[question]
-        if question.cancelled_caught:
-            return Allow()
-        if isinstance(decision, Allow) and decision.scope == "session" and tool is not None and session is not None:
-            self._allowed.setdefault(session, set()).add(tool.fingerprint)
-            self._withdraw(session)
-        return decision
-
-    def _is_allowed(self, session: object, tool: Tool | None) -> bool:
-        return tool is not None and session in self._allowed and tool.fingerprint in self._allowed[session]
-
-    def _withdraw(self, session: object) -> None:
-        """Withdraw the questions of this session that are answered. Those of another may be in another thread."""
-        for question, (its_session, tool) in list(self._asking.items()):
-            if its_session is session and self._is_allowed(session, tool):
-                question.cancel()

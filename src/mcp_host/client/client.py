@@ -559,6 +559,11 @@ class Client:
     # What is known about the connection
 
     @property
+    def name(self) -> str:
+        """The name of the server in errors, log lines and approvals: that of the transport, so the server cannot choose it."""
+        return self._state.name
+
+    @property
     def connected(self) -> bool:
         """Whether the connection is open."""
         return self._lifetime.connected

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import Literal, TypeAlias, get_args
+from typing import Generic, Literal, TypeAlias, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
 from anyio import CancelScope
@@ -28,6 +28,8 @@ MOST_GRANTS = 64  # sets of tools allowed for one call or one connection; beyond
 
 Scope: TypeAlias = Literal["request", "call", "session"]
 SCOPES = frozenset(get_args(Scope))
+
+CallT = TypeVar("CallT")
 
 ToolDigests: TypeAlias = frozenset[str]
 """One digest of each tool that a request offers."""
@@ -138,6 +140,50 @@ class Approvals:
         for asking, other in self._asking.items():
             if self._is_granted(other):
                 asking.cancel()
+
+
+class CallApprovals(Generic[CallT]):
+    """Asks about tool calls of ours, unless the tool is allowed for the session."""
+
+    def __init__(self, ask: Callable[[CallT], Awaitable[Allow | Deny]]) -> None:
+        self._ask = ask
+        self._allowed: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()  # fingerprints, by session
+        self._asking: dict[CancelScope, tuple[object, Tool | None]] = {}  # session and tool of each question
+
+    async def decide(self, call: CallT, tool: Tool | None, *, session: object) -> Allow | Deny:
+        """Decide on *call*. If the answer to another question allows it, its own is withdrawn.
+
+        *session* is a key that lives as long as what is allowed for the session; None allows nothing for it.
+
+        Raises:
+            TypeError: The approver returned something else.
+        """
+        if self._is_allowed(session, tool):
+            return Allow()
+        decision: object = None
+        with CancelScope() as question:
+            self._asking[question] = (session, tool)
+            try:
+                decision = await self._ask(call)
+            finally:
+                del self._asking[question]
+        if question.cancelled_caught:
+            return Allow()
+        if not isinstance(decision, Allow | Deny):  # such as True, which is no approval
+            raise TypeError(f"approve has to return Allow or Deny, not {type(decision).__name__}")
+        if isinstance(decision, Allow) and decision.scope == "session" and tool is not None and session is not None:
+            self._allowed.setdefault(session, set()).add(tool.fingerprint)
+            self._withdraw(session)
+        return decision
+
+    def _is_allowed(self, session: object, tool: Tool | None) -> bool:
+        return tool is not None and session in self._allowed and tool.fingerprint in self._allowed[session]
+
+    def _withdraw(self, session: object) -> None:
+        """Withdraw the questions of this session that are answered. Those of another may be in another thread."""
+        for question, (its_session, tool) in list(self._asking.items()):
+            if its_session is session and self._is_allowed(session, tool):
+                question.cancel()
 
 
 def _digests(request: SamplingRequest) -> ToolDigests:

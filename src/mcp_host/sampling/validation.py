@@ -289,16 +289,16 @@ class Sizes:
     def add_request(self, params: CreateMessageRequestParams) -> None:
         self.add([block for message in params.messages for block in message.content])
         for words in (params.system_prompt or "", *(params.stop_sequences or ())):
-            self.text += _utf8(words)
+            self.text += utf8_size(words)
         self.text += _json_size(params.metadata)
 
     def add(self, blocks: Iterable[SamplingMessageContentBlock | ContentBlock]) -> None:
         for block in blocks:
             match block:
                 case TextContent():
-                    self.text += _utf8(block.text)
+                    self.text += utf8_size(block.text)
                 case ImageContent() | AudioContent():
-                    self.binary += _decoded(block.data)
+                    self.binary += decoded_size(block.data)
                 case ToolUseContent():
                     self.text += _json_size(block.input)
                 case ToolResultContent():
@@ -306,9 +306,9 @@ class Sizes:
                     self.text += _json_size(block.structured_content)
                 case EmbeddedResource(resource=resource):
                     if isinstance(resource, BlobResourceContents):
-                        self.binary += _decoded(resource.blob)
+                        self.binary += decoded_size(resource.blob)
                     else:
-                        self.text += _utf8(resource.text)
+                        self.text += utf8_size(resource.text)
                 case ResourceLink():
                     self.text += _json_size(block.to_wire())
                 case _:
@@ -328,11 +328,11 @@ SIZES = tuple(field.name for field in fields(Sizes))
 _each_size: Callable[[Sizes | SamplingLimits], tuple[int, ...]] = attrgetter(*SIZES)
 
 
-def _utf8(text: str) -> int:
+def utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def _decoded(base64: str) -> int:
+def decoded_size(base64: str) -> int:
     """The size of base64 data, without decoding it."""
     return len(base64) * 3 // 4 - base64.count("=", -2)
 

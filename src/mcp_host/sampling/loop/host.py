@@ -1,0 +1,178 @@
+"""The loop of a host: its model, the tools of its servers and its own functions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from mcp_host.errors import SamplingError, quoted
+from mcp_host.functions import text_result
+from mcp_host.handlers import as_async, check_callable
+from mcp_host.limits import check_count, check_seconds
+from mcp_host.sampling.approval import Allow, CallApprovals, Deny
+from mcp_host.sampling.arguments import ArgumentChecker
+from mcp_host.sampling.loop.engine import (
+    MAX_TURNS,
+    TIMEOUT,
+    TOOL_TIMEOUT,
+    LoopResult,
+    Step,
+    run_loop,
+)
+from mcp_host.sampling.loop.results import MAX_RESULT_BYTES, Cut, for_model, head_and_tail
+from mcp_host.sampling.loop.tools import THIS_PROGRAM, LoopTool, OfferedTool, read_tools
+from mcp_host.sampling.request import AsyncHandler, Handler, SamplingRequest
+from mcp_host.types import (
+    CallToolResult,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    JSONObject,
+    SamplingMessage,
+    Tool,
+    ToolChoice,
+    ToolUseContent,
+    UserMessage,
+)
+from mcp_host.types.base import given
+
+MAX_TOKENS = 4096  # of one answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedCall:
+    """A tool call that the model wants to make, for *approve*.
+
+    *server* is the name of the client's transport, or "this program" for a function. *tool* is the definition as
+    listed; its annotations are hints of the server. The *arguments* are those of the model, and fit the tool's schema.
+    """
+
+    server: str
+    tool: Tool
+    arguments: Mapping[str, Any]
+    caller: object = None
+
+    @property
+    def name(self) -> str:
+        """The name of the tool, as the model knows it."""
+        return self.tool.name
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The parameters of ``tools/call``."""
+        return {"name": self.name, "arguments": self.arguments}
+
+
+ApproveProposal: TypeAlias = Callable[[ProposedCall], Awaitable[Allow | Deny] | Allow | Deny]
+"""Decides on one call of the model. A plain function runs in a thread."""
+
+
+async def run_tool_loop(
+    model: Handler,
+    prompt: str | None = None,
+    *,
+    messages: Sequence[SamplingMessage] | None = None,
+    tools: Sequence[LoopTool] = (),
+    tool_choice: Literal["auto", "required", "none"] | str | ToolChoice | None = None,
+    system_prompt: str | None = None,
+    max_tokens: int = MAX_TOKENS,
+    temperature: float | None = None,
+    stop_sequences: Sequence[str] | None = None,
+    metadata: JSONObject | None = None,
+    approve: ApproveProposal | None = None,
+    max_turns: int = MAX_TURNS,
+    timeout: float = TIMEOUT,
+    tool_timeout: float = TOOL_TIMEOUT,
+    max_result_bytes: int = MAX_RESULT_BYTES,
+    cut: Cut = head_and_tail,
+    check_arguments: bool = True,
+    caller: object = None,
+    on_turn: Callable[[Step], Awaitable[None] | None] | None = None,
+) -> LoopResult:
+    """Ask *model*, run the tools that it calls, give it the results, and so on until it stops.
+
+    *model* is a sampling handler: the same function as for `Sampling`. The conversation begins with the *prompt*, or
+    is that of *messages*; the result has the whole, to go on with.
+    """
+    check_seconds("tool_timeout", tool_timeout, zero=False)
+    check_count("max_result_bytes", max_result_bytes)
+    check_callable(cut, argument="cut", shape=None)
+    wanted = _conversation(prompt, messages)
+    ask: AsyncHandler = as_async(model, argument="model", shape="(request: SamplingRequest) -> CreateMessageResult")
+    approvals: CallApprovals[ProposedCall] | None = None
+    if approve is not None:
+        shape = "(call: ProposedCall) -> Allow | Deny"
+        approvals = CallApprovals(as_async(approve, argument="approve", shape=shape))
+    checker = ArgumentChecker(subject="tool loop") if check_arguments else None
+    turn = None if on_turn is None else as_async(on_turn, argument="on_turn", shape="(step: Step) -> None")
+    offered = await read_tools(tools, timeout=tool_timeout, caller=caller)
+    optional = given(
+        tools=[tool.definition for tool in offered.values()] or None,
+        tool_choice=_choice(tool_choice, offered),
+        system_prompt=system_prompt,
+        temperature=temperature,
+        stop_sequences=None if stop_sequences is None else list(stop_sequences),
+        metadata=metadata,
+    )
+    return await run_loop(
+        partial(_ask, ask),
+        CreateMessageRequestParams(messages=wanted, max_tokens=max_tokens, **optional),
+        tools={name: tool.run for name, tool in offered.items()},
+        permit=_Permit(offered, caller, checker, approvals),
+        write_result=partial(for_model, max_bytes=max_result_bytes, cut=cut),
+        max_turns=max_turns,
+        timeout=timeout,
+        on_turn=turn,
+    )
+
+
+async def _ask(model: AsyncHandler, params: CreateMessageRequestParams) -> CreateMessageResult:
+    request = SamplingRequest(params=params, server=THIS_PROGRAM)
+    answer: object = await model(request)
+    if isinstance(answer, str):
+        return request.reply(answer)
+    if not isinstance(answer, CreateMessageResult):
+        raise SamplingError(f"a {type(answer).__name__} is no CreateMessageResult, nor a str")
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Permit:
+    """Checks the arguments of a call, and asks whether it may be made."""
+
+    tools: Mapping[str, OfferedTool]
+    caller: object
+    checker: ArgumentChecker | None
+    approvals: CallApprovals[ProposedCall] | None
+
+    async def __call__(self, use: ToolUseContent) -> CallToolResult | None:
+        tool = self.tools[use.name]
+        if self.checker is not None:
+            problem = await self.checker.problem(tool.definition, use.input)
+            if problem is not None:
+                return text_result(f"The arguments do not match the tool's inputSchema: {problem}", is_error=True)
+        if self.approvals is not None:
+            call = ProposedCall(server=tool.server, tool=tool.definition, arguments=use.input, caller=self.caller)
+            decision = await self.approvals.decide(call, tool.definition, session=tool)
+            if isinstance(decision, Deny):
+                return text_result(f"This call was denied: {decision.reason}", is_error=True)
+        return None
+
+
+def _conversation(prompt: str | None, messages: Sequence[SamplingMessage] | None) -> list[SamplingMessage]:
+    if prompt is not None and messages is None:
+        return [UserMessage(prompt)]
+    if messages is None or prompt is not None:
+        raise TypeError("give either a prompt or messages")
+    return list(messages)
+
+
+def _choice(choice: str | ToolChoice | None, tools: Mapping[str, OfferedTool]) -> ToolChoice | None:
+    if choice is None or isinstance(choice, ToolChoice):
+        return choice
+    if choice in ("auto", "none", "required"):
+        return ToolChoice.from_wire({"mode": choice})
+    if choice not in tools:
+        raise ValueError(f"tool_choice: no tool has the name {quoted(choice)}")
+    return ToolChoice.from_wire({"mode": "required", "name": choice})

@@ -1,0 +1,183 @@
+"""What the model gets of a tool's result: nothing twice, and not too much."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from pydantic_core import from_json, to_json
+
+from mcp_host.errors import excerpt
+from mcp_host.sampling.validation import decoded_size, utf8_size
+from mcp_host.types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ReceivedContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.base import given
+from mcp_host.types.content import as_text
+
+MAX_RESULT_BYTES = 65_536  # of text: about 16,000 tokens
+MAX_BINARY = 4 * 1024 * 1024  # bytes of the images, audio and files of one result; providers take images of 5 MB
+NOTE = "[{left_out} of {total} bytes are left out here]"
+SMALLEST_TEXT = 25  # bytes that a shorter block counts: a million empty ones would be a large request, too
+SMALLEST_BINARY = 1024
+
+Cut: TypeAlias = Callable[[CallToolResult, int], CallToolResult]
+"""Makes of a tool's result what the model gets, with at most about so many bytes of text.
+
+It is called with every result that a tool returned, in the event loop. The steps of the loop keep the whole result.
+"""
+
+
+def for_model(use: ToolUseContent, result: CallToolResult, *, max_bytes: int, cut: Cut) -> ToolResultContent:
+    """The block that the model gets of *result*."""
+    return ToolResultContent.of(use, cut(_paid_once(result), max_bytes))
+
+
+def _paid_once(result: CallToolResult) -> CallToolResult:
+    """The result without structured content that its text repeats. Without any content, it becomes the text."""
+    structured = result.structured_content
+    if structured is None:
+        return result
+    if not result.content:
+        return _replaced(result, [TextContent(text=_json(structured))])
+    texts = [block.text for block in result.content if isinstance(block, TextContent)]
+    return _replaced(result, result.content) if _say(texts, structured) else result
+
+
+def _say(texts: Sequence[str], structured: object) -> bool:
+    """Whether *texts* are the JSON of *structured*.
+
+    Servers on the official SDK and on fastmcp write what is no object as ``{"result": …}``, and may write a list as
+    one text for each item.
+    """
+    values = [structured]
+    if isinstance(structured, dict) and structured.keys() == {"result"}:
+        values.append(structured["result"])
+    if len(texts) == 1 and any(_says(texts[0], value) for value in values):
+        return True
+    lists = [value for value in values if isinstance(value, list) and value]
+    return any(len(items) == len(texts) and all(map(_says, texts, items)) for items in lists)
+
+
+def _says(text: str, value: object) -> bool:
+    if text == value:
+        return True
+    try:
+        return bool(from_json(text) == value)
+    except (ValueError, RecursionError):
+        return False
+
+
+def head_and_tail(result: CallToolResult, max_bytes: int) -> CallToolResult:
+    """Cut a result to the head and the tail of its text, with a note between them that says how much is left out.
+
+    Texts, the texts of resources and structured content are cut as one text, at whole characters. Images, audio and
+    files count separately: those that would make it more than 4 MiB are replaced by a note.
+    """
+    structured = result.structured_content
+    data = None if structured is None else TextContent(text=_json(structured))
+    content = list(_without_large_files(result.content))
+    whole = content if data is None else [*content, data]
+    if sum(map(_size, whole)) > max_bytes:
+        return _replaced(result, list(_ends(whole, max_bytes)))
+    return result if content == result.content else _replaced(result, content, structured)
+
+
+def _without_large_files(content: Sequence[ReceivedContent]) -> Iterator[ReceivedContent]:
+    left = MAX_BINARY
+    for block in content:
+        match block:
+            case ImageContent(data=data, mime_type=kind) | AudioContent(data=data, mime_type=kind):
+                pass
+            case EmbeddedResource(resource=BlobResourceContents(blob=data, uri=kind)):
+                pass
+            case _:
+                yield block
+                continue
+        size = decoded_size(data)
+        if max(size, SMALLEST_BINARY) <= left:
+            left -= max(size, SMALLEST_BINARY)
+            yield block
+        else:
+            yield TextContent(text=f"[{excerpt(kind)}: {size} bytes are left out]")
+
+
+def _ends(content: Sequence[ReceivedContent], max_bytes: int) -> Iterator[ReceivedContent]:
+    """The first and the last blocks of *content*, of *max_bytes* with the note between them."""
+    total = sum(map(_size, content))
+    kept = max(max_bytes - len(NOTE.format(left_out=total, total=total)), 0)
+    begin = _whole_characters(content, kept // 2, step=-1)
+    end = _whole_characters(content, total - (kept - kept // 2), step=1)
+    note = NOTE.format(left_out=end - begin, total=total)
+    start = 0
+    for block in content:
+        head, tail, size = begin - start, end - start, _size(block)
+        start += size
+        if not size or size <= head or tail <= 0:
+            yield block
+            continue
+        data = _text(block).encode("utf-8", "surrogatepass")
+        parts = [data[: max(head, 0)], note.encode(), data[tail:]]
+        note = ""
+        text = b"\n".join(part for part in parts if part).decode("utf-8", "replace")
+        if text:
+            yield _with_text(block, text)
+
+
+def _whole_characters(content: Sequence[ReceivedContent], position: int, *, step: int) -> int:
+    """The *position* in all texts, or the nearest one in the direction of *step* that cuts no character, and no link."""
+    start = 0
+    for block in content:
+        size = _size(block)
+        if start <= position < start + size:
+            if not isinstance(block, TextContent | EmbeddedResource):
+                return start if step < 0 else start + size
+            data = _text(block).encode("utf-8", "surrogatepass")
+            while 0 < position - start < len(data) and data[position - start] & 0xC0 == 0x80:  # inside of a character
+                position += step
+            return position
+        start += size
+    return position
+
+
+def _text(block: ReceivedContent) -> str:
+    """What the model reads of a block that is no file."""
+    return _json(block.to_wire()) if isinstance(block, ResourceLink) else as_text(block)
+
+
+def _size(block: ReceivedContent) -> int:
+    """The bytes of a block that count as text."""
+    match block:
+        case ImageContent() | AudioContent() | EmbeddedResource(resource=BlobResourceContents()):
+            return 0
+    return max(utf8_size(_text(block)), SMALLEST_TEXT)
+
+
+def _with_text(block: ReceivedContent, text: str) -> ReceivedContent:
+    match block:
+        case EmbeddedResource(resource=TextResourceContents() as resource):
+            return block.model_copy(update={"resource": resource.model_copy(update={"text": text})})
+    return TextContent(text=text)
+
+
+def _replaced(result: CallToolResult, content: Sequence[ReceivedContent], structured: object = None) -> CallToolResult:
+    kept = given(structured_content=structured, is_error=result.is_error)
+    return CallToolResult(content=list(content), **kept)
+
+
+def _json(value: object) -> str:
+    try:
+        return to_json(value).decode()
+    except ValueError:  # half of a surrogate pair
+        return json.dumps(value)
