@@ -9,6 +9,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mcp_host.sampling.approval import Allow, Approve, Deny, always
     from mcp_host.sampling.limits import OwnTools, SamplingLimits
+    from mcp_host.sampling.loop import (
+        ApproveProposal,
+        Cut,
+        FinishedCall,
+        LoopResult,
+        ProposedCall,
+        Step,
+        ToolClient,
+        head_and_tail,
+        run_tool_loop,
+    )
     from mcp_host.sampling.other_clients import from_fastmcp, from_sdk
     from mcp_host.sampling.request import AroundModel, CallModel, Handler, SamplingMode, SamplingRequest, ToolCall
     from mcp_host.sampling.sampling import Sampling, SamplingCallback, SamplingSession
@@ -18,23 +29,32 @@ if TYPE_CHECKING:
 __all__ = [
     "Allow",
     "Approve",
+    "ApproveProposal",
     "AroundModel",
     "CallModel",
+    "Cut",
     "Deny",
+    "FinishedCall",
     "Handler",
+    "LoopResult",
     "OuterCall",
     "OwnTools",
+    "ProposedCall",
     "Sampling",
     "SamplingCallback",
     "SamplingLimits",
     "SamplingMode",
     "SamplingRequest",
     "SamplingSession",
+    "Step",
     "ToolCall",
+    "ToolClient",
     "always",
     "ask_in_terminal",
     "from_fastmcp",
     "from_sdk",
+    "head_and_tail",
+    "run_tool_loop",
 ]
 
 
@@ -42,6 +62,18 @@ __all__ = [
 _ON_DEMAND = {
     "mcp_host.sampling.approval": ("Allow", "Approve", "Deny", "always"),
     "mcp_host.sampling.limits": ("OwnTools", "SamplingLimits"),
+    "mcp_host.sampling.limits": ("SamplingLimits",),
+    "mcp_host.sampling.loop": (
+        "ApproveProposal",
+        "Cut",
+        "FinishedCall",
+        "LoopResult",
+        "ProposedCall",
+        "Step",
+        "ToolClient",
+        "head_and_tail",
+        "run_tool_loop",
+    ),
     "mcp_host.sampling.other_clients": ("from_fastmcp", "from_sdk"),
     "mcp_host.sampling.request": ("AroundModel", "CallModel", "Handler", "SamplingMode", "SamplingRequest", "ToolCall"),
     "mcp_host.sampling.sampling": ("Sampling", "SamplingCallback", "SamplingSession"),
