@@ -199,7 +199,7 @@ class FunctionTool:
         return CallToolResult(content=[text], structured_content={"result": data} if wrapped else data)
 
 
-def error_result(name: str, exc: Exception) -> CallToolResult:
+def error_result(name: str, exc: BaseException) -> CallToolResult:
     """The result that tells the model that the tool *name* failed. The text of an `McpError`, such as `ToolError`, is in it."""
     if isinstance(exc, McpError):
         return text_result(str(exc), is_error=True)

@@ -239,7 +239,7 @@ async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, fai
     except InputRefused:
         raise
     except BaseException as exc:
-        error, other = _split(exc, cancelled)
+        error, other = split_failure(exc, cancelled)
         try:
             if error is None:
                 raise
@@ -255,7 +255,7 @@ async def call_callback(callback: Callable[[], Awaitable[None]], *, subject: str
     try:
         await callback()
     except BaseException as exc:
-        error, other = _split(exc, cancelled)
+        error, other = split_failure(exc, cancelled)
         try:
             if error is None:
                 raise
@@ -266,7 +266,7 @@ async def call_callback(callback: Callable[[], Awaitable[None]], *, subject: str
             del error, other  # as above
 
 
-def _split(exc: BaseException, cancelled: int) -> tuple[BaseException | None, BaseException | None]:
+def split_failure(exc: BaseException, cancelled: int) -> tuple[BaseException | None, BaseException | None]:
     """The failure of the application's code in *exc*, and what must be raised on, such as our own cancellation.
 
     *cancelled* is what `cancellations` returned before that code ran.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -374,8 +375,35 @@ async def test_an_answer_that_no_assistant_gives_ends_the_loop(answer: CreateMes
         await loop(Model(answer))
 
 
-async def test_an_answer_without_content_is_an_empty_text() -> None:
-    assert (await loop(Model(says(stop="endTurn")))).answer == says("", stop="endTurn")
+@pytest.mark.parametrize("content", [(), ("",)], ids=["no block", "an empty text"])
+async def test_an_empty_answer_ends_the_loop_and_is_not_in_the_conversation(content: tuple[str, ...]) -> None:
+    done = await loop(Model(says(*content, stop="endTurn")))
+
+    assert (done.ended, done.answer, done.messages) == ("answered", says("", stop="endTurn"), [QUESTION])
+
+
+async def test_empty_texts_beside_calls_are_not_in_the_conversation() -> None:
+    done = await loop(Model(says("", use("1"), "so", ""), says("done")))
+
+    assert done.messages[1].content == [use("1"), TextContent(text="so")]
+
+
+async def test_a_tool_that_awaits_a_cancelled_task_has_failed_and_the_loop_is_not_cancelled(
+    anyio_backend_name: str,
+) -> None:
+    async def run(use: ToolUseContent) -> CallToolResult:
+        if anyio_backend_name == "asyncio":
+            task = asyncio.create_task(asyncio.sleep(100))
+            task.cancel()
+            await task
+        raise SystemExit(1)
+
+    done = await loop(Model(says(use("1")), says(use("2"), use("3")), says("done")), tools={"add": run})
+
+    assert (done.ended, [results(step) for step in done.steps]) == (
+        "answered",
+        [[failed("the tool add failed")], [failed("the tool add failed")] * 2, []],
+    )
 
 
 async def test_a_legal_answer_is_not_copied() -> None:

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import Any
 
 import pytest
-from anyio import fail_after
+from anyio import Event, fail_after, sleep_forever
 
-from mcp_host import Client, LoopResult, ToolCall, run_tool_loop
+from mcp_host import (
+    Allow,
+    Client,
+    Deny,
+    LoopResult,
+    ProposedCall,
+    SamplingRequest,
+    ToolCall,
+    ToolPolicy,
+    ask_in_terminal,
+    run_tool_loop,
+)
+from mcp_host.errors import NotConnected, SamplingError
+from mcp_host.functions import FunctionTool
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.protocol import conversation
-from mcp_host.testing import ScriptedModel, Server, ToolError
+from mcp_host.sampling import Step
+from mcp_host.testing import RequestError, ScriptedModel, Server, ToolError
 from mcp_host.types import (
+    AssistantMessage,
+    AudioContent,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ReceivedContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolAnnotations,
     ToolResultContent,
     UserMessage,
 )
+from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.anyio
 
@@ -76,3 +104,401 @@ async def test_the_tools_of_servers_and_functions_run_until_the_model_answers(er
     ]
     assert first.messages == [UserMessage("What is 1 + 2?")]
     assert last.messages == done.messages[:-1]
+
+
+async def test_all_content_of_a_result_reaches_the_model(era: str) -> None:
+    blocks: list[ReceivedContent] = [
+        TextContent(text="a chart"),
+        ImageContent(data="aGk=", mime_type="image/png"),
+        AudioContent(data="aGk=", mime_type="audio/wav"),
+        EmbeddedResource(resource=TextResourceContents(uri="file:///a.txt", text="contents")),
+        ResourceLink(name="more", uri="file:///b.txt"),
+    ]
+    server = Server("charts")
+
+    @server.tool
+    def draw() -> CallToolResult:
+        return CallToolResult(content=blocks, structured_content={"points": [1, 2]})
+
+    async with Client(server, era=era) as client:
+        done = await loop(ScriptedModel(ToolCall("draw"), "done"), client)
+
+    [result] = results(done)
+    assert (result.content, result.structured_content, result.is_error) == (blocks, {"points": [1, 2]}, None)
+
+
+async def test_a_failing_tool_of_a_server_is_a_result_for_the_model(era: str) -> None:
+    model = ScriptedModel([ToolCall("divide", {"a": 1, "b": 0}), ToolCall("add", ONE_AND_TWO)], "done")
+    async with Client(calculator(), era=era) as client:
+        done = await loop(model, client)
+
+    assert texts(done) == ["error: b must not be 0", "3"]
+
+
+async def test_an_error_of_the_server_is_a_result_for_the_model(era: str) -> None:
+    server = Server("strict")
+
+    @server.tool
+    def search() -> str:
+        raise RequestError(-32000, "the index is down")
+
+    async with Client(server, era=era) as client:
+        done = await loop(ScriptedModel(ToolCall("search"), "done"), client)
+
+    assert (done.ended, texts(done)) == ("answered", ["error: the index is down (-32000)"])
+
+
+async def test_a_lost_connection_is_a_result_for_the_model(era: str) -> None:
+    client = Client(calculator(), era=era)
+
+    async def close(step: Step) -> None:
+        await client.aclose()
+
+    async with client:
+        model = ScriptedModel(ToolCall("add", ONE_AND_TWO), ToolCall("add", ONE_AND_TWO), "done")
+        done = await loop(model, client, on_turn=close)
+
+    assert (done.ended, texts(done)) == (
+        "answered",
+        ["3", "error: the client is not connected: use `async with`, or call connect() first"],
+    )
+
+
+async def test_arguments_that_do_not_fit_never_leave(era: str) -> None:
+    calls: list[str] = []
+    server = Server("picky")
+
+    @server.tool
+    def order(count: int) -> str:
+        calls.append("order")
+        return "ordered"
+
+    def approve(call: ProposedCall) -> Allow:
+        calls.append("asked")
+        return Allow()
+
+    model = ScriptedModel(ToolCall("order", {"count": "many"}), ToolCall("order", {"count": 2}), "done")
+    async with Client(server, era=era) as client:
+        done = await loop(model, client, approve=approve)
+
+    problem = "error: The arguments do not match the tool's inputSchema: $.count: not of type 'integer'"
+    assert (texts(done), calls) == ([problem, "ordered"], ["asked", "order"])
+
+
+async def test_arguments_may_go_unchecked(era: str) -> None:
+    model = ScriptedModel(ToolCall("add", {"a": "one"}), "done")
+    async with Client(calculator(), era=era) as client:
+        done = await loop(model, client, check_arguments=False)
+
+    [text] = texts(done)
+    assert text.startswith("error: Invalid arguments: a: Input should be a valid integer")
+
+
+# Functions
+
+
+async def test_a_plain_function_runs_in_a_thread_and_an_async_one_in_the_event_loop() -> None:
+    here = threading.get_ident()
+
+    def plain() -> bool:
+        return threading.get_ident() == here
+
+    async def in_loop() -> bool:
+        return threading.get_ident() == here
+
+    model = ScriptedModel([ToolCall("plain"), ToolCall("in_loop"), ToolCall("tool")], "done")
+    done = await loop(model, plain, in_loop, FunctionTool(plain, name="tool"))
+
+    assert texts(done) == ["false", "true", "false"]
+
+
+async def test_a_plain_function_that_hangs_is_late_and_left_behind() -> None:
+    release = threading.Event()
+
+    def hang() -> None:
+        release.wait(60)
+
+    try:
+        done = await loop(ScriptedModel(ToolCall("hang"), "done"), hang, tool_timeout=0.01)
+    finally:
+        release.set()
+
+    assert (done.ended, texts(done)) == ("answered", ["error: 'hang' did not finish within 0.01 seconds"])
+
+
+async def test_the_reason_of_a_tool_error_reaches_the_model_and_that_of_another_exception_does_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse() -> None:
+        raise ToolError("not on Sundays")
+
+    def crash() -> None:
+        raise KeyError("password")
+
+    done = await loop(ScriptedModel([ToolCall("refuse"), ToolCall("crash")], "done"), refuse, crash)
+
+    assert texts(done) == ["error: not on Sundays", "error: the tool crash failed"]
+    assert "password" in caplog.text
+
+
+# The arguments of the loop
+
+
+async def test_tools_with_the_same_name_are_refused_before_the_model_is_asked(era: str) -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    model = ScriptedModel()
+    async with Client(calculator(), era=era) as client:
+        with pytest.raises(
+            ValueError, match=r"'add', one of 'calculator' and one of 'this program'.*ToolPolicy\(rename"
+        ):
+            await loop(model, client, add)
+
+    assert model.requests == []
+
+
+async def test_a_client_that_renames_its_tools_can_be_used_with_another(era: str) -> None:
+    policy = ToolPolicy(rename=lambda name: f"second_{name}")
+    model = ScriptedModel([ToolCall("add", ONE_AND_TWO), ToolCall("second_add", ONE_AND_TWO)], "done")
+    async with Client(calculator(), era=era) as first, Client(calculator(), era=era, tools=policy) as second:
+        done = await loop(model, first, second)
+
+    assert texts(done) == ["3", "3"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "problem"),
+    [
+        ({"messages": [UserMessage("hello")]}, TypeError, "not both"),
+        ({"tools": calculator}, TypeError, r"tools=\[client, function\]"),
+        ({"tools": [3]}, TypeError, "3 is neither a client nor a function"),
+        ({"tools": [Client]}, TypeError, "is the class Client"),
+        ({"tools": [lambda: 3]}, TypeError, "has no name"),
+        ({"tool_choice": "add"}, ValueError, "tool_choice: no tool has the name 'add'"),
+        ({"approve": 3}, TypeError, "approve has to be a function"),
+        ({"approve": lambda: Allow()}, TypeError, r"approve is called with one argument"),
+        ({"on_turn": 3}, TypeError, "on_turn has to be a function"),
+        ({"cut": 3}, TypeError, "cut has to be a function"),
+        ({"max_turns": 0}, ValueError, "max_turns must be at least 1"),
+        ({"timeout": 0}, ValueError, "timeout must be more than 0"),
+        ({"tool_timeout": 0}, ValueError, "tool_timeout must be more than 0"),
+        ({"max_result_bytes": 0}, ValueError, "max_result_bytes must be at least 1"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+async def test_wrong_arguments_are_refused_before_the_model_is_asked(
+    arguments: dict[str, Any], error: type[Exception], problem: str
+) -> None:
+    model = ScriptedModel()
+
+    with pytest.raises(error, match=problem):
+        await run_tool_loop(model, "hello", **arguments)
+
+    assert model.requests == []
+
+
+async def test_a_client_that_is_not_connected_is_an_error_of_the_caller() -> None:
+    with pytest.raises(NotConnected):
+        await loop(ScriptedModel(), Client(calculator()))
+
+
+async def test_what_the_model_is_asked_has_the_options() -> None:
+    model = ScriptedModel("hi")
+
+    done = await run_tool_loop(
+        model,
+        messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}],
+        max_tokens=7,
+        temperature=0.5,
+        stop_sequences=("STOP",),
+        metadata={"user": "u"},
+    )
+
+    [request] = model.requests
+    assert request.params.to_wire() == {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}],
+        "systemPrompt": "Be brief.",
+        "maxTokens": 7,
+        "temperature": 0.5,
+        "stopSequences": ["STOP"],
+        "metadata": {"user": "u"},
+    }
+    assert done.messages == [UserMessage("hello"), AssistantMessage("hi")]
+
+
+async def test_the_messages_of_one_loop_go_into_the_next(era: str) -> None:
+    model = ScriptedModel(ToolCall("add", ONE_AND_TWO), "It is 3.", "You asked for 1 + 2.")
+    async with Client(calculator(), era=era) as client:
+        first = await loop(model, client)
+        second = await run_tool_loop(model, messages=[*first.messages, UserMessage("What did I ask?")], tools=[client])
+
+    assert second.text == "You asked for 1 + 2."
+    assert second.messages[:-2] == first.messages
+
+
+async def test_one_tool_can_be_required(era: str) -> None:
+    model = ScriptedModel(ToolCall("add", ONE_AND_TWO), "3")
+    async with Client(calculator(), era=era) as client:
+        await loop(model, client, tool_choice="add")
+
+    assert [request.required_tool for request in model.requests] == ["add", None]
+    assert [request.must_use_tools for request in model.requests] == [True, False]
+
+
+async def test_a_plain_model_runs_in_a_thread_and_may_return_text() -> None:
+    here = threading.get_ident()
+
+    def model(request: SamplingRequest) -> str:
+        return str(threading.get_ident() == here)
+
+    done = await run_tool_loop(model, "hello")
+
+    assert (done.text, done.model, done.stop_reason) == ("False", "unknown", "endTurn")
+
+
+async def test_a_model_that_returns_no_answer_is_an_error() -> None:
+    def model(request: SamplingRequest) -> Any:
+        return None
+
+    with pytest.raises(SamplingError, match="a NoneType is no CreateMessageResult, nor a str"):
+        await run_tool_loop(model, "hello")
+
+
+async def test_a_plain_on_turn_gets_each_step() -> None:
+    steps: list[Step] = []
+
+    def fail() -> None:
+        raise ToolError("as it does")
+
+    done = await loop(ScriptedModel(ToolCall("fail"), "done"), fail, on_turn=steps.append)
+
+    assert tuple(steps) == done.steps
+    assert len(steps) == 2
+
+
+async def test_the_caller_of_the_loop_is_that_of_its_calls(era: str) -> None:
+    user = object()
+    callers: list[object] = []
+
+    async def note(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if isinstance(request, ClientRequest) and request.method == "tools/call":
+            callers.append(request.caller)
+        return await call_next(request)
+
+    def approve(call: ProposedCall) -> Allow:
+        callers.append(call.caller)
+        return Allow()
+
+    async with Client(calculator(), era=era, middleware=[note]) as client:
+        await loop(ScriptedModel(ToolCall("add", ONE_AND_TWO), "done"), client, caller=user, approve=approve)
+
+    assert callers == [user, user]
+
+
+# Approval
+
+
+async def test_each_call_is_approved_with_its_tool_and_arguments_in_sight(era: str) -> None:
+    seen: list[ProposedCall] = []
+    server = Server("shop")
+
+    @server.tool(annotations=ToolAnnotations(destructive_hint=True))
+    def order(count: int) -> str:
+        return f"ordered {count}"
+
+    async def approve(call: ProposedCall) -> Allow | Deny:
+        seen.append(call)
+        return Deny("too many") if call.arguments["count"] > 2 else Allow()
+
+    model = ScriptedModel([ToolCall("order", {"count": 2}), ToolCall("order", {"count": 3})], "done")
+    async with Client(server, era=era) as client:
+        done = await loop(model, client, approve=approve)
+
+    assert texts(done) == ["ordered 2", "error: This call was denied: too many"]
+    assert [(call.server, call.name, call.arguments) for call in seen] == [
+        ("shop", "order", {"count": 2}),
+        ("shop", "order", {"count": 3}),
+    ]
+    assert seen[0].tool.annotations == ToolAnnotations(destructive_hint=True)
+
+
+async def test_a_tool_allowed_for_the_session_is_not_asked_about_again_in_this_loop(era: str) -> None:
+    asked: list[str] = []
+
+    def approve(call: ProposedCall) -> Allow:
+        asked.append(call.name)
+        return Allow("session")
+
+    turns = [ToolCall("add", ONE_AND_TWO), ToolCall("divide", ONE_AND_TWO)]
+    async with Client(calculator(), era=era) as client:
+        await loop(ScriptedModel(turns, turns, turns, "done"), client, approve=approve)
+        await loop(ScriptedModel(turns[:1], "done"), client, approve=approve)
+
+    assert sorted(asked[:2]) == ["add", "divide"]
+    assert asked[2:] == ["add"]
+
+
+async def test_the_same_tool_of_another_server_is_asked_about(era: str) -> None:
+    asked: list[str] = []
+
+    def approve(call: ProposedCall) -> Allow:
+        asked.append(call.server)
+        return Allow("session")
+
+    def server(name: str, tool: str) -> Server:
+        made = Server(name)
+        made.tool(name=tool)(lambda: "ok")
+        return made
+
+    model = ScriptedModel(ToolCall("a"), ToolCall("b"), ToolCall("a"), "done")
+    async with Client(server("first", "a"), era=era) as one, Client(server("second", "b"), era=era) as two:
+        await loop(model, one, two, approve=approve)
+
+    assert asked == ["first", "second"]
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_an_approver_that_fails_ends_the_loop_and_nothing_is_called(calls: int) -> None:
+    def add(a: int, b: int) -> int:
+        raise AssertionError("not called")
+
+    def approve(call: ProposedCall) -> Any:
+        return True
+
+    model = ScriptedModel([ToolCall("add", ONE_AND_TWO)] * calls)
+    with pytest.raises(TypeError, match="approve has to return Allow or Deny, not bool"):
+        await loop(model, add, approve=approve)
+
+
+async def test_the_terminal_approves_calls_of_the_loop(screen: Screen, era: str) -> None:
+    call = ToolCall("add", ONE_AND_TWO)
+    async with Client(calculator(), era=era) as client:
+        ask = partial(loop, ScriptedModel(call, call, "done"), client, approve=ask_in_terminal)
+        done = await screen.outcome(ask, "May your client call it? [y/s/v/N] ", "s\n")
+
+    assert texts(done) == ["3", "3"]
+
+
+# Bounds and endings
+
+
+async def test_a_late_tool_of_a_server_is_a_result_and_the_server_is_told(era: str) -> None:
+    cancelled = Event()
+    server = Server("slow")
+
+    @server.tool
+    async def hang() -> None:
+        try:
+            await sleep_forever()
+        finally:
+            cancelled.set()
+
+    async with Client(server, era=era) as client:
+        done = await loop(ScriptedModel(ToolCall("hang"), "done"), client, tool_timeout=0.01)
+        with fail_after(5):
+            await cancelled.wait()
+
+    [text] = texts(done)
+    assert done.ended == "answered"
+    assert text.startswith("error: tools/call")

@@ -21,9 +21,11 @@ from typing import Literal, TypeAlias
 
 from anyio import CancelScope, create_task_group, current_time, move_on_after
 
+from mcp_host._backends import cancellations
 from mcp_host.concurrency import first
 from mcp_host.errors import SamplingError, excerpt, quoted
 from mcp_host.functions import FunctionTool, Injected, error_result, text_result
+from mcp_host.handlers import split_failure
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.types import (
     CallToolResult,
@@ -76,7 +78,7 @@ class Step:
     """One answer of the model, and the calls in it that were run.
 
     *messages* are what the step adds to the conversation: the answer, and the results if there are any. There are
-    none if the answer calls a tool that is not run here: then its results are missing.
+    none if the answer is empty, or if it calls a tool that is not run here, because then its results are missing.
     """
 
     answer: CreateMessageResult
@@ -209,28 +211,33 @@ def read_answer(answer: CreateMessageResult, asked: CreateMessageRequestParams) 
     uses = answer.tool_uses
     if content and not uses:
         return answer
-    if not _allows_tools(asked) or stop_reason not in (TOOL_USE, END_TURN, None):
-        if uses:
-            dropped = excerpt(", ".join([quoted(use.name) for use in uses]))
-            logger.warning("calls of %s are dropped: no tool is allowed, or the answer is cut off", dropped)
+    if uses and _allows_tools(asked) and stop_reason in (TOOL_USE, END_TURN, None):
+        content, stop_reason = _as_history(content, asked.messages), TOOL_USE
+    elif uses:
+        dropped = excerpt(", ".join([quoted(use.name) for use in uses]))
+        logger.warning("calls of %s are dropped: no tool is allowed, or the answer is cut off", dropped)
         content = [block for block in content if not isinstance(block, ToolUseContent)]
         stop_reason = END_TURN if stop_reason == TOOL_USE else stop_reason
-    elif uses:
-        content, stop_reason = _with_fresh_ids(content, asked.messages), TOOL_USE
     content = content or [TextContent(text="")]  # a message has one block at least
     return answer.model_copy(update={"content": content, "stop_reason": stop_reason})
+
+
+def _is_empty(answer: CreateMessageResult) -> bool:
+    return all(isinstance(block, TextContent) and not block.text for block in answer.content)
 
 
 def _allows_tools(asked: CreateMessageRequestParams) -> bool:
     return bool(asked.tools) and (asked.tool_choice is None or asked.tool_choice.mode != "none")
 
 
-def _with_fresh_ids(
+def _as_history(
     content: Sequence[SamplingMessageContentBlock], messages: Sequence[SamplingMessage]
 ) -> list[SamplingMessageContentBlock]:
     used = {use.id for message in messages for use in message.tool_uses} | {""}
     fresh: list[SamplingMessageContentBlock] = []
     for block in content:
+        if isinstance(block, TextContent) and not block.text:
+            continue  # no provider takes an empty text
         if isinstance(block, ToolUseContent):
             if block.id in used:
                 block = block.model_copy(update={"id": f"call_{secrets.token_hex(8)}"})
@@ -289,7 +296,7 @@ class _Loop:
         """Make a step of *answer*, with *run* after its calls have run. The conversation changes at once, at the end."""
         calls = await self._run_all(answer.tool_uses) if run else ()
         messages: tuple[SamplingMessage, ...] = ()
-        if run or not answer.tool_uses:
+        if calls or not (answer.tool_uses or _is_empty(answer)):  # no provider takes an empty message
             messages = (SamplingMessage(role="assistant", content=answer.content),)
         if calls:
             results = [self.write_result(call.use, call.result) for call in calls]
@@ -326,10 +333,7 @@ class _Loop:
         elif (decided := await self._decide(use)) is not None:
             result = decided
         else:
-            try:
-                result = await run(use)
-            except Exception as exc:
-                result = error_result(use.name, exc)
+            result = await _result(run, use)
         return FinishedCall(use, result, current_time() - began)
 
     async def _decide(self, use: ToolUseContent) -> CallToolResult | None:
@@ -351,3 +355,19 @@ class _Loop:
             self._deciding -= 1
             if not self._deciding:
                 self.scope.deadline = current_time() + self._time_left
+
+
+async def _result(run: RunTool, use: ToolUseContent) -> CallToolResult:
+    cancelled = cancellations()
+    try:
+        return await run(use)
+    except BaseException as exc:
+        error, other = split_failure(exc, cancelled)
+        try:
+            if error is None:
+                raise
+            if other is not None:
+                raise other from None
+            return error_result(use.name, error)
+        finally:
+            del error, other  # their tracebacks refer to this frame, which must not refer to them

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from mcp_host.errors import SamplingError, quoted
 from mcp_host.functions import text_result
@@ -24,16 +24,15 @@ from mcp_host.sampling.loop.engine import (
 from mcp_host.sampling.loop.results import MAX_RESULT_BYTES, Cut, for_model, head_and_tail
 from mcp_host.sampling.loop.tools import THIS_PROGRAM, LoopTool, OfferedTool, read_tools
 from mcp_host.sampling.request import AsyncHandler, Handler, SamplingRequest
+from mcp_host.sampling.structured.prompts import Choice, Message, read_conversation
 from mcp_host.types import (
     CallToolResult,
     CreateMessageRequestParams,
     CreateMessageResult,
     JSONObject,
-    SamplingMessage,
     Tool,
     ToolChoice,
     ToolUseContent,
-    UserMessage,
 )
 from mcp_host.types.base import given
 
@@ -72,9 +71,9 @@ async def run_tool_loop(
     model: Handler,
     prompt: str | None = None,
     *,
-    messages: Sequence[SamplingMessage] | None = None,
+    messages: Sequence[Message] | None = None,
     tools: Sequence[LoopTool] = (),
-    tool_choice: Literal["auto", "required", "none"] | str | ToolChoice | None = None,
+    tool_choice: Choice | None = None,
     system_prompt: str | None = None,
     max_tokens: int = MAX_TOKENS,
     temperature: float | None = None,
@@ -90,15 +89,46 @@ async def run_tool_loop(
     caller: object = None,
     on_turn: Callable[[Step], Awaitable[None] | None] | None = None,
 ) -> LoopResult:
-    """Ask *model*, run the tools that it calls, give it the results, and so on until it stops.
+    """Ask *model*, run the tools that it calls, give it their results, and so on until it stops.
 
-    *model* is a sampling handler: the same function as for `Sampling`. The conversation begins with the *prompt*, or
-    is that of *messages*; the result has the whole, to go on with.
+    *model* is a sampling handler, as for `Sampling`. The conversation is *prompt*, or *messages*: ours, or dicts in
+    the shape of MCP or of OpenAI's chat completions. `LoopResult.messages` is what to go on with.
+
+    *tools* are connected clients, with every tool that they list now, and typed functions or `FunctionTool`s. Plain
+    functions run in a thread. *tool_choice* is "auto", "required", "none" or the name of a tool that the
+    model has to call; "required" and a name hold until the model has obeyed once.
+
+    *approve* decides on each call before it is made, such as `ask_in_terminal`. It gets a `ProposedCall`. `Deny` tells
+    the model the reason. ``Allow("session")`` allows that tool for the rest of the loop. Without *approve* every
+    call is made; `approve_tool_calls` of a client asks nevertheless.
+
+    The calls of one answer run at once. A tool that is unknown, fails, is denied, takes longer than
+    *tool_timeout*, or gets arguments that do not fit its `inputSchema` (unless *check_arguments* is false), is
+    an error result for the model, and the loop goes on.
+
+    The model is asked *max_turns* times at most, the last time with the tool choice "none", so that it answers.
+    *timeout* is for the whole loop, after the tools are listed. Both timeouts are in seconds, and neither runs while
+    *approve* decides; *tool_timeout* does not run while a client answers what its server asks, either.
+
+    The model gets a result once, if its text and its structured content say the same, and cut to
+    *max_result_bytes* of text by *cut*. The steps have the whole result. *on_turn* gets each `Step` when it
+    has ended. *caller* is passed to `Client.call_tool`.
+
+    If you cancel it, nothing goes on: servers are told that their calls are cancelled. A thread cannot be stopped; what
+    it returns is lost.
+
+    Raises:
+        TypeError, ValueError: An argument is wrong, or two tools have the same name. The model was not asked.
+        McpError: A client could not list its tools; the model was not asked.
+        SamplingError: The model returned no answer.
+        Exception: The model, *approve*, *cut* or *on_turn* raised it.
     """
     check_seconds("tool_timeout", tool_timeout, zero=False)
     check_count("max_result_bytes", max_result_bytes)
     check_callable(cut, argument="cut", shape=None)
-    wanted = _conversation(prompt, messages)
+    wanted, found = read_conversation(prompt, messages)
+    if system_prompt is not None and found is not None:
+        raise ValueError("the system prompt is given twice: as an argument, and in the messages")
     ask: AsyncHandler = as_async(model, argument="model", shape="(request: SamplingRequest) -> CreateMessageResult")
     approvals: CallApprovals[ProposedCall] | None = None
     if approve is not None:
@@ -110,7 +140,7 @@ async def run_tool_loop(
     optional = given(
         tools=[tool.definition for tool in offered.values()] or None,
         tool_choice=_choice(tool_choice, offered),
-        system_prompt=system_prompt,
+        system_prompt=system_prompt or found,
         temperature=temperature,
         stop_sequences=None if stop_sequences is None else list(stop_sequences),
         metadata=metadata,
@@ -160,15 +190,7 @@ class _Permit:
         return None
 
 
-def _conversation(prompt: str | None, messages: Sequence[SamplingMessage] | None) -> list[SamplingMessage]:
-    if prompt is not None and messages is None:
-        return [UserMessage(prompt)]
-    if messages is None or prompt is not None:
-        raise TypeError("give either a prompt or messages")
-    return list(messages)
-
-
-def _choice(choice: str | ToolChoice | None, tools: Mapping[str, OfferedTool]) -> ToolChoice | None:
+def _choice(choice: Choice | None, tools: Mapping[str, OfferedTool]) -> ToolChoice | None:
     if choice is None or isinstance(choice, ToolChoice):
         return choice
     if choice in ("auto", "none", "required"):

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from mcp_host.errors import quoted
 from mcp_host.functions import AnyFunction, FunctionTool
-from mcp_host.handlers import as_async
+from mcp_host.handlers import as_async, check_callable
 from mcp_host.sampling.loop.engine import RunTool, function_runner
 from mcp_host.types import CallToolResult, Tool, ToolUseContent
 
@@ -79,6 +79,10 @@ async def _read(tool: LoopTool, *, timeout: float, caller: object) -> list[Offer
     if isinstance(tool, ToolClient) and not isinstance(tool, type):
         call = partial(_call, tool, timeout, caller)
         return [OfferedTool(listed, tool.name, call) for listed in await tool.list_tools()]
+    if not isinstance(tool, FunctionTool):
+        if not callable(tool):
+            raise TypeError(f"tools: {tool!r} is neither a client nor a function")
+        check_callable(tool, argument="tools", shape=None)
     function = tool if isinstance(tool, FunctionTool) else FunctionTool(tool)
     run = function_runner(function.calling(partial(as_async, argument="tools")), timeout=timeout)
     return [OfferedTool(function.definition, THIS_PROGRAM, run)]
