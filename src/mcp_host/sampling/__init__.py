@@ -62,7 +62,6 @@ __all__ = [
 _ON_DEMAND = {
     "mcp_host.sampling.approval": ("Allow", "Approve", "Deny", "always"),
     "mcp_host.sampling.limits": ("OwnTools", "SamplingLimits"),
-    "mcp_host.sampling.limits": ("SamplingLimits",),
     "mcp_host.sampling.loop": (
         "ApproveProposal",
         "Cut",
