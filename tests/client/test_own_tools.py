@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from anyio import fail_after
+from anyio import Event, fail_after
 
 from mcp_host import (
+    Allow,
     Client,
+    Deny,
+    OwnTools,
     Sampling,
+    SamplingLimits,
+    SamplingRequest,
     Stdio,
     StreamableHttp,
     ToolCall,
+    ToolPins,
+    ToolPolicy,
     always,
 )
-from mcp_host.middleware import ClientRequest
-from mcp_host.sampling import SamplingRequest
+from mcp_host.errors import CallerError, InputNotGiven
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, approve_tool_calls
 from mcp_host.testing import Context, ScriptedModel, Server
-from mcp_host.testing.model import ScriptedTurn
 from mcp_host.transports.base import Transport
-from mcp_host.types import Tool, ToolResultContent
+from mcp_host.types import CreateMessageResult, Tool, ToolResultContent, ToolUseContent
 
+USER: ContextVar[str] = ContextVar("USER", default="none")
 SECRET = Tool(name="secret", input_schema={"type": "object"})
 """A tool that the server offers to the model, and does not list."""
 
@@ -53,10 +62,10 @@ async def solve(problem: str, ctx: Context, required: bool = False) -> str:
 
 
 @asynccontextmanager
-async def reached(how: str) -> AsyncIterator[Transport]:
-    """The server above, over one of the transports."""
+async def reached(how: str, server: Server = server, module: str = __name__) -> AsyncIterator[Transport]:
+    """The *server* of a *module*, over one of the transports."""
     if how == "stdio":
-        yield Stdio([sys.executable, "-m", "tests.client.test_own_tools"], cwd=Path(__file__).parent.parent.parent)
+        yield Stdio([sys.executable, "-m", module], cwd=Path(__file__).parent.parent.parent)
     elif how == "in-process":
         yield server.in_process()
     else:
@@ -68,8 +77,52 @@ everywhere = pytest.mark.parametrize("how", ["stdio", "http", "in-process"])
 in_both_eras = pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 
 
-def sampling(*turns: ScriptedTurn, **options: Any) -> Sampling:
-    return Sampling(with_tools=ScriptedModel(*turns), **{"approve": always, **options})
+def sampling(model: ScriptedModel, **limits: Any) -> Sampling:
+    return Sampling(with_tools=model, approve=always, limits=SamplingLimits(**limits))
+
+
+async def solved(
+    model: ScriptedModel,
+    version: str,
+    *,
+    tool: str = "solve",
+    required: bool = False,
+    caller: object = None,
+    **options: Any,
+) -> str:
+    """What the tool of the server above returns, to a client with *model* that runs own tools."""
+    options = {"sampling": sampling(model), "run_own_tools": True, **options}
+    with fail_after(20):
+        async with Client(server, era=version, **options) as client:
+            return (await client.call_tool(tool, {"problem": "?", "required": required}, caller=caller)).text
+
+
+def asking(*offered: str, **definition: Any) -> Server:
+    """A server whose tool `ask` samples once, with tools of these names. It returns the answer, or the names that it calls."""
+    server = Server("asking")
+    tools = [Tool(name=name, input_schema={"type": "object"}) for name in offered]
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        answer = await ctx.sample("?", tools=tools)
+        return ", ".join([call.name for call in answer.tool_calls]) or answer.text
+
+    return server
+
+
+def noting(methods: list[str]) -> Middleware:
+    """Notes the methods of the client's requests that are about tools."""
+
+    async def note(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if isinstance(request, ClientRequest) and request.method.startswith("tools/"):
+            methods.append(request.method)
+        return await call_next(request)
+
+    return note
+
+
+def mode(request: SamplingRequest) -> str | None:
+    return None if request.tool_choice is None else request.tool_choice.mode
 
 
 def results(request: SamplingRequest) -> list[tuple[str, bool]]:
@@ -117,12 +170,6 @@ async def test_an_answer_that_names_a_tool_that_the_server_did_not_list_goes_to_
 ) -> None:
     model = ScriptedModel(calls)
     called: list[str] = []
-
-    async def note(request: Any, call_next: Any) -> Any:
-        if isinstance(request, ClientRequest):
-            called.append(request.method)
-        return await call_next(request)
-
     with fail_after(20):
         async with (
             reached(how) as transport,
@@ -131,13 +178,268 @@ async def test_an_answer_that_names_a_tool_that_the_server_did_not_list_goes_to_
                 era=version,
                 sampling=Sampling(with_tools=model, approve=always),
                 run_own_tools=True,
-                middleware=[note],
+                middleware=[noting(called)],
             ) as client,
         ):
             result = await client.call_tool("solve", {"problem": "?"})
 
     assert result.text == ", ".join(f"{call.name}: {call.arguments}" for call in calls)
-    assert [method for method in called if method.startswith("tools/")] == ["tools/call", "tools/list"]
+    assert called == ["tools/call", "tools/list"]
+
+
+@in_both_eras
+async def test_a_tool_choice_that_requires_a_tool_is_obeyed_by_a_tool_that_the_host_runs(version: str) -> None:
+    model = ScriptedModel(ToolCall("add", {"a": 1, "b": 2}), "it is 3")
+
+    result = await solved(model, version, required=True)
+
+    assert result == "it is 3"
+    assert [mode(request) for request in model.requests] == ["required", "auto"]
+
+
+@in_both_eras
+async def test_the_last_answer_is_asked_for_without_tools(version: str) -> None:
+    calls = [ToolCall("add", {"a": 1, "b": 2})] * 2
+    model = ScriptedModel(*calls, lambda request: request.reply(f"enough: {mode(request)}"))
+
+    result = await solved(model, version, run_own_tools=OwnTools(max_turns=3))
+
+    assert result == "enough: none"
+    assert [mode(request) for request in model.requests] == ["auto", "auto", "none"]
+
+
+@in_both_eras
+async def test_a_model_that_calls_tools_in_the_last_answer_is_not_asked_again(
+    version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = ScriptedModel(*[ToolCall("add", {"a": 1, "b": 2})] * 5)
+
+    result = await solved(model, version, run_own_tools=OwnTools(max_turns=2))
+
+    assert result == ""
+    assert len(model.requests) == 2
+    assert "calls of 'add' are dropped: no tool is allowed, or the answer is cut off" in caplog.text
+
+
+@in_both_eras
+async def test_ids_that_the_model_repeats_are_made_fresh(version: str) -> None:
+    def again(request: SamplingRequest) -> CreateMessageResult:
+        use = ToolUseContent(id="call_0", name="add", input={"a": 1, "b": 2})
+        return CreateMessageResult(content=use, model="m", stop_reason="toolUse")
+
+    model = ScriptedModel(again, again, "done")
+
+    assert await solved(model, version) == "done"
+    ids = [use.id for message in model.requests[2].messages for use in message.tool_uses]
+    assert len(set(ids)) == 2
+
+
+@in_both_eras
+async def test_calls_of_one_answer_run_at_the_same_time(version: str) -> None:
+    server = asking("meet")
+    running: list[int] = []
+    everyone = Event()
+
+    @server.tool
+    async def meet() -> str:
+        running.append(1)
+        if len(running) == 3:
+            everyone.set()
+        await everyone.wait()
+        return "met"
+
+    model = ScriptedModel([ToolCall("meet")] * 3, lambda request: str(results(request)))
+    with fail_after(20):
+        async with Client(server, era=version, sampling=sampling(model), run_own_tools=True) as client:
+            result = await client.call_tool("ask")
+
+    assert result.text == str([("met", False)] * 3)
+
+
+# Approval, identity, policy
+
+
+@in_both_eras
+async def test_the_request_is_approved_once_and_each_call_by_the_middleware(version: str) -> None:
+    approved: list[SamplingRequest] = []
+    asked: list[object] = []
+
+    async def approve(request: SamplingRequest) -> Allow:
+        approved.append(request)
+        return Allow()
+
+    async def approve_call(request: ClientRequest) -> Allow | Deny:
+        asked.append((request.params["name"], request.params["arguments"], request.tool is not None))
+        return Deny("not that") if request.params["name"] == "multiply" else Allow()
+
+    model = ScriptedModel(
+        [ToolCall("add", {"a": 1, "b": 2}), ToolCall("multiply", {"a": 3, "b": 4})],
+        lambda request: str(results(request)),
+    )
+    text = await solved(
+        model,
+        version,
+        sampling=Sampling(with_tools=model, approve=approve),
+        middleware=[approve_tool_calls(approve_call)],
+    )
+
+    assert text == str([("3.0", False), ("the call of 'multiply' was denied: not that", True)])
+    assert len(approved) == 1
+    assert sorted(map(str, asked)) == [
+        "('add', {'a': 1, 'b': 2}, True)",
+        "('multiply', {'a': 3, 'b': 4}, True)",
+        "('solve', {'problem': '?', 'required': False}, False)",
+    ]
+
+
+@in_both_eras
+async def test_a_request_that_is_denied_runs_nothing(version: str) -> None:
+    model = ScriptedModel()
+
+    async def deny(request: SamplingRequest) -> Deny:
+        return Deny("no")
+
+    called: list[str] = []
+    with pytest.raises(InputNotGiven, match=r"no$") if version == "2026-07-28" else nullcontext():
+        text = await solved(
+            model, version, sampling=Sampling(with_tools=model, approve=deny), middleware=[noting(called)]
+        )
+        assert text == "the client refused sampling/createMessage: no (-1)"
+
+    assert called == ["tools/call"]
+    assert model.requests == []
+
+
+@in_both_eras
+async def test_the_calls_are_made_for_the_caller_of_the_outer_call(version: str) -> None:
+    callers: list[object] = []
+    users: list[str] = []
+
+    async def note(request: Any, call_next: Any) -> Any:
+        if isinstance(request, ClientRequest) and request.method == "tools/call":
+            callers.append((request.params["name"], request.caller))
+            users.append(USER.get())
+        return await call_next(request)
+
+    model = ScriptedModel([ToolCall("add", {"a": 1, "b": 2})], "done")
+    token = USER.set("ann")
+    try:
+        await solved(model, version, caller="Ann", middleware=[note])
+    finally:
+        USER.reset(token)
+
+    assert callers == [("solve", "Ann"), ("add", "Ann")]
+    assert users == ["ann", "ann"]
+
+
+@in_both_eras
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ToolPolicy(allow={"solve", "add"}),
+        ToolPolicy(allow=lambda tool: tool.name != "multiply"),
+    ],
+    ids=["names", "a function"],
+)
+async def test_a_tool_that_the_policy_does_not_let_through_goes_back_to_the_server(
+    version: str, policy: ToolPolicy
+) -> None:
+    called: list[str] = []
+    model = ScriptedModel(ToolCall("add", {"a": 1, "b": 2}), ToolCall("multiply", {"a": 3, "b": 4}))
+
+    text = await solved(model, version, tools=policy, middleware=[noting(called)])
+
+    assert text == "multiply: {'a': 3, 'b': 4}"
+    assert called.count("tools/call") == 2  # solve, add
+
+
+@in_both_eras
+async def test_the_model_sees_the_names_of_the_server_and_the_middleware_those_of_the_application(version: str) -> None:
+    names: list[str] = []
+
+    async def note(request: Any, call_next: Any) -> Any:
+        if isinstance(request, ClientRequest) and request.method == "tools/call":
+            names.append(request.params["name"])
+        return await call_next(request)
+
+    model = ScriptedModel(ToolCall("add", {"a": 1, "b": 2}), lambda request: str(results(request)))
+    policy = ToolPolicy(rename=lambda name: f"calc_{name}")
+
+    text = await solved(model, version, tools=policy, middleware=[note], tool="calc_solve")
+
+    assert text == str([("3.0", False)])
+    assert [tool.name for tool in model.requests[0].tools] == ["add", "multiply", "secret"]
+    assert names == ["calc_solve", "calc_add"]
+
+
+@in_both_eras
+async def test_a_tool_that_its_pin_blocks_goes_back_to_the_server(version: str) -> None:
+    server = asking("tool")
+    server.tool(name="tool", description="as agreed")(lambda: "first")
+    pins = ToolPins()
+    model = ScriptedModel(ToolCall("tool"), "first", ToolCall("tool"))
+    with fail_after(20):
+        async with Client(
+            server, era=version, sampling=sampling(model), tools=ToolPolicy(pins=pins), run_own_tools=True
+        ) as client:
+            assert (await client.call_tool("ask")).text == "first"
+            server.remove_tool("tool")
+            server.tool(name="tool", description="changed")(lambda: "second")
+            assert (await client.call_tool("ask")).text == "tool"
+
+
+# Settings
+
+
+@in_both_eras
+async def test_it_is_off_by_default_and_can_be_changed_for_later_requests(version: str) -> None:
+    model = ScriptedModel(*[ToolCall("add", {"a": 1, "b": 2})] * 2, "3", *[ToolCall("add", {"a": 1, "b": 2})] * 2, "3")
+    texts: list[str] = []
+    settings: list[object] = []
+    with fail_after(20):
+        async with Client(server, era=version, sampling=sampling(model)) as client:
+            for setting in (None, True, False, OwnTools(max_turns=2)):
+                if setting is not None:
+                    client.run_own_tools = setting
+                settings.append(client.run_own_tools)
+                texts.append((await client.call_tool("solve", {"problem": "?"})).text)
+
+    call = "add: {'a': 1, 'b': 2}"
+    assert texts == [call, "3", call, "3"]
+    assert settings == [False, OwnTools(), False, OwnTools(max_turns=2)]
+
+
+def test_what_is_no_setting_is_refused() -> None:
+    wrong: Any = {"max_turns": 3}
+    with pytest.raises(TypeError, match=r"^run_own_tools is True, False, or OwnTools\("):
+        Client(server, sampling=sampling(ScriptedModel()), run_own_tools=wrong)
+    client = Client(server, sampling=sampling(ScriptedModel()))
+    with pytest.raises(TypeError, match=r"^run_own_tools is True, False, or OwnTools\("):
+        client.run_own_tools = wrong
+    with pytest.raises(CallerError, match=r"^this client was made without sampling"):
+        Client(server, run_own_tools=True)
+    assert Client(server).run_own_tools is False
+
+
+@pytest.mark.parametrize(
+    ("limits", "error", "says"),
+    [
+        ({"max_turns": 1}, ValueError, "max_turns must be at least 2, not 1"),
+        ({"max_turns": 2.5}, ValueError, "max_turns must be a whole number, not 2.5"),
+        ({"max_turns": math.inf}, ValueError, "max_turns must be a whole number, not inf"),
+        ({"max_turns": "3"}, TypeError, "max_turns must be a number, not '3'"),
+        ({"timeout": 0}, ValueError, "timeout must be more than 0, not 0"),
+        ({"tool_timeout": -1}, ValueError, "tool_timeout must be more than 0, not -1"),
+        ({"tool_timeout": None}, TypeError, "tool_timeout must be a number of seconds, not None"),
+    ],
+)
+def test_a_limit_that_is_no_number_of_its_kind_is_refused(
+    limits: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error) as raised:
+        OwnTools(**limits)
+
+    assert str(raised.value) == f"OwnTools.{says}"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,393 @@
+"""Servers that misbehave while the client runs their tools inside their sampling requests."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from anyio import Event, create_task_group, fail_after, sleep_forever
+
+from mcp_host import Client, Elicitation, Limits, OwnTools, Sampling, SamplingRequest, ToolCall, always
+from mcp_host.errors import ConnectionClosed, InputNotGiven
+from mcp_host.sampling.sampling import CheckArguments
+from mcp_host.testing import Context, ScriptedModel, ScriptedPeer, Server
+from mcp_host.types import CreateMessageResult, ElicitResult, Tool
+from tests.client.support import HANDSHAKE
+from tests.client.test_own_tools import asking, everywhere, in_both_eras, reached, results, sampling
+
+deep = Server("deep")
+DIG = Tool(name="dig", input_schema={"type": "object"})
+
+
+@deep.tool
+async def dig(ctx: Context) -> str:
+    """Ask the model, and offer it this tool."""
+    return (await ctx.sample("deeper?", tools=[DIG])).text
+
+
+def dig_deeper(request: SamplingRequest) -> CreateMessageResult:
+    """Digs, and then says what that gave."""
+    return request.call("dig") if len(request.messages) == 1 else request.reply(results(request)[0][0])
+
+
+class Digger(ScriptedModel):
+    def __init__(self) -> None:
+        super().__init__(*[dig_deeper] * 100)
+
+
+# Depth
+
+
+@everywhere
+@in_both_eras
+async def test_a_tool_that_samples_again_for_ever_ends_at_the_limit_of_nesting(
+    how: str, version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = Digger()
+    with fail_after(20):
+        async with (
+            reached(how, deep, __name__) as transport,
+            Client(
+                transport,
+                era=version,
+                sampling=sampling(model, at_once=1, at_once_per_server=1),
+                limits=Limits(max_nesting=3),
+                run_own_tools=True,
+            ) as client,
+        ):
+            result = await client.call_tool("dig")
+
+    refused = (
+        "the client refused sampling/createMessage: this client's limit max_nesting is 3 handlers within each other"
+    )
+    assert result.text == (f"{refused} (-32013)" if version == "2025-11-25" else "the tool 'dig' failed")
+    assert len(model.requests) == 6  # three loops, of two answers each
+
+
+# Slots
+
+
+@everywhere
+@in_both_eras
+async def test_a_tool_may_sample_although_one_request_at_once_is_allowed(how: str, version: str) -> None:
+    """While the host waits for the tool, its request lends its slot."""
+    model = ScriptedModel(
+        lambda request: request.call("dig"), "the inner answer", lambda request: f"{results(request)}"
+    )
+    with fail_after(20):
+        async with (
+            reached(how, deep, __name__) as transport,
+            Client(
+                transport,
+                era=version,
+                sampling=sampling(model, at_once=1, at_once_per_server=1, waiting=0),
+                run_own_tools=True,
+            ) as client,
+        ):
+            result = await client.call_tool("dig")
+
+    assert result.text == str([("the inner answer", False)])
+
+
+# Time and cancellation
+
+
+def waiting(server: Server) -> tuple[Event, Event]:
+    """Gives *server* a tool that never ends. Its events: the tool has begun, and was cancelled."""
+    began, cancelled = Event(), Event()
+
+    @server.tool
+    async def wait() -> None:
+        began.set()
+        try:
+            await sleep_forever()
+        finally:
+            cancelled.set()
+
+    return began, cancelled
+
+
+@in_both_eras
+async def test_a_call_that_takes_too_long_is_cancelled_and_an_error_for_the_model(version: str) -> None:
+    server = asking("wait")
+    _, cancelled = waiting(server)
+    model = ScriptedModel(ToolCall("wait"), lambda request: str(results(request)))
+    with fail_after(20):
+        async with Client(
+            server, era=version, sampling=sampling(model), run_own_tools=OwnTools(tool_timeout=0.05)
+        ) as client:
+            result = await client.call_tool("ask")
+            await cancelled.wait()
+
+    assert result.text == str([("tools/call: took longer than 0.05 s (timeout)", True)])
+
+
+@in_both_eras
+async def test_a_loop_that_takes_too_long_is_refused_and_its_calls_are_cancelled(version: str) -> None:
+    server = asking("wait")
+    _, cancelled = waiting(server)
+    model = ScriptedModel([ToolCall("wait"), ToolCall("wait")])
+    why = "this client's limit for running tools is 0.05 seconds"
+    with fail_after(20):
+        async with Client(
+            server, era=version, sampling=sampling(model), run_own_tools=OwnTools(timeout=0.05)
+        ) as client:
+            if version == "2026-07-28":
+                with pytest.raises(InputNotGiven, match=f"{why}$"):
+                    await client.call_tool("ask")
+            else:
+                text = (await client.call_tool("ask")).text
+                assert text == f"the client refused sampling/createMessage: {why} (-32011)"
+            await cancelled.wait()
+
+
+@in_both_eras
+async def test_cancelling_the_outer_call_cancels_the_calls_of_tools(version: str) -> None:
+    server = asking("wait")
+    began, cancelled = waiting(server)
+    model = ScriptedModel(ToolCall("wait"))
+    with fail_after(20):
+        async with Client(server, era=version, sampling=sampling(model), run_own_tools=True) as client:
+            async with create_task_group() as tasks:
+                tasks.start_soon(client.call_tool, "ask")
+                await began.wait()
+                tasks.cancel_scope.cancel()
+            await cancelled.wait()
+
+
+def listing(*tools: dict[str, Any]) -> dict[str, Any]:
+    return {"tools": [{"inputSchema": {"type": "object"}, **tool} for tool in tools]}
+
+
+def question(*offered: str) -> dict[str, Any]:
+    """The params of a sampling request with tools of these names."""
+    message = {"role": "user", "content": {"type": "text", "text": "?"}}
+    return {"messages": [message], "maxTokens": 9} | listing(*[{"name": name} for name in offered])
+
+
+async def test_cancelling_the_sampling_request_cancels_the_calls_of_tools() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await HANDSHAKE.open(peer)
+        call = await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": "s", "method": "sampling/createMessage", "params": question("t")})
+        await peer.reply(await peer.receive("tools/list"), listing({"name": "t"}))
+        inner = await peer.receive("tools/call")
+        await peer.notify("notifications/cancelled", {"requestId": "s"})
+        heard.append((inner["id"], await peer.receive()))
+        await peer.reply(call, {"content": []})
+
+    heard: list[tuple[object, dict[str, Any]]] = []
+    with fail_after(20):
+        async with Client(
+            ScriptedPeer(script), sampling=sampling(ScriptedModel(ToolCall("t"))), run_own_tools=True
+        ) as client:
+            await client.call_tool("ask")
+
+    [(inner, message)] = heard
+    assert (message["method"], message["params"]["requestId"]) == ("notifications/cancelled", inner)
+
+
+# Listings
+
+
+async def asked(
+    script: Callable[[ScriptedPeer], Any], model: ScriptedModel, *, capabilities: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """What a handshake peer gets for a sampling request with the tool `t`, where *script* answers the rest."""
+
+    async def peer_script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities=capabilities or {"tools": {}})
+        call = await peer.receive("tools/call" if capabilities is None else "ping")
+        await peer.send({"jsonrpc": "2.0", "id": "s", "method": "sampling/createMessage", "params": question("t")})
+        await script(peer)
+        answers.append(await peer.receive())
+        await peer.reply(call, {"content": []})
+
+    answers: list[dict[str, Any]] = []
+    with fail_after(20):
+        async with Client(
+            ScriptedPeer(peer_script), era="legacy", sampling=sampling(model), run_own_tools=True
+        ) as client:
+            await (client.call_tool("ask") if capabilities is None else client.ping())
+    [answer] = answers
+    assert answer["id"] == "s"
+    return answer
+
+
+async def test_a_tool_that_disappears_after_the_listing_is_an_error_for_the_model() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.reply(await peer.receive(), listing({"name": "t"}))
+        await peer.reply_error(await peer.receive(), -32602, "unknown tool: t")
+
+    answer = await asked(script, ScriptedModel(ToolCall("t"), lambda request: str(results(request))))
+
+    assert answer["result"]["content"] == {"type": "text", "text": str([("unknown tool: t (-32602)", True)])}
+
+
+async def test_tools_are_listed_for_each_request_that_calls_some() -> None:
+    """What the server does not list any more goes back to it."""
+    server = asking("tool")
+    server.tool(name="tool")(lambda: "run")
+    model = ScriptedModel(ToolCall("tool"), "done", ToolCall("tool"))
+    with fail_after(20):
+        async with Client(server, era="2025-11-25", sampling=sampling(model), run_own_tools=True) as client:
+            first = (await client.call_tool("ask")).text
+            server.remove_tool("tool")
+            second = (await client.call_tool("ask")).text
+
+    assert (first, second) == ("done", "tool")
+
+
+async def test_if_the_tools_cannot_be_listed_the_answer_goes_to_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.reply_error(await peer.receive("tools/list"), -32603, "no list today")
+
+    answer = await asked(script, ScriptedModel(ToolCall("t")))
+
+    assert answer["result"]["stopReason"] == "toolUse"
+    assert lines(caplog) == [
+        "sampling for the scripted peer: its tools cannot be listed, so it has to run them: no list today (-32603)"
+    ]
+
+
+async def test_a_server_without_tools_gets_the_answer_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        pass
+
+    answer = await asked(script, ScriptedModel(ToolCall("t")), capabilities={"prompts": {}})
+
+    assert answer["result"]["stopReason"] == "toolUse"
+    [line] = lines(caplog)
+    assert line.endswith("did not advertise tools, which tools/list needs")
+
+
+async def test_a_tool_that_runs_only_as_a_task_goes_to_the_server() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.reply(await peer.receive(), listing({"name": "t", "execution": {"taskSupport": "required"}}))
+
+    answer = await asked(script, ScriptedModel(ToolCall("t")))
+
+    assert answer["result"]["stopReason"] == "toolUse"
+
+
+# Results and limits
+
+
+async def test_images_and_structured_content_of_a_result_reach_the_model() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.reply(await peer.receive(), listing({"name": "t"}))
+        await peer.reply(await peer.receive(), result)
+
+    image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    result = {"content": [image, {"type": "new", "x": 1}], "structuredContent": {"a": 1}, "isError": True}
+    model = ScriptedModel(ToolCall("t"), "seen")
+    await asked(script, model)
+
+    [block] = model.requests[1].messages[-1].content
+    wire: Any = block.to_wire()
+    assert (wire["content"][0], wire["structuredContent"], wire["isError"]) == (image, {"a": 1}, True)
+    assert wire["content"][1]["type"] == "text"  # no model can read an unknown block
+
+
+@pytest.mark.parametrize(
+    ("limits", "problem"),
+    [
+        ({"text": 500}, "this client's limit text is 500, and a request with this answer in it would have 1003"),
+        ({"messages": 2}, "this client's limit messages is 2, and a request with this answer in it would have 3"),
+        ({"blocks": 3}, "this client's limit blocks is 3, and a request with this answer in it would have 4"),
+        ({"tool_calls": 0}, "this client's model gave an answer that the request does not allow"),
+    ],
+    ids=["text", "messages", "blocks", "calls"],
+)
+async def test_the_limits_of_sampling_hold_for_the_conversation_as_it_grows(
+    limits: dict[str, int], problem: str
+) -> None:
+    server = asking("long")
+    server.tool(name="long")(lambda: "x" * 1000)
+    model = ScriptedModel(ToolCall("long"), "never asked")
+    with fail_after(20):
+        async with Client(server, era="legacy", sampling=sampling(model, **limits), run_own_tools=True) as client:
+            result = await client.call_tool("ask")
+
+    assert result.text == f"the client refused sampling/createMessage: {problem} (-32603)"
+    assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize(("check_arguments", "asked"), [("refuse", 1), ("retry", 3)])
+async def test_arguments_are_checked_before_a_tool_is_run(check_arguments: CheckArguments, asked: int) -> None:
+    server = Server("s")
+    arguments: list[int] = []
+
+    @server.tool
+    def square(n: int) -> int:
+        arguments.append(n)
+        return n * n
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.sample("?", tools=[square])).text
+
+    model = ScriptedModel(
+        ToolCall("square", {"n": "4"}), ToolCall("square", {"n": 4}), lambda request: f"{results(request)}"
+    )
+    handlers = Sampling(with_tools=model, approve=always, check_arguments=check_arguments)
+    with fail_after(20):
+        async with Client(server, era="legacy", sampling=handlers, run_own_tools=True) as client:
+            result = await client.call_tool("ask")
+
+    assert len(model.requests) == asked
+    assert arguments == ([4] if asked == 3 else [])
+    illegal = "this client's model gave an answer that the request does not allow"
+    refused = f"the client refused sampling/createMessage: {illegal} (-32603)"
+    assert result.text == (str([("16", False)]) if asked == 3 else refused)
+
+
+async def test_what_a_handler_raises_within_a_tool_reaches_neither_the_model_nor_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In 2026 the error of the inner call has the text of the handler's exception."""
+    server = asking("form")
+
+    @server.tool
+    async def form(ctx: Context) -> str:
+        await ctx.elicit("sure?", {"type": "object", "properties": {}})
+        return "done"
+
+    async def fill_in(request: object) -> ElicitResult:
+        raise RuntimeError("the password is hunter2")
+
+    model = ScriptedModel(ToolCall("form"), lambda request: str(results(request)))
+    with fail_after(20):
+        async with Client(
+            server,
+            era="2026-07-28",
+            sampling=sampling(model),
+            elicitation=Elicitation(form=fill_in),
+            run_own_tools=True,
+        ) as client:
+            result = await client.call_tool("ask")
+
+    assert result.text == str([("the tool 'form' failed", True)])
+
+
+async def test_a_client_that_was_dropped_runs_no_tools() -> None:
+    client = Client(asking(), sampling=sampling(ScriptedModel()), run_own_tools=True)
+    tools = client._state.features.server_tools
+    assert tools is not None
+    del client
+    gc.collect()
+
+    request: Any = None
+    with pytest.raises(ConnectionClosed, match=r"^the client was dropped$"):
+        await tools.list_tools(request, 1.0)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+if __name__ == "__main__":
+    deep.run_stdio()
