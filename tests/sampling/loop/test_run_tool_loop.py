@@ -71,6 +71,10 @@ def calculator() -> Server:
     return server
 
 
+def refuse() -> None:
+    raise ToolError("not on Sundays")
+
+
 def results(done: LoopResult) -> list[ToolResultContent]:
     """What the model got, of all calls."""
     conversation.check(done.messages)
@@ -229,9 +233,6 @@ async def test_a_plain_function_that_hangs_is_late_and_left_behind() -> None:
 async def test_the_reason_of_a_tool_error_reaches_the_model_and_that_of_another_exception_does_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def refuse() -> None:
-        raise ToolError("not on Sundays")
-
     def crash() -> None:
         raise KeyError("password")
 
@@ -275,7 +276,8 @@ async def test_a_client_that_renames_its_tools_can_be_used_with_another(era: str
         ({"tools": [3]}, TypeError, "3 is neither a client nor a function"),
         ({"tools": [Client]}, TypeError, "is the class Client"),
         ({"tools": [lambda: 3]}, TypeError, "has no name"),
-        ({"tool_choice": "add"}, ValueError, "tool_choice: no tool has the name 'add'"),
+        ({"tool_choice": "add", "tools": [refuse]}, ValueError, "'add' is required, and the request does not offer it"),
+        ({"tool_choice": "required"}, ValueError, "a tool is required, and the request offers none"),
         ({"approve": 3}, TypeError, "approve has to be a function"),
         ({"approve": lambda: Allow()}, TypeError, r"approve is called with one argument"),
         ({"on_turn": 3}, TypeError, "on_turn has to be a function"),
@@ -368,10 +370,7 @@ async def test_a_model_that_returns_no_answer_is_an_error() -> None:
 async def test_a_plain_on_turn_gets_each_step() -> None:
     steps: list[Step] = []
 
-    def fail() -> None:
-        raise ToolError("as it does")
-
-    done = await loop(ScriptedModel(ToolCall("fail"), "done"), fail, on_turn=steps.append)
+    done = await loop(ScriptedModel(ToolCall("refuse"), "done"), refuse, on_turn=steps.append)
 
     assert tuple(steps) == done.steps
     assert len(steps) == 2

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from mcp_host.errors import SamplingError, quoted
+from mcp_host.errors import ProtocolError, SamplingError
 from mcp_host.functions import text_result
 from mcp_host.handlers import as_async, check_callable
 from mcp_host.limits import check_count, check_seconds
+from mcp_host.protocol import conversation
 from mcp_host.sampling.approval import Allow, CallApprovals, Deny
 from mcp_host.sampling.arguments import ArgumentChecker
 from mcp_host.sampling.loop.engine import (
@@ -107,7 +108,7 @@ async def run_tool_loop(
     an error result for the model, and the loop goes on.
 
     The model is asked *max_turns* times at most, the last time with the tool choice "none", so that it answers.
-    *timeout* is for the whole loop, after the tools are listed. Both timeouts are in seconds, and neither runs while
+    *timeout* is for the whole loop, after the tools are listed, which may take *tool_timeout*. Both timeouts are in seconds, and neither runs while
     *approve* decides; *tool_timeout* does not run while a client answers what its server asks, either.
 
     The model gets a result once, if its text and its structured content say the same, and cut to
@@ -137,9 +138,14 @@ async def run_tool_loop(
     checker = ArgumentChecker(subject="tool loop") if check_arguments else None
     turn = None if on_turn is None else as_async(on_turn, argument="on_turn", shape="(step: Step) -> None")
     offered = await read_tools(tools, timeout=tool_timeout, caller=caller)
+    definitions, choice = [tool.definition for tool in offered.values()], _choice(tool_choice)
+    try:
+        conversation.check_tools(definitions, choice)
+    except ProtocolError as exc:
+        raise ValueError(str(exc)) from None
     optional = given(
-        tools=[tool.definition for tool in offered.values()] or None,
-        tool_choice=_choice(tool_choice, offered),
+        tools=definitions or None,
+        tool_choice=choice,
         system_prompt=system_prompt or found,
         temperature=temperature,
         stop_sequences=None if stop_sequences is None else list(stop_sequences),
@@ -190,11 +196,8 @@ class _Permit:
         return None
 
 
-def _choice(choice: Choice | None, tools: Mapping[str, OfferedTool]) -> ToolChoice | None:
+def _choice(choice: Choice | None) -> ToolChoice | None:
     if choice is None or isinstance(choice, ToolChoice):
         return choice
-    if choice in ("auto", "none", "required"):
-        return ToolChoice.from_wire({"mode": choice})
-    if choice not in tools:
-        raise ValueError(f"tool_choice: no tool has the name {quoted(choice)}")
-    return ToolChoice.from_wire({"mode": "required", "name": choice})
+    modes = ("auto", "none", "required")
+    return ToolChoice.from_wire({"mode": choice} if choice in modes else {"mode": "required", "name": choice})

@@ -116,7 +116,7 @@ def _without_large_files(content: Sequence[ReceivedContent]) -> Iterator[Receive
 def _ends(content: Sequence[ReceivedContent], max_bytes: int) -> Iterator[ReceivedContent]:
     """The first and the last blocks of *content*, of *max_bytes* with the note between them."""
     total = sum(map(_size, content))
-    kept = max(max_bytes - len(NOTE.format(left_out=total, total=total)), 0)
+    kept = max(max_bytes - len(NOTE.format(left_out=total, total=total)) - 2, 0)  # and two line breaks
     begin = _whole_characters(content, kept // 2, step=-1)
     end = _whole_characters(content, total - (kept - kept // 2), step=1)
     note = NOTE.format(left_out=end - begin, total=total)

@@ -24,8 +24,8 @@ class ToolClient(Protocol):
     def name(self) -> str:
         """The name of its server."""
 
-    async def list_tools(self) -> list[Tool]:
-        """The tools of the server."""
+    async def list_tools(self, *, timeout: float | None = None) -> list[Tool]:
+        """The tools of the server. It has *timeout* seconds for each request."""
 
     async def call_tool(
         self,
@@ -52,7 +52,7 @@ class OfferedTool:
 
 
 async def read_tools(tools: Sequence[LoopTool], *, timeout: float, caller: object) -> dict[str, OfferedTool]:
-    """The tools by their names. Clients are asked for theirs. Each call may take *timeout* seconds.
+    """The tools by their names. Clients are asked for theirs. Listing and each call may take *timeout* seconds.
 
     Raises:
         TypeError: One is something else, or a function that cannot be called with JSON.
@@ -78,14 +78,14 @@ async def read_tools(tools: Sequence[LoopTool], *, timeout: float, caller: objec
 async def _read(tool: LoopTool, *, timeout: float, caller: object) -> list[OfferedTool]:
     if isinstance(tool, ToolClient) and not isinstance(tool, type):
         call = partial(_call, tool, timeout, caller)
-        return [OfferedTool(listed, tool.name, call) for listed in await tool.list_tools()]
+        return [OfferedTool(listed, tool.name, call) for listed in await tool.list_tools(timeout=timeout)]
     if not isinstance(tool, FunctionTool):
         if not callable(tool):
             raise TypeError(f"tools: {tool!r} is neither a client nor a function")
         check_callable(tool, argument="tools", shape=None)
-    function = tool if isinstance(tool, FunctionTool) else FunctionTool(tool)
-    run = function_runner(function.calling(partial(as_async, argument="tools")), timeout=timeout)
-    return [OfferedTool(function.definition, THIS_PROGRAM, run)]
+        tool = FunctionTool(tool)
+    run = function_runner(tool.calling(partial(as_async, argument="tools")), timeout=timeout)
+    return [OfferedTool(tool.definition, THIS_PROGRAM, run)]
 
 
 async def _call(client: ToolClient, timeout: float, caller: object, use: ToolUseContent) -> CallToolResult:
