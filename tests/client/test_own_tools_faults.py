@@ -33,11 +33,6 @@ def dig_deeper(request: SamplingRequest) -> CreateMessageResult:
     return request.call("dig") if len(request.messages) == 1 else request.reply(results(request)[0][0])
 
 
-class Digger(ScriptedModel):
-    def __init__(self) -> None:
-        super().__init__(*[dig_deeper] * 100)
-
-
 # Depth
 
 
@@ -46,7 +41,7 @@ class Digger(ScriptedModel):
 async def test_a_tool_that_samples_again_for_ever_ends_at_the_limit_of_nesting(
     how: str, version: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = Digger()
+    model = ScriptedModel(*[dig_deeper] * 100)
     with fail_after(20):
         async with (
             reached(how, deep, __name__) as transport,

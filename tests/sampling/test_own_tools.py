@@ -1,0 +1,265 @@
+"""A server's own tools, run inside its sampling requests with the functions of another client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from anyio import Event, create_task_group, fail_after, sleep_forever, wait_all_tasks_blocked
+from pydantic import BaseModel
+
+from mcp_host.sampling import OwnTools, Sampling, SamplingLimits, SamplingRequest, ToolCall, always
+from mcp_host.testing.model import ScriptedModel
+from mcp_host.types import CallToolResult, TextContent, Tool, ToolResultContent
+from tests.sampling.asking import ADD, MULTIPLY, Wire, text, wire
+
+OFFERED = wire(tools=[ADD, MULTIPLY])
+
+
+def results(request: SamplingRequest) -> str:
+    """The results of tools at the end of a request."""
+    blocks = [block for block in request.messages[-1].content if isinstance(block, ToolResultContent)]
+    return str([(block.text, bool(block.is_error)) for block in blocks])
+
+
+def sampling(model: ScriptedModel, **limits: Any) -> Sampling:
+    return Sampling(with_tools=model, approve=always, limits=SamplingLimits(**limits))
+
+
+async def plus(name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=f"{name}{dict(arguments)}")])
+
+
+def content(answer: Wire) -> object:
+    return answer["result"]["content"]
+
+
+async def test_a_callback_runs_every_tool_on_offer_with_call_tool() -> None:
+    model = ScriptedModel([ToolCall("add", {"a": 1}), ToolCall("multiply")], results)
+
+    answer = await sampling(model).callback(server="s", call_tool=plus)(OFFERED)
+
+    assert content(answer) == text(str([("add{'a': 1}", False), ("multiply{}", False)]))
+
+
+class SdkTool(BaseModel):
+    name: str
+
+
+async def names() -> list[str]:
+    return ["add"]
+
+
+async def tools() -> list[Tool]:
+    return [Tool(name="add", input_schema={})]
+
+
+async def dicts() -> list[Wire]:
+    return [ADD]
+
+
+async def models() -> list[SdkTool]:
+    return [SdkTool(name="add")]
+
+
+def plain_function() -> list[str]:
+    return ["add"]
+
+
+@pytest.mark.parametrize("list_tools", [names, tools, dicts, models, plain_function])
+async def test_with_list_tools_a_callback_runs_those_and_leaves_others_to_the_server(list_tools: Any) -> None:
+    model = ScriptedModel(ToolCall("add"), [ToolCall("add"), ToolCall("multiply")])
+
+    answer = await sampling(model).callback(server="s", call_tool=plus, list_tools=list_tools)(OFFERED)
+
+    assert [block["name"] for block in answer["result"]["content"]] == ["add", "multiply"]
+    assert len(model.requests[1].messages) == 3
+
+
+class SdkResult(BaseModel):
+    content: list[dict[str, str]]
+    isError: bool  # as the SDK writes it
+
+
+async def wired(name: str, arguments: object) -> dict[str, Any]:
+    return {"content": [text("from a dict")], "isError": True}
+
+
+async def modelled(name: str, arguments: object) -> SdkResult:
+    return SdkResult(content=[text("from a model")], isError=False)
+
+
+def in_a_thread(name: str, arguments: object) -> CallToolResult:
+    assert threading.current_thread() is not threading.main_thread()
+    return CallToolResult(content=[TextContent(text="from a thread")])
+
+
+async def wrong(name: str, arguments: object) -> str:
+    return "no result"
+
+
+async def malformed(name: str, arguments: object) -> dict[str, Any]:
+    return {"content": "no list"}
+
+
+async def broken(name: str, arguments: object) -> dict[str, Any]:
+    raise RuntimeError("the password is hunter2")
+
+
+@pytest.mark.parametrize(
+    ("call_tool", "result"),
+    [
+        (wired, ("from a dict", True)),
+        (modelled, ("from a model", False)),
+        (in_a_thread, ("from a thread", False)),
+        (wrong, ("the tool add failed", True)),
+        (malformed, ("the tool 'add' failed", True)),
+        (broken, ("the tool add failed", True)),
+    ],
+)
+async def test_a_result_may_be_ours_the_wires_or_the_sdks_and_anything_else_is_an_error_for_the_model(
+    call_tool: Any, result: object
+) -> None:
+    model = ScriptedModel(ToolCall("add"), results)
+
+    answer = await sampling(model).callback(server="s", call_tool=call_tool)(OFFERED)
+
+    assert content(answer) == text(str([result]))
+
+
+@pytest.mark.parametrize("problem", ["raises", "returns numbers"])
+async def test_if_list_tools_fails_the_answer_goes_to_the_server(
+    problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def list_tools() -> list[Any]:
+        if problem == "raises":
+            raise RuntimeError("no list")
+        return [1]
+
+    answer = await sampling(ScriptedModel(ToolCall("add"))).callback(server="s", call_tool=plus, list_tools=list_tools)(
+        OFFERED
+    )
+
+    assert answer["result"]["stopReason"] == "toolUse"
+    why = "no list" if problem == "raises" else "list_tools has to return names or tools, not int"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"sampling for s: its tools cannot be listed, so it has to run them: {why}"
+    ]
+
+
+async def test_a_call_that_takes_too_long_is_an_error_for_the_model() -> None:
+    async def hangs(name: str, arguments: object) -> CallToolResult:
+        await sleep_forever()
+        raise AssertionError
+
+    model = ScriptedModel(ToolCall("add"), results)
+    callback = sampling(model).callback(server="s", call_tool=hangs, own_tools=OwnTools(tool_timeout=0.05))
+
+    with fail_after(10):
+        answer = await callback(OFFERED)
+
+    assert content(answer) == text(str([("it took longer than 0.05 s", True)]))
+
+
+async def test_a_tool_may_sample_although_one_request_at_once_is_allowed() -> None:
+    async def call_tool(name: str, arguments: object) -> dict[str, Any]:
+        answer = await callback(wire())
+        return {"content": [answer["result"]["content"]]}
+
+    model = ScriptedModel(ToolCall("add"), "the inner answer", results)
+    callback = sampling(model, at_once=1, at_once_per_server=1, waiting=0).callback(server="s", call_tool=call_tool)
+
+    with fail_after(10):
+        answer = await callback(OFFERED)
+
+    assert content(answer) == text(str([("the inner answer", False)]))
+
+
+async def test_tools_that_sample_with_tools_again_and_again_are_refused_at_the_ninth() -> None:
+    """Another client does not say which call a request belongs to, so those that wait are counted."""
+
+    async def call_tool(name: str, arguments: object) -> dict[str, Any]:
+        answers.append(await callback(OFFERED))
+        return {"content": []}
+
+    answers: list[Wire] = []
+    model = ScriptedModel(*[ToolCall("add")] * 8, *["done"] * 8)
+    callback = sampling(model, at_once=1).callback(server="s", call_tool=call_tool)
+
+    with fail_after(10):
+        answer = await callback(OFFERED)
+
+    refused, *others = answers
+    assert refused == {"error": {"code": -32013, "message": "this client's limit is 8 tool loops within each other"}}
+    assert [content(each) for each in [*others, answer]] == [text("done")] * 8
+    assert len(model.requests) == 16
+
+
+async def test_many_calls_of_one_answer_are_one_loop() -> None:
+    async def call_tool(name: str, arguments: object) -> CallToolResult:
+        running.append(name)
+        if len(running) == 9:
+            everyone.set()
+        await everyone.wait()
+        return await plus(name, {})
+
+    running: list[str] = []
+    everyone = Event()
+    model = ScriptedModel([ToolCall("add")] * 9, "done", "plain")
+    callback = sampling(model).callback(server="s", call_tool=call_tool)
+
+    with fail_after(10):
+        assert content(await callback(OFFERED)) == text("done")
+
+
+async def test_cancelling_the_callback_cancels_its_calls() -> None:
+    async def call_tool(name: str, arguments: object) -> CallToolResult:
+        try:
+            await sleep_forever()
+        finally:
+            ended.append(name)
+        raise AssertionError
+
+    async def ask() -> None:
+        await callback(OFFERED)
+
+    ended: list[str] = []
+    asked = sampling(ScriptedModel([ToolCall("add"), ToolCall("multiply")]), at_once=1)
+    callback = asked.callback(server="s", call_tool=call_tool)
+    with fail_after(10):
+        async with create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+
+    assert sorted(ended) == ["add", "multiply"]
+    assert asked._semaphore.free == 1
+
+
+async def test_a_request_that_allows_no_tools_is_answered_as_without_call_tool() -> None:
+    async def call_tool(name: str, arguments: object) -> CallToolResult:
+        raise AssertionError("called")
+
+    model = ScriptedModel("plain", "none")
+    callback = sampling(model).callback(server="s", call_tool=call_tool)
+
+    answers = [await callback(wire()), await callback(wire(tools=[ADD], toolChoice={"mode": "none"}))]
+
+    assert list(map(content, answers)) == [text("plain"), text("none")]
+
+
+def test_list_tools_and_limits_need_call_tool() -> None:
+    with pytest.raises(ValueError, match=r"^the server's tools are run only with call_tool=\.\.\.$"):
+        sampling(ScriptedModel()).callback(server="s", list_tools=names)
+    with pytest.raises(ValueError, match=r"^the server's tools are run only with call_tool=\.\.\.$"):
+        sampling(ScriptedModel()).callback(server="s", own_tools=OwnTools())
+
+
+def test_call_tool_and_list_tools_are_functions() -> None:
+    wrong: Any = 5
+    with pytest.raises(TypeError, match=r"^call_tool has to be a function, async or plain, not int$"):
+        sampling(ScriptedModel()).callback(server="s", call_tool=wrong)
+    with pytest.raises(TypeError, match=r"^list_tools has to be a function, async or plain, not int$"):
+        sampling(ScriptedModel()).callback(server="s", call_tool=plus, list_tools=wrong)
