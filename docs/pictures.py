@@ -51,14 +51,16 @@ EXAMPLES: Mapping[str, Sequence[Step]] = {
         Step(MODEL, "y\n", "approval"),
         Step(MODEL, "y\n", "approval-second-turn"),
     ],
+    "play_ttt --mark O": [Step(FIELD, "", "play-ttt")],
 }
-"""The examples, and what is typed into each."""
+"""The examples, with their arguments, and what is typed into each."""
 
 
 def pictures() -> Iterator[tuple[str, str]]:
     """The name and the content of each file."""
     for example, steps in EXAMPLES.items():
-        for name, rows in run([sys.executable, str(ROOT / "examples" / example)], steps):
+        program, *arguments = example.split()
+        for name, rows in run([sys.executable, str(ROOT / "examples" / program), *arguments], steps):
             for theme, colors in THEMES.items():
                 yield f"{name}-{theme}.svg", draw(rows, colors)
 

@@ -20,7 +20,7 @@ from play_ttt.rules import MARKS, opponent
 from play_ttt.server import draw_mark, make_server
 
 
-async def play(server: Server, over: str) -> None:
+async def play_in_terminal(server: Server, over: str) -> None:
     """Play one game, which the person plays in the terminal, and print how it ended."""
     sampling = Sampling(with_tools=player, approve=always)  # a real model costs tokens: see human_approval.py
     elicitation = Elicitation(form=fill_in_terminal)
@@ -58,7 +58,7 @@ def main() -> None:
         case "http":
             server.run_http()
         case _:
-            anyio.run(play, server, options.over)
+            anyio.run(play_in_terminal, server, options.over)
 
 
 if __name__ == "__main__":

@@ -57,13 +57,13 @@ class Board:
             raise IllegalMove("the game is over")
         if square not in self.free:
             problem = "is taken" if 1 <= square <= 9 else "is not on the board"
-            raise IllegalMove(f"square {square} {problem}; free: {listed(self.free)}")
+            raise IllegalMove(f"{square} {problem}; free: {listed(self.free)}")
         return Board(self._with(square, self.turn))
 
     def __str__(self) -> str:
         """Five lines of text."""
         rows = [" | ".join(self.squares[start : start + 3]) for start in (0, 3, 6)]
-        return "\n---+---+---\n".join(f" {row} " for row in rows)
+        return "\n---+---+---\n".join(f" {row}" for row in rows)
 
     def _with(self, square: int, mark: Mark) -> str:
         return self.squares.replace(str(square), mark)

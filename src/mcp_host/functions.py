@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import CoreSchema, to_json, to_jsonable_python
+from pydantic_core import CoreSchema, ErrorDetails, to_json, to_jsonable_python
 
 from mcp_host.concurrency import first
 from mcp_host.errors import McpError
@@ -119,8 +119,14 @@ class Function:
 
 def described(exc: ValidationError) -> str:
     """Each value that does not fit, by its path, and why."""
-    problems = [(".".join(map(str, error["loc"])), error["msg"]) for error in exc.errors(include_url=False)]
+    problems = [(".".join(map(str, error["loc"])), _problem(error)) for error in exc.errors(include_url=False)]
     return "; ".join(f"{path}: {message}" if path else message for path, message in problems)
+
+
+def _problem(error: ErrorDetails) -> str:
+    """Why a value does not fit. The words of a validator are its author's, without a "Value error" before them."""
+    raised = error.get("ctx", {}).get("error")
+    return str(raised) if isinstance(raised, ValueError | AssertionError) else error["msg"]
 
 
 class FunctionTool:

@@ -129,7 +129,7 @@ def test_a_line_is_read_as_the_field_has_it(schema: object, line: str, value: ob
         (COLORS, "4", "Enter a number or a text from the list."),
         (COLORS, "0", "Enter a number or a text from the list."),
         (COLORS, "1" * 20, "Enter a number or a text from the list."),
-        (SIZES, "4", "Enter a text from the list."),
+        (SIZES, "4", "Enter one from the list."),
         (SEVERAL, "red, black", "Enter a number or a text from the list."),
     ],
     ids=lambda value: str(value)[:40],

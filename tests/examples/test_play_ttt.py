@@ -17,8 +17,10 @@ from play_ttt.server import make_server
 
 from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, Stdio, StreamableHttp, always
 from mcp_host.errors import MissingRequiredClientCapability
+from mcp_host.testing import ScriptedModel
 from mcp_host.transports.base import Transport
 from mcp_host.types import CreateMessageResult, ElicitResult
+from tests.testing.raw import Wire, legacy
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 IN_TIME = 60.0  # seconds for a child process that imports everything, on a busy machine
@@ -38,11 +40,16 @@ class Played(NamedTuple):
     squares: str
 
 
+FORFEIT = (
+    "The model loses, because it made no legal move. Its last attempt: "
+    "It does not fit: square: 1 is taken; free: 2, 3, 4, 6, 7, 8, 9"
+)
+
 GAMES = {
     "win": Played([1, 2, 3], ["4", "5"], "The model wins with X.", "XXXOO6789"),
     "loss": Played([1, 2, 7], ["4", "5", "6"], "The person wins with O.", "XX3OOOX89"),
     "draw": Played([1, 3, 8, 6, 7], ["2", "5", "4", "9"], "It is a draw.", "XOXOOXXXO"),
-    "forfeit": Played([1, 5, 1, 10], ["5"], "The model loses: X made no legal move in 3 attempts.", "X234O6789"),
+    "forfeit": Played([1, 5, 10, 1], ["5"], FORFEIT, "X234O6789"),
     "decline": Played([1, 2], ["4", "decline"], "The person declined to play on.", "XX3O56789"),
     "cancel": Played([9], ["cancel"], "The person has left the game.", "12345678X"),
     "another after all that": Played([5, 1, 9], ["2", "3"], "The model wins with X.", "XOO4X678X"),
@@ -145,8 +152,8 @@ async def test_the_person_who_begins_sees_the_board_and_the_free_squares() -> No
             result = await client.call_tool("play_ttt")
 
     first, second, third, _ = person.forms
-    assert first.message == f"You begin. You are X.\n\n{Board()}"
-    assert second.message == f"The model took 2 and says: Your move. You are X.\n\n{Board('1O34X6789')}"
+    assert first.message == f"You are X. You begin.\n\n{Board()}"
+    assert second.message == f"You are X. The model took 2 and says: Your move.\n\n{Board('1O34X6789')}"
     assert third.requested_schema == {
         "type": "object",
         "properties": {"square": {"type": "string", "title": "Your square", "enum": ["3", "4", "6", "7", "8"]}},
@@ -155,10 +162,84 @@ async def test_the_person_who_begins_sees_the_board_and_the_free_squares() -> No
     assert result.text == f"The person wins with X.\n\n{Board('XO3XXOX8O')}"
 
 
-async def test_what_the_client_cannot_do_is_said_before_the_game() -> None:
-    async with Client(make_server(), elicitation=Elicitation(form=Person())) as client:
-        with pytest.raises(MissingRequiredClientCapability, match="sampling"):
-            await client.call_tool("play_ttt")
-    async with Client(make_server(), sampling=Sampling(with_tools=player, approve=always)) as client:
-        with pytest.raises(MissingRequiredClientCapability, match="elicitation"):
-            await client.call_tool("play_ttt")
+async def test_one_turn_of_the_model_and_one_of_the_person_message_by_message() -> None:
+    """With a host that checks neither what its model calls nor what its user enters."""
+    with anyio.fail_after(IN_TIME):
+        async with legacy(make_server(lambda: "X")) as raw:
+            await raw.start("play_ttt")
+
+            strategy = await raw.receive()
+            assert strategy["params"]["messages"] == [user(f"{Board()}\n\nYou are X, and it is your turn.")]
+            assert strategy["params"]["toolChoice"] == {"mode": "required"}
+            assert [tool["name"] for tool in strategy["params"]["tools"]] == ["play_offensive", "play_defensive"]
+            await raw.reply(strategy, calls(("a", "play_offensive", {}), ("b", "play_dead", {})))
+
+            move = await raw.receive()
+            assert move["params"]["toolChoice"] == {"mode": "required"}
+            assert [told(result) for result in move["params"]["messages"][-1]["content"]] == [
+                "You win at once with: none.",
+                "There is no such strategy.",
+            ]
+            (form,) = move["params"]["tools"]
+            await raw.reply(move, calls(("c", form["name"], {"square": 5, "remark": "The middle,\nof course."})))
+
+            board = Board().take(5)
+            first = await raw.receive()
+            assert (
+                first["params"]["message"] == f"You are O. The model took 5 and says: The middle, of course.\n\n{board}"
+            )
+            await raw.reply(first, {"action": "accept", "content": {"square": "1"}})
+
+            await raw.reply(await raw.receive(), calls(("d", "play_defensive", {})))
+            move = await raw.receive()
+            assert told(move["params"]["messages"][-1]["content"]) == "Your opponent would win with: none."
+            await raw.reply(move, calls(("e", form["name"], {"square": 1})))
+            again = await raw.receive()
+            assert told(again["params"]["messages"][-1]["content"]) == (
+                "It does not fit: square: 1 is taken; free: 2, 3, 4, 6, 7, 8, 9"
+            )
+            await raw.reply(again, calls(("f", form["name"], {"square": 0})))
+            again = await raw.receive()
+            assert told(again["params"]["messages"][-1]["content"]) == (
+                "It does not fit: square: Input should be greater than or equal to 1"
+            )
+            await raw.reply(again, calls(("g", form["name"], {"square": 9})))
+
+            second = await raw.receive()
+            assert second["params"]["message"] == f"You are O. The model took 9.\n\n{board.take(1).take(9)}"
+            await raw.reply(second, {"action": "accept", "content": {"square": "9"}})
+
+            result = (await raw.receive())["result"]
+    assert result == {
+        "content": [{"type": "text", "text": "the form offers the squares 2, 3, 4, 6, 7, 8, and the answer is '9'"}],
+        "isError": True,
+    }
+
+
+def user(text: str) -> Wire:
+    return {"role": "user", "content": {"type": "text", "text": text}}
+
+
+def calls(*uses: tuple[str, str, Wire]) -> Wire:
+    """The answer of a model that calls tools."""
+    content = [{"type": "tool_use", "id": id, "name": name, "input": arguments} for id, name, arguments in uses]
+    return {"role": "assistant", "content": content, "model": "m", "stopReason": "toolUse"}
+
+
+def told(result: Wire | list[Wire]) -> str:
+    """What the result of a tool call tells the model."""
+    block = result[0] if isinstance(result, list) else result
+    text: str = block["content"][0]["text"]
+    return text
+
+
+async def test_what_the_client_cannot_do_is_said_before_a_model_or_a_person_is_asked() -> None:
+    model, person = ScriptedModel(), Person()
+    with anyio.fail_after(IN_TIME):
+        async with Client(make_server(lambda: "O"), elicitation=Elicitation(form=person)) as client:
+            with pytest.raises(MissingRequiredClientCapability, match="sampling"):
+                await client.call_tool("play_ttt")
+        async with Client(make_server(lambda: "X"), sampling=Sampling(with_tools=model, approve=always)) as client:
+            with pytest.raises(MissingRequiredClientCapability, match="elicitation"):
+                await client.call_tool("play_ttt")
+    assert (model.requests, person.forms) == ([], [])

@@ -51,11 +51,11 @@ def test_x_begins_and_the_marks_alternate() -> None:
 @pytest.mark.parametrize(
     ("squares", "square", "problem"),
     [
-        ("X23456789", 1, "square 1 is taken; free: 2, 3, 4, 5, 6, 7, 8, 9"),
-        ("XO3456789", 2, "square 2 is taken; free: 3, 4, 5, 6, 7, 8, 9"),
-        ("123456789", 0, "square 0 is not on the board; free: 1, 2, 3, 4, 5, 6, 7, 8, 9"),
-        ("XOXOOXXX9", 10, "square 10 is not on the board; free: 9"),
-        ("123456789", -1, "square -1 is not on the board; free: 1, 2, 3, 4, 5, 6, 7, 8, 9"),
+        ("X23456789", 1, "1 is taken; free: 2, 3, 4, 5, 6, 7, 8, 9"),
+        ("XO3456789", 2, "2 is taken; free: 3, 4, 5, 6, 7, 8, 9"),
+        ("123456789", 0, "0 is not on the board; free: 1, 2, 3, 4, 5, 6, 7, 8, 9"),
+        ("XOXOOXXX9", 10, "10 is not on the board; free: 9"),
+        ("123456789", -1, "-1 is not on the board; free: 1, 2, 3, 4, 5, 6, 7, 8, 9"),
         ("XXXOO6789", 6, "the game is over"),
         ("XOXOOXXXO", 1, "the game is over"),
     ],
@@ -95,11 +95,11 @@ def lines(board: Board) -> set[str]:
 
 def test_the_board_is_drawn_with_the_numbers_of_its_free_squares() -> None:
     assert str(Board("X23O5678X")).splitlines() == [
-        " X | 2 | 3 ",
+        " X | 2 | 3",
         "---+---+---",
-        " O | 5 | 6 ",
+        " O | 5 | 6",
         "---+---+---",
-        " 7 | 8 | X ",
+        " 7 | 8 | X",
     ]
 
 
@@ -108,7 +108,7 @@ def test_a_board_is_read_as_it_was_drawn() -> None:
         assert read_board(f"You are X.\n\n{board}\n\nIt is your turn.") == board
 
 
-@pytest.mark.parametrize("text", ["", "Hello", " 1 | 2 | 3 \n---+---+---\n 4 | 5 | 6 "])
+@pytest.mark.parametrize("text", ["", "Hello", " 1 | 2 | 3\n---+---+---\n 4 | 5 | 6"])
 def test_a_text_without_a_board_has_none(text: str) -> None:
     assert read_board(text) is None
 

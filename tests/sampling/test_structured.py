@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from mcp_host import ServerSampling
@@ -251,8 +251,22 @@ async def test_a_wrong_text_is_asked_for_again_with_what_was_wrong() -> None:
     assert answer.parsed == Move(row=1, column=2)
     assert requests[1]["messages"][1:] == [
         assistant("Row 1!"),
-        user("It is not JSON: expected value at line 1 column 1 Answer again."),
+        user("It is not JSON: expected value at line 1 column 1. Answer again."),
     ]
+
+
+async def test_the_words_of_a_validator_go_to_the_model_as_they_are() -> None:
+    def is_free(square: int) -> int:
+        if square == 5:
+            raise ValueError("5 is taken")
+        return square
+
+    sampling, requests = without_tools(*[says(f'{{"result": {square}}}') for square in (5, 7)])
+
+    answer = await sampling.sample("Your move?", schema=TypeAdapter(Annotated[int, AfterValidator(is_free)]))
+
+    assert answer.parsed == 7
+    assert requests[1]["messages"][-1] == user("It does not fit: 5 is taken. Answer again.")
 
 
 async def test_after_all_tries_there_is_a_parse_error() -> None:

@@ -112,7 +112,7 @@ def _read_choice(choices: Sequence[Choice], line: str) -> object:
     numbered = are_numbered(choices)
     if numbered and line.isdecimal() and len(line) < 10 and 1 <= int(line) <= len(choices):
         return choices[int(line) - 1].value
-    raise ValueError(f"Enter {'a number or ' * numbered}a text from the list.")
+    raise ValueError("Enter a number or a text from the list." if numbered else "Enter one from the list.")
 
 
 def _read_several(choices: Sequence[Choice], line: str) -> list[object]:

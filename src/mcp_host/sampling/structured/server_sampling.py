@@ -298,5 +298,5 @@ def _read(schema: OutputSchema[T], answer: CreateMessageResult) -> T:
 def _correction(answer: CreateMessageResult, problem: str) -> SamplingMessage:
     """What follows on an answer that does not fit: error results for its calls, or a message of the user."""
     if not (uses := answer.tool_uses):
-        return UserMessage(f"{problem} Answer again.")
+        return UserMessage(f"{problem.removesuffix('.')}. Answer again.")
     return UserMessage([ToolResultContent.of(use, problem, is_error=True) for use in uses])
