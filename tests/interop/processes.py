@@ -68,6 +68,11 @@ def other_client(version: int, package: str, revision: str, ends: str, backend: 
     return [python_with(version), str(CLIENTS / "other_clients.py"), package, revision, ends, backend, mark]
 
 
+def tools_server(version: int, transport: str, port: int, mark: str) -> list[str]:
+    """The command for a server with tools of each kind, on that *version* of the official SDK."""
+    return [python_with(version), str(SERVERS / "tools.py"), transport, str(port), mark]
+
+
 def sampling_server(version: int, kind: str, transport: str, port: int, mark: str) -> list[str]:
     """The command for a server whose tools use `ServerSampling`, on that *version* of the official SDK.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,22 +15,12 @@ from typing import Any
 
 import pytest
 from anyio import fail_after
+from httpx import AsyncClient
 
-from mcp_host import Client, Sampling, SamplingRequest, Stdio, StreamableHttp, always
-from mcp_host.errors import ServerError
-from mcp_host.types import CallToolResult, CreateMessageResult, PromptMessage, TextContent, TextResourceContents
+from mcp_host.types import PromptMessage, TextContent, TextResourceContents
 from tests.interop.clients.rules import RuleModel
-from tests.interop.heard import texts
-from tests.interop.processes import (
-    Era,
-    HttpServer,
-    free_port,
-    running,
-    sampled_by_official_client,
-    sampling_server,
-)
-
-IN_TIME = 60.0  # seconds for one connection and its calls, which take three; fastmcp alone is imported in two
+from tests.interop.processes import Era, HttpServer, free_port, running, sampling_server
+from tests.interop.sampled import IN_TIME, Declared, Where, call_by_official, call_by_ours, connected, sampling_by
 
 LEGACY: Era = "legacy"
 MODERN: Era = "modern"
@@ -106,9 +95,9 @@ CHANGED = (
 MISFIT = "It does not fit: legs: Input should be a valid integer"
 
 
-def expected(server: Server, *, with_tools: bool) -> dict[str, object]:
+def expected(server: Server, declared: Declared) -> dict[str, object]:
     """What comes of each call, and what the model is asked. Numbers that were drawn are N."""
-    no_tools = "the client did not declare sampling.tools"
+    with_tools, no_tools = declared == "tools", "the client did not declare sampling.tools"
     schema = "required of answer" if with_tools else "no tools"
     asked = [
         f"1 messages, {schema}: Describe a dog",
@@ -129,87 +118,79 @@ def expected(server: Server, *, with_tools: bool) -> dict[str, object]:
     return {"outcomes": outcomes, "asked": asked}
 
 
-def seen(outcomes: list[object], asked: list[str]) -> dict[str, object]:
-    """The three questions that are asked at once come in any order."""
-    asked = [re.sub(r"\d{4,}", "N", text) for text in asked]
+def seen(report: dict[str, object]) -> dict[str, object]:
+    """The report, with N for numbers that were drawn. The three questions that are asked at once come in any order."""
+    report = json.loads(re.sub(r"\d{4,}", "N", json.dumps(report)))
+    asked: Any = report["asked"]
     first = next(index for index, text in enumerate(asked) if "tea?" in text)
     asked[first : first + 3] = sorted(asked[first : first + 3])
-    return {"outcomes": json.loads(re.sub(r"\d{4,} / \d{4,}", "N / N", json.dumps(outcomes))), "asked": asked}
+    return report
 
 
-def way(server: Server, transport: str, urls: dict[tuple[int, str], str], mark: str) -> str | list[str]:
+def way(server: Server, transport: str, urls: dict[tuple[int, str], str], mark: str) -> Where:
     """Its URL, or the command that starts one."""
     if transport == "http":
         return urls[server.version, server.kind]
     return sampling_server(server.version, server.kind, "stdio", 0, mark)
 
 
-@pytest.mark.parametrize(("transport", "with_tools"), [("stdio", True), ("http", True), ("http", False)])
+@pytest.mark.parametrize(("transport", "declared"), [("stdio", "tools"), ("http", "tools"), ("http", "plain")])
 async def test_our_client_gets_the_same_results_from_every_server(
-    server: Server, transport: str, with_tools: bool, urls: dict[tuple[int, str], str], mark: str
+    server: Server, transport: str, declared: Declared, urls: dict[tuple[int, str], str], mark: str
 ) -> None:
-    model = RuleModel()
+    report = await call_by_ours(way(server, transport, urls, mark), server.era, declared, CALLS)
+
+    assert seen(report) == expected(server, declared)
+
+
+@pytest.mark.parametrize(("transport", "declared"), [("stdio", "tools"), ("http", "plain")])
+async def test_the_official_client_gets_the_same_results_from_every_server(
+    server: Server, transport: str, declared: Declared, urls: dict[tuple[int, str], str], mark: str
+) -> None:
     where = way(server, transport, urls, mark)
-    with fail_after(IN_TIME):
-        async with connected(server, where, sampling_by(model, with_tools=with_tools)) as client:
-            outcomes = [await outcome(client, name, arguments) for name, arguments in CALLS]
+    report = await call_by_official(server.version, where, server.era, declared, CALLS)
 
-    assert seen(outcomes, model.asked) == expected(server, with_tools=with_tools)
+    assert seen(report) == expected(server, declared)
 
 
-@pytest.mark.parametrize(("transport", "with_tools"), [("stdio", True), ("http", False)])
-def test_the_official_client_gets_the_same_results_from_every_server(
-    server: Server, transport: str, with_tools: bool, urls: dict[tuple[int, str], str], mark: str
-) -> None:
-    mode, kind = "auto" if server.era == MODERN else "legacy", "tools" if with_tools else "plain"
-    command = sampled_by_official_client(server.version, way(server, transport, urls, mark), mode, kind, CALLS)
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=IN_TIME, check=False)
-    assert ended.returncode == 0, ended.stderr
-    report = json.loads(ended.stdout)
-
-    assert seen(report["outcomes"], report["asked"]) == expected(server, with_tools=with_tools)
-
-
-async def test_a_client_that_does_not_sample_is_told_so(
-    server: Server, urls: dict[tuple[int, str], str], mark: str
-) -> None:
-    with fail_after(IN_TIME):
-        async with connected(server, urls[server.version, server.kind], None) as client:
-            told = await outcome(client, "describe", {"what": "a dog"})
+async def test_a_client_that_does_not_sample_is_told_so(server: Server, urls: dict[tuple[int, str], str]) -> None:
+    report = await call_by_ours(urls[server.version, server.kind], server.era, "none", CALLS[:1])
 
     missing = "the client did not declare sampling"
-    assert told == ({"error": [-32021, missing]} if server.version == 2 else server.failed("describe", missing))
+    told = {"error": [-32021, missing]} if server.version == 2 else server.failed("describe", missing)
+    assert report == {"outcomes": [told], "asked": []}
 
 
 async def test_prompts_and_resources_sample_too(server: Server, urls: dict[tuple[int, str], str]) -> None:
     model = RuleModel()
     with fail_after(IN_TIME):
-        async with connected(server, urls[server.version, server.kind], sampling_by(model, with_tools=True)) as client:
+        async with connected(urls[server.version, server.kind], server.era, sampling_by(model, "tools")) as client:
             prompt = await client.get_prompt("ode", {"to": "tea"})
             resource = await client.read_resource("ode://tea")
 
-    rhyme = "An ode to tea: You said: A rhyme on tea"
-    assert prompt.messages == [PromptMessage(role="user", content=TextContent(text=rhyme))]
-    assert [part.text for part in resource.contents if isinstance(part, TextResourceContents)] == [rhyme]
+    ode = "An ode to tea: You said: A rhyme on tea"
+    assert prompt.messages == [PromptMessage(role="user", content=TextContent(text=ode))]
+    assert [part.text for part in resource.contents if isinstance(part, TextResourceContents)] == [ode]
     assert model.asked == ["1 messages, no tools: A rhyme on tea"] * 2
 
 
-def sampling_by(model: RuleModel, *, with_tools: bool) -> Sampling:
-    async def answer(request: SamplingRequest) -> CreateMessageResult:
-        return CreateMessageResult.from_wire(model.answer(request.params.to_wire()))
+@pytest.mark.parametrize("kind", ["sdk", "fastmcp"])
+async def test_answers_that_the_client_has_made_up_reach_no_tool(kind: str, urls: dict[tuple[int, str], str]) -> None:
+    """Both servers seal the state, and refuse one that they have not written."""
+    made_up = {"version": 1, "recorded": [], "asked": {"sampling-1": "sampling 0"}}
+    meta = {"protocolVersion": "2026-07-28", "clientCapabilities": {"sampling": {}}}
+    params = {
+        "name": "toss",
+        "requestState": json.dumps(made_up),
+        "inputResponses": {"sampling-1": {"role": "assistant", "content": {"type": "text", "text": "!"}, "model": "m"}},
+        "_meta": {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()},
+    }
+    headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28"}
+    async with AsyncClient(
+        headers={**headers, "Mcp-Method": "tools/call", "Mcp-Name": "toss"}, timeout=IN_TIME
+    ) as http:
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        response = await http.post(urls[2, kind], json=message)
 
-    return Sampling(with_tools=answer, approve=always) if with_tools else Sampling(basic=answer, approve=always)
-
-
-def connected(server: Server, where: str | list[str], sampling: Sampling | None) -> Client:
-    return Client(StreamableHttp(where) if isinstance(where, str) else Stdio(where), era=server.era, sampling=sampling)
-
-
-async def outcome(client: Client, name: str, arguments: dict[str, Any]) -> object:
-    try:
-        result: CallToolResult = await client.call_tool(name, arguments)
-    except ServerError as exc:
-        return {"error": [exc.code, exc.message]}
-    if result.is_error:
-        return {"failed": texts(result)[0]}
-    return result.structured_content
+    error = {"code": -32602, "message": "Invalid or expired requestState", "data": {"reason": "invalid_request_state"}}
+    assert response.json() == {"jsonrpc": "2.0", "id": 1, "error": error}
