@@ -93,7 +93,7 @@ async def ask_model(game: Game, context: Context) -> Game:
     """Let the model move. If none of its attempts is legal it forfeits: a move made up here would not be the model's."""
 
     class Move(BaseModel):  # here, because its rule depends on the board
-        """Your move."""
+        """The square that you take."""
 
         square: int = Field(description="The number of a free square.", ge=1, le=9)
         remark: str = Field("", description="A few words for your opponent.", max_length=100)

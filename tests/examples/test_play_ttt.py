@@ -15,8 +15,19 @@ from play_ttt.player import player
 from play_ttt.rules import Board, Mark
 from play_ttt.server import make_server
 
-from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, Stdio, StreamableHttp, always
-from mcp_host.errors import MissingRequiredClientCapability
+from mcp_host import (
+    Allow,
+    Client,
+    Deny,
+    Elicitation,
+    FormRequest,
+    Sampling,
+    SamplingRequest,
+    Stdio,
+    StreamableHttp,
+    always,
+)
+from mcp_host.errors import InputNotGiven, MissingRequiredClientCapability
 from mcp_host.testing import ScriptedModel
 from mcp_host.transports.base import Transport
 from mcp_host.types import CreateMessageResult, ElicitResult
@@ -160,6 +171,20 @@ async def test_the_person_who_begins_sees_the_board_and_the_free_squares() -> No
         "required": ["square"],
     }
     assert result.text == f"The person wins with X.\n\n{Board('XO3XXOX8O')}"
+
+
+async def test_a_host_that_refuses_its_model_ends_the_game_with_the_reason() -> None:
+    def approve(request: SamplingRequest) -> Allow | Deny:
+        return Deny("no games at work")
+
+    sampling, elicitation = Sampling(with_tools=player, approve=approve), Elicitation(form=Person())
+    with anyio.fail_after(IN_TIME):
+        async with Client(make_server(lambda: "X"), era="legacy", sampling=sampling, elicitation=elicitation) as client:
+            result = await client.call_tool("play_ttt")
+        async with Client(make_server(lambda: "X"), sampling=sampling, elicitation=elicitation) as client:
+            with pytest.raises(InputNotGiven, match="no games at work"):
+                await client.call_tool("play_ttt")
+    assert (result.text, result.is_error) == ("the client refused sampling/createMessage: no games at work (-1)", True)
 
 
 async def test_one_turn_of_the_model_and_one_of_the_person_message_by_message() -> None:
