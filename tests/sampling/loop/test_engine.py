@@ -287,13 +287,15 @@ async def test_calls_of_an_answer_that_stopped_for_another_reason_are_not_run(st
 
 
 async def test_ids_that_the_model_repeats_are_made_fresh() -> None:
-    model = Model(says(use("1"), use("1"), use("")), says(use("1"), use("2")), says("done"))
+    """A loop that is run again makes the same."""
+    model = Model(
+        says(use("1"), use("1"), use("")), says(use("1"), use("2"), use("call_2"), use("call_2")), says("done")
+    )
 
     done = await loop(model)
 
     ids = [[call.use.id for call in step.calls] for step in done.steps]
-    assert (ids[0][0], ids[1][1]) == ("1", "2")
-    assert len({id for step in ids for id in step}) == 5
+    assert ids == [["1", "call_2", "call_3"], ["call_4", "2", "call_6", "call_7"], []]
     assert [[block.id for block in step.answer.tool_uses] for step in done.steps] == ids
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import logging
 import math
-import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Literal, TypeAlias
 
 from anyio import CancelScope, create_task_group, current_time, move_on_after
@@ -240,7 +240,9 @@ def _as_history(
             continue  # no provider takes an empty text
         if isinstance(block, ToolUseContent):
             if block.id in used:
-                block = block.model_copy(update={"id": f"call_{secrets.token_hex(8)}"})
+                # Not by chance: a loop that is run again has to ask the same, see `structured.replay`.
+                fresh_id = next(id for n in count(len(used)) if (id := f"call_{n}") not in used)
+                block = block.model_copy(update={"id": fresh_id})
             used.add(block.id)
         fresh.append(block)
     return fresh
