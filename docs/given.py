@@ -118,7 +118,7 @@ async def given() -> AsyncIterator[dict[str, object]]:
     async with server.http() as url, httpx.AsyncClient(trust_env=False) as http_client:
         yield {
             **{name: getattr(mcp_host, name) for name in mcp_host.__all__},
-            **{name: getattr(mcp_host.types, name) for name in ("CreateMessageResult", "TextContent")},
+            **{name: getattr(mcp_host.types, name) for name in ("CreateMessageResult", "TextContent", "UserMessage")},
             "anthropic": Anthropic(),
             "http_client": http_client,
             "model": model,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         UrlRequest,
     )
     from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
+    from mcp_host.functions import FunctionTool, ToolError
     from mcp_host.roots import RootLike, RootsHandler, RootsRequest
     from mcp_host.sampling import (
         Allow,
@@ -70,6 +71,7 @@ __all__ = [
     "EraCache",
     "FormHandler",
     "FormRequest",
+    "FunctionTool",
     "Handler",
     "InProcess",
     "Limits",
@@ -97,6 +99,7 @@ __all__ = [
     "StreamableHttp",
     "ToolCall",
     "ToolChange",
+    "ToolError",
     "ToolPins",
     "ToolPolicy",
     "UrlHandler",
@@ -116,6 +119,7 @@ _ON_DEMAND = {
     "client.tool_policy": ("CheckOutput", "ToolPolicy", "safe_tool_name"),
     "elicitation": ("Elicitation", "FormHandler", "FormRequest", "OnElicitationComplete", "UrlHandler", "UrlRequest"),
     "elicitation.terminal": ("fill_in_terminal", "open_in_browser"),
+    "functions": ("FunctionTool", "ToolError"),
     "roots": ("RootLike", "RootsHandler", "RootsRequest"),
     "sampling": (
         "Allow",

@@ -109,6 +109,15 @@ def test_sampling_with_tools(backend: str) -> None:
     ]
 
 
+def test_agent_loop(backend: str) -> None:
+    assert output("agent_loop", backend) == [
+        "find_price: 120",
+        "order: This call was denied: only people may order",
+        "in_euros: 6.00 euros",
+        "answered after 3 turns: Five tulips cost 6.00 euros. You may order them.",
+    ]
+
+
 def test_two_servers(backend: str) -> None:
     lines = output("two_servers", backend)
 

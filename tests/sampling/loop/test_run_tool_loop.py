@@ -86,7 +86,7 @@ def texts(done: LoopResult) -> list[str]:
 
 
 async def loop(model: ScriptedModel, *tools: Any, **options: Any) -> LoopResult:
-    with fail_after(20):
+    with fail_after(60):
         return await run_tool_loop(model, "What is 1 + 2?", tools=tools, **options)
 
 

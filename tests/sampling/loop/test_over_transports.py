@@ -1,0 +1,113 @@
+"""A host's loop over every transport: calls at once, and no call left behind when it is cancelled."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from anyio import Event, create_task_group, fail_after, sleep_forever
+
+from mcp_host import Client, Stdio, StreamableHttp, ToolCall, run_tool_loop
+from mcp_host.testing import ScriptedModel, Server
+from mcp_host.transports.base import Transport
+
+pytestmark = pytest.mark.anyio
+
+server = Server("pairs")
+
+
+@dataclass
+class Pair:
+    """Two calls: how many run, and whether both have begun and ended."""
+
+    running: int = 0
+    begun: Event = field(default_factory=Event)
+    ended: Event = field(default_factory=Event)
+
+
+pairs: dict[str, Pair] = defaultdict(Pair)
+
+
+@server.tool
+async def meet(key: str, name: str) -> str:
+    """Wait for the other one."""
+    pairs[key].running += 1
+    if pairs[key].running == 2:
+        pairs[key].begun.set()
+    await pairs[key].begun.wait()
+    return name
+
+
+@server.tool
+async def hang(key: str) -> None:
+    try:
+        await meet(key, "")
+        await sleep_forever()
+    finally:
+        pairs[key].running -= 1
+        if not pairs[key].running:
+            pairs[key].ended.set()
+
+
+@server.tool
+async def both_begun(key: str) -> None:
+    await pairs[key].begun.wait()
+
+
+@server.tool
+async def both_ended(key: str) -> None:
+    await pairs[key].ended.wait()
+
+
+@asynccontextmanager
+async def reached(how: str) -> AsyncIterator[Transport]:
+    if how == "stdio":
+        program = "from tests.sampling.loop.test_over_transports import server; server.run_stdio()"
+        yield Stdio([sys.executable, "-c", program], cwd=Path(__file__).parents[3])
+    elif how == "in-process":
+        yield server.in_process()
+    else:
+        async with server.http() as url:
+            yield StreamableHttp(url)
+
+
+everywhere = pytest.mark.parametrize("how", ["stdio", "http", "in-process"])
+in_both_eras = pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+
+
+@everywhere
+@in_both_eras
+async def test_the_calls_of_one_answer_are_in_flight_together(how: str, era: str) -> None:
+    key = uuid4().hex
+    model = ScriptedModel([ToolCall("meet", {"key": key, "name": name}) for name in ("first", "second")], "done")
+    with fail_after(60):
+        async with reached(how) as transport, Client(transport, era=era) as client:
+            done = await run_tool_loop(model, "hello", tools=[client])
+
+    assert done.ended == "answered"
+    assert [call.result.text for call in done.steps[0].calls] == ["first", "second"]
+
+
+@everywhere
+@in_both_eras
+async def test_a_cancelled_loop_leaves_no_call_at_the_server(how: str, era: str) -> None:
+    key = {"key": uuid4().hex}
+    model = ScriptedModel([ToolCall("hang", key), ToolCall("hang", key)])
+    with fail_after(60):
+        async with reached(how) as transport, Client(transport, era=era) as client:
+            async with create_task_group() as tasks:
+
+                async def run() -> None:
+                    await run_tool_loop(model, "hello", tools=[client])
+
+                tasks.start_soon(run)
+                await client.call_tool("both_begun", key)
+                tasks.cancel_scope.cancel()
+
+            await client.call_tool("both_ended", key)
