@@ -287,6 +287,20 @@ async def test_images_and_structured_content_of_a_result_reach_the_model() -> No
     assert wire["content"][1]["type"] == "text"  # no model can read an unknown block
 
 
+@in_both_eras
+async def test_the_model_gets_the_head_and_the_tail_of_a_long_result(version: str) -> None:
+    server = asking("long")
+    server.tool(name="long")(lambda: "head " + "x" * 1_000_000 + " tail")
+    model = ScriptedModel(ToolCall("long"), lambda request: results(request)[0][0])
+    with fail_after(20):
+        async with Client(
+            server, era=version, sampling=sampling(model), run_own_tools=OwnTools(max_result_bytes=60)
+        ) as client:
+            result = await client.call_tool("ask")
+
+    assert result.text == "head xx\n[999996 of 1000010 bytes are left out here]\nxx tail"
+
+
 @pytest.mark.parametrize(
     ("limits", "problem"),
     [

@@ -93,6 +93,9 @@ class OwnTools:
     """Seconds for one call of a tool. With a `Client` they are its *timeout*: paused while your handlers answer
     what the server asks within the call, and not counted while `approve_tool_calls` asks."""
 
+    max_result_bytes: int = in_bytes(64 * KiB)
+    """Bytes of text of one result, in UTF-8. The model gets the head and the tail of a longer one, with a note."""
+
     def __post_init__(self) -> None:
         check_limits(self)
         if self.max_turns % 1:  # also for math.inf

@@ -99,10 +99,16 @@ async def run_own_tools(
         InputRefused: It took too long, or *ask* refused an answer.
     """
     from mcp_host.sampling.loop.engine import run_loop  # few clients run tools for a server
+    from mcp_host.sampling.loop.results import for_model, head_and_tail
 
     loop = _Loop(ask, request, tools, limits)
     result = await run_loop(
-        loop.next_answer, request.params, tools=loop.runners, max_turns=limits.max_turns, timeout=limits.timeout
+        loop.next_answer,
+        request.params,
+        tools=loop.runners,
+        write_result=partial(for_model, max_bytes=limits.max_result_bytes, cut=head_and_tail),
+        max_turns=limits.max_turns,
+        timeout=limits.timeout,
     )
     if result.answer is None:
         logger.warning("%s: running its tools took longer than %s s", log_subject(request.server), limits.timeout)
