@@ -37,8 +37,9 @@ lint: setup  ## formatting and lint
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 
-types: setup  ## strict types, for Linux and for Windows
+types: setup  ## strict types, for Linux and for Windows; tests/typing by Pyright, too
 	@$(BIN)/mypy
+	@$(BIN)/basedpyright
 	@$(BIN)/mypy --platform win32 --package mcp_host
 
 docs: setup  ## links, snippets and the reference

@@ -36,14 +36,14 @@ async def solve(problem: str, ctx: Context) -> str:
     assert declared is not None
     assert declared.tools is not None, "the client advertises sampling.tools"
     answer = await ctx.sample_loop(problem, tools=[add, multiply])
-    return "".join(block.text for block in answer.content if isinstance(block, TextContent))
+    return answer.text
 
 
 @server.tool
 async def count_down(turns: int, ctx: Context) -> int:
     """Ask the model once a turn, all within one call."""
     answer = await ctx.sample_loop(f"{turns}", tools=[add], max_turns=turns + 1)
-    return len(answer.content)
+    return len(answer.steps)
 
 
 @asynccontextmanager

@@ -31,7 +31,8 @@
     ├── InputNotGiven               a call failed because we refused the input that it needs
     ├── InputRefused                we refuse a server's request
     ├── SamplingError               a model gave no usable message
-    └── NotDeclared                 a server needs a capability that its client did not declare
+    ├── NotDeclared                 a server needs a capability that its client did not declare
+    └── EndsLoop                    a tool ends the loop that runs it
 
 A value of the wrong Python type raises TypeError or ValueError.
 """
@@ -324,3 +325,7 @@ class NotDeclared(McpError):
         for name in reversed(self.capability):
             declared = {name: declared}
         return declared
+
+
+class EndsLoop(McpError):
+    """Raised by a tool in a loop, it ends the loop. Any other exception becomes an error result for the model."""

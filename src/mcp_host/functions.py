@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, ErrorDetails, to_json, to_jsonable_python
 
 from mcp_host.concurrency import first
-from mcp_host.errors import McpError
+from mcp_host.errors import EndsLoop, McpError
 from mcp_host.types import CallToolResult, JSONObject, ReceivedContent, TextContent, Tool
 from mcp_host.types.base import given
 from mcp_host.types.content import CONTENT_BLOCKS
@@ -22,6 +22,8 @@ from mcp_host.types.content import CONTENT_BLOCKS
 logger = logging.getLogger(__name__)
 
 AnyFunction: TypeAlias = Callable[..., object]  # plain or async, with any parameters
+
+LISTED = 10  # problems in one text, which a model or a person reads
 
 PLAIN = (str, None, NoneType, object, Any, inspect.Signature.empty, CallToolResult, *CONTENT_BLOCKS)
 
@@ -118,9 +120,11 @@ class Function:
 
 
 def described(exc: ValidationError) -> str:
-    """Each value that does not fit, by its path, and why."""
-    problems = [(".".join(map(str, error["loc"])), _problem(error)) for error in exc.errors(include_url=False)]
-    return "; ".join(f"{path}: {message}" if path else message for path, message in problems)
+    """Each value that does not fit, by its path, and why; of many, the first."""
+    errors = exc.errors(include_url=False, include_input=False)
+    problems = [(".".join(map(str, error["loc"])), _problem(error)) for error in errors[:LISTED]]
+    text = "; ".join([f"{path}: {message}" if path else message for path, message in problems])
+    return text if len(errors) <= LISTED else f"{text}; and {len(errors) - LISTED} more"
 
 
 def _problem(error: ErrorDetails) -> str:
@@ -206,7 +210,13 @@ class FunctionTool:
 
 
 def error_result(name: str, exc: BaseException) -> CallToolResult:
-    """The result that tells the model that the tool *name* failed. The text of an `McpError`, such as `ToolError`, is in it."""
+    """The result that tells the model that the tool *name* failed. The text of an `McpError`, such as `ToolError`, is in it.
+
+    Raises:
+        EndsLoop: It is *exc*.
+    """
+    if isinstance(exc, EndsLoop):
+        raise exc
     if isinstance(exc, McpError):
         return text_result(str(exc), is_error=True)
     logger.error("the tool %s failed", name, exc_info=exc)

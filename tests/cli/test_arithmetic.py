@@ -309,7 +309,7 @@ async def test_a_real_server_gets_its_answer() -> None:
     @server.tool
     async def solve(context: Context) -> str:
         result = await context.sample_loop("(1 + 2) + (3 + 4)", tools=[add])
-        return said(result.answer)
+        return result.text
 
     sampling = Sampling(with_tools=arithmetic, approve=always)
     with fail_after(5):

@@ -53,7 +53,7 @@ class Played(NamedTuple):
 
 FORFEIT = (
     "The model loses, because it made no legal move. Its last attempt: "
-    "It does not fit: square: 1 is taken; free: 2, 3, 4, 6, 7, 8, 9"
+    "the answer does not fit the schema: square: 1 is taken; free: 2, 3, 4, 6, 7, 8, 9"
 )
 
 GAMES = {
@@ -221,12 +221,12 @@ async def test_one_turn_of_the_model_and_one_of_the_person_message_by_message() 
             await raw.reply(move, calls(("e", form["name"], {"square": 1})))
             again = await raw.receive()
             assert told(again["params"]["messages"][-1]["content"]) == (
-                "It does not fit: square: 1 is taken; free: 2, 3, 4, 6, 7, 8, 9"
+                "the answer does not fit the schema: square: 1 is taken; free: 2, 3, 4, 6, 7, 8, 9"
             )
             await raw.reply(again, calls(("f", form["name"], {"square": 0})))
             again = await raw.receive()
             assert told(again["params"]["messages"][-1]["content"]) == (
-                "It does not fit: square: Input should be greater than or equal to 1"
+                "the answer does not fit the schema: square: Input should be greater than or equal to 1"
             )
             await raw.reply(again, calls(("g", form["name"], {"square": 9})))
 

@@ -92,7 +92,7 @@ CHANGED = (
     "this tool runs again from its start for each answer of the client, and asked something else this time: "
     "what it asks may depend only on its arguments, on earlier answers, and on what `once` returned"
 )
-MISFIT = "It does not fit: legs: Input should be a valid integer"
+MISFIT = "the answer does not fit the schema: legs: Input should be a valid integer"
 
 
 def expected(server: Server, declared: Declared) -> dict[str, object]:

@@ -233,7 +233,10 @@ async def test_a_wrong_answer_is_asked_for_again_with_what_was_wrong() -> None:
                     "type": "tool_result",
                     "toolUseId": "1",
                     "content": [
-                        {"type": "text", "text": "It does not fit: row: Input should be less than or equal to 2"}
+                        {
+                            "type": "text",
+                            "text": "the answer does not fit the schema: row: Input should be less than or equal to 2",
+                        }
                     ],
                     "isError": True,
                 },
@@ -251,7 +254,7 @@ async def test_a_wrong_text_is_asked_for_again_with_what_was_wrong() -> None:
     assert answer.parsed == Move(row=1, column=2)
     assert requests[1]["messages"][1:] == [
         assistant("Row 1!"),
-        user("It is not JSON: expected value at line 1 column 1. Answer again."),
+        user("The answer is not JSON: expected value at line 1 column 1. Answer again."),
     ]
 
 
@@ -266,7 +269,7 @@ async def test_the_words_of_a_validator_go_to_the_model_as_they_are() -> None:
     answer = await sampling.sample("Your move?", schema=TypeAdapter(Annotated[int, AfterValidator(is_free)]))
 
     assert answer.parsed == 7
-    assert requests[1]["messages"][-1] == user("It does not fit: 5 is taken. Answer again.")
+    assert requests[1]["messages"][-1] == user("The answer does not fit the schema: 5 is taken. Answer again.")
 
 
 async def test_after_all_tries_there_is_a_parse_error() -> None:
@@ -275,7 +278,7 @@ async def test_after_all_tries_there_is_a_parse_error() -> None:
     answer = await sampling.sample("Your move?", schema=Move, retries=0)
 
     assert isinstance(answer, UnparsedResult)
-    assert answer.parse_error == ParseError("It is not JSON: expected value at line 1 column 1", "Row 1!")
+    assert answer.parse_error == ParseError("the answer is not JSON: expected value at line 1 column 1", "Row 1!")
     assert answer.parsed is None
 
 

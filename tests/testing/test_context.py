@@ -8,6 +8,7 @@ import pytest
 from anyio import Event, fail_after, move_on_after
 from pydantic import BaseModel, Field
 
+from mcp_host.functions import FunctionTool
 from mcp_host.testing import ClientError, Context, RequestError, Server, ToolError
 from mcp_host.types import ModelHint, ModelPreferences, SamplingMessage, TextContent, Tool
 from tests.testing.raw import Raw, legacy
@@ -76,7 +77,7 @@ async def ask_in_full(ctx: Context) -> str:
 
 @server.tool
 async def loop(ctx: Context, max_turns: int = 9) -> str:
-    return (await ctx.sample_loop("6 + 7?", tools={"add": add, "half": halve}, max_turns=max_turns)).text
+    return (await ctx.sample_loop("6 + 7?", tools=[add, FunctionTool(halve, name="half")], max_turns=max_turns)).text
 
 
 @server.tool
@@ -231,7 +232,11 @@ async def test_a_loop_runs_tools_until_the_model_asks_for_none() -> None:
             assert results["content"] == [
                 {"type": "tool_result", "toolUseId": "u1", **text("13"), "structuredContent": {"result": 13}},
                 {"type": "tool_result", "toolUseId": "u2", **failed("odd")},
-                {"type": "tool_result", "toolUseId": "u3", **failed("There is no tool nothing")},
+                {
+                    "type": "tool_result",
+                    "toolUseId": "u3",
+                    **failed("There is no tool 'nothing'. The tools are: add, half"),
+                },
                 {
                     "type": "tool_result",
                     "toolUseId": "u4",
@@ -241,14 +246,18 @@ async def test_a_loop_runs_tools_until_the_model_asks_for_none() -> None:
             assert await result_of(raw, call) == text("13")
 
 
-async def test_a_loop_ends_after_max_turns() -> None:
+async def test_the_last_turn_of_a_loop_has_to_be_an_answer() -> None:
     with fail_after(5):
         async with legacy(server) as raw:
             call = await raw.start("loop", max_turns=2)
-            for turn in range(2):
-                await raw.reply(await raw.receive(), answer(use(f"u{turn}", "add", a=1, b=1), stop="toolUse"))
+            first = await raw.receive()
+            await raw.reply(first, answer(use("u", "add", a=1, b=1), stop="toolUse"))
+            second = await raw.receive()
+            await raw.reply(second, words("13"))
 
-            assert await result_of(raw, call) == failed("the model still asks for tools after 2 answers")
+            assert "toolChoice" not in first["params"]
+            assert second["params"]["toolChoice"] == {"mode": "none"}
+            assert await result_of(raw, call) == text("13")
 
 
 async def test_a_form_is_made_from_a_model_and_the_answer_is_validated_against_it() -> None:

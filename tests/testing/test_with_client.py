@@ -39,7 +39,7 @@ def calculator(versions: Sequence[str] = MODERN + HANDSHAKE) -> Server:
     async def solve(ctx: Context, problem: str) -> str:
         """Solve a problem in words."""
         await ctx.report_progress(0, message="asking")
-        return (await ctx.sample_loop(problem, tools=[add, divide])).text
+        return (await ctx.sample_loop(problem, tools=[add, divide], max_turns=64)).text
 
     @server.tool
     async def confirm(ctx: Context) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Unpack
+from typing import Any
 
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel, ValidationError
@@ -12,9 +12,8 @@ from mcp_host import types
 from mcp_host.errors import NotDeclared, ProtocolError
 from mcp_host.functions import Injected, PlainSchema, ToolError
 from mcp_host.protocol.jsonrpc import Id, Params
-from mcp_host.sampling.structured import SamplingOptions, SamplingResult, ServerSampling
+from mcp_host.sampling.structured import ServerSampling
 from mcp_host.testing._server.remote_client import SEVERITY, ReceivedRequest, meta_of
-from mcp_host.testing._server.tools import Tools, run_tools, tools_by_name
 from mcp_host.types.base import given
 
 MAX_TURNS = 64  # as many as a host allows by default
@@ -61,32 +60,6 @@ class Context(ServerSampling, Injected):
         return self._call.client.version
 
     # Sampling
-
-    async def sample_loop(
-        self,
-        prompt: str,
-        *,
-        tools: Tools,
-        max_turns: int = MAX_TURNS,
-        **options: Unpack[SamplingOptions],
-    ) -> SamplingResult:
-        """Ask the host's model, run the *tools* it asks for, send it the results, and so on until it answers.
-
-        *tools* are typed functions. The calls in one answer run at the same time. If one
-        fails, or there is no such tool, the model gets an error result.
-
-        Raises:
-            ToolError: After *max_turns* answers the model still asks for tools.
-            NotDeclared, ClientError: As `sample`.
-        """
-        offered = tools_by_name(tools)
-        messages: list[types.SamplingMessage] = [types.UserMessage(prompt)]
-        for _ in range(max_turns):
-            answer = await self.sample(messages=messages, tools=list(offered.values()), **options)
-            if not answer.tool_calls:
-                return answer
-            messages = [*answer.messages, await run_tools(answer.answer.tool_uses, offered, self)]
-        raise ToolError(f"the model still asks for tools after {max_turns} answers")
 
     async def _ask_model(self, wire: Params) -> Params:
         """Send a sampling request, written for the client's revision.

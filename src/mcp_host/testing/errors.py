@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Self
 
-from mcp_host.errors import McpError, excerpt
+from mcp_host.errors import EndsLoop, McpError, excerpt
 from mcp_host.protocol.jsonrpc import URL_ELICITATION_REQUIRED
 from mcp_host.types import ElicitRequestURLParams
 
 
-class RequestError(McpError):
+class RequestError(EndsLoop):
     """Raise this in any function: the request is answered with this JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:

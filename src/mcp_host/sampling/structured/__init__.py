@@ -8,12 +8,14 @@
 from mcp_host.sampling.structured.other_servers import sampling_for_fastmcp, sampling_for_sdk
 from mcp_host.sampling.structured.prompts import Choice, Message, SamplingTool
 from mcp_host.sampling.structured.results import (
+    ParsedLoopResult,
     ParsedResult,
     ParseError,
     RequestedCall,
     SamplingResult,
-    StructuredResult,
+    ServerLoopResult,
     ToolCallsResult,
+    UnparsedLoopResult,
     UnparsedResult,
 )
 from mcp_host.sampling.structured.server_sampling import CreateMessage, SamplingOptions, ServerSampling
@@ -23,14 +25,16 @@ __all__ = [
     "CreateMessage",
     "Message",
     "ParseError",
+    "ParsedLoopResult",
     "ParsedResult",
     "RequestedCall",
     "SamplingOptions",
     "SamplingResult",
     "SamplingTool",
+    "ServerLoopResult",
     "ServerSampling",
-    "StructuredResult",
     "ToolCallsResult",
+    "UnparsedLoopResult",
     "UnparsedResult",
     "sampling_for_fastmcp",
     "sampling_for_sdk",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
@@ -9,19 +10,31 @@ from typing import Any, Generic, TypeVar
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
-from mcp_host.errors import UncheckableSchema
+from mcp_host.errors import UncheckableSchema, quoted
 from mcp_host.functions import PlainSchema, described
 from mcp_host.sampling.structured.inlining import inlined
-from mcp_host.types import Tool
+from mcp_host.types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolChoice,
+    ToolResultContent,
+    UserMessage,
+)
+from mcp_host.types.sampling import MAX_TOKENS
 
 T = TypeVar("T")
 
+ANSWER = "answer"  # the name of the tool that carries a schema
 RESULT = "result"  # the name under which a value that is no object is wrapped
+REFUSALS = frozenset({"refusal", "content_filter"})  # stop reasons of a draft of SEP-1577, and of OpenAI's API
 FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
 
 
 class Misfit(Exception):
-    """The model's answer does not fit the schema. The text says why, to the model."""
+    """What the model wrote does not fit. The text says why, for the model and for the author of the server."""
 
 
 class OutputSchema(Generic[T]):
@@ -32,7 +45,8 @@ class OutputSchema(Generic[T]):
         ValueError: The JSON Schema is not valid, or refers to the network.
     """
 
-    def __init__(self, schema: object) -> None:
+    def __init__(self, schema: object, *, what: str = "the answer") -> None:
+        self._what = what
         if isinstance(schema, Mapping):
             source, self._validate = dict(schema), _json_schema(dict(schema))
         else:
@@ -45,31 +59,51 @@ class OutputSchema(Generic[T]):
         self.schema: dict[str, Any] = _wrapped(source) if self._wrapped else source
         """What the model gets: always the schema of an object."""
 
-    @property
-    def instruction(self) -> str:
-        """What to tell a model that cannot be given the tool."""
-        return (
-            f"Answer with JSON only, without any other text. It has to conform to this JSON Schema:\n"
-            f"{to_json(self.schema).decode()}"
-        )
-
-    def tool(self, name: str) -> Tool:
-        """A tool that carries the schema, for a model that is made to call it."""
+    def request(self, params: CreateMessageRequestParams, *, by_tool: bool) -> CreateMessageRequestParams:
+        """The request that asks for a value: *by_tool* with one tool that the model has to call, else in the prompt."""
+        if not by_tool:
+            words = "Answer with JSON only, without any other text. It has to conform to this JSON Schema:"
+            return _told(params, f"{words}\n{to_json(self.schema).decode()}")
         words = f"Give your answer by calling this tool. {self.description or ''}".rstrip()
-        return Tool(name=name, description=words, input_schema=self.schema)
+        tool = Tool(name=ANSWER, description=words, input_schema=self.schema)
+        return params.model_copy(update={"tools": [tool], "tool_choice": ToolChoice(mode="required")})
+
+    def read_answer(self, answer: CreateMessageResult) -> T:
+        """The value of an answer.
+
+        Raises:
+            Misfit: It has none.
+        """
+        if answer.stop_reason in REFUSALS:
+            raise Misfit("the model refused to answer")
+        if answer.stop_reason == MAX_TOKENS:
+            raise Misfit("the answer was cut off: it has too many tokens")
+        match answer.tool_uses:
+            case []:
+                if others := [block.type for block in answer.content if not isinstance(block, TextContent)]:
+                    raise Misfit(f"the answer has to be JSON, not {others[0]}")
+                if not answer.text.strip():
+                    raise Misfit("the answer is empty")
+                return self.read_text(answer.text)
+            case [use] if use.name == ANSWER:
+                return self.read(use.input)
+            case [use]:
+                raise Misfit(f"there is no tool {quoted(use.name)}")
+            case uses:
+                raise Misfit(f"there has to be one answer, not {len(uses)}")
 
     def read_text(self, text: str) -> T:
         """The value of a text that is JSON, or one fenced block of it, and nothing else.
 
         Raises:
-            Misfit: It is not.
+            Misfit: It is not, or the value does not conform to the schema.
         """
         text = text.strip()
         fenced = FENCED.fullmatch(text)
         try:
             value = from_json(fenced[1] if fenced else text, allow_inf_nan=False)
         except ValueError as exc:
-            raise Misfit(f"It is not JSON: {exc}") from None
+            raise Misfit(f"{self._what} is not JSON: {exc}") from None
         return self.read(value)
 
     def read(self, value: object) -> T:
@@ -80,9 +114,12 @@ class OutputSchema(Generic[T]):
         """
         if self._wrapped:
             if not isinstance(value, dict) or value.keys() != {RESULT}:
-                raise Misfit(f'It has to be an object with one member, "{RESULT}".')
+                raise Misfit(f'{self._what} is not an object with one member, "{RESULT}"')
             value = value[RESULT]
-        read: T = self._validate(value)
+        try:
+            read: T = self._validate(value)
+        except Misfit as exc:
+            raise Misfit(f"{self._what} {exc}") from None
         return read
 
 
@@ -105,9 +142,9 @@ def _pydantic(schema: Any) -> tuple[dict[str, Any], Callable[[object], Any]]:
         try:
             return adapter.validate_json(to_json(value), strict=True)
         except ValidationError as exc:
-            raise Misfit(f"It does not fit: {described(exc)}") from None
+            raise Misfit(f"does not fit the schema: {described(exc)}") from None
         except ValueError as exc:  # half a surrogate pair
-            raise Misfit(f"It is not JSON: {exc}") from None
+            raise Misfit(f"is not JSON: {exc}") from None
 
     return source, validate
 
@@ -121,9 +158,9 @@ def _json_schema(source: dict[str, Any]) -> Callable[[object], Any]:
         try:
             problem = schema.mismatch(value)
         except UncheckableSchema as exc:
-            raise Misfit(f"It cannot be checked: {exc}") from None
+            raise Misfit(f"cannot be checked: {exc}") from None
         if problem is not None:
-            raise Misfit(f"It does not fit: {problem}")
+            raise Misfit(f"does not fit the schema: {problem}")
         return value
 
     try:
@@ -131,3 +168,46 @@ def _json_schema(source: dict[str, Any]) -> Callable[[object], Any]:
     except UncheckableSchema as exc:
         raise ValueError(f"schema: {exc}") from None
     return validate
+
+
+# The conversation
+
+
+def with_question(conversation: list[SamplingMessage]) -> list[SamplingMessage]:
+    """The conversation, with a question at its end: a model continues a message of its own."""
+    if conversation[-1].role == "user":
+        return conversation
+    return [*conversation, UserMessage("Now give your answer.")]
+
+
+def continued(conversation: list[SamplingMessage], answer: CreateMessageResult) -> list[SamplingMessage]:
+    """The conversation with the answer, unless that is empty: models take no empty messages."""
+    if all(isinstance(block, TextContent) and not block.text for block in answer.content):
+        return conversation
+    return [*conversation, SamplingMessage(role="assistant", content=answer.content)]
+
+
+def corrected(
+    params: CreateMessageRequestParams, answer: CreateMessageResult, problem: str
+) -> CreateMessageRequestParams:
+    """The request that follows on an answer that does not fit: with error results for its calls, or a message of the user."""
+    said = params.model_copy(update={"messages": continued(params.messages, answer)})
+    if not (uses := answer.tool_uses):
+        return _told(said, f"{problem[:1].upper()}{problem[1:].removesuffix('.')}. Answer again.")
+    results = UserMessage([ToolResultContent.of(use, problem, is_error=True) for use in uses])
+    return said.model_copy(update={"messages": [*said.messages, results]})
+
+
+def _told(params: CreateMessageRequestParams, words: str) -> CreateMessageRequestParams:
+    """The request with *words* of the user at its end: in the last message, if that is just a text of the user."""
+    match params.messages[-1]:
+        case SamplingMessage(role="user", content=[TextContent(text=text)]):
+            messages = [*params.messages[:-1], UserMessage(f"{text}\n\n{words}")]
+        case _:
+            messages = [*params.messages, UserMessage(words)]
+    return params.model_copy(update={"messages": messages})
+
+
+def raw_text(answer: CreateMessageResult) -> str:
+    """What the model wrote: the arguments of its calls, or its text."""
+    return "\n".join([json.dumps(use.input) for use in answer.tool_uses]) or answer.text

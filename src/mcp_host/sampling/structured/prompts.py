@@ -221,7 +221,7 @@ def _offered(tool: object) -> OfferedTool:
 
 
 def _of_model(model: type[BaseModel], wire: Mapping[str, Any]) -> OfferedTool:
-    arguments = OutputSchema[BaseModel](model)
+    arguments = OutputSchema[BaseModel](model, what="its arguments")
     description = given(description=arguments.description)
     return OfferedTool(_definition({**description, **wire, "inputSchema": arguments.schema}), arguments=arguments)
 
@@ -233,12 +233,8 @@ def _definition(wire: Mapping[str, Any]) -> Tool:
         raise ValueError(_problem(exc)) from None
 
 
-def read_choice(
-    choice: Choice | None, tools: Mapping[str, OfferedTool]
-) -> tuple[Mapping[str, OfferedTool], ToolChoice | None]:
-    """The tools to offer, and the choice among them.
-
-    The specification has no choice of one named tool: then only that tool is offered, and a tool is required.
+def read_choice(choice: Choice | None, tools: Mapping[str, OfferedTool]) -> ToolChoice | None:
+    """The choice among *tools*.
 
     Raises:
         ValueError: No tool has that name, or a tool is required where there is none.
@@ -246,12 +242,14 @@ def read_choice(
     match choice:
         case "auto" | "required" | "none":
             choice = ToolChoice(mode=choice)
-        case str() if choice in tools:
-            tools, choice = {choice: tools[choice]}, ToolChoice(mode="required")
         case str():
-            raise ValueError(f"tool_choice: no tool has the name {quoted(choice)}")
+            choice = ToolChoice.from_wire({"mode": "required", "name": choice})
+        case None | ToolChoice():
+            pass
+        case _:
+            raise TypeError(f"tool_choice must be a str or a ToolChoice, not {type(choice).__name__}")
     try:
         conversation.check_tools([tool.definition for tool in tools.values()], choice)
     except ProtocolError as exc:
         raise ValueError(str(exc)) from None
-    return tools, choice
+    return choice

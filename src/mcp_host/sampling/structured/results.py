@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from mcp_host.errors import quoted
+from mcp_host.sampling.loop.engine import LoopResult
 from mcp_host.types import (
     CallToolResult,
     CreateMessageResult,
@@ -98,10 +99,6 @@ class UnparsedResult(SamplingResult):
     parsed: None = None
 
 
-StructuredResult: TypeAlias = ParsedResult[T] | UnparsedResult
-"""What ``sample(schema=...)`` returns. Compare *parse_error* with None to see which of the two it is."""
-
-
 @dataclass(frozen=True, slots=True)
 class ToolCallsResult(SamplingResult):
     """An answer that may call tools. *tool_calls* are the calls, in order; there may be none.
@@ -129,6 +126,33 @@ class ToolCallsResult(SamplingResult):
             return self.messages
         blocks = [_result(call, results[call]) for call in self.tool_calls]
         return [*self.messages, SamplingMessage(role="user", content=blocks)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLoopResult(LoopResult):
+    """How a loop of a server ended, and what it did.
+
+    *open_calls* are those that ended it, because it has no function for the tool (``ended="tool_calls"``): go on
+    with ``sample_loop(messages=result.open_calls.answered({...}))``. None if it ended otherwise.
+    """
+
+    open_calls: ToolCallsResult | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedLoopResult(ServerLoopResult, Generic[T]):
+    """A loop whose last answer fits the schema: *parsed* is its value."""
+
+    parsed: T
+    parse_error: None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnparsedLoopResult(ServerLoopResult):
+    """A loop without a value: *parse_error* says why."""
+
+    parse_error: ParseError
+    parsed: None = None
 
 
 def _result(call: RequestedCall, value: object) -> ToolResultContent:

@@ -6,11 +6,30 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
+from anyio import current_time, move_on_after
 from pydantic import TypeAdapter
 
 from mcp_host.errors import NotDeclared
+from mcp_host.functions import Injected
 from mcp_host.limits import check_count
-from mcp_host.sampling.structured.output_schema import Misfit, OutputSchema
+from mcp_host.sampling.loop.engine import (
+    MAX_TURNS,
+    TIMEOUT,
+    OnTurn,
+    Step,
+    function_runner,
+    read_answer,
+    run_loop,
+)
+from mcp_host.sampling.structured.output_schema import (
+    REFUSALS,
+    Misfit,
+    OutputSchema,
+    continued,
+    corrected,
+    raw_text,
+    with_question,
+)
 from mcp_host.sampling.structured.prompts import (
     Choice,
     Message,
@@ -21,11 +40,14 @@ from mcp_host.sampling.structured.prompts import (
     read_tools,
 )
 from mcp_host.sampling.structured.results import (
+    ParsedLoopResult,
     ParsedResult,
     ParseError,
     RequestedCall,
     SamplingResult,
+    ServerLoopResult,
     ToolCallsResult,
+    UnparsedLoopResult,
     UnparsedResult,
 )
 from mcp_host.types import (
@@ -36,13 +58,10 @@ from mcp_host.types import (
     ModelHint,
     ModelPreferences,
     SamplingMessage,
-    TextContent,
     ToolChoice,
-    ToolResultContent,
-    UserMessage,
+    ToolUseContent,
 )
 from mcp_host.types.base import given
-from mcp_host.types.sampling import MAX_TOKENS
 
 T = TypeVar("T")
 
@@ -50,9 +69,7 @@ CreateMessage: TypeAlias = Callable[[dict[str, Any]], Awaitable[Mapping[str, Any
 """Sends ``sampling/createMessage`` with these parameters, and returns its result, both as on the wire."""
 
 TOKENS = 1024  # of an answer, by default
-ANSWER = "answer"  # the tool that carries a schema
 RETRIES = 1  # a model that is told what was wrong mostly mends it at once
-REFUSALS = frozenset({"refusal", "content_filter"})  # stop reasons of a draft of SEP-1577, and of OpenAI's API
 
 
 class SamplingOptions(TypedDict, total=False):
@@ -152,11 +169,144 @@ class ServerSampling:
         fields = _fields(options, system_prompt)
         if schema is not None:
             check_count("retries", retries, least=0)
-            return await self._sample_schema(conversation, OutputSchema[Any](schema), retries, fields)
-        if tools is None:
-            answer = await self._ask(conversation, fields)
-            return SamplingResult(answer, _continued(conversation, answer))
-        return await self._sample_tools(conversation, *read_choice(tool_choice, read_tools(tools)), fields)
+            return await self._sample_schema(conversation, OutputSchema[Any](schema), retries, fields, [])
+        if tools is not None:
+            offered = read_tools(tools)
+            params = self._params(conversation, fields, offered, tool_choice)
+            return _tool_calls(conversation, read_answer(await self._ask(params), params), offered)
+        params = CreateMessageRequestParams(messages=conversation, **fields)
+        answer = read_answer(await self._ask(params), params)
+        return SamplingResult(answer, continued(conversation, answer))
+
+    @overload
+    async def sample_loop(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[Message] | None = None,
+        tools: Sequence[SamplingTool],
+        tool_choice: Choice | None = None,
+        max_turns: int = MAX_TURNS,
+        timeout: float = TIMEOUT,
+        on_turn: OnTurn | None = None,
+        **options: Unpack[SamplingOptions],
+    ) -> ServerLoopResult: ...
+    @overload
+    async def sample_loop(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[Message] | None = None,
+        tools: Sequence[SamplingTool],
+        tool_choice: Choice | None = None,
+        schema: type[T] | TypeAdapter[T],
+        retries: int = RETRIES,
+        max_turns: int = MAX_TURNS,
+        timeout: float = TIMEOUT,
+        on_turn: OnTurn | None = None,
+        **options: Unpack[SamplingOptions],
+    ) -> ParsedLoopResult[T] | UnparsedLoopResult: ...
+    @overload
+    async def sample_loop(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[Message] | None = None,
+        tools: Sequence[SamplingTool],
+        tool_choice: Choice | None = None,
+        schema: Mapping[str, Any],
+        retries: int = RETRIES,
+        max_turns: int = MAX_TURNS,
+        timeout: float = TIMEOUT,
+        on_turn: OnTurn | None = None,
+        **options: Unpack[SamplingOptions],
+    ) -> ParsedLoopResult[Any] | UnparsedLoopResult: ...
+    async def sample_loop(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[Message] | None = None,
+        tools: Sequence[SamplingTool],
+        tool_choice: Choice | None = None,
+        schema: object = None,
+        retries: int = RETRIES,
+        max_turns: int = MAX_TURNS,
+        timeout: float = TIMEOUT,
+        on_turn: OnTurn | None = None,
+        **options: Unpack[SamplingOptions],
+    ) -> ServerLoopResult:
+        """Ask the host's model, run the *tools* that it calls, send it the results, and so on until it answers.
+
+        The calls in one answer run at the same time. If one fails, or there is no such tool, the model gets an error
+        result. A call of a tool without a function ends the loop, see `ServerLoopResult`. In the last of *max_turns*
+        the model has to answer. A *tool_choice* other than "auto" holds until the model has obeyed it.
+
+        With *schema* one more turn, without the tools, gives the answer its shape; see `sample` for *retries*.
+        *timeout* is in seconds, for the whole loop. *on_turn* is awaited after each turn.
+
+        Raises:
+            TypeError, ValueError: The arguments are wrong; nothing was sent.
+            NotDeclared: The client takes no tools.
+            ProtocolError, SamplingError: The client's result is malformed.
+        """
+        conversation, system_prompt = read_conversation(prompt, messages)
+        fields = _fields(options, system_prompt)
+        offered = read_tools(tools)
+        shape = None if schema is None else OutputSchema[Any](schema)
+        check_count("retries", retries, least=0)
+        params = self._params(conversation, fields, offered, tool_choice)
+        injected = self if isinstance(self, Injected) else None
+        runners = {
+            name: function_runner(tool.function, injected, timeout=timeout)
+            for name, tool in offered.items()
+            if tool.function is not None
+        }
+        began = current_time()
+        loop = await run_loop(self._ask, params, tools=runners, max_turns=max_turns, timeout=timeout, on_turn=on_turn)
+        open_calls = None
+        if loop.answer is not None and loop.ended == "tool_calls":
+            open_calls = _tool_calls(loop.messages, loop.answer, offered)
+        result = ServerLoopResult(
+            ended=loop.ended, answer=loop.answer, messages=loop.messages, steps=loop.steps, open_calls=open_calls
+        )
+        if shape is None:
+            return result
+        return await self._shape(result, shape, retries, fields, began + timeout - current_time(), on_turn)
+
+    async def _shape(
+        self,
+        loop: ServerLoopResult,
+        schema: OutputSchema[T],
+        retries: int,
+        fields: dict[str, Any],
+        seconds: float,
+        on_turn: OnTurn | None,
+    ) -> ParsedLoopResult[T] | UnparsedLoopResult:
+        """Give the answer of a loop its shape, in so many seconds."""
+        tries: list[CreateMessageResult] = []
+        shaped: ParsedResult[T] | UnparsedResult | None = None
+        ended = loop.ended
+        if ended not in ("timeout", "tool_calls"):
+            ended = "timeout"
+            with move_on_after(seconds):
+                shaped = await self._sample_schema(loop.messages, schema, retries, fields, tries)
+                ended = loop.ended
+        messages = loop.messages if shaped is None else shaped.messages
+        added = tuple(messages[len(loop.messages) :])
+        turns = [Step(answer, (), added if answer is tries[-1] else ()) for answer in tries]
+        if on_turn is not None:
+            for turn in turns:
+                await on_turn(turn)
+        steps = (*loop.steps, *turns)
+        if isinstance(shaped, ParsedResult):
+            return ParsedLoopResult(
+                ended=ended, answer=shaped.answer, messages=messages, steps=steps, parsed=shaped.parsed
+            )
+        error = ParseError(f"the loop ended before: {ended}", loop.text) if shaped is None else shaped.parse_error
+        answer = loop.answer if shaped is None else shaped.answer
+        return UnparsedLoopResult(
+            ended=ended, answer=answer, messages=messages, steps=steps, open_calls=loop.open_calls, parse_error=error
+        )
 
     @overload
     async def once(self, name: str, function: Callable[[], Awaitable[T]]) -> T: ...
@@ -173,43 +323,50 @@ class ServerSampling:
         result = function()
         return await result if isinstance(result, Awaitable) else result
 
-    async def _sample_tools(
+    def _params(
         self,
         conversation: list[SamplingMessage],
-        tools: Mapping[str, OfferedTool],
-        choice: ToolChoice | None,
         fields: dict[str, Any],
-    ) -> ToolCallsResult:
+        tools: Mapping[str, OfferedTool],
+        choice: Choice | None,
+    ) -> CreateMessageRequestParams:
+        """The request with tools."""
+        tool_choice = given(tool_choice=read_choice(choice, tools))
         if not self._with_tools:
             raise NotDeclared("sampling", "tools")
-        offered = [tool.definition for tool in tools.values()]
-        answer = await self._ask(conversation, fields | given(tools=offered, tool_choice=choice))
-        calls = tuple([_call(use.id, use.name, use.input, tools.get(use.name)) for use in answer.tool_uses])
-        return ToolCallsResult(answer, _continued(conversation, answer), calls)
+        definitions = [tool.definition for tool in tools.values()]
+        return CreateMessageRequestParams(messages=conversation, tools=definitions, **fields, **tool_choice)
 
     async def _sample_schema(
-        self, conversation: list[SamplingMessage], schema: OutputSchema[T], retries: int, fields: dict[str, Any]
+        self,
+        conversation: list[SamplingMessage],
+        schema: OutputSchema[T],
+        retries: int,
+        fields: dict[str, Any],
+        tries: list[CreateMessageResult],
     ) -> ParsedResult[T] | UnparsedResult:
-        asked = conversation
-        if self._with_tools:
-            fields = fields | {"tools": [schema.tool(ANSWER)], "tool_choice": ToolChoice(mode="required")}
-        else:
-            asked = _instructed(conversation, schema.instruction)
+        """Ask for a value of *schema*; *tries* gets each answer."""
+        conversation = with_question(conversation)
+        params = schema.request(CreateMessageRequestParams(messages=conversation, **fields), by_tool=self._with_tools)
         while True:
-            answer = await self._ask(asked, fields)
-            raw_text = _raw_text(answer)
+            answer = await self._ask(params)
+            tries.append(answer)
+            written = raw_text(answer)
+            messages = [*conversation, AssistantMessage(written)] if written else conversation
             try:
-                value = _read(schema, answer)
+                value = schema.read_answer(answer)
             except Misfit as exc:
-                if retries == 0 or answer.stop_reason in REFUSALS:
-                    return UnparsedResult(answer, _with_text(conversation, raw_text), ParseError(str(exc), raw_text))
-                retries -= 1
-                asked = [*_continued(asked, answer), _correction(answer, str(exc))]
+                if len(tries) > retries or answer.stop_reason in REFUSALS:
+                    return UnparsedResult(answer, messages, ParseError(str(exc), written))
+                params = corrected(params, read_answer(answer, params), str(exc))
             else:
-                return ParsedResult(answer, _with_text(conversation, raw_text), value)
+                return ParsedResult(answer, messages, value)
 
-    async def _ask(self, conversation: list[SamplingMessage], fields: dict[str, Any]) -> CreateMessageResult:
-        params = CreateMessageRequestParams(messages=conversation, **fields)
+    async def _ask(self, params: CreateMessageRequestParams) -> CreateMessageResult:
+        """Send the request. The specification has no choice of one named tool: then only that tool is offered."""
+        if (choice := params.tool_choice) is not None and choice.tool is not None:
+            only = [tool for tool in params.tools or () if tool.name == choice.tool]
+            params = params.model_copy(update={"tools": only, "tool_choice": ToolChoice(mode="required")})
         return CreateMessageResult.from_wire(await self._create_message(params.to_wire()))
 
 
@@ -234,69 +391,17 @@ def _fields(options: SamplingOptions, system_prompt: str | None) -> dict[str, An
     return {"max_tokens": TOKENS, **fields}
 
 
-def _continued(conversation: list[SamplingMessage], answer: CreateMessageResult) -> list[SamplingMessage]:
-    """The conversation with the answer, unless that is empty: models take no empty messages."""
-    if not (answer.text or any(not isinstance(block, TextContent) for block in answer.content)):
-        return conversation
-    return [*conversation, SamplingMessage(role="assistant", content=answer.content)]
+def _tool_calls(
+    conversation: list[SamplingMessage], answer: CreateMessageResult, tools: Mapping[str, OfferedTool]
+) -> ToolCallsResult:
+    calls = tuple([_call(use, tools.get(use.name)) for use in answer.tool_uses])
+    return ToolCallsResult(answer, continued(conversation, answer), calls)
 
 
-def _with_text(conversation: list[SamplingMessage], text: str) -> list[SamplingMessage]:
-    return [*conversation, AssistantMessage(text)] if text else conversation
-
-
-def _call(id: str, name: str, arguments: JSONObject, tool: OfferedTool | None) -> RequestedCall:
+def _call(use: ToolUseContent, tool: OfferedTool | None) -> RequestedCall:
     if tool is None or tool.arguments is None:
-        return RequestedCall(id, name, arguments)
+        return RequestedCall(use.id, use.name, use.input)
     try:
-        return RequestedCall(id, name, arguments, parsed=tool.arguments.read(arguments))
+        return RequestedCall(use.id, use.name, use.input, parsed=tool.arguments.read(use.input))
     except Misfit as exc:
-        return RequestedCall(id, name, arguments, parse_error=ParseError(str(exc), json.dumps(arguments)))
-
-
-# An answer with a schema
-
-
-def _instructed(conversation: list[SamplingMessage], instruction: str) -> list[SamplingMessage]:
-    """The conversation with the instruction at its end: in the last text of the user, if there is just one."""
-    match conversation[-1]:
-        case SamplingMessage(role="user", content=[TextContent(text=text)]):
-            return [*conversation[:-1], UserMessage(f"{text}\n\n{instruction}")]
-    return [*conversation, UserMessage(instruction)]
-
-
-def _raw_text(answer: CreateMessageResult) -> str:
-    """What the model wrote: the arguments of its calls, or its text."""
-    return "\n".join([json.dumps(use.input) for use in answer.tool_uses]) or answer.text
-
-
-def _read(schema: OutputSchema[T], answer: CreateMessageResult) -> T:
-    """The value of an answer.
-
-    Raises:
-        Misfit: It has none.
-    """
-    if answer.stop_reason in REFUSALS:
-        raise Misfit("The model refused to answer.")
-    if answer.stop_reason == MAX_TOKENS:
-        raise Misfit("The answer was cut off, because it has too many tokens. Give a shorter one.")
-    match answer.tool_uses:
-        case []:
-            if others := [block.type for block in answer.content if not isinstance(block, TextContent)]:
-                raise Misfit(f"The answer has to be JSON, without {others[0]}.")
-            if not answer.text.strip():
-                raise Misfit("The answer is empty.")
-            return schema.read_text(answer.text)
-        case [use] if use.name == ANSWER:
-            return schema.read(use.input)
-        case [use]:
-            raise Misfit(f"There is no tool {use.name}. Call {ANSWER}.")
-        case uses:
-            raise Misfit(f"Give one answer, not {len(uses)}.")
-
-
-def _correction(answer: CreateMessageResult, problem: str) -> SamplingMessage:
-    """What follows on an answer that does not fit: error results for its calls, or a message of the user."""
-    if not (uses := answer.tool_uses):
-        return UserMessage(f"{problem.removesuffix('.')}. Answer again.")
-    return UserMessage([ToolResultContent.of(use, problem, is_error=True) for use in uses])
+        return RequestedCall(use.id, use.name, use.input, parse_error=ParseError(str(exc), json.dumps(use.input)))

@@ -15,14 +15,13 @@ from urllib.parse import unquote
 from pydantic_core import to_json
 
 from mcp_host import types
-from mcp_host.errors import CallerError, NotDeclared, ProtocolError
-from mcp_host.functions import BadArguments, Function, FunctionTool, text_result
+from mcp_host.errors import NotDeclared, ProtocolError
+from mcp_host.functions import BadArguments, Function, FunctionTool, error_result
 from mcp_host.protocol.eras import REQUIRED_CAPABILITY
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import LEGACY_VERSIONS, MODERN_VERSIONS
 from mcp_host.testing._server.remote_client import RemoteClient
 from mcp_host.testing._server.subscriptions import Subscription
-from mcp_host.testing._server.tools import run_tool
 from mcp_host.testing.context import Context
 from mcp_host.testing.errors import RequestError
 from mcp_host.types.base import Model, given
@@ -173,18 +172,13 @@ class Catalog:
         if call.name not in self.tools:  # "Protocol Errors: [...] for issues like unknown tools" (server/tools)
             raise RequestError(INVALID_PARAMS, f"Unknown tool: {call.name}")
         try:
-            return client.write(await run_tool(self.tools[call.name], call.arguments or {}, context))
-        except BadArguments as exc:
-            if not client.bad_arguments_are_results:
+            return client.write(await self.tools[call.name].call(call.arguments or {}, context))
+        except Exception as exc:  # of the tool, or about a result that this revision does not have
+            if isinstance(exc, BadArguments) and not client.bad_arguments_are_results:
                 raise
-            problem = str(exc)
-        except NotDeclared as exc:
-            if client.stateless:
+            if isinstance(exc, NotDeclared) and client.stateless:
                 raise
-            problem = str(exc)
-        except CallerError as exc:  # the result holds something that this revision does not have
-            problem = str(exc)
-        return client.write(text_result(problem, is_error=True))
+            return client.write(error_result(call.name, exc))
 
     async def _read_resource(self, params: Params, client: RemoteClient, context: Context) -> Params:
         uri = read(types.ReadResourceRequestParams, params).uri
