@@ -208,12 +208,7 @@ async def test_an_official_server_gets_the_text_after_its_own_tools_were_run(
     assert advice.text == (
         "; to run here: [\"remember {'what': 'a coat'}\"]" if private else "A coat.; to run here: []"
     )
-    assert results(model.requests[1]) == [
-        result(
-            TextContent(text='{\n  "city": "Oslo",\n  "celsius": 21.5\n}'),
-            structured_content={"city": "Oslo", "celsius": 21.5},
-        )
-    ]
+    assert results(model.requests[1]) == [result(TextContent(text='{\n  "city": "Oslo",\n  "celsius": 21.5\n}'))]
 
 
 async def test_without_it_the_server_runs_them(transport: AnyTransport, peer: Peer) -> None:
