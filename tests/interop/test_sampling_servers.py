@@ -82,6 +82,7 @@ def urls() -> Iterator[dict[tuple[int, str], str]]:
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("describe", {"what": "a dog"}),
     ("describe", {"what": "something wrong"}),
+    ("legs", {"pets": ["dog", "bird"]}),
     ("poll", {"question": "tea?"}),
     ("toss", {}),
     ("drift", {}),
@@ -99,10 +100,15 @@ def expected(server: Server, declared: Declared) -> dict[str, object]:
     """What comes of each call, and what the model is asked. Numbers that were drawn are N."""
     with_tools, no_tools = declared == "tools", "the client did not declare sampling.tools"
     schema = "required of answer" if with_tools else "no tools"
+    legs: object = {"result": "answered: You said: N / N"}
+    if not with_tools:
+        legs = {"error": [-32021, no_tools]} if server.version == 2 else server.failed("legs", no_tools)
     asked = [
         f"1 messages, {schema}: Describe a dog",
         f"1 messages, {schema}: Describe something wrong",
-        f"3 messages, {schema}: {MISFIT}" + ("" if with_tools else " Answer again."),
+        f"3 messages, {schema}: {MISFIT}" + ("" if with_tools else ". Answer again."),
+        *(["1 messages, auto of count: Count the legs of ['dog', 'bird']"] if with_tools else []),
+        *(["3 messages, auto of count: N / N"] if with_tools else []),
         *(f"1 messages, no tools: {name}: tea?" for name in ("Ann", "Bob", "Cy", "Di")),
         *["1 messages, no tools: side N"] * 2,
         *(["1 messages, auto of greet: Call it for 'Ann' and 'Bob'."] if with_tools else []),
@@ -110,6 +116,7 @@ def expected(server: Server, declared: Declared) -> dict[str, object]:
     outcomes = [
         {"name": "Rex", "legs": 4},
         {"name": "Rex", "legs": 4},
+        legs,
         {name: f"You said: {name}: tea?" for name in ("Ann", "Bob", "Cy", "Di")},
         {"result": True},
         {"result": "drifted"} if server.era == LEGACY else server.failed("drift", CHANGED),

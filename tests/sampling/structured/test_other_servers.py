@@ -6,6 +6,7 @@ The real packages are in `make interop` (tests/interop/test_sampling_servers.py)
 from __future__ import annotations
 
 import inspect
+import random
 import sys
 from collections.abc import Awaitable, Callable
 from types import ModuleType, SimpleNamespace
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from mcp_host.errors import NotDeclared
+from mcp_host.functions import ToolError
 from mcp_host.sampling.structured import ServerSampling, sampling_for_fastmcp, sampling_for_sdk
 
 Wire = dict[str, Any]
@@ -36,7 +38,7 @@ class Request(Model):
 
 
 class Result(Model):
-    content: Wire
+    content: Wire | list[Wire]
 
 
 class InputRequired(Model):
@@ -245,6 +247,41 @@ async def test_what_is_done_once_is_not_done_again(version: str) -> None:
 
     assert (result, done) == ([1, [2]], ["plain", "waits"])
     assert asked == (["hm?", "so?"] if version == MODERN else [])
+
+
+async def test_the_tools_of_a_loop_run_once_for_each_call() -> None:
+    """Also those that fail."""
+    ran: list[str] = []
+
+    def draw(card: str) -> float:
+        ran.append(card)
+        if card == "joker":
+            raise ToolError("no joker here")
+        return random.random()
+
+    async def tool(sampling: ServerSampling) -> list[str]:
+        result = await sampling.sample_loop("Draw.", tools=[draw])
+        return [*[call.result.text for step in result.steps for call in step.calls], result.text]
+
+    turns = iter([calls(("1", "ace"), ("1", "joker")), calls(("1", "ten")), answer("drawn"), answer("too many")])
+    state, answers = None, None
+    with fail_after(10):
+        while isinstance(
+            result := await sampling_for_sdk(tool)(sampling=Context(Session(MODERN, WITH), state, answers)),
+            InputRequired,
+        ):
+            [key] = result.input_requests
+            state, answers = result.request_state, {key: Result.model_validate(next(turns))}
+
+    assert isinstance(result, list)
+    assert sorted(ran) == ["ace", "joker", "ten"]
+    assert result[1::2] == ["no joker here", "drawn"]
+    assert len(result) == 4
+
+
+def calls(*uses: tuple[str, str]) -> Wire:
+    content = [{"type": "tool_use", "id": id, "name": "draw", "input": {"card": card}} for id, card in uses]
+    return {"role": "assistant", "content": content, "model": "m", "stopReason": "toolUse"}
 
 
 # What the client declared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable
@@ -9,11 +10,14 @@ from typing import Any, TypeAlias
 
 import anyio
 import pytest
+from anyio import CancelScope, from_thread, to_thread
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.sampling.structured.replay import Questions, Replay, ReplayError
+
+asyncio_only = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 
 Body: TypeAlias = Callable[[Replay], Awaitable[object]]
 
@@ -222,6 +226,44 @@ async def test_the_end_of_a_round_is_a_cancellation() -> None:
 
     assert await Client().call(body) == "A 1"
     assert seen == ["left", "left"]
+
+
+@asyncio_only
+@pytest.mark.parametrize("way", ["gather", "wait", "as_completed", "TaskGroup", "wait_for", "thread"])
+async def test_no_way_of_asyncio_to_ask_hangs_or_leaves_a_task(way: str) -> None:
+    async def body(replay: Replay) -> set[str]:
+        async def one(text: str) -> str:
+            return (await ask(replay, text))[0]
+
+        match way:
+            case "gather":
+                return set(await asyncio.gather(one("a"), one("b")))
+            case "wait":
+                done, _ = await asyncio.wait([asyncio.create_task(one("a")), asyncio.create_task(one("b"))])
+                return {task.result() for task in done}
+            case "as_completed":
+                return {await each for each in asyncio.as_completed([one("a"), one("b")])}
+            case "TaskGroup":
+                async with asyncio.TaskGroup() as tasks:
+                    both = [tasks.create_task(one("a")), tasks.create_task(one("b"))]
+                return {task.result() for task in both}
+            case "wait_for":
+                return {await asyncio.wait_for(one("a"), 60), await asyncio.wait_for(one("b"), 60)}
+        return {await to_thread.run_sync(from_thread.run, one, text) for text in "ab"}
+
+    before = asyncio.all_tasks()
+
+    assert await Client().call(body) == {"A", "B"}
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_question_inside_of_a_shield_is_an_error() -> None:
+    async def body(replay: Replay) -> None:
+        with CancelScope(shield=True):
+            await ask(replay, "a")
+
+    with pytest.raises(ReplayError, match=r"^a question cannot be asked inside of a shield$"):
+        await Client().call(body)
 
 
 async def test_a_function_that_does_not_wait_for_its_question_keeps_its_result() -> None:

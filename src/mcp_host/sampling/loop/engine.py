@@ -335,7 +335,7 @@ class _Loop:
         elif (decided := await self._decide(use)) is not None:
             result = decided
         else:
-            result = await _result(run, use)
+            result = await result_of(run, use)
         return FinishedCall(use, result, current_time() - began)
 
     async def _decide(self, use: ToolUseContent) -> CallToolResult | None:
@@ -359,7 +359,8 @@ class _Loop:
                 self.scope.deadline = current_time() + self._time_left
 
 
-async def _result(run: RunTool, use: ToolUseContent) -> CallToolResult:
+async def result_of(run: RunTool, use: ToolUseContent) -> CallToolResult:
+    """Run one call. If it fails, that is a result, too."""
     cancelled = cancellations()
     try:
         return await run(use)

@@ -15,9 +15,11 @@ from typing import Any, NoReturn, TypeVar, get_args
 from mcp_host.errors import NotDeclared
 from mcp_host.protocol.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY, Params
 from mcp_host.protocol.negotiation import MODERN_VERSIONS
+from mcp_host.sampling.loop.engine import RunTool, result_of
 from mcp_host.sampling.other_clients import sdk_types, to_wire
 from mcp_host.sampling.structured.replay import Questions, Replay
 from mcp_host.sampling.structured.server_sampling import CreateMessage, ServerSampling
+from mcp_host.types import CallToolResult, ToolUseContent
 
 T = TypeVar("T")
 
@@ -99,6 +101,15 @@ class _ReplayedSampling(ServerSampling):
 
     async def once(self, name: str, function: Callable[[], Any]) -> Any:
         return await self._replay.once(name, partial(super().once, name, function))
+
+    def _recorded(self, run: RunTool) -> RunTool:
+        async def run_once(use: ToolUseContent) -> CallToolResult:
+            async def wire() -> dict[str, Any]:
+                return (await result_of(run, use)).to_wire()
+
+            return CallToolResult.from_wire(await self._replay.once(f"tool {use.id}", wire))
+
+        return run_once
 
 
 def _requests(context: Any) -> CreateMessage:

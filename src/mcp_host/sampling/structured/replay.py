@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Self, TypeAlias, TypeVar
 
-from anyio import CancelScope, sleep_forever
+from anyio import CancelScope, get_cancelled_exc_class, get_current_task
 from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import McpError
@@ -79,6 +79,7 @@ class Replay:
             ReplayError: It asked none of the questions again that the client has just answered, or the answers
                 are too many for a state.
         """
+        self._task = get_current_task().id
         with CancelScope() as self._round:
             return await function()
         if self._fresh and all(len(self._unused[key]) >= self._fresh.count(key) for key in self._fresh):
@@ -103,8 +104,11 @@ class Replay:
         for _ in range(QUIET_PASSES):
             await checkpoint()
         self._round.cancel()
-        while True:
-            await sleep_forever()
+        await checkpoint()  # raises, unless the scope does not reach this task
+        task = get_current_task()
+        if task.parent_id is None and task.id != self._task:  # made by asyncio, not by a task group of anyio
+            raise get_cancelled_exc_class()
+        raise ReplayError("a question cannot be asked inside of a shield")
 
     async def once(self, name: str, function: Callable[[], Awaitable[Any]]) -> Any:
         """Return the JSON value recorded under *name*, or call *function* and record what it returns."""

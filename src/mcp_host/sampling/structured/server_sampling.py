@@ -16,6 +16,7 @@ from mcp_host.sampling.loop.engine import (
     MAX_TURNS,
     TIMEOUT,
     OnTurn,
+    RunTool,
     Step,
     function_runner,
     read_answer,
@@ -257,7 +258,7 @@ class ServerSampling:
         params = self._params(conversation, fields, offered, tool_choice)
         injected = self if isinstance(self, Injected) else None
         runners = {
-            name: function_runner(tool.function, injected, timeout=timeout)
+            name: self._recorded(function_runner(tool.function, injected, timeout=timeout))
             for name, tool in offered.items()
             if tool.function is not None
         }
@@ -272,6 +273,10 @@ class ServerSampling:
         if shape is None:
             return result
         return await self._shape(result, shape, retries, fields, began + timeout - current_time(), on_turn)
+
+    def _recorded(self, run: RunTool) -> RunTool:
+        """The same tool, whose calls are made once each, though this may run again. Here it does not."""
+        return run
 
     async def _shape(
         self,
