@@ -7,12 +7,13 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import anyio
 import pytest
 from play_ttt.player import player
-from play_ttt.rules import Board, Mark
+from play_ttt.rules import MARKS, Board, Mark, read_board
 from play_ttt.server import make_server
 
 from mcp_host import (
@@ -25,6 +26,7 @@ from mcp_host import (
     SamplingRequest,
     Stdio,
     StreamableHttp,
+    ToolCall,
     always,
 )
 from mcp_host.errors import InputNotGiven, MissingRequiredClientCapability
@@ -171,6 +173,57 @@ async def test_the_person_who_begins_sees_the_board_and_the_free_squares() -> No
         "required": ["square"],
     }
     assert result.text == f"The person wins with X.\n\n{Board('XO3XXOX8O')}"
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_games_at_random_end_after_a_bounded_number_of_questions(era: str) -> None:
+    chance = Random(12)
+    asked = 0
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        nonlocal asked
+        asked += 1
+        names = [tool.name for tool in request.tools]
+        if len(names) == 2:
+            return request.calls(*[ToolCall(name) for name in chance.sample(names, chance.randint(1, 2))])
+        return request.call(names[0], {"square": chance.randint(-1, 11)})
+
+    async def person(request: FormRequest) -> ElicitResult:
+        nonlocal asked
+        asked += 1
+        board = read_board(request.message)
+        assert board is not None
+        return chance.choices([request.accept(square=f"{chance.choice(board.free)}"), request.cancel()], [20, 1])[0]
+
+    outcomes: set[str] = set()
+    sampling, elicitation = Sampling(with_tools=model, approve=always), Elicitation(form=person)
+    with anyio.fail_after(IN_TIME):
+        async with Client(
+            make_server(lambda: chance.choice(MARKS)), era=era, sampling=sampling, elicitation=elicitation
+        ) as client:
+            for _ in range(100):
+                asked = 0
+                result = await client.call_tool("play_ttt")
+                outcome, _, shown = result.text.partition("\n\n")
+                board = read_board(shown)
+                assert board is not None
+                assert asked <= 5 * 4 + 4  # a strategy and three attempts for each of five moves, and four forms
+                assert BY_THE_RULES.get(outcome) == board.result
+                outcomes.add(outcome.partition(":")[0])
+    assert outcomes == {
+        *BY_THE_RULES,
+        "The model loses, because it made no legal move. Its last attempt",
+        "The person has left the game.",
+    }
+
+
+BY_THE_RULES = {
+    "The model wins with X.": "X",
+    "The model wins with O.": "O",
+    "The person wins with X.": "X",
+    "The person wins with O.": "O",
+    "It is a draw.": "draw",
+}
 
 
 async def test_a_host_that_refuses_its_model_ends_the_game_with_the_reason() -> None:
