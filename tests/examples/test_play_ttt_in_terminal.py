@@ -11,7 +11,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
 import pytest
-from anyio import fail_after, open_process
+from anyio import fail_after, open_process, run_process
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
@@ -153,6 +153,15 @@ async def test_an_interrupt_ends_the_program_with_one_line(screen: Screen) -> No
 
     screen.rest()
     assert screen.rows[-2:] == ["(the question was withdrawn)", "You have left the game."]
+
+
+async def test_without_a_terminal_the_person_has_left() -> None:
+    command = [sys.executable, "examples/play_ttt", "--mark", "X"]
+    with fail_after(IN_TIME):
+        done = await run_process(command, stdin=DEVNULL, cwd=ROOT, start_new_session=True)
+
+    assert done.stdout.decode().splitlines()[:2] == ["", "The person has left the game."]
+    assert b"this client has no terminal to ask its user in" in done.stderr
 
 
 async def test_the_server_is_there_for_other_hosts() -> None:
