@@ -13,6 +13,7 @@ from mcp_host.errors import SamplingError
 from mcp_host.functions import FunctionTool, ToolError
 from mcp_host.protocol import conversation
 from mcp_host.sampling.loop.engine import (
+    FinishedCall,
     LoopResult,
     RunTool,
     Step,
@@ -312,6 +313,44 @@ async def test_a_timeout_is_an_outcome_and_the_unfinished_step_is_not_in_it() ->
     assert (done.ended, done.answer, done.text, done.model, done.stop_reason) == ("timeout", None, "", "m", None)
     assert [[call.seconds for call in step.calls] for step in done.steps] == [[20, 20], [20, 20]]
     assert len(done.messages) == 5
+    assert done.unfinished == Step(says(use("2"), use("2b"), stop="toolUse"), (), ())
+
+
+@pytest.mark.fake_clock
+async def test_after_a_timeout_the_calls_of_the_unfinished_step_that_had_finished_are_known() -> None:
+    async def run(use: ToolUseContent) -> CallToolResult:
+        await sleep({"a": 100, "b": 20, "c": 10}[use.id])
+        return text("booked")
+
+    answer = says(use("a"), use("b"), use("c"), stop="toolUse", meta={"usage": {"outputTokens": 3}})
+
+    done = await loop(Model(answer), tools={"add": run}, timeout=50)
+
+    finished = (FinishedCall(use("b"), text("booked"), 20), FinishedCall(use("c"), text("booked"), 10))
+    assert (done.ended, done.steps, done.messages) == ("timeout", (), [QUESTION])
+    assert done.unfinished == Step(answer, finished, ())
+    assert done.usage == {"outputTokens": 3}
+
+
+@pytest.mark.fake_clock
+async def test_a_model_that_is_late_leaves_no_step() -> None:
+    async def hang(params: CreateMessageRequestParams) -> CreateMessageResult:
+        await sleep_forever()
+        return says("")
+
+    done = await run_loop(hang, params(ADD), tools={}, timeout=5)
+
+    assert done == LoopResult(ended="timeout", answer=None, messages=[QUESTION], steps=())
+
+
+@pytest.mark.fake_clock
+async def test_an_answer_is_not_lost_if_the_time_is_up_in_on_turn() -> None:
+    async def on_turn(step: Step) -> None:
+        await sleep(10)
+
+    done = await loop(Model(says("It is 3.")), on_turn=on_turn, timeout=5)
+
+    assert (done.ended, done.text) == ("answered", "It is 3.")
 
 
 @pytest.mark.fake_clock

@@ -237,6 +237,7 @@ def assert_consistent(world: World, done: LoopResult | None, *, cancelled: bool)
     assert not cancelled
     assert (done.messages, list(done.steps)) == (messages, world.steps)
     assert (done.answer is None) == (done.ended == "timeout")
+    assert done.unfinished is None or done.ended == "timeout"
     assert done.ended != "tool_calls"
     assert done.ended != "max_turns" or len(world.requests) == world.plan.max_turns
 

@@ -228,11 +228,10 @@ def test_any_result_is_within_its_bound_and_begins_and_ends_as_it_did(
 
 
 def words(block: ReceivedContent) -> str:
+    """What the model reads of a block that is no image."""
     match block:
         case TextContent(text=words) | EmbeddedResource(resource=TextResourceContents(text=words)):
             return words
-    return (
-        json.dumps(block.to_wire())
-        if isinstance(block, ResourceLink)
-        else f"[{block.type}, which this version does not know]"
-    )
+        case ResourceLink():
+            return json.dumps(block.to_wire(), ensure_ascii=False, separators=(",", ":"))
+    return f"[{block.type}, which this version does not know]"

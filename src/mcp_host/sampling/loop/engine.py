@@ -75,7 +75,7 @@ class FinishedCall:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One answer of the model, and the calls in it that were run.
+    """One answer of the model, and its calls with their results.
 
     *messages* are what the step adds to the conversation: the answer, and the results if there are any. There are
     none if the answer is empty, or if it calls a tool that is not run here, because then its results are missing.
@@ -94,14 +94,17 @@ class LoopResult:
     """How a loop ended, and what it did.
 
     *messages* is the conversation, from the first message on: every tool call in it has its result, so you can
-    go on with it. After a timeout it ends with the last finished step.
-    *answer* is the answer that ended the loop, None after a timeout.
+    go on with it. *answer* is the answer that ended the loop, None after a timeout.
+
+    *unfinished* is the step in which a timeout came, if a tool was running: its answer, and the calls that
+    had finished. The others may have run, too. It is neither in *steps* nor in *messages*.
     """
 
     ended: Ended
     answer: CreateMessageResult | None
     messages: list[SamplingMessage]
     steps: tuple[Step, ...]
+    unfinished: Step | None = None
 
     @property
     def text(self) -> str:
@@ -129,7 +132,8 @@ class LoopResult:
 
         The specification has no place for usage. Clients that tell it write ``inputTokens`` and ``outputTokens`` there.
         """
-        usages = [(step.answer.meta or {}).get("usage") for step in self.steps]
+        steps = self.steps if self.unfinished is None else (*self.steps, self.unfinished)
+        usages = [(step.answer.meta or {}).get("usage") for step in steps]
         total: dict[str, float] = {}
         for usage in usages:
             for name, number in usage.items() if isinstance(usage, dict) else ():
@@ -179,7 +183,13 @@ async def run_loop(
             if ended is not None:
                 break
     last = None if ended is None else loop.steps[-1].answer
-    return LoopResult(ended=ended or "timeout", answer=last, messages=loop.messages, steps=tuple(loop.steps))
+    return LoopResult(
+        ended=ended or "timeout",
+        answer=last,
+        messages=loop.messages,
+        steps=tuple(loop.steps),
+        unfinished=loop.unfinished,
+    )
 
 
 def function_runner(tool: FunctionTool, injected: Injected | None = None, *, timeout: float = TOOL_TIMEOUT) -> RunTool:
@@ -265,7 +275,7 @@ def _ends(
 
 @dataclass(slots=True)
 class _Loop:
-    """One running loop: the conversation so far, and the calls of the present answer."""
+    """One running loop: the conversation so far, and the answer whose calls run now, with those that have finished."""
 
     params: CreateMessageRequestParams
     tools: Mapping[str, RunTool]
@@ -274,6 +284,8 @@ class _Loop:
     scope: CancelScope = field(init=False)
     messages: list[SamplingMessage] = field(init=False)
     steps: list[Step] = field(default_factory=list)
+    _present: CreateMessageResult | None = None
+    _finished: dict[int, FinishedCall] = field(default_factory=dict)
     _deciding: int = 0
     _time_left: float = 0.0
 
@@ -296,7 +308,10 @@ class _Loop:
 
     async def add(self, answer: CreateMessageResult, *, run: bool) -> Step:
         """Make a step of *answer*, with *run* after its calls have run. The conversation changes at once, at the end."""
-        calls = await self._run_all(answer.tool_uses) if run else ()
+        if run:
+            self._present, self._finished = answer, {}
+            await self._run_all(answer.tool_uses)
+        calls = self._calls()
         messages: tuple[SamplingMessage, ...] = ()
         if calls or not (answer.tool_uses or _is_empty(answer)):  # no provider takes an empty message
             messages = (SamplingMessage(role="assistant", content=answer.content),)
@@ -304,27 +319,33 @@ class _Loop:
             results = [self.write_result(call.use, call.result) for call in calls]
             messages += (SamplingMessage(role="user", content=results),)
         step = Step(answer, calls, messages)
+        self._present, self._finished = None, {}
         self.steps.append(step)
         self.messages += messages
         return step
 
-    async def _run_all(self, uses: Sequence[ToolUseContent]) -> tuple[FinishedCall, ...]:
-        if len(uses) == 1:
-            return (await self._run(uses[0]),)
-        finished: dict[int, FinishedCall] = {}
+    @property
+    def unfinished(self) -> Step | None:
+        return None if self._present is None else Step(self._present, self._calls(), ())
 
+    def _calls(self) -> tuple[FinishedCall, ...]:
+        return tuple(self._finished[index] for index in sorted(self._finished))
+
+    async def _run_all(self, uses: Sequence[ToolUseContent]) -> None:
         async def run(index: int) -> None:
-            finished[index] = await self._run(uses[index], may_run=index < MAX_CALLS)
+            self._finished[index] = await self._run(uses[index], may_run=index < MAX_CALLS)
 
+        if len(uses) == 1:
+            await run(0)
+            return
         try:
             async with create_task_group() as tasks:
                 for index in range(len(uses)):
                     tasks.start_soon(run, index)
         except BaseExceptionGroup as group:  # of `permit`
             raise first(group.subgroup(Exception) or group) from None
-        return tuple(finished[index] for index in range(len(uses)))
 
-    async def _run(self, use: ToolUseContent, *, may_run: bool = True) -> FinishedCall:
+    async def _run(self, use: ToolUseContent, *, may_run: bool) -> FinishedCall:
         began = current_time()
         run = self.tools.get(use.name)
         if run is None:
