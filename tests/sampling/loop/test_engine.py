@@ -367,9 +367,10 @@ async def test_the_time_in_which_calls_are_permitted_does_not_count() -> None:
 
 
 @pytest.mark.fake_clock
-async def test_the_time_goes_on_after_a_decision() -> None:
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_the_time_goes_on_after_the_last_decision(calls: int) -> None:
     async def permit(use: ToolUseContent) -> CallToolResult | None:
-        await sleep(1000)
+        await sleep(1000 if use.id == "1" else 500)
         return None
 
     async def hang(use: ToolUseContent) -> CallToolResult:
@@ -377,7 +378,8 @@ async def test_the_time_goes_on_after_a_decision() -> None:
         return text("")
 
     with move_on_after(1006) as scope:
-        done = await loop(Model(says(use("1"))), permit=permit, tools={"add": hang}, timeout=5)
+        model = Model(says(*[use(str(index)) for index in range(2 - calls, 2)]))
+        done = await loop(model, permit=permit, tools={"add": hang}, timeout=5)
 
     assert (done.ended, done.steps, scope.cancelled_caught) == ("timeout", (), False)
 

@@ -3,40 +3,50 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import pytest
-from anyio import Event, fail_after, sleep_forever
+from anyio import Event, fail_after, sleep, sleep_forever
 
 from mcp_host import (
     Allow,
     Client,
     Deny,
+    Elicitation,
+    FormRequest,
+    Handler,
+    Limits,
     LoopResult,
     ProposedCall,
+    Sampling,
     SamplingRequest,
     ToolCall,
     ToolPolicy,
+    always,
     ask_in_terminal,
     run_tool_loop,
 )
 from mcp_host.errors import NotConnected, SamplingError
 from mcp_host.functions import FunctionTool
-from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, approve_tool_calls
 from mcp_host.protocol import conversation
 from mcp_host.sampling import Step
-from mcp_host.testing import RequestError, ScriptedModel, Server, ToolError
+from mcp_host.testing import Context, RequestError, ScriptedModel, Server, ToolError
 from mcp_host.types import (
     AssistantMessage,
     AudioContent,
     CallToolResult,
+    CreateMessageResult,
+    ElicitResult,
     EmbeddedResource,
     ImageContent,
     ReceivedContent,
     ResourceLink,
     TextContent,
     TextResourceContents,
+    Tool,
     ToolAnnotations,
     ToolResultContent,
     UserMessage,
@@ -86,7 +96,7 @@ def texts(done: LoopResult) -> list[str]:
 
 
 async def loop(model: ScriptedModel, *tools: Any, **options: Any) -> LoopResult:
-    with fail_after(60):
+    with fail_after(10_000):  # some have a clock that jumps
         return await run_tool_loop(model, "What is 1 + 2?", tools=tools, **options)
 
 
@@ -395,6 +405,38 @@ async def test_the_caller_of_the_loop_is_that_of_its_calls(era: str) -> None:
     assert callers == [user, user]
 
 
+class RecordingClient:
+    """A client of another kind, with one tool. It records the timeouts that it is given."""
+
+    name = "recorder"
+
+    def __init__(self) -> None:
+        self.timeouts: list[float | None] = []
+
+    async def list_tools(self, *, timeout: float | None = None) -> list[Tool]:
+        self.timeouts.append(timeout)
+        return [Tool(name="echo", input_schema={"type": "object"})]
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        caller: object = None,
+    ) -> CallToolResult:
+        self.timeouts.append(timeout)
+        return CallToolResult(content=[TextContent(text=f"{name} {arguments} {caller}")])
+
+
+async def test_any_object_with_the_methods_of_a_client_will_do() -> None:
+    client = RecordingClient()
+
+    done = await loop(ScriptedModel(ToolCall("echo", {"a": 1}), "done"), client, tool_timeout=7, caller="Ada")
+
+    assert (texts(done), client.timeouts) == (["echo {'a': 1} Ada"], [7, 7])
+
+
 # Approval
 
 
@@ -482,6 +524,7 @@ async def test_the_terminal_approves_calls_of_the_loop(screen: Screen, era: str)
 # Bounds and endings
 
 
+@pytest.mark.fake_clock
 async def test_a_late_tool_of_a_server_is_a_result_and_the_server_is_told(era: str) -> None:
     cancelled = Event()
     server = Server("slow")
@@ -494,10 +537,98 @@ async def test_a_late_tool_of_a_server_is_a_result_and_the_server_is_told(era: s
             cancelled.set()
 
     async with Client(server, era=era) as client:
-        done = await loop(ScriptedModel(ToolCall("hang"), "done"), client, tool_timeout=0.01)
+        done = await loop(ScriptedModel(ToolCall("hang"), "done"), client)
         with fail_after(5):
             await cancelled.wait()
 
-    [text] = texts(done)
-    assert done.ended == "answered"
-    assert text.startswith("error: tools/call")
+    assert (done.ended, done.steps[0].calls[0].seconds) == ("answered", 30)
+    assert texts(done) == ["error: tools/call: took longer than 30 s (timeout)"]
+
+
+@pytest.mark.fake_clock
+async def test_the_time_in_which_the_user_fills_in_a_form_does_not_count_for_the_tool(era: str) -> None:
+    server = Server("shop")
+
+    @server.tool
+    async def order(context: Context) -> str:
+        answer = await context.elicit("How many?", {"type": "object", "properties": {"count": {"type": "integer"}}})
+        return f"{answer.content}"
+
+    async def fill_in(request: FormRequest) -> ElicitResult:
+        await sleep(200)
+        return request.accept({"count": 3})
+
+    async with Client(server, era=era, elicitation=Elicitation(form=fill_in)) as client:
+        done = await loop(ScriptedModel(ToolCall("order"), "done"), client)
+
+    assert (done.ended, texts(done)) == ("answered", ["{'count': 3}"])
+
+
+async def test_approval_by_the_middleware_of_a_client_holds_for_the_loop(era: str) -> None:
+    refuse_all = approve_tool_calls(lambda request: Deny("not today"))
+    async with Client(calculator(), era=era, middleware=[refuse_all]) as client:
+        done = await loop(ScriptedModel(ToolCall("add", ONE_AND_TWO), "done"), client)
+
+    assert texts(done) == ["error: the call of 'add' was denied: not today"]
+
+
+async def test_the_model_gets_a_part_of_a_long_result_and_the_steps_have_the_whole(era: str) -> None:
+    server = Server("library")
+
+    @server.tool
+    def read() -> str:
+        return "é" * 50_000
+
+    async with Client(server, era=era) as client:
+        done = await loop(ScriptedModel(ToolCall("read"), "done"), client, max_result_bytes=1000)
+        whole = await loop(ScriptedModel(ToolCall("read"), "done"), client, max_result_bytes=100_000)
+        [replaced] = results(await loop(ScriptedModel(ToolCall("read"), "done"), client, cut=first_characters))
+
+    [result] = results(done)
+    assert "é\n[99044 of 100000 bytes are left out here]\né" in result.text
+    assert done.steps[0].calls[0].result.text == "é" * 50_000
+    assert texts(whole) == ["é" * 50_000]
+    assert replaced.text == "ééé"
+
+
+def first_characters(result: CallToolResult, max_bytes: int) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=result.text[:3])])
+
+
+async def test_what_the_policy_for_long_results_raises_is_raised() -> None:
+    def cut(result: CallToolResult, max_bytes: int) -> CallToolResult:
+        raise KeyError(max_bytes)
+
+    with pytest.raises(KeyError, match="65536"):
+        await loop(ScriptedModel(ToolCall("refuse")), refuse, cut=cut)
+
+
+async def test_loops_within_each_other_are_bounded_in_depth(era: str) -> None:
+    """The model's tool samples the same model, which runs a loop with the same tool, and so on."""
+    server = Server("deep")
+    depth = 0
+
+    @server.tool
+    async def dig(context: Context) -> str:
+        return (await context.sample("dig")).text
+
+    async def model(request: SamplingRequest) -> CreateMessageResult | str:
+        nonlocal depth
+        if isinstance(request.messages[-1].content[0], ToolResultContent):
+            return request.messages[-1].content[0].text
+        if request.tools:
+            return request.call("dig")
+        depth += 1
+        return (await run_tool_loop(model, "dig", tools=[client])).text
+
+    sampling = Sampling(with_tools=model, approve=always)
+    async with Client(server, era=era, sampling=sampling, limits=Limits(max_nesting=3)) as client:
+        done = await loop_with(model, client)
+
+    assert (done.ended, depth) == ("answered", 3)
+    assert "max_nesting" in done.text
+
+
+async def loop_with(model: Handler, client: Client) -> LoopResult:
+    with fail_after(60):
+        return await run_tool_loop(model, "dig", tools=[client])
