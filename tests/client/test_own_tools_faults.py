@@ -16,7 +16,7 @@ from mcp_host.sampling.sampling import CheckArguments
 from mcp_host.testing import Context, ScriptedModel, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult, Tool
 from tests.client.support import HANDSHAKE
-from tests.client.test_own_tools import asking, everywhere, in_both_eras, reached, results, sampling
+from tests.client.test_own_tools import asking, everywhere, in_both_eras, noting, reached, results, sampling
 
 deep = Server("deep")
 DIG = Tool(name="dig", input_schema={"type": "object"})
@@ -220,6 +220,21 @@ async def test_a_tool_that_disappears_after_the_listing_is_an_error_for_the_mode
     answer = await asked(script, ScriptedModel(ToolCall("t"), lambda request: str(results(request))))
 
     assert answer["result"]["content"] == {"type": "text", "text": str([("unknown tool: t (-32602)", True)])}
+
+
+@in_both_eras
+async def test_tools_are_listed_once_for_all_answers_to_a_request(version: str) -> None:
+    methods: list[str] = []
+    server = asking("tool")
+    server.tool(name="tool")(lambda: "run")
+    model = ScriptedModel(ToolCall("tool"), ToolCall("tool"), "done")
+    with fail_after(20):
+        async with Client(
+            server, era=version, sampling=sampling(model), run_own_tools=True, middleware=[noting(methods)]
+        ) as client:
+            await client.call_tool("ask")
+
+    assert methods == ["tools/call", "tools/list", "tools/call", "tools/call"]
 
 
 async def test_tools_are_listed_for_each_request_that_calls_some() -> None:

@@ -198,20 +198,26 @@ async def test_tools_that_sample_with_tools_again_and_again_are_refused_at_the_n
 
 
 async def test_many_calls_of_one_answer_are_one_loop() -> None:
+    """So another request is answered while nine calls run."""
+
     async def call_tool(name: str, arguments: object) -> CallToolResult:
         running.append(name)
         if len(running) == 9:
+            inner.append(content(await callback(OFFERED)))
             everyone.set()
         await everyone.wait()
         return await plus(name, {})
 
     running: list[str] = []
+    inner: list[object] = []
     everyone = Event()
-    model = ScriptedModel([ToolCall("add")] * 9, "done", "plain")
+    model = ScriptedModel([ToolCall("add")] * 9, "the inner answer", "done")
     callback = sampling(model).callback(server="s", call_tool=call_tool)
 
     with fail_after(10):
-        assert content(await callback(OFFERED)) == text("done")
+        answer = await callback(OFFERED)
+
+    assert (inner, content(answer)) == ([text("the inner answer")], text("done"))
 
 
 async def test_cancelling_the_callback_cancels_its_calls() -> None:
