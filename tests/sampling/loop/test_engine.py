@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -512,3 +513,9 @@ async def test_a_cancelled_loop_leaves_no_call_behind(calls: int) -> None:
 async def test_bounds_that_make_no_sense_are_refused(bounds: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(bounds))):
         await loop(Model(), **bounds)
+
+
+@pytest.mark.parametrize("turns", [2.5, math.inf])
+async def test_turns_are_a_whole_number(turns: Any) -> None:
+    with pytest.raises(TypeError, match=f"max_turns must be a whole number, not {turns}"):
+        await loop(Model(), max_turns=turns)

@@ -66,7 +66,10 @@ run here. ``timeout``: the time was up.
 
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
-    """A tool call with its whole result, which may be longer than what the model got. It took so many *seconds*."""
+    """A tool call with its whole result, which may be longer than what the model got.
+
+    It ran for so many *seconds*, without the time for its approval.
+    """
 
     use: ToolUseContent
     result: CallToolResult
@@ -169,6 +172,8 @@ async def run_loop(
         Exception: The model, *permit*, *write_result* or *on_turn* raised it. *on_turn* has got every step before.
     """
     check_count("max_turns", max_turns)
+    if not isinstance(max_turns, int):
+        raise TypeError(f"max_turns must be a whole number, not {max_turns}")
     check_seconds("timeout", timeout, zero=False)
     loop = _Loop(params, tools, permit, write_result)
     ended: Ended | None = None
@@ -346,8 +351,7 @@ class _Loop:
             raise first(group.subgroup(Exception) or group) from None
 
     async def _run(self, use: ToolUseContent, *, may_run: bool) -> FinishedCall:
-        began = current_time()
-        run = self.tools.get(use.name)
+        run, seconds = self.tools.get(use.name), 0.0
         if run is None:
             names = excerpt(", ".join([tool.name for tool in self.params.tools or ()]))
             result = text_result(f"There is no tool {quoted(use.name)}. The tools are: {names}", is_error=True)
@@ -356,8 +360,10 @@ class _Loop:
         elif (decided := await self._decide(use)) is not None:
             result = decided
         else:
+            began = current_time()
             result = await result_of(run, use)
-        return FinishedCall(use, result, current_time() - began)
+            seconds = current_time() - began
+        return FinishedCall(use, result, seconds)
 
     async def _decide(self, use: ToolUseContent) -> CallToolResult | None:
         if self.permit is None:

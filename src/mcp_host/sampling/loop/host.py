@@ -14,14 +14,7 @@ from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol import conversation
 from mcp_host.sampling.approval import Allow, CallApprovals, Deny
 from mcp_host.sampling.arguments import ArgumentChecker
-from mcp_host.sampling.loop.engine import (
-    MAX_TURNS,
-    TIMEOUT,
-    TOOL_TIMEOUT,
-    LoopResult,
-    Step,
-    run_loop,
-)
+from mcp_host.sampling.loop.engine import MAX_TURNS, TIMEOUT, TOOL_TIMEOUT, LoopResult, Step, run_loop
 from mcp_host.sampling.loop.results import MAX_RESULT_BYTES, Cut, for_model, head_and_tail
 from mcp_host.sampling.loop.tools import THIS_PROGRAM, LoopTool, OfferedTool, read_tools
 from mcp_host.sampling.request import AsyncHandler, Handler, SamplingRequest
@@ -108,8 +101,9 @@ async def run_tool_loop(
     an error result for the model, and the loop goes on.
 
     The model is asked *max_turns* times at most, the last time with the tool choice "none", so that it answers.
-    *timeout* is for the whole loop, after the tools are listed, which may take *tool_timeout*. Both timeouts are in seconds, and neither runs while
-    *approve* decides; *tool_timeout* does not run while a client answers what its server asks, either.
+    *timeout* is for the whole loop, after the tools are listed, *tool_timeout* for one call and for listing the tools of
+    a client. Both are in seconds, and neither runs while *approve* decides. While a client answers what its server
+    asks within the call, *tool_timeout* does not run.
 
     The model gets a result once, if its text and its structured content say the same, and cut to
     *max_result_bytes* of text by *cut*. The steps have the whole result. *on_turn* gets each `Step` when it
