@@ -268,7 +268,12 @@ class ServerSampling:
         if loop.answer is not None and loop.ended == "tool_calls":
             open_calls = _tool_calls(loop.messages, loop.answer, offered)
         result = ServerLoopResult(
-            ended=loop.ended, answer=loop.answer, messages=loop.messages, steps=loop.steps, open_calls=open_calls
+            ended=loop.ended,
+            answer=loop.answer,
+            messages=loop.messages,
+            steps=loop.steps,
+            unfinished=loop.unfinished,
+            open_calls=open_calls,
         )
         if shape is None:
             return result
@@ -310,7 +315,13 @@ class ServerSampling:
         error = ParseError(f"the loop ended before: {ended}", loop.text) if shaped is None else shaped.parse_error
         answer = loop.answer if shaped is None else shaped.answer
         return UnparsedLoopResult(
-            ended=ended, answer=answer, messages=messages, steps=steps, open_calls=loop.open_calls, parse_error=error
+            ended=ended,
+            answer=answer,
+            messages=messages,
+            steps=steps,
+            unfinished=loop.unfinished,
+            open_calls=loop.open_calls,
+            parse_error=error,
         )
 
     @overload
