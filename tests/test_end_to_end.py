@@ -47,10 +47,10 @@ async def count_down(turns: int, ctx: Context) -> int:
 
 
 @asynccontextmanager
-async def reached(how: str) -> AsyncIterator[Transport]:
-    """The server above, over one of the transports."""
+async def reached(how: str, server: Server = server, module: str = __name__) -> AsyncIterator[Transport]:
+    """The *server* of a *module*, over one of the transports."""
     if how == "stdio":
-        yield Stdio([sys.executable, "-m", "tests.test_end_to_end"], cwd=Path(__file__).parent.parent)
+        yield Stdio([sys.executable, "-m", module], cwd=Path(__file__).parent.parent)
     elif how == "in-process":
         yield server.in_process()
     else:

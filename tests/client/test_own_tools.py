@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import nullcontext
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -21,8 +18,6 @@ from mcp_host import (
     Sampling,
     SamplingLimits,
     SamplingRequest,
-    Stdio,
-    StreamableHttp,
     ToolCall,
     ToolPins,
     ToolPolicy,
@@ -31,8 +26,8 @@ from mcp_host import (
 from mcp_host.errors import CallerError, InputNotGiven
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, approve_tool_calls
 from mcp_host.testing import Context, ScriptedModel, Server
-from mcp_host.transports.base import Transport
 from mcp_host.types import CreateMessageResult, Tool, ToolResultContent, ToolUseContent
+from tests.test_end_to_end import everywhere, reached
 
 USER: ContextVar[str] = ContextVar("USER", default="none")
 SECRET = Tool(name="secret", input_schema={"type": "object"})
@@ -61,19 +56,6 @@ async def solve(problem: str, ctx: Context, required: bool = False) -> str:
     return ", ".join(f"{call.name}: {call.arguments}" for call in answer.tool_calls) or answer.text
 
 
-@asynccontextmanager
-async def reached(how: str, server: Server = server, module: str = __name__) -> AsyncIterator[Transport]:
-    """The *server* of a *module*, over one of the transports."""
-    if how == "stdio":
-        yield Stdio([sys.executable, "-m", module], cwd=Path(__file__).parent.parent.parent)
-    elif how == "in-process":
-        yield server.in_process()
-    else:
-        async with server.http() as url:
-            yield StreamableHttp(url)
-
-
-everywhere = pytest.mark.parametrize("how", ["stdio", "http", "in-process"])
 in_both_eras = pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 
 
@@ -142,7 +124,7 @@ async def test_the_server_gets_the_text_after_its_tools_were_called(how: str, ve
     )
     with fail_after(20):
         async with (
-            reached(how) as transport,
+            reached(how, server, __name__) as transport,
             Client(
                 transport, era=version, sampling=Sampling(with_tools=model, approve=always), run_own_tools=True
             ) as client,
@@ -172,7 +154,7 @@ async def test_an_answer_that_names_a_tool_that_the_server_did_not_list_goes_to_
     called: list[str] = []
     with fail_after(20):
         async with (
-            reached(how) as transport,
+            reached(how, server, __name__) as transport,
             Client(
                 transport,
                 era=version,

@@ -16,7 +16,8 @@ from mcp_host.sampling.sampling import CheckArguments
 from mcp_host.testing import Context, ScriptedModel, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult, Tool
 from tests.client.support import HANDSHAKE
-from tests.client.test_own_tools import asking, everywhere, in_both_eras, noting, reached, results, sampling
+from tests.client.test_own_tools import asking, in_both_eras, noting, results, sampling
+from tests.test_end_to_end import everywhere, reached
 
 deep = Server("deep")
 DIG = Tool(name="dig", input_schema={"type": "object"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mcp_host import (
     Allow,
@@ -15,6 +16,7 @@ from mcp_host import (
     FormRequest,
     Handler,
     OnElicitationComplete,
+    OwnTools,
     RootLike,
     RootsHandler,
     RootsRequest,
@@ -29,7 +31,7 @@ from mcp_host import (
     open_in_browser,
 )
 from mcp_host.middleware import ApproveToolCall, ClientRequest, approve_tool_calls
-from mcp_host.types import CreateMessageResult, ElicitResult
+from mcp_host.types import CallToolResult, CreateMessageResult, ElicitResult
 
 
 async def asynchronous(request: SamplingRequest) -> CreateMessageResult:
@@ -121,13 +123,40 @@ ROOTS: list[RootsHandler] = [folders, folders_of]
 def what_is_registered() -> Client:
     Sampling(with_tools=number, approve=always)  # type: ignore[arg-type]
     Sampling(basic=plain, approve=truth)  # type: ignore[arg-type]
+    Sampling(with_tools=text, approve=always, check_arguments="drop")  # type: ignore[arg-type]
     Elicitation(form=visit)  # type: ignore[arg-type]
     return Client(
         Stdio(["server"]),
-        sampling=Sampling(with_tools=text, basic=plain, approve=by_rule, context=True),
+        sampling=Sampling(with_tools=text, basic=plain, approve=by_rule, context=True, check_arguments="retry"),
+        run_own_tools=OwnTools(max_turns=3),
         elicitation=Elicitation(form=fill_in, url=visit, on_complete=done),
         roots=folders_of,
     )
+
+
+async def call_tool(name: str, arguments: dict[str, Any]) -> CallToolResult:
+    return CallToolResult(content=[])
+
+
+async def call_by_wire(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"content": []}
+
+
+async def call_by_name(name: str) -> CallToolResult:
+    return CallToolResult(content=[])
+
+
+async def list_tools() -> list[str]:
+    return ["add"]
+
+
+def what_runs_own_tools(client: Client, sampling: Sampling) -> None:
+    client.run_own_tools = True
+    client.run_own_tools = OwnTools(timeout=60)
+    client.run_own_tools = 3  # type: ignore[assignment]
+    sampling.callback(server="s", call_tool=call_tool, list_tools=list_tools, own_tools=OwnTools())
+    sampling.callback(server="s", call_tool=call_by_wire)
+    sampling.callback(server="s", call_tool=call_by_name)  # type: ignore[arg-type]
 
 
 def arguments_are_a_mapping(request: SamplingRequest) -> None:

@@ -63,16 +63,11 @@ class ArgumentChecker:
             return None
 
     async def problems(self, tools: Sequence[Tool], calls: Sequence[ToolUseContent]) -> dict[str, str]:
-        """What is wrong with the arguments of *calls*, by the id of the call. Each problem is a warning in the log.
-
-        A call of a tool that is not in *tools* has no problem.
-        """
+        """What is wrong with the arguments of *calls* of these *tools*, by the id of the call. Each problem is logged."""
         offered = {tool.name: tool for tool in tools}
         problems: dict[str, str] = {}
         for call in calls:
-            if (tool := offered.get(call.name)) is None:
-                continue
-            if (problem := await self.problem(tool, call.input)) is not None:
+            if (problem := await self.problem(offered[call.name], call.input)) is not None:
                 problems[call.id] = problem
                 text = "%s: the model's arguments for the tool %s do not match its inputSchema: %s"
                 logger.warning(text, self._subject, quoted(call.name), problem)

@@ -74,7 +74,10 @@ class SamplingRequest(ReportsProgress):
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools offered to the model. The server runs them, after the answer. Empty for a plain request."""
+        """The tools offered to the model. The server runs them, after the answer. Empty for a plain request.
+
+        With `Client(run_own_tools=True)` the client runs those that the server lists, and asks the model again.
+        """
         return self.params.tools or []
 
     @property
