@@ -102,6 +102,8 @@ def _target(schema: Schema, reference: str) -> object:
             raise KeyError(first)
         for token in tokens:
             found = found[int(token) if isinstance(found, list) else token.replace("~1", "/").replace("~0", "~")]
+        if not isinstance(found, dict | bool):
+            raise TypeError(found)
     except (LookupError, TypeError, ValueError):
         raise ValueError(f"the schema refers to {quoted(reference)}, which it does not have") from None
     return found
@@ -119,6 +121,8 @@ class _Writer:
 
     def root(self, schema: Schema) -> Schema:
         written = self._write(schema)
+        if isinstance(written, bool):
+            return {} if written else {"not": {}}
         if (reference := written.pop("$ref", None)) is not None:  # "inputSchema" has to have a type itself
             written = _both(self._definitions[reference.removeprefix("#/$defs/")], written)
         return {**written, "$defs": self._definitions} if self._definitions else written
@@ -148,7 +152,7 @@ class _Writer:
     def _define(self, reference: str) -> str:
         """The name of the definition that a kept reference leads to."""
         if reference not in self._names:
-            name = re.sub(r"\W", "_", reference.rpartition("/")[2]) or "root"
+            name = re.sub(r"\W", "_", reference.rpartition("/")[2].removeprefix("#")) or "root"
             while name in self._definitions:
                 name += "_"
             self._names[reference] = name

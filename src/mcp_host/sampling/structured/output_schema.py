@@ -23,6 +23,7 @@ from mcp_host.types import (
     ToolResultContent,
     UserMessage,
 )
+from mcp_host.types.base import given
 from mcp_host.types.sampling import MAX_TOKENS
 
 T = TypeVar("T")
@@ -51,10 +52,10 @@ class OutputSchema(Generic[T]):
             source, self._validate = dict(schema), _json_schema(dict(schema))
         else:
             source, self._validate = _pydantic(schema)
+        source = inlined(source)
         words = source.pop("description", None)
         self.description: str | None = words if isinstance(words, str) else None
         """What the schema says about itself: a model's docstring."""
-        source = inlined(source)
         self._wrapped = source.get("type") != "object"
         self.schema: dict[str, Any] = _wrapped(source) if self._wrapped else source
         """What the model gets: always the schema of an object."""
@@ -63,7 +64,8 @@ class OutputSchema(Generic[T]):
         """The request that asks for a value: *by_tool* with one tool that the model has to call, else in the prompt."""
         if not by_tool:
             words = "Answer with JSON only, without any other text. It has to conform to this JSON Schema:"
-            return _told(params, f"{words}\n{to_json(self.schema).decode()}")
+            schema = given(description=self.description) | self.schema
+            return _told(params, f"{words}\n{to_json(schema).decode()}")
         words = f"Give your answer by calling this tool. {self.description or ''}".rstrip()
         tool = Tool(name=ANSWER, description=words, input_schema=self.schema)
         return params.model_copy(update={"tools": [tool], "tool_choice": ToolChoice(mode="required")})
@@ -125,13 +127,15 @@ class OutputSchema(Generic[T]):
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of an object that holds the value: the arguments of a tool are always an object."""
-    inner = {name: value for name, value in schema.items() if name not in ("$schema", "$defs")}
-    outer = {name: schema[name] for name in ("$schema", "$defs") if name in schema}
+    moved = ("$schema",) if "$id" in schema else ("$schema", "$defs", "definitions")  # where references look for them
+    inner = {name: value for name, value in schema.items() if name not in moved}
     members = {"type": "object", "properties": {RESULT: inner}, "required": [RESULT], "additionalProperties": False}
-    return members | outer
+    return members | {name: schema[name] for name in moved if name in schema}
 
 
 def _pydantic(schema: Any) -> tuple[dict[str, Any], Callable[[object], Any]]:
+    if isinstance(schema, str):
+        raise TypeError("schema must be a type, a TypeAdapter or a JSON Schema, not a str")
     try:
         adapter: TypeAdapter[Any] = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
         source = adapter.json_schema(schema_generator=PlainSchema)

@@ -119,7 +119,7 @@ def _problem(exc: ProtocolError) -> str:
 
 def _blocks(content: object, where: str) -> list[object]:
     match content:
-        case None:
+        case None | "":  # as OpenAI writes it beside tool calls; models take no empty text
             return []
         case str():
             return [{"type": "text", "text": content}]

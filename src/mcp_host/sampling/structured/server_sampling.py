@@ -403,6 +403,8 @@ def _fields(options: SamplingOptions, system_prompt: str | None) -> dict[str, An
         case names:
             fields["model_preferences"] = ModelPreferences(hints=[ModelHint(name=name) for name in names])
     if "stop_sequences" in fields:
+        if isinstance(fields["stop_sequences"], str):
+            raise TypeError("stop_sequences must be a list of str, not a str")
         fields["stop_sequences"] = list(fields["stop_sequences"])
     return {"max_tokens": TOKENS, **fields}
 

@@ -171,7 +171,7 @@ async def test_without_tools_a_schema_is_in_the_prompt() -> None:
         "",
         "Answer with JSON only, without any other text. It has to conform to this JSON Schema:",
     ]
-    assert json.loads(schema) == MOVE
+    assert json.loads(schema) == {"description": "Where to play."} | MOVE
     assert answer.messages[0].to_wire() == user("Your move?")
 
 

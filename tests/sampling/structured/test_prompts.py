@@ -1,0 +1,412 @@
+"""Messages and tools as authors write them, and what is read from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from mcp_host.functions import FunctionTool
+from mcp_host.sampling.structured.prompts import read_choice, read_conversation, read_tools
+from mcp_host.types import (
+    AssistantMessage,
+    ImageContent,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolChoice,
+    ToolResultContent,
+    ToolUseContent,
+    UserMessage,
+)
+
+Wire = dict[str, Any]
+
+
+def text(words: str) -> Wire:
+    return {"type": "text", "text": words}
+
+
+def user(*blocks: Wire) -> Wire:
+    return {"role": "user", "content": blocks[0] if len(blocks) == 1 else list(blocks)}
+
+
+def assistant(*blocks: Wire) -> Wire:
+    return {"role": "assistant", "content": blocks[0] if len(blocks) == 1 else list(blocks)}
+
+
+def use(id: str, name: str = "add", **arguments: object) -> Wire:
+    return {"type": "tool_use", "id": id, "name": name, "input": arguments}
+
+
+def result(id: str, *blocks: Wire) -> Wire:
+    return {"type": "tool_result", "toolUseId": id, "content": list(blocks)}
+
+
+def call(id: str, arguments: str = "{}", name: str = "add") -> Wire:
+    """A tool call in OpenAI's shape."""
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+AUDIO = {"type": "audio", "data": "aGk=", "mimeType": "audio/mpeg"}
+BY_OPENAI: Wire = {  # what its SDK's messages have as `model_dump()`
+    "refusal": None,
+    "annotations": [],
+    "audio": None,
+    "function_call": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("messages", "read"),
+    [
+        ([UserMessage("?"), AssistantMessage("!")], [user(text("?")), assistant(text("!"))]),
+        ([user(text("?"))], [user(text("?"))]),
+        ([user(text("?"), IMAGE)], [user(text("?"), IMAGE)]),
+        ([{**user(text("?")), "_meta": {"k": 1}}], [{**user(text("?")), "_meta": {"k": 1}}]),
+        ([user(TextContent(text="?").to_wire())], [user(text("?"))]),
+        ([{"role": "user", "content": [TextContent(text="?"), IMAGE]}], [user(text("?"), IMAGE)]),
+        ([{"role": "user", "content": (text("?"),)}], [user(text("?"))]),
+        (
+            [user(text("?")), assistant(use("1"), use("2")), user(result("1"), result("2"))],
+            [user(text("?")), assistant(use("1"), use("2")), user(result("1"), result("2"))],
+        ),
+    ],
+    ids=[
+        "ours",
+        "MCP: one block",
+        "MCP: two blocks",
+        "MCP: meta",
+        "a block's wire",
+        "our blocks",
+        "a tuple",
+        "MCP: tools",
+    ],
+)
+def test_messages_of_ours_and_in_the_shape_of_mcp(messages: Sequence[SamplingMessage | Wire], read: list[Wire]) -> None:
+    conversation, system_prompt = read_conversation(None, messages)
+
+    assert [message.to_wire() for message in conversation] == read
+    assert system_prompt is None
+
+
+@pytest.mark.parametrize(
+    ("messages", "read"),
+    [
+        ([{"role": "user", "content": "?", "name": "Ann"}], [user(text("?"))]),
+        (
+            [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!", "tool_calls": None, **BY_OPENAI}],
+            [user(text("?")), assistant(text("!"))],
+        ),
+        (
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "?"},
+                        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}},
+                        {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}},
+                    ],
+                }
+            ],
+            [user(text("?"), IMAGE, AUDIO)],
+        ),
+        (
+            [
+                {"role": "user", "content": "?"},
+                {"role": "assistant", "content": None, "tool_calls": [call("1", '{"a": 1}'), call("2")]},
+                {"role": "tool", "tool_call_id": "1", "content": "3"},
+                {"role": "tool", "tool_call_id": "2", "content": [text("4"), text("5")]},
+                {"role": "assistant", "content": "It is 3."},
+            ],
+            [
+                user(text("?")),
+                assistant(use("1", a=1), use("2")),
+                user(result("1", text("3")), result("2", text("4"), text("5"))),
+                assistant(text("It is 3.")),
+            ],
+        ),
+        (
+            [
+                {"role": "user", "content": "?"},
+                {"role": "assistant", "content": "Let me add.", "tool_calls": [call("1")]},
+                {"role": "tool", "tool_call_id": "1", "content": "3"},
+                {"role": "assistant", "content": "", "tool_calls": [call("2")]},
+                {"role": "tool", "tool_call_id": "2", "content": "4"},
+            ],
+            [
+                user(text("?")),
+                assistant(text("Let me add."), use("1")),
+                user(result("1", text("3"))),
+                assistant(use("2")),
+                user(result("2", text("4"))),
+            ],
+        ),
+        (
+            [
+                {"role": "user", "content": "?"},
+                {"role": "assistant", "content": None, "refusal": "No."},
+                {"role": "user", "content": "Please!"},
+                {"role": "assistant", "content": [{"type": "refusal", "refusal": "No!"}]},
+            ],
+            [user(text("?")), assistant(text("No.")), user(text("Please!")), assistant(text("No!"))],
+        ),
+        (
+            [UserMessage("?"), assistant(use("1")), {"role": "tool", "tool_call_id": "1", "content": "3"}],
+            [user(text("?")), assistant(use("1")), user(result("1", text("3")))],
+        ),
+    ],
+    ids=["a text", "an answer of its SDK", "parts", "parallel calls", "a text with calls", "refusals", "shapes mixed"],
+)
+def test_messages_in_the_shape_of_openai(messages: Sequence[SamplingMessage | Wire], read: list[Wire]) -> None:
+    conversation, _ = read_conversation(None, messages)
+
+    assert [message.to_wire() for message in conversation] == read
+
+
+@pytest.mark.parametrize(
+    ("messages", "prompt"),
+    [
+        ([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "?"}], "Be brief."),
+        ([{"role": "developer", "content": [text("Be brief.")]}, {"role": "user", "content": "?"}], "Be brief."),
+        (
+            [
+                {"role": "system", "content": "Be brief."},
+                {"role": "system", "content": "Be kind."},
+                {"role": "user", "content": "?"},
+            ],
+            "Be brief.\n\nBe kind.",
+        ),
+    ],
+    ids=["system", "developer", "two"],
+)
+def test_system_messages_are_the_system_prompt(messages: list[Wire], prompt: str) -> None:
+    conversation, system_prompt = read_conversation(None, messages)
+
+    assert [message.to_wire() for message in conversation] == [user(text("?"))]
+    assert system_prompt == prompt
+
+
+QUESTION = {"role": "user", "content": "?"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "messages", "error", "problem"),
+    [
+        (None, None, TypeError, "give either a prompt or messages"),
+        ("?", [UserMessage("?")], TypeError, "give either a prompt or messages, not both"),
+        (
+            UserMessage("?"),
+            None,
+            TypeError,
+            "the prompt must be a str, not UserMessage; a conversation is given as mes",
+        ),
+        (None, "?", TypeError, "messages must be a list of messages, not str"),
+        (None, QUESTION, TypeError, "messages must be a list of messages, not dict"),
+        (None, UserMessage("?"), TypeError, "messages must be a list of messages, not UserMessage"),
+        (None, [], ValueError, "messages: there is none, and a model needs at least one"),
+        (None, [QUESTION, "?"], TypeError, r"messages\[1\] must be a SamplingMessage or a dict, not str"),
+        (None, [QUESTION, {"role": "bot", "content": "?"}], ValueError, r"messages\[1\]: role: Input should be 'user'"),
+        (None, [QUESTION, {"content": "?"}], ValueError, r"messages\[1\]: role: Field required"),
+        (None, [{"role": "user"}], ValueError, r"messages\[0\]: it has no content"),
+        (None, [{"role": "user", "content": ""}], ValueError, r"messages\[0\]: it has no content"),
+        (None, [{"role": "user", "content": 5}], TypeError, r"messages\[0\]: content must be a str, a block or a list"),
+        (None, [user({"type": "video"})], ValueError, r"messages\[0\]: content.0: .*'video'"),
+        (
+            None,
+            [QUESTION, {"role": "system", "content": "Be brief."}],
+            ValueError,
+            r"messages\[1\]: a system message has to come before all others",
+        ),
+        (
+            None,
+            [{"role": "user", "content": [text("?"), {"type": "image_url", "image_url": {"url": "https://a.test/b"}}]}],
+            ValueError,
+            r"messages\[0\]: content\[1\]: the image must be a data URL in base64, because nothing is fetched",
+        ),
+        (
+            None,
+            [user({"type": "input_audio", "input_audio": {"data": "", "format": "ogg"}})],
+            ValueError,
+            r"messages\[0\]: the format of audio must be wav or mp3, not 'ogg'",
+        ),
+        (
+            None,
+            [QUESTION, {"role": "assistant", "tool_calls": [call("1", "{")]}],
+            ValueError,
+            r"messages\[1\]: tool_calls\[0\]: the arguments are not JSON: EOF",
+        ),
+        (
+            None,
+            [QUESTION, {"role": "assistant", "tool_calls": [call("1"), call("2", "[1]")]}],
+            ValueError,
+            r"messages\[1\]: tool_calls\[1\]: the arguments must be a JSON object, not '\[1\]'",
+        ),
+        (
+            None,
+            [QUESTION, {"role": "assistant", "tool_calls": [{"id": "1", "type": "custom"}]}],
+            ValueError,
+            r"messages\[1\]: tool_calls\[0\] must have an id and a function, with a name and arguments in a JSON text",
+        ),
+        (
+            None,
+            [QUESTION, {"role": "assistant", "content": None, "function_call": {"name": "add", "arguments": "{}"}}],
+            ValueError,
+            r"messages\[1\]: function_call has no counterpart in MCP",
+        ),
+        (
+            None,
+            [QUESTION, {"role": "assistant", "tool_calls": [call("1")]}, {"role": "tool", "content": "3"}],
+            ValueError,
+            r"messages\[2\]: content.0.*toolUseId: Input should be a valid string",
+        ),
+        (
+            None,
+            [
+                {"role": "system", "content": "Be brief."},
+                QUESTION,
+                {"role": "assistant", "tool_calls": [call("1"), call("2")]},
+                {"role": "tool", "tool_call_id": "1", "content": "3"},
+                {"role": "tool", "tool_call_id": "2", "content": "3"},
+                {"role": "assistant", "tool_calls": [call("3")]},
+                QUESTION,
+            ],
+            ValueError,
+            r"messages\[6\]: tool_use '3' of messages\[5\] has to be answered here, before anything else is said",
+        ),
+    ],
+    ids=lambda value: None,
+)
+def test_what_cannot_be_read_is_an_error_that_names_the_index(
+    prompt: object, messages: object, error: type[Exception], problem: str
+) -> None:
+    with pytest.raises(error, match=problem):
+        read_conversation(prompt, messages)
+
+
+# Tools
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class Point(BaseModel):
+    x: int
+
+
+class Line(BaseModel):
+    """A line."""
+
+    start: Point
+    end: Annotated[Point, Field(description="Where it ends.")]
+
+
+POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+LINE = {
+    "type": "object",
+    "properties": {"start": POINT, "end": {**POINT, "description": "Where it ends."}},
+    "required": ["start", "end"],
+}
+ANY = {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "definition"),
+    [
+        (Tool(name="t", input_schema=ANY), {"name": "t", "inputSchema": ANY}),
+        (Line, {"name": "Line", "description": "A line.", "inputSchema": LINE}),
+        ({"name": "t", "inputSchema": ANY, "title": "T"}, {"name": "t", "inputSchema": ANY, "title": "T"}),
+        ({"name": "t", "inputSchema": Line}, {"name": "t", "description": "A line.", "inputSchema": LINE}),
+        (
+            {"name": "t", "description": "Draw.", "inputSchema": Line},
+            {"name": "t", "description": "Draw.", "inputSchema": LINE},
+        ),
+        (
+            FunctionTool(add, name="sum", description="Sum."),
+            FunctionTool(add, name="sum", description="Sum.").definition,
+        ),
+        (add, FunctionTool(add).definition),
+        (
+            {"name": "t", "inputSchema": {**ANY, "properties": {"p": {"$ref": "#/$defs/P"}}, "$defs": {"P": POINT}}},
+            {"name": "t", "inputSchema": {**ANY, "properties": {"p": POINT}}},
+        ),
+    ],
+    ids=["Tool", "a model", "a dict", "a dict with a model", "its own words", "FunctionTool", "a function", "$ref"],
+)
+def test_tools_of_all_kinds(tool: Any, definition: Wire | Tool) -> None:
+    (offered,) = read_tools([tool]).values()
+
+    assert offered.definition.to_wire() == (definition.to_wire() if isinstance(definition, Tool) else definition)
+
+
+@pytest.mark.parametrize(
+    ("tools", "error", "problem"),
+    [
+        ("add", TypeError, "tools must be a list of tools, not str"),
+        ({"add": add}, TypeError, "tools must be a list of tools, not dict"),
+        ([add, 3], TypeError, r"tools\[1\]: a int is no tool, function, pydantic model or dict"),
+        ([lambda a: a], TypeError, r"tools\[0\]: .* has no name: give one"),
+        ([add, {"name": "t"}], ValueError, r"tools\[1\]: inputSchema: Field required"),
+        ([add, FunctionTool(add)], ValueError, r"tools\[1\]: tools\[0\] has the name 'add' already"),
+        (
+            [add, {"name": "t", "inputSchema": {"$ref": "https://a.test/schema"}}],
+            ValueError,
+            r"tools\[1\]: the schema refers to 'https://a.test/schema', and nothing is fetched",
+        ),
+    ],
+    ids=["a text", "a dict", "a number", "a lambda", "malformed", "a name twice", "remote"],
+)
+def test_a_bad_tool_is_an_error_that_names_its_index(tools: Any, error: type[Exception], problem: str) -> None:
+    with pytest.raises(error, match=problem):
+        read_tools(tools)
+
+
+@pytest.mark.parametrize(
+    ("choice", "read"),
+    [
+        (None, None),
+        ("auto", {"mode": "auto"}),
+        ("required", {"mode": "required"}),
+        ("none", {"mode": "none"}),
+        (ToolChoice(mode="auto"), {"mode": "auto"}),
+        ("add", {"mode": "required", "name": "add"}),
+    ],
+    ids=str,
+)
+def test_tool_choices_of_all_kinds(choice: Any, read: Wire | None) -> None:
+    found = read_choice(choice, read_tools([add, Line]))
+
+    assert (None if found is None else found.to_wire()) == read
+
+
+@pytest.mark.parametrize(
+    ("choice", "error", "problem"),
+    [
+        ("subtract", ValueError, "the tool 'subtract' is required, and the request does not offer it"),
+        (3, TypeError, "tool_choice must be a str or a ToolChoice, not int"),
+    ],
+    ids=str,
+)
+def test_a_bad_tool_choice_is_an_error(choice: Any, error: type[Exception], problem: str) -> None:
+    with pytest.raises(error, match=problem):
+        read_choice(choice, read_tools([add]))
+
+
+def test_a_required_choice_of_no_tool_is_an_error() -> None:
+    with pytest.raises(ValueError, match="a tool is required, and the request offers none"):
+        read_choice("required", {})
+
+
+def test_a_message_keeps_its_blocks_as_they_are() -> None:
+    message = SamplingMessage(role="assistant", content=[ImageContent(data="aGk=", mime_type="image/png")])
+    calls = AssistantMessage(ToolUseContent(id="1", name="add", input={}))
+    results = UserMessage(ToolResultContent(tool_use_id="1", content=[]))
+
+    conversation, _ = read_conversation(None, [UserMessage("?"), message, calls, results])
+
+    assert conversation == [UserMessage("?"), message, calls, results]
