@@ -9,12 +9,16 @@ from typing import Any, Literal, assert_type
 from pydantic import BaseModel, TypeAdapter
 
 from mcp_host import ServerSampling
+from mcp_host.sampling.loop.engine import Step
 from mcp_host.sampling.structured import (
+    ParsedLoopResult,
     ParsedResult,
     ParseError,
     RequestedCall,
     SamplingResult,
+    ServerLoopResult,
     ToolCallsResult,
+    UnparsedLoopResult,
     UnparsedResult,
 )
 from mcp_host.testing import Context
@@ -108,6 +112,28 @@ async def what_excludes_each_other(sampling: ServerSampling) -> None:
     await sampling.sample("?", tool_choice="auto")  # type: ignore[call-overload]
     await sampling.sample("?", tools=[add], retries=1)  # type: ignore[call-overload]
     await sampling.sample("?", retries=1)  # type: ignore[call-overload]
+
+
+async def what_a_loop_returns(sampling: ServerSampling) -> None:
+    async def on_turn(turn: Step) -> None: ...
+
+    def no_turn(turn: Step) -> None: ...
+
+    done = await sampling.sample_loop(
+        "?", tools=[add, Move], tool_choice="add", max_turns=3, timeout=9, on_turn=on_turn
+    )
+    assert_type(done, ServerLoopResult)
+    assert_type(done.text, str)
+    assert_type(done.open_calls, ToolCallsResult | None)
+    shaped = await sampling.sample_loop("?", tools=[add], schema=list[int], retries=2)
+    assert_type(shaped, ParsedLoopResult[list[int]] | UnparsedLoopResult)
+    if shaped.parse_error is None:
+        assert_type(shaped.parsed, list[int])
+    else:
+        assert_type(shaped.parse_error, ParseError)
+    await sampling.sample_loop("?")  # type: ignore[call-overload]
+    await sampling.sample_loop("?", tools=[add], retries=2)  # type: ignore[call-overload]
+    await sampling.sample_loop("?", tools=[add], on_turn=no_turn)  # type: ignore[call-overload]
 
 
 async def the_context_of_a_test_server_is_one(context: Context) -> None:

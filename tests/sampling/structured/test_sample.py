@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -14,7 +15,7 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 from mcp_host import ServerSampling
 from mcp_host.errors import NotDeclared, ProtocolError
 from mcp_host.sampling.structured import ParsedResult, ParseError, RequestedCall, UnparsedResult
-from mcp_host.types import ModelHint, ModelPreferences
+from mcp_host.types import CallToolResult, ModelHint, ModelPreferences, TextContent
 
 Wire = dict[str, Any]
 
@@ -344,3 +345,227 @@ async def test_a_client_without_tools_is_offered_none() -> None:
         await sampling.sample("?", tools=[add])
 
     assert requests == []
+
+
+# What models and hosts do
+
+
+async def test_a_host_that_answers_with_a_text_though_a_tool_was_forced_is_understood() -> None:
+    sampling, requests = with_tools(says("```json\n[1]\n```"), says('{"result": [1]}'))
+
+    answer = await sampling.sample("?", schema=list[int])
+
+    assert answer.parsed == [1]
+    assert requests[1]["messages"][1:] == [
+        assistant("```json\n[1]\n```"),
+        user('The answer is not an object with one member, "result". Answer again.'),
+    ]
+
+
+@pytest.mark.parametrize("stop", ["refusal", "content_filter"])
+async def test_a_refusal_is_not_asked_for_again(stop: str) -> None:
+    sampling, requests = with_tools(says("I cannot.", stop=stop))
+
+    answer = await sampling.sample("?", schema=Move, retries=5)
+
+    assert answer.parse_error == ParseError("the model refused to answer", "I cannot.")
+    assert len(requests) == 1
+
+
+async def test_an_empty_answer_is_not_part_of_the_conversation() -> None:
+    empty = {"role": "assistant", "content": [], "model": "m", "stopReason": "endTurn"}
+    sampling, requests = with_tools(empty, says(""), empty)
+
+    answer = await sampling.sample("?", schema=Move, retries=1)
+    plain = await sampling.sample("?")
+
+    problem = "The answer is empty. Answer again."
+    assert requests[1]["messages"] == [user(f"?\n\n{problem}")]
+    assert answer.parse_error == ParseError("the answer is empty", "")
+    assert [message.to_wire() for message in answer.messages] == [user("?")]
+    assert [message.to_wire() for message in plain.messages] == [user("?")]
+
+
+async def test_an_answer_that_is_cut_off_is_asked_for_again() -> None:
+    """Its call is not part of the conversation: nothing says that it is whole."""
+    cut = calls(use("answer", {"row": 1, "column": 2}), stop="maxTokens")
+    sampling, requests = with_tools(cut, calls(use("answer", {"row": 1, "column": 1})))
+
+    answer = await sampling.sample("?", schema=Move)
+
+    assert answer.parsed == Move(row=1, column=1)
+    problem = "The answer was cut off: it has too many tokens. Answer again."
+    assert requests[1]["messages"] == [user(f"?\n\n{problem}")]
+
+
+async def test_each_of_several_answers_gets_its_result_before_the_model_is_asked_again() -> None:
+    """Also where a model gives them the same id."""
+    two = [use("answer", {"row": 1, "column": 1}, id="a"), use("answer", {"row": 2, "column": 2}, id="a")]
+    sampling, requests = with_tools(calls(*two), says("?"))
+
+    answer = await sampling.sample("?", schema=Move, retries=1)
+
+    _, said, told = requests[1]["messages"]
+    ids = [block["id"] for block in said["content"]]
+    assert len(set(ids)) == 2
+    assert [(block["toolUseId"], block["isError"]) for block in told["content"]] == [(id, True) for id in ids]
+    assert answer.parse_error is not None
+
+
+async def test_a_conversation_that_ends_with_the_model_goes_on_with_a_question() -> None:
+    sampling, requests = with_tools(says("Row 1."), calls(use("answer", {"row": 1, "column": 2})))
+
+    plain = await sampling.sample("Your move?")
+    answer = await sampling.sample(messages=plain.messages, schema=Move)
+
+    assert answer.parsed == Move(row=1, column=2)
+    assert requests[1]["messages"] == [user("Your move?"), assistant("Row 1."), user("Now give your answer.")]
+
+
+async def test_the_words_of_the_schema_follow_results_of_tools_in_a_message_of_their_own() -> None:
+    sampling, requests = without_tools(says('{"result": 1}'))
+    conversation = [
+        {"role": "user", "content": [{"type": "text", "text": "?"}, {"type": "text", "text": "??"}]},
+    ]
+
+    await sampling.sample(messages=conversation, schema=int)
+
+    assert requests[0]["messages"][0] == conversation[0]
+    assert requests[0]["messages"][1]["content"]["text"].startswith("Answer with JSON only")
+
+
+async def test_calls_with_ids_of_before_get_fresh_ones() -> None:
+    sampling, requests = with_tools(calls(use("add", {"a": 1}, id="1")), calls(use("add", {"a": 2}, id="1")), says("."))
+
+    first = await sampling.sample("?", tools=[add])
+    second = await sampling.sample(messages=first.answered({first.tool_calls[0]: 1}), tools=[add])
+    await sampling.sample(messages=second.answered({second.tool_calls[0]: 2}))
+
+    ids = [message["content"]["id"] for message in requests[2]["messages"] if message["role"] == "assistant"]
+    assert len(set(ids)) == 2
+    assert second.tool_calls[0].id == ids[1]
+
+
+async def test_a_tool_choice_of_one_tool_offers_that_tool_alone() -> None:
+    """The specification has no such choice."""
+    sampling, requests = with_tools(says("."))
+
+    await sampling.sample("?", tools=[Move, add], tool_choice="add")
+
+    assert [tool["name"] for tool in requests[0]["tools"]] == ["add"]
+    assert requests[0]["toolChoice"] == {"mode": "required"}
+
+
+async def test_an_answer_without_calls_has_none() -> None:
+    sampling, _ = with_tools(says("3"))
+
+    answer = await sampling.sample("?", tools=[add])
+
+    assert (answer.tool_calls, answer.text) == ((), "3")
+    assert [message.to_wire() for message in answer.answered({})] == [user("?"), assistant("3")]
+
+
+async def test_arguments_that_do_not_fit_a_model_are_a_parse_error_which_can_be_the_result() -> None:
+    sampling, requests = with_tools(calls(use("Move", {"row": 7})), says("."))
+
+    answer = await sampling.sample("?", tools=[Move])
+    (call,) = answer.tool_calls
+    assert call.parse_error is not None
+    await sampling.sample(messages=answer.answered({call: call.parse_error}))
+
+    problem = "the call does not fit the schema: row: Input should be less than or equal to 2; column: Field required"
+    assert call == RequestedCall("1", "Move", {"row": 7}, parse_error=ParseError(problem, '{"row": 7}'))
+    assert requests[1]["messages"][-1]["content"] == {
+        "type": "tool_result",
+        "toolUseId": "1",
+        "content": [{"type": "text", "text": problem}],
+        "isError": True,
+    }
+
+
+TEXT = TextContent(text="a")
+
+
+@pytest.mark.parametrize(
+    ("value", "content", "structured"),
+    [
+        ("a", ["a"], None),
+        (TEXT, ["a"], None),
+        ([TEXT, TEXT], ["a", "a"], None),
+        (CallToolResult(content=[TEXT], structured_content={"a": 1}), ["a"], {"a": 1}),
+        ({"a": 1}, ['{"a":1}'], {"a": 1}),
+        (Move(row=1, column=2), ['{"row":1,"column":2}'], {"row": 1, "column": 2}),
+        (3, ["3"], None),
+        (None, ["null"], None),
+        ([1, "a"], ['[1,"a"]'], None),
+        ([], ["[]"], None),
+        ([Move(row=1, column=2)], ['[{"row":1,"column":2}]'], None),
+        (date(2026, 11, 22), ["2026-11-22"], None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_results_of_all_kinds(value: object, content: list[str], structured: object) -> None:
+    sampling, _ = with_tools(calls(use("add", {})))
+    answer = await sampling.sample("?", tools=[add])
+
+    result = answer.answered({answer.tool_calls[0]: value})[-1].to_wire()["content"]
+
+    assert result == {
+        "type": "tool_result",
+        "toolUseId": "1",
+        "content": [{"type": "text", "text": words} for words in content],
+    } | ({} if structured is None else {"structuredContent": structured})
+
+
+async def test_every_call_gets_one_result_and_no_other_does() -> None:
+    sampling, _ = with_tools(calls(use("add", {}), use("add", {}, id="2")))
+    answer = await sampling.sample("?", tools=[add])
+    first, second = answer.tool_calls
+
+    with pytest.raises(ValueError, match=r"^the call of 'add' \('2'\) has no result$"):
+        answer.answered({first: 1})
+    with pytest.raises(ValueError, match=r"^'3' is no call of this answer$"):
+        answer.answered({first: 1, second: 2, RequestedCall("3", "add", {}): 3})
+    with pytest.raises(ValueError, match=r"^'1' is no call of this answer$"):
+        answer.answered({"1": 1, second: 2})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match=r"^the result of 'add' is no JSON: Unable to serialize unknown type"):
+        answer.answered({first: object(), second: 2})
+
+
+# Wrong arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "problem"),
+    [
+        ({"schema": Move, "tools": [add]}, TypeError, "schema and tools exclude each other: sample with the tools first"),
+        ({"tool_choice": "auto"}, TypeError, "tool_choice needs tools"),
+        ({"max_token": 9}, TypeError, "'max_token' is no argument of a request to the model"),
+        ({"stop_sequences": "."}, TypeError, "stop_sequences must be a list of str, not a str"),
+        ({"temperature": "hot"}, ValueError, "temperature: Input should be a valid"),
+        ({"model_preferences": [3]}, ValueError, "name: Input should be a valid string"),
+        ({"schema": Move, "retries": -1}, ValueError, "retries must be"),
+        ({"messages": []}, TypeError, "give either a prompt or messages, not both"),
+    ],
+    ids=lambda value: " and ".join(value) if isinstance(value, dict) else "",
+)  # fmt: skip
+async def test_wrong_arguments_are_refused_before_anything_is_sent(
+    arguments: dict[str, Any], error: type[Exception], problem: str
+) -> None:
+    sampling, requests = with_tools()
+
+    with pytest.raises(error, match=problem):
+        await sampling.sample("?", **arguments)
+
+    assert requests == []
+
+
+async def test_a_system_prompt_is_given_once() -> None:
+    sampling, requests = with_tools(says("."))
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "?"}]
+
+    await sampling.sample(messages=messages)
+    with pytest.raises(ValueError, match="the system prompt is given twice: as an argument, and in the messages"):
+        await sampling.sample(messages=messages, system_prompt="Be kind.")
+
+    assert requests == [{"messages": [user("?")], "maxTokens": 1024, "systemPrompt": "Be brief."}]

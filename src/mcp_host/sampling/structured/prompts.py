@@ -221,7 +221,7 @@ def _offered(tool: object) -> OfferedTool:
 
 
 def _of_model(model: type[BaseModel], wire: Mapping[str, Any]) -> OfferedTool:
-    arguments = OutputSchema[BaseModel](model, what="its arguments")
+    arguments = OutputSchema[BaseModel](model, what="the call")
     description = given(description=arguments.description)
     return OfferedTool(_definition({**description, **wire, "inputSchema": arguments.schema}), arguments=arguments)
 

@@ -1,0 +1,291 @@
+"""`ServerSampling.sample_loop`: what it returns, and the turn that gives an answer its shape."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from anyio import Event, fail_after, sleep_forever
+from pydantic import BaseModel
+
+from mcp_host import ServerSampling
+from mcp_host.errors import EndsLoop, NotDeclared
+from mcp_host.functions import FunctionTool, ToolError
+from mcp_host.sampling.loop.engine import Step
+from mcp_host.sampling.structured import (
+    ParsedLoopResult,
+    ParseError,
+    RequestedCall,
+    ServerLoopResult,
+    UnparsedLoopResult,
+)
+from mcp_host.types import AssistantMessage, Tool, UserMessage
+from tests.sampling.structured.test_sample import (
+    Recorder,
+    assistant,
+    calls,
+    says,
+    use,
+    user,
+    with_tools,
+    without_tools,
+)
+
+Wire = dict[str, Any]
+
+
+class Port(BaseModel):
+    """A port."""
+
+    name: str
+
+
+def height(port: str) -> float:
+    """The height of the tide in metres."""
+    if port == "Atlantis":
+        raise ToolError("no such port")
+    return {"Brest": 6.1, "Dover": 6.8}[port]
+
+
+BREST, DOVER = use("height", {"port": "Brest"}), use("height", {"port": "Dover"}, id="2")
+
+
+def result(id: str, words: str, **more: object) -> Wire:
+    return {"type": "tool_result", "toolUseId": id, "content": [{"type": "text", "text": words}], **more}
+
+
+def usage(answer: Wire, **numbers: float) -> Wire:
+    return {**answer, "_meta": {"usage": numbers}}
+
+
+async def test_a_loop_returns_every_turn_the_usage_and_why_it_ended() -> None:
+    sampling, requests = with_tools(
+        usage(calls(BREST, DOVER), inputTokens=9, outputTokens=2), usage(says("Dover."), inputTokens=20, outputTokens=1)
+    )
+    turns: list[Step] = []
+
+    async def on_turn(turn: Step) -> None:
+        turns.append(turn)
+
+    done = await sampling.sample_loop("Brest or Dover?", tools=[height], on_turn=on_turn, system_prompt="Be brief.")
+
+    assert type(done) is ServerLoopResult
+    assert (done.ended, done.text, done.model, done.stop_reason) == ("answered", "Dover.", "m", "endTurn")
+    assert done.usage == {"inputTokens": 29, "outputTokens": 3}
+    assert done.open_calls is None
+    assert list(done.steps) == turns
+    assert [[call.use.name for call in turn.calls] for turn in turns] == [["height", "height"], []]
+    assert [message.to_wire() for message in done.messages] == [
+        user("Brest or Dover?"),
+        {"role": "assistant", "content": [BREST, DOVER]},
+        {
+            "role": "user",
+            "content": [
+                result("1", "6.1", structuredContent={"result": 6.1}),
+                result("2", "6.8", structuredContent={"result": 6.8}),
+            ],
+        },
+        assistant("Dover."),
+    ]
+    assert requests[1]["messages"] == [message.to_wire() for message in done.messages[:3]]
+    assert [request["systemPrompt"] for request in requests] == ["Be brief."] * 2
+
+
+async def test_a_schema_shapes_one_more_turn_without_the_tools() -> None:
+    sampling, requests = with_tools(
+        usage(calls(BREST), outputTokens=1),
+        usage(says("It is Brest."), outputTokens=2),
+        usage(calls(use("answer", {"nam": "Brest"}, id="2")), outputTokens=3),
+        usage(calls(use("answer", {"name": "Brest"}, id="3")), outputTokens=4),
+    )
+    turns: list[Step] = []
+
+    async def on_turn(turn: Step) -> None:
+        turns.append(turn)
+
+    done = await sampling.sample_loop("Which port?", tools=[height], schema=Port, on_turn=on_turn)
+
+    assert isinstance(done, ParsedLoopResult)
+    assert (done.parsed, done.parse_error, done.ended) == (Port(name="Brest"), None, "answered")
+    assert done.usage == {"outputTokens": 10}
+    assert [[tool["name"] for tool in request["tools"]] for request in requests] == [
+        *(["height"], ["height"]),
+        *(["answer"], ["answer"]),
+    ]
+    assert requests[2]["toolChoice"] == {"mode": "required"}
+    assert requests[2]["messages"][-2:] == [assistant("It is Brest."), user("Now give your answer.")]
+    assert list(done.steps) == turns
+    assert [turn.messages for turn in turns[2:]] == [
+        (),
+        (UserMessage("Now give your answer."), AssistantMessage('{"name": "Brest"}')),
+    ]
+    assert done.messages == [UserMessage("Which port?"), *(message for turn in turns for message in turn.messages)]
+
+
+async def test_a_shape_that_no_try_has_is_a_parse_error() -> None:
+    sampling, requests = with_tools(says("It is Brest."), says("Brest!"), says("Brest!!"))
+
+    done = await sampling.sample_loop("Which port?", tools=[height], schema=Port, retries=1)
+
+    assert isinstance(done, UnparsedLoopResult)
+    assert done.parse_error == ParseError("the answer is not JSON: expected value at line 1 column 1", "Brest!!")
+    assert (done.parsed, done.ended, done.text) == (None, "answered", "Brest!!")
+    assert len(requests) == len(done.steps) == 3
+
+
+async def test_the_answer_of_a_last_turn_gets_its_shape_too() -> None:
+    sampling, requests = with_tools(calls(BREST), says("Brest."), calls(use("answer", {"result": 6.1})))
+
+    done = await sampling.sample_loop("How high?", tools=[height], schema=float, max_turns=2)
+
+    assert (done.parsed, done.ended) == (6.1, "max_turns")
+    assert requests[1]["toolChoice"] == {"mode": "none"}
+
+
+async def test_a_call_of_a_tool_without_a_function_ends_the_loop() -> None:
+    """The loop goes on by hand."""
+    sampling, requests = with_tools(
+        calls(BREST), calls(use("Port", {"name": "Brest"}, id="2"), DOVER | {"id": "3"}), says("Done.")
+    )
+
+    done = await sampling.sample_loop("?", tools=[height, Port])
+    assert done.open_calls is not None
+    port, dover = done.open_calls.tool_calls
+    after = await sampling.sample_loop(
+        messages=done.open_calls.answered({port: "It is near.", dover: 6.8}), tools=[height, Port]
+    )
+
+    assert done.ended == "tool_calls"
+    assert port == RequestedCall("2", "Port", {"name": "Brest"}, parsed=Port(name="Brest"))
+    assert dover == RequestedCall("3", "height", {"port": "Dover"})
+    assert requests[2]["messages"][-1]["content"] == [result("2", "It is near."), result("3", "6.8")]
+    assert (after.ended, after.text) == ("answered", "Done.")
+
+
+async def test_a_loop_that_ends_early_has_no_shape() -> None:
+    sampling, requests = with_tools(calls(use("Port", {"name": "Brest"})))
+
+    done = await sampling.sample_loop("?", tools=[Tool(name="Port", input_schema={"type": "object"})], schema=Port)
+
+    assert done.parse_error == ParseError("the loop ended before: tool_calls", "")
+    assert done.open_calls is not None
+    assert done.ended == "tool_calls"
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize("schema", [None, Port], ids=["plain", "with a schema"])
+@pytest.mark.fake_clock
+async def test_a_loop_ends_after_its_timeout(schema: type[Port] | None) -> None:
+    asked = Event()
+
+    async def silent(params: Wire) -> Mapping[str, Any]:
+        asked.set()
+        await sleep_forever()
+        raise AssertionError
+
+    sampling = ServerSampling(silent, with_tools=True)
+    with fail_after(20):
+        done: ServerLoopResult
+        if schema is None:
+            done = await sampling.sample_loop("?", tools=[height], timeout=10)
+        else:
+            done = await sampling.sample_loop("?", tools=[height], timeout=10, schema=schema)
+            assert done.parse_error == ParseError("the loop ended before: timeout", "")
+
+    assert asked.is_set()
+    assert (done.ended, done.answer, done.steps) == ("timeout", None, ())
+
+
+@pytest.mark.fake_clock
+async def test_the_timeout_covers_the_turn_that_gives_the_answer_its_shape() -> None:
+    class Slow(Recorder):
+        async def __call__(self, params: Wire) -> Mapping[str, Any]:
+            if len(self.requests) == 2:
+                await sleep_forever()
+            return await super().__call__(params)
+
+    host = Slow(says("It is Brest."), says("Brest!"))
+    sampling = ServerSampling(host, with_tools=True)
+    with fail_after(20):
+        done = await sampling.sample_loop("?", tools=[height], schema=Port, timeout=10)
+
+    assert (done.ended, done.text) == ("timeout", "It is Brest.")
+    assert done.parse_error == ParseError("the loop ended before: timeout", "It is Brest.")
+    assert [step.answer.text for step in done.steps] == ["It is Brest.", "Brest!"]
+
+
+async def test_failures_of_tools_are_results_for_the_model(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> str:
+        raise RuntimeError("the password is 1234")
+
+    uses = [
+        use("height", {"port": "Atlantis"}),
+        use("height", {}, id="2"),
+        use("fail", {}, id="3"),
+        use("x", {}, id="4"),
+    ]
+    sampling, requests = with_tools(calls(*uses), says("."))
+
+    with caplog.at_level(logging.CRITICAL, "mcp_host.functions"):
+        await sampling.sample_loop("?", tools=[height, FunctionTool(fail)])
+
+    assert requests[1]["messages"][-1]["content"] == [
+        result("1", "no such port", isError=True),
+        result("2", "Invalid arguments: port: Field required", isError=True),
+        result("3", "the tool fail failed", isError=True),
+        result("4", "There is no tool 'x'. The tools are: height, fail", isError=True),
+    ]
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_a_tool_can_end_the_loop(at_once: int) -> None:
+    def stop() -> str:
+        raise EndsLoop("enough")
+
+    sampling, requests = with_tools(calls(*[use("stop", {}, id=str(n)) for n in range(at_once)]))
+
+    with pytest.raises(EndsLoop, match=r"^enough$"):
+        await sampling.sample_loop("?", tools=[stop])
+
+    assert len(requests) == 1
+
+
+async def test_a_choice_of_one_tool_holds_until_the_model_has_called_it() -> None:
+    def look() -> str:
+        return "fog"
+
+    sampling, requests = with_tools(calls(use("height", {"port": "Brest"})), says("."))
+
+    await sampling.sample_loop("?", tools=[look, height], tool_choice="height")
+
+    assert [[tool["name"] for tool in request["tools"]] for request in requests] == [["height"], ["look", "height"]]
+    assert [request["toolChoice"] for request in requests] == [{"mode": "required"}, {"mode": "auto"}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "problem"),
+    [
+        ({"tools": []}, NotDeclared, "the client did not declare sampling.tools"),
+        ({"tools": "height"}, TypeError, "tools must be a list of tools, not str"),
+        ({"tools": [], "schema": "int"}, TypeError, "schema must be a type"),
+        ({"tools": [], "retries": -1}, ValueError, "retries must be"),
+        (
+            {"tools": [], "tool_choice": "look"},
+            ValueError,
+            "a tool is required, and the request offers none",
+        ),
+        ({"tools": [], "messages": []}, TypeError, "give either a prompt or messages, not both"),
+    ],
+    ids=lambda value: " and ".join(value) if isinstance(value, dict) else "",
+)
+async def test_wrong_arguments_are_refused_before_anything_is_sent(
+    arguments: dict[str, Any], error: type[Exception], problem: str
+) -> None:
+    sampling, requests = without_tools()
+
+    with pytest.raises(error, match=problem):
+        await sampling.sample_loop("?", **arguments)
+
+    assert requests == []
