@@ -9,7 +9,7 @@ from typing import Any, Literal, assert_type
 from pydantic import BaseModel, TypeAdapter
 
 from mcp_host import ServerSampling
-from mcp_host.sampling.loop.engine import Step
+from mcp_host.sampling.loop import Step
 from mcp_host.sampling.structured import (
     ParsedLoopResult,
     ParsedResult,
@@ -133,7 +133,7 @@ async def what_a_loop_returns(sampling: ServerSampling) -> None:
         assert_type(shaped.parse_error, ParseError)
     await sampling.sample_loop("?")  # type: ignore[call-overload]
     await sampling.sample_loop("?", tools=[add], retries=2)  # type: ignore[call-overload]
-    await sampling.sample_loop("?", tools=[add], on_turn=no_turn)  # type: ignore[call-overload]
+    await sampling.sample_loop("?", tools=[add], on_turn=no_turn)  # type: ignore[arg-type]
 
 
 async def the_context_of_a_test_server_is_one(context: Context) -> None:
