@@ -405,6 +405,13 @@ async def test_the_caller_of_the_loop_is_that_of_its_calls(era: str) -> None:
     assert callers == [user, user]
 
 
+def test_the_repr_of_a_proposed_call_has_neither_arguments_nor_caller() -> None:
+    tool = Tool(name="login", input_schema={})
+    call = ProposedCall(server="shop", tool=tool, arguments={"password": "secret"}, caller="Ada")
+
+    assert repr(call) == f"ProposedCall(server='shop', tool={tool!r})"
+
+
 class RecordingClient:
     """A client of another kind, with one tool. It records the timeouts that it is given."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -43,8 +43,8 @@ class ProposedCall:
 
     server: str
     tool: Tool
-    arguments: Mapping[str, Any]
-    caller: object = None
+    arguments: Mapping[str, Any] = field(repr=False)  # they may be private
+    caller: object = field(default=None, repr=False, compare=False)
 
     @property
     def name(self) -> str:
