@@ -9,11 +9,12 @@ import inspect
 import random
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from anyio import fail_after
+from anyio import create_task_group, fail_after
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
@@ -218,6 +219,14 @@ async def call(
             state, answers = result.request_state, {key: Result.model_validate(answer(f"to {asked[-1]}"))}
 
 
+async def test_other_groups_of_exceptions_are_raised() -> None:
+    async def tool(sampling: ServerSampling) -> None:
+        raise ExceptionGroup("two", [KeyError(1), OSError(2)])
+
+    with pytest.raises(ExceptionGroup, match="two"):
+        await sampling_for_sdk(tool)(sampling=Context(Session(LEGACY, WITH)))
+
+
 async def test_since_2026_a_question_is_part_of_a_result() -> None:
     result = await call(sampling_for_sdk(echo), Session(MODERN, WITH), text="hm?", times=2)
 
@@ -299,10 +308,18 @@ async def test_a_client_that_does_not_sample_is_told_so(version: str) -> None:
     assert session.sent == []
 
 
+async def in_tasks(sampling: ServerSampling) -> None:
+    async with create_task_group() as tasks:
+        tasks.start_soon(partial(sampling.sample, "hm?", tools=[no_parameter]))
+
+
+async def in_turn(sampling: ServerSampling) -> None:
+    await sampling.sample("hm?", tools=[no_parameter])
+
+
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
-async def test_a_client_that_takes_no_tools_is_told_so(version: str) -> None:
-    async def tool(sampling: ServerSampling) -> None:
-        await sampling.sample("hm?", tools=[no_parameter])
+@pytest.mark.parametrize("tool", [in_turn, in_tasks])
+async def test_a_client_that_takes_no_tools_is_told_so(version: str, tool: Any) -> None:
 
     with pytest.raises(Sdk2Error) as caught:
         await sampling_for_sdk(tool)(sampling=Context(Session(version, WITHOUT)))
@@ -320,11 +337,8 @@ async def test_version_1_gets_the_error_itself(params: object, packages: dict[st
 
 
 async def test_version_1_tells_the_capability_otherwise() -> None:
-    async def tool(sampling: ServerSampling) -> None:
-        await sampling.sample("hm?", tools=[no_parameter])
-
     params = SimpleNamespace(capabilities=SimpleNamespace(sampling=WITH))
     session: Any = OldSession(params)
     session.send_request = Session(LEGACY).send_request
 
-    await sampling_for_sdk(tool)(sampling=Context(session))
+    await sampling_for_sdk(in_turn)(sampling=Context(session))

@@ -131,6 +131,24 @@ async def test_a_function_that_asks_something_else_each_time_is_stopped_before_a
     assert client.rounds == [["one"]]
 
 
+async def test_a_function_that_asks_some_of_it_again_goes_on() -> None:
+    runs = iter([["same", "same"], ["same", "other"]])
+
+    async def body(replay: Replay) -> None:
+        async with anyio.create_task_group() as tasks:
+            for text in next(runs):
+                tasks.start_soon(ask, replay, text)
+
+    first = Replay()
+    both = await first.run(lambda: body(first))
+    assert isinstance(both, Questions)
+    second = Replay.read(both.state, {name: answer("yes") for name in both.requests})
+    rest = await second.run(lambda: body(second))
+
+    assert isinstance(rest, Questions)
+    assert list(asked(rest).values()) == ["other"]
+
+
 async def test_a_function_may_stop_asking() -> None:
     """What it did not ask again is not needed."""
     texts = iter(["one", None])
@@ -168,6 +186,27 @@ async def test_what_the_client_did_not_answer_is_asked_again() -> None:
 
     expected = {kept: "one of them", missing: "the other"}
     assert said == [expected["q0"], expected["q1"]]
+
+
+async def test_one_answer_is_not_given_to_two_equal_questions() -> None:
+    said: list[str] = []
+
+    async def body(replay: Replay) -> None:
+        async def one() -> None:
+            said.append(await ask(replay, "again"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one)
+            tasks.start_soon(one)
+
+    first = Replay()
+    both = await first.run(lambda: body(first))
+    assert isinstance(both, Questions)
+    second = Replay.read(both.state, {"sampling-1": answer("only one")})
+    rest = await second.run(lambda: body(second))
+
+    assert isinstance(rest, Questions)
+    assert (list(asked(rest).values()), said) == (["again"], ["only one"])
 
 
 async def test_what_once_returned_is_not_done_again() -> None:

@@ -7,6 +7,7 @@
 
 from mcp_host.sampling.structured.other_servers import sampling_for_fastmcp, sampling_for_sdk
 from mcp_host.sampling.structured.prompts import Choice, Message, SamplingTool
+from mcp_host.sampling.structured.replay import ReplayError
 from mcp_host.sampling.structured.results import (
     ParsedLoopResult,
     ParsedResult,
@@ -27,6 +28,7 @@ __all__ = [
     "ParseError",
     "ParsedLoopResult",
     "ParsedResult",
+    "ReplayError",
     "RequestedCall",
     "SamplingOptions",
     "SamplingResult",

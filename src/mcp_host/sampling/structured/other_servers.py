@@ -12,6 +12,7 @@ from functools import partial, update_wrapper
 from importlib import import_module
 from typing import Any, NoReturn, TypeVar, get_args
 
+from mcp_host.concurrency import first
 from mcp_host.errors import NotDeclared
 from mcp_host.protocol.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY, Params
 from mcp_host.protocol.negotiation import MODERN_VERSIONS
@@ -51,8 +52,12 @@ def sampling_for_sdk(function: Callable[..., Awaitable[T]]) -> Callable[..., Awa
         context = arguments[own] if own != name else arguments.pop(name)
         return await _run(context, lambda sampling: function(**arguments, **{name: sampling}))
 
-    instead = signature.parameters[name].replace(annotation=context_type) if own == name else None
-    return _with_signature(run, function, signature, name, instead)
+    parameters = dict(signature.parameters)
+    if own == name:
+        parameters[name] = parameters[name].replace(annotation=context_type)
+    else:
+        del parameters[name]
+    return _as(function, run, signature.replace(parameters=list(parameters.values())))
 
 
 def sampling_for_fastmcp(function: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
@@ -63,7 +68,8 @@ def sampling_for_fastmcp(function: Callable[..., Awaitable[T]]) -> Callable[...,
     async def run(**arguments: Any) -> Any:
         return await _run(get_context(), lambda sampling: function(**arguments, **{name: sampling}))
 
-    return _with_signature(run, function, signature, name, None)
+    parameters = [parameter for key, parameter in signature.parameters.items() if key != name]
+    return _as(function, run, signature.replace(parameters=parameters))
 
 
 async def _run(context: Any, function: Callable[[ServerSampling], Awaitable[Any]]) -> Any:
@@ -73,11 +79,21 @@ async def _run(context: Any, function: Callable[[ServerSampling], Awaitable[Any]
             return await _run_round(context, function)
         return await function(ServerSampling(_requests(context), with_tools=_takes_tools(context.session)))
     except NotDeclared as exc:
-        errors = import_module("mcp.shared.exceptions")
-        if not hasattr(errors, "MCPError"):  # version 1: the text of any exception is the result of the tool
-            raise
-        required = {"requiredCapabilities": exc.required}
-        raise errors.MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(exc), required) from exc
+        raise _error_of_sdk(exc) from None
+    except ExceptionGroup as group:
+        if missing := group.subgroup(NotDeclared):
+            raise _error_of_sdk(first(missing)) from None
+        raise
+
+
+def _error_of_sdk(missing: BaseException) -> BaseException:
+    """What the SDK answers with error -32021. In version 1 the text of any exception is the result of the tool."""
+    errors = import_module("mcp.shared.exceptions")
+    if not isinstance(missing, NotDeclared) or not hasattr(errors, "MCPError"):
+        return missing
+    data = {"requiredCapabilities": missing.required}
+    error: Exception = errors.MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(missing), data)
+    return error
 
 
 async def _run_round(context: Any, function: Callable[[ServerSampling], Awaitable[Any]]) -> Any:
@@ -175,19 +191,12 @@ def _takes(parameter: inspect.Parameter, wanted: type) -> bool:
     return any(isinstance(member, type) and issubclass(member, wanted) for member in types)
 
 
-def _with_signature(
-    run: Callable[..., Awaitable[Any]],
-    function: Callable[..., object],
-    signature: inspect.Signature,
-    name: str,
-    instead: inspect.Parameter | None,
+def _as(
+    function: Callable[..., object], run: Callable[..., Awaitable[Any]], signature: inspect.Signature
 ) -> Callable[..., Awaitable[Any]]:
-    """*run*, named and documented as *function*, with the parameter *instead* of *name* in its signature."""
-    changed = [parameter if key != name else instead for key, parameter in signature.parameters.items()]
-    seen = signature.replace(parameters=[parameter for parameter in changed if parameter is not None])
+    """*run*, with the name and the documentation of *function*, and this *signature*."""
     update_wrapper(run, function)
-    del run.__wrapped__  # type: ignore[attr-defined]  # there the servers would find the signature of *function*
-    run.__signature__ = seen  # type: ignore[attr-defined]
-    annotations = {key: parameter.annotation for key, parameter in seen.parameters.items()}
-    run.__annotations__ = {**annotations, "return": seen.return_annotation}
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    annotations = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    run.__annotations__ = {**annotations, "return": signature.return_annotation}
     return run

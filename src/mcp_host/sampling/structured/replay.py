@@ -97,8 +97,8 @@ class Replay:
         """Return the recorded answer, or end this round. Questions with equal *params* get their answers in order."""
         key = f"sampling {_digest(params)}"
         if unused := self._unused[key]:
-            await checkpoint()  # other tasks run, as if this had been a request
             answer: Params = unused.popleft()
+            await checkpoint()  # other tasks run, as if this had been a request
             return answer
         self._open[f"sampling-{len(self._recorded) + len(self._open) + 1}"] = key, params
         for _ in range(QUIET_PASSES):
@@ -114,8 +114,9 @@ class Replay:
         """Return the JSON value recorded under *name*, or call *function* and record what it returns."""
         key = f"once {name}"
         if unused := self._unused[key]:
+            value = unused.popleft()
             await checkpoint()
-            return unused.popleft()
+            return value
         value = json.loads(_compact(await function()))
         self._recorded.append((key, value))
         return value
