@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_STEPS = 100_000  # of one check, which takes half a second: arguments are smaller than results
+MAX_STEPS = (
+    200_000  # of one check, which takes a second: enough for a tool of 64 KiB, with an argument for each of its members
+)
 MAX_SCHEMAS = 64  # prepared schemas that one checker keeps, the last ones used: as many as a request may offer tools
 
 NOT_RUN = "This call was not run, because another call of the same answer was not valid. Call the tool again."
