@@ -7,10 +7,10 @@ Versions 1 and 2 of the SDK, and 3 and 4 of fastmcp, which are built on them, di
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial, update_wrapper
 from importlib import import_module
-from typing import Any, NoReturn, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from mcp_host.concurrency import first
 from mcp_host.errors import NotDeclared
@@ -143,13 +143,20 @@ def _requests(context: Any) -> CreateMessage:
 
 
 def _if_declared(session: Any, create_message: CreateMessage) -> CreateMessage:
-    if _capability(session) is not None:
-        return create_message
+    async def ask(params: Params) -> Mapping[str, Any]:
+        if _capability(session) is None:
+            raise NotDeclared("sampling")
+        return await create_message(_without_name(params))
 
-    async def refuse(params: Params) -> NoReturn:
-        raise NotDeclared("sampling")
+    return ask
 
-    return refuse
+
+def _without_name(params: Params) -> Params:
+    """The same request without the name in a tool choice, which version 2 of the SDK drops: that tool is offered alone."""
+    match params:
+        case {"tools": tools, "toolChoice": {"name": name, **choice}}:
+            return {**params, "tools": [tool for tool in tools if tool["name"] == name], "toolChoice": choice}
+    return params
 
 
 def _takes_tools(session: Any) -> bool:
