@@ -11,7 +11,7 @@ import httpx
 
 import mcp_host
 import mcp_host.types
-from mcp_host import SamplingRequest, ToolCall
+from mcp_host import SamplingRequest, ServerSampling, ToolCall
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult, ToolResultContent
 
@@ -78,6 +78,25 @@ async def model(request: SamplingRequest) -> CreateMessageResult:
     return request.reply("Dover is higher.", model="a model")
 
 
+def host_says(*turns: str | ToolCall, with_tools: bool = True) -> ServerSampling:
+    """Stands for `context`, or for the `sampling` of another server: its host's model gives these answers, in order."""
+    left = iter(turns)
+
+    async def create_message(params: dict[str, Any]) -> dict[str, Any]:
+        turn, id = next(left), f"call_{len(params['messages'])}"
+        if isinstance(turn, str):
+            return {
+                "role": "assistant",
+                "content": {"type": "text", "text": turn},
+                "model": "m",
+                "stopReason": "endTurn",
+            }
+        use = {"type": "tool_use", "id": id, "name": turn.name, "input": turn.arguments}
+        return {"role": "assistant", "content": use, "model": "m", "stopReason": "toolUse"}
+
+    return ServerSampling(create_message, with_tools=with_tools)
+
+
 @dataclass
 class Answer:
     """A response of the stand-in for a provider's SDK, in the shape of Anthropic's Messages API."""
@@ -120,6 +139,8 @@ async def given() -> AsyncIterator[dict[str, object]]:
             **{name: getattr(mcp_host, name) for name in mcp_host.__all__},
             **{name: getattr(mcp_host.types, name) for name in ("CreateMessageResult", "TextContent", "UserMessage")},
             "anthropic": Anthropic(),
+            "height": height,
+            "host_says": host_says,
             "http_client": http_client,
             "model": model,
             "server": server,

@@ -118,6 +118,27 @@ def test_agent_loop(backend: str) -> None:
     ]
 
 
+def test_structured_sampling(backend: str) -> None:
+    logged = (
+        "sampling for harbour: the model's arguments for the tool 'answer' do not match its inputSchema: "
+        "$.metres: not of type 'number'\n"
+    )
+    assert output("structured_sampling", backend, logged=logged) == [
+        "The model is told: the answer does not fit the schema: "
+        "metres: Input should be a valid number; nights: Field required",
+        "The Erna stays 3 nights, for 54.00 euros.",
+    ]
+
+
+def test_decision_tree(backend: str) -> None:
+    assert output("decision_tree", backend) == [
+        "Thank you. The lamp shines again by Friday.",
+        "1 messages, and the tools Broken, Noise",
+        "3 messages, and the tools Repair, Warn",
+        "5 messages, and the tools answer",
+    ]
+
+
 def test_two_servers(backend: str) -> None:
     lines = output("two_servers", backend)
 
