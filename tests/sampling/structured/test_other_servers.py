@@ -196,27 +196,6 @@ async def test_before_2026_a_question_is_a_request_that_belongs_to_the_call() ->
     assert session.sent == [({"method": "sampling/createMessage", "params": params}, "7")]
 
 
-async def test_a_tool_that_must_be_called_is_offered_alone() -> None:
-    """Version 2 of the SDK drops the name in a tool choice."""
-
-    async def tool(sampling: ServerSampling) -> None:
-        await sampling.sample("hm?", tools=[no_parameter, named], tool_choice="named")
-        await sampling.sample("so?", tools=[no_parameter, named], tool_choice="required")
-
-    session = Session(LEGACY, WITH)
-    await sampling_for_sdk(tool)(sampling=Context(session))
-
-    sent: list[Any] = [request for request, _ in session.sent]
-    assert [[offered["name"] for offered in request["params"]["tools"]] for request in sent] == [
-        ["named"],
-        ["no_parameter", "named"],
-    ]
-    assert [request["params"]["toolChoice"] for request in sent] == [{"mode": "required"}] * 2
-
-
-def named() -> None: ...
-
-
 async def test_fastmcp_knows_the_context_itself(packages: dict[str, Any]) -> None:
     context = Context(Session(LEGACY, WITHOUT))
     packages["fastmcp.server.dependencies"].get_context = lambda: context

@@ -146,17 +146,9 @@ def _if_declared(session: Any, create_message: CreateMessage) -> CreateMessage:
     async def ask(params: Params) -> Mapping[str, Any]:
         if _capability(session) is None:
             raise NotDeclared("sampling")
-        return await create_message(_without_name(params))
+        return await create_message(params)
 
     return ask
-
-
-def _without_name(params: Params) -> Params:
-    """The same request without the name in a tool choice, which version 2 of the SDK drops: that tool is offered alone."""
-    match params:
-        case {"tools": tools, "toolChoice": {"name": name, **choice}}:
-            return {**params, "tools": [tool for tool in tools if tool["name"] == name], "toolChoice": choice}
-    return params
 
 
 def _takes_tools(session: Any) -> bool:
