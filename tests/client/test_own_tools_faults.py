@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,18 @@ DIG = Tool(name="dig", input_schema={"type": "object"})
 async def dig(ctx: Context) -> str:
     """Ask the model, and offer it this tool."""
     return (await ctx.sample("deeper?", tools=[DIG])).text
+
+
+@deep.tool
+def die() -> None:
+    """End the server."""
+    os._exit(1)
+
+
+@deep.tool
+async def risk(ctx: Context) -> str:
+    """Ask the model, and offer it the tool above."""
+    return (await ctx.sample("?", tools=[die])).text
 
 
 def dig_deeper(request: SamplingRequest) -> CreateMessageResult:
@@ -152,6 +165,20 @@ async def test_cancelling_the_outer_call_cancels_the_calls_of_tools(version: str
                 await began.wait()
                 tasks.cancel_scope.cancel()
             await cancelled.wait()
+
+
+@in_both_eras
+async def test_a_server_that_dies_in_its_tool_ends_the_request_and_the_model_is_not_asked_again(version: str) -> None:
+    model = ScriptedModel(ToolCall("die"), "never asked")
+    with fail_after(20):
+        async with (
+            reached("stdio", deep, __name__) as transport,
+            Client(transport, era=version, sampling=sampling(model), run_own_tools=True) as client,
+        ):
+            with pytest.raises(ConnectionClosed, match="exited with code 1"):
+                await client.call_tool("risk")
+
+    assert len(model.requests) == 1
 
 
 def listing(*tools: dict[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from referencing.jsonschema import specification_with
 from mcp_host.errors import TooManySteps, UncheckableSchema, excerpt, quoted
 from mcp_host.json_schema.patterns import MAX_WEIGHT, Pattern
 
-INLINE_STEPS = 2_000  # steps of a check that are made on the event loop: about 20 milliseconds
+MAX_INLINE_STEPS = 2_000  # steps of a check that are made on the event loop: about 20 milliseconds
 MAX_STEPS = 500_000  # of one check: two to four seconds; 10,000 records of 20 members take 460,000
 MAX_DEPTH = 200  # nested keywords: each takes three frames of Python's stack
 MAX_ADDRESS = 1_000  # characters of one "$id" or "$ref", which the library joins repeatedly
@@ -104,7 +104,7 @@ class Schema:
             raise
 
     async def mismatch_async(self, value: object, lane: CapacityLimiter, *, show_values: bool = True) -> str | None:
-        """As `mismatch`. A check of more than `INLINE_STEPS` runs in a thread of *lane*: each slows the event loop a little.
+        """As `mismatch`. A check of more than `MAX_INLINE_STEPS` runs in a thread of *lane*: each slows the event loop a little.
 
         If the caller is cancelled, the thread is left behind.
 
@@ -112,7 +112,7 @@ class Schema:
             UncheckableSchema: As `mismatch`.
         """
         try:
-            return self.mismatch(value, steps=INLINE_STEPS, show_values=show_values)
+            return self.mismatch(value, steps=MAX_INLINE_STEPS, show_values=show_values)
         except TooManySteps:
             check = partial(self.mismatch, value, show_values=show_values)
             return await to_thread.run_sync(check, abandon_on_cancel=True, limiter=lane)

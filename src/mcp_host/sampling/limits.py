@@ -87,7 +87,7 @@ class OwnTools:
     """Answers of the model for one request of the server. The last one is asked for without tools."""
 
     timeout: float = in_seconds(300.0, zero=False)
-    """Seconds for one request of the server: all answers and calls together."""
+    """Seconds for one request of the server: all answers, calls and approvals of calls together."""
 
     tool_timeout: float = in_seconds(30.0, zero=False)
     """Seconds for one call of a tool. With a `Client` they are its *timeout*: paused while your handlers answer

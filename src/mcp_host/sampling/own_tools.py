@@ -1,10 +1,12 @@
 """The tools of the server that asks, run by the host inside its sampling requests.
 
-request of the server     the host asks the model, and the model calls
-========================  ===========================================================================
-offers `a` and `b`,       `a`: the host calls it through ``tools/call``, and asks the model again
-which it lists,           `c`, or `a` and `c`: the answer goes to the server as it is, and no call is run
-and `c`, which not        nothing: the server gets the text
+A server offers the model `a` and `b`, which it lists, and `c`, which it does not list:
+
+the model calls          what happens
+=======================  ==================================================================================
+`a`, or `a` and `b`      the client calls them with ``tools/call``; the model gets the results and goes on
+`c`, or `a` and `c`      no call is run, and the answer goes to the server as it is
+no tool                  the answer goes to the server
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from anyio import move_on_after
+from anyio.lowlevel import checkpoint
 from pydantic import BaseModel
 
 from mcp_host.errors import (
@@ -43,13 +46,11 @@ T = TypeVar("T")
 
 MAX_LOOPS = 8  # within each other, as far as another client can tell; as `Limits.max_nesting`
 
-
 ListTools: TypeAlias = "Callable[[SamplingRequest, float], Awaitable[Mapping[str, str]]]"
 """The tools that may be run for a request: the name to call each by, by the name that the server gives it. It has so many seconds."""
 
 CallTool: TypeAlias = "Callable[[SamplingRequest, str, dict[str, object], float], Awaitable[CallToolResult]]"
 """Calls one of them, by the name to call it by."""
-
 
 CallToolFunction: TypeAlias = (
     "Callable[[str, dict[str, Any]], Awaitable[CallToolResult | Mapping[str, Any] | BaseModel]]"
@@ -173,6 +174,7 @@ class _Loop:
             raise
         except McpError as exc:  # such as `InputNotGiven`, which quotes what a handler raised
             logger.warning("%s: its tool %s failed: %s", log_subject(self._request.server), quoted(use.name), exc)
+            await checkpoint()  # if the server has ended, so does this request: the model is not asked again
             return CallToolResult(content=[TextContent(text=f"the tool {quoted(use.name)} failed")], is_error=True)
         finally:
             self._running -= 1
