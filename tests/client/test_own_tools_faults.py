@@ -119,30 +119,34 @@ def waiting(server: Server) -> tuple[Event, Event]:
     return began, cancelled
 
 
+@pytest.mark.fake_clock
 @in_both_eras
 async def test_a_call_that_takes_too_long_is_cancelled_and_an_error_for_the_model(version: str) -> None:
     server = asking("wait")
     _, cancelled = waiting(server)
     model = ScriptedModel(ToolCall("wait"), lambda request: str(results(request)))
-    with fail_after(20):
-        async with Client(
-            server, era=version, sampling=sampling(model), run_own_tools=OwnTools(tool_timeout=0.05)
-        ) as client:
+    with fail_after(1000):
+        async with Client(server, era=version, sampling=sampling(model), run_own_tools=True) as client:
             result = await client.call_tool("ask")
             await cancelled.wait()
 
-    assert result.text == str([("tools/call: took longer than 0.05 s (timeout)", True)])
+    assert result.text == str([("tools/call: took longer than 30 s (timeout)", True)])
 
 
+@pytest.mark.fake_clock
 @in_both_eras
 async def test_a_loop_that_takes_too_long_is_refused_and_its_calls_are_cancelled(version: str) -> None:
     server = asking("wait")
     _, cancelled = waiting(server)
     model = ScriptedModel([ToolCall("wait"), ToolCall("wait")])
-    why = "this client's limit for running tools is 0.05 seconds"
-    with fail_after(20):
+    why = "this client's limit for running tools is 300 seconds"
+    with fail_after(1000):
         async with Client(
-            server, era=version, sampling=sampling(model), run_own_tools=OwnTools(timeout=0.05)
+            server,
+            era=version,
+            sampling=sampling(model),
+            limits=Limits(idle_timeout=1000),
+            run_own_tools=OwnTools(tool_timeout=1000),
         ) as client:
             if version == "2026-07-28":
                 with pytest.raises(InputNotGiven, match=f"{why}$"):

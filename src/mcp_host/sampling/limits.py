@@ -91,7 +91,8 @@ class OwnTools:
 
     tool_timeout: float = in_seconds(30.0, zero=False)
     """Seconds for one call of a tool. With a `Client` they are its *timeout*: paused while your handlers answer
-    what the server asks within the call, and not counted while `approve_tool_calls` asks."""
+    what the server asks within the call, and not counted while `approve_tool_calls` asks. `Limits.idle_timeout`
+    applies, too."""
 
     max_result_bytes: int = in_bytes(64 * KiB)
     """Bytes of text of one result, in UTF-8. The model gets the head and the tail of a longer one, with a note."""
