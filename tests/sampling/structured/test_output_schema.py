@@ -280,6 +280,12 @@ def test_nothing_is_guessed_about_other_answers(answer: CreateMessageResult, pro
     assert str(caught.value) == problem
 
 
+def test_half_a_character_is_no_json() -> None:
+    """A host may pass on what the model wrote: half of a pair that UTF-16 has for some characters."""
+    with pytest.raises(Misfit, match=r"^the answer is not JSON: .*surrogates not allowed"):
+        OutputSchema[str](str).read({"result": "\ud800"})
+
+
 @pytest.mark.parametrize("value", [[1], {"result": [1], "why": ""}, {"results": [1]}, {}], ids=str)
 def test_a_wrapped_value_has_its_wrapper_and_nothing_else(value: object) -> None:
     schema = OutputSchema[list[int]](list[int])

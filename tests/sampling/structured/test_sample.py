@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -16,6 +17,7 @@ from mcp_host import ServerSampling
 from mcp_host.errors import NotDeclared, ProtocolError
 from mcp_host.sampling.structured import ParsedResult, ParseError, RequestedCall, UnparsedResult
 from mcp_host.types import CallToolResult, ModelHint, ModelPreferences, TextContent
+from tests import spec
 
 Wire = dict[str, Any]
 
@@ -35,7 +37,7 @@ MOVE = {
 
 
 class Recorder:
-    """A host that answers from a script, and records the requests."""
+    """A host that answers from a script, and records the requests. It checks them with the official schemas."""
 
     def __init__(self, *answers: object) -> None:
         self._answers = list(answers)
@@ -43,6 +45,9 @@ class Recorder:
 
     async def __call__(self, params: Wire) -> Mapping[str, Any]:
         self.requests.append(params)
+        if "MCP_SPEC_DIR" in os.environ:
+            for revision in ("2025-11-25", "2026-07-28"):
+                spec.assert_valid(revision, "CreateMessageRequestParams", params)
         answer = self._answers.pop(0)
         assert isinstance(answer, dict)
         return answer
@@ -88,6 +93,7 @@ async def test_a_plain_answer_has_a_text_a_model_and_a_stop_reason() -> None:
 
     assert requests == [{"messages": [user("Why?")], "maxTokens": 1024}]
     assert (answer.text, answer.model, answer.stop_reason) == ("Because.", "m", "maxTokens")
+    assert answer.content == answer.answer.content == [TextContent(text="Because.")]
     assert [message.to_wire() for message in answer.messages] == [user("Why?"), assistant("Because.")]
 
 
