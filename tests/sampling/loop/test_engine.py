@@ -288,6 +288,15 @@ async def test_calls_of_an_answer_that_stopped_for_another_reason_are_not_run(st
     assert (done.ended, done.answer) == ("answered", says("I", stop=stop))
 
 
+@pytest.mark.parametrize("stop", [None, "endTurn", "tool_use", "tool_calls"])
+async def test_calls_are_run_under_any_other_stop_reason(stop: str | None) -> None:
+    """Some hosts pass on what their provider calls it."""
+    done = await loop(Model(says(use("1"), stop=stop), says("It is 3.")))
+
+    assert (done.ended, done.text) == ("answered", "It is 3.")
+    assert done.steps[0].answer == says(use("1"), stop="toolUse")
+
+
 async def test_ids_that_the_model_repeats_are_made_fresh() -> None:
     """A loop that is run again makes the same."""
     model = Model(

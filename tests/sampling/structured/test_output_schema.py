@@ -251,6 +251,7 @@ def test_an_answer_is_one_call_or_json_and_nothing_else(answer: CreateMessageRes
         (says('Here: {"x": 1}'), "the answer is not JSON: expected value at line 1 column 1"),
         (says('```python\n{"x": 1}\n```'), "the answer is not JSON: expected value at line 1 column 1"),
         (says('```\n{"x": 1}\n```\nand\n```\n{}\n```'), "the answer is not JSON: trailing characters at line 2 column 1"),
+        (says('Here:\n```json\n{"x": 1}\n```'), "the answer is not JSON: expected value at line 1 column 1"),
         (says('{"x": NaN}'), "the answer is not JSON: expected value at line 1 column 7"),
         (says("1" * 5000), "the answer is not JSON: number out of range at line 1 column 4302"),
         (says("[" * 5000), "the answer is not JSON: recursion limit exceeded at line 1 column 202"),

@@ -37,7 +37,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
-from mcp_host.types.sampling import END_TURN, MAX_TOKENS, TOOL_USE, SamplingMessageContentBlock
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE, SamplingMessageContentBlock
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +45,9 @@ MAX_TURNS = 10
 TIMEOUT = 300.0  # seconds for the whole loop
 TOOL_TIMEOUT = 30.0  # seconds for one call of a tool
 MAX_CALLS = 64  # in one answer; twice as many as `SamplingLimits` lets a model of ours make
+
+REFUSALS = frozenset({"refusal", "content_filter"})  # stop reasons of a draft of SEP-1577, and of OpenAI's API
+CUT_OFF = REFUSALS | {MAX_TOKENS, STOP_SEQUENCE}  # any other may come with calls: some hosts write "tool_use"
 
 AskModel: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[CreateMessageResult]]
 """Asks the model once. What it raises ends the loop."""
@@ -226,7 +229,7 @@ def read_answer(answer: CreateMessageResult, asked: CreateMessageRequestParams) 
     uses = answer.tool_uses
     if content and not uses:
         return answer
-    if uses and _allows_tools(asked) and stop_reason in (TOOL_USE, END_TURN, None):
+    if uses and _allows_tools(asked) and stop_reason not in CUT_OFF:
         content, stop_reason = _as_history(content, asked.messages), TOOL_USE
     elif uses:
         dropped = excerpt(", ".join([quoted(use.name) for use in uses]))

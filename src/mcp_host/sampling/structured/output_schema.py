@@ -12,6 +12,7 @@ from pydantic_core import from_json, to_json
 
 from mcp_host.errors import UncheckableSchema, quoted
 from mcp_host.functions import PlainSchema, described
+from mcp_host.sampling.loop.engine import REFUSALS
 from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.types import (
     CreateMessageRequestParams,
@@ -30,7 +31,6 @@ T = TypeVar("T")
 
 ANSWER = "answer"  # the name of the tool that carries a schema
 RESULT = "result"  # the name under which a value that is no object is wrapped
-REFUSALS = frozenset({"refusal", "content_filter"})  # stop reasons of a draft of SEP-1577, and of OpenAI's API
 FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
 
 

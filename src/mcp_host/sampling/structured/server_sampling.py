@@ -14,6 +14,7 @@ from mcp_host.functions import Injected
 from mcp_host.limits import check_count
 from mcp_host.sampling.loop.engine import (
     MAX_TURNS,
+    REFUSALS,
     TIMEOUT,
     OnTurn,
     RunTool,
@@ -23,7 +24,6 @@ from mcp_host.sampling.loop.engine import (
     run_loop,
 )
 from mcp_host.sampling.structured.output_schema import (
-    REFUSALS,
     Misfit,
     OutputSchema,
     continued,
