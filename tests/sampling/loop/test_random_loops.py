@@ -31,8 +31,8 @@ NEVER = 1_000_000.0
 NAMES = ("quick", "slow", "late", "hang", "fail", "crash", "much", "picky")
 
 
-class ModelFailed(Exception):
-    """What a model may raise."""
+class HostFailed(Exception):
+    """What a model and an approver may raise."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer of the model, after some seconds; None for an exception."""
+    """One answer of the model, after some seconds."""
 
     seconds: float
-    content: list[str | Call] | None
+    content: list[str | Call]
     stop_reason: str | None
 
 
@@ -55,36 +55,40 @@ class Answer:
 class Plan:
     era: str
     answers: list[Answer]
+    model_fails_in: int | None
+    """The turn in which it raises."""
     max_turns: int
     choice: str | None
-    approvals: list[tuple[float, Allow | Deny]]
+    approvals: list[tuple[float, Allow | Deny | None]]
+    """After so many seconds; None for an exception."""
     turn_seconds: float
     cancelled_after: float
 
 
+# The values that let a loop go on are named more often, so that most loops have several steps.
 CALLS = st.builds(
     Call,
-    name=st.sampled_from([*NAMES, *[f"my_{name}" for name in NAMES], "unknown", ""]),
-    id=st.sampled_from(["", "1", "2", "3"]),
-    arguments=st.sampled_from([{}, {}, {"n": 1}, {"n": "one"}]),
+    name=st.sampled_from([*[f"my_{name}" for name in NAMES], *NAMES, "quick", "much", "slow", "unknown", ""]),
+    id=st.sampled_from(["1", "2", "3", ""]),
+    arguments=st.sampled_from([{}, {}, {}, {"n": 1}, {"n": "one"}]),
 )
 ANSWERS = st.builds(
     Answer,
-    seconds=st.sampled_from([0.0, 0.0, 0.0, 5.0, 1000.0]),
-    content=st.none() | st.lists(st.sampled_from(["", "words"]) | CALLS | CALLS, max_size=5),
-    stop_reason=st.sampled_from([None, "endTurn", "toolUse", "toolUse", "maxTokens", "refusal"]),
+    seconds=st.sampled_from([0.0] * 8 + [5.0, 1000.0]),
+    content=st.lists(CALLS | CALLS | CALLS | st.sampled_from(["words", ""]), min_size=1, max_size=5),
+    stop_reason=st.sampled_from(["toolUse"] * 6 + ["endTurn", None, "maxTokens", "refusal"]),
 )
+DECISIONS = st.sampled_from([Allow(), Allow(), Allow(), Allow("session"), Deny("no"), Deny("no"), None])
 PLANS = st.builds(
     Plan,
     era=st.sampled_from(["2025-11-25", "2026-07-28"]),
-    answers=st.lists(ANSWERS, max_size=6),
-    max_turns=st.integers(1, 6),
-    choice=st.sampled_from([None, "required", "none", "quick"]),
-    approvals=st.lists(
-        st.tuples(st.sampled_from([0.0, 3.0]), st.sampled_from([Allow(), Allow("session"), Deny("no")])), max_size=4
-    ),
+    answers=st.lists(ANSWERS, min_size=1, max_size=6),
+    model_fails_in=st.sampled_from([None] * 6 + [1, 2, 4]),
+    max_turns=st.sampled_from([6, 5, 4, 3, 2, 1]),
+    choice=st.sampled_from([None, None, "required", "quick", "none"]),
+    approvals=st.lists(st.tuples(st.sampled_from([0.0, 0.0, 3.0, 200.0]), DECISIONS), max_size=4),
     turn_seconds=st.sampled_from([0.0, 0.0, 7.0]),
-    cancelled_after=st.sampled_from([0.0, 1.0, 6.0, 31.0, 60.0, NEVER, NEVER, NEVER]),
+    cancelled_after=st.sampled_from([NEVER] * 8 + [60.0, 31.0, 6.0, 1.0, 0.0]),
 )
 
 
@@ -96,9 +100,12 @@ class World:
     running: int = 0
     requests: list[SamplingRequest] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    approving: float = 0.0
-    """Seconds in all."""
-    approved: int = 0
+    failed: bool = False
+    """Whether the model or the approver raised."""
+    approvals: int = 0
+    deciding: int = 0
+    paused: float = 0.0
+    """Seconds in which at least one call waited for its approval."""
 
     async def model(self, request: SamplingRequest) -> CreateMessageResult:
         conversation.check(request.messages)
@@ -108,8 +115,9 @@ class World:
         answer = self.plan.answers[index] if index < len(self.plan.answers) else Answer(0, ["done"], None)
         with self.runs():
             await sleep(answer.seconds)
-        if answer.content is None:
-            raise ModelFailed
+        if len(self.requests) == self.plan.model_fails_in:
+            self.failed = True
+            raise HostFailed
         blocks = [
             TextContent(text=part)
             if isinstance(part, str)
@@ -119,12 +127,26 @@ class World:
         return CreateMessageResult(content=blocks, model="m", stop_reason=answer.stop_reason)
 
     async def approve(self, call: ProposedCall) -> Allow | Deny:
-        seconds, decision = self.plan.approvals[self.approved % len(self.plan.approvals)]
-        self.approved += 1
-        self.approving += seconds
-        with self.runs():
+        seconds, decision = self.plan.approvals[self.approvals % len(self.plan.approvals)]
+        self.approvals += 1
+        with self.runs(), self.decides():
             await sleep(seconds)
+        if decision is None:
+            self.failed = True
+            raise HostFailed
         return decision
+
+    @contextmanager
+    def decides(self) -> Iterator[None]:
+        if not self.deciding:
+            self.paused -= current_time()
+        self.deciding += 1
+        try:
+            yield
+        finally:
+            self.deciding -= 1
+            if not self.deciding:
+                self.paused += current_time()
 
     async def on_turn(self, step: Step) -> None:
         self.steps.append(step)
@@ -208,19 +230,19 @@ async def run(plan: Plan) -> None:
                     max_result_bytes=1000,
                     on_turn=world.on_turn,
                 )
-            except ModelFailed:
-                assert plan.answers[len(world.requests) - 1].content is None
+            except HostFailed:
+                assert world.failed
         seconds = current_time() - began
         await sleep(1)  # a server that was told that its call is cancelled has ended it
 
         assert (world.running, tasks()) == (0, before)
     assert len(world.requests) <= plan.max_turns
-    assert seconds <= min(TIMEOUT + world.approving, plan.cancelled_after) + 0.001
-    for index, request in enumerate(world.requests):
-        is_last = index + 1 == plan.max_turns
-        assert (request.tool_choice is not None and request.tool_choice.mode == "none") == (
-            is_last or plan.choice == "none"
-        )
+    assert seconds <= min(TIMEOUT + world.paused, plan.cancelled_after) + 0.001
+    forbidden = [request.tool_choice is not None and request.tool_choice.mode == "none" for request in world.requests]
+    assert forbidden == [plan.choice == "none" or turn == plan.max_turns for turn in range(1, len(forbidden) + 1)]
+    assert not any(step.calls for step, forbids in zip(world.steps, forbidden, strict=False) if forbids)
+    if done is not None:
+        assert done.ended != "timeout" or seconds >= TIMEOUT + world.paused - 0.001
     assert_consistent(world, done, cancelled=scope.cancelled_caught)
 
 
@@ -232,7 +254,7 @@ def assert_consistent(world: World, done: LoopResult | None, *, cancelled: bool)
         assert [call.use for call in step.calls] == step.answer.tool_uses
         assert all(call.seconds <= TOOL_TIMEOUT for call in step.calls)
     if done is None:
-        assert cancelled or world.plan.answers[len(world.requests) - 1].content is None
+        assert cancelled or world.failed
         return
     assert not cancelled
     assert (done.messages, list(done.steps)) == (messages, world.steps)
