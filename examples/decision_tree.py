@@ -23,7 +23,7 @@ class Noise(BaseModel):
 
 
 class Repair(BaseModel):
-    """Send somebody to repair it."""
+    """Send a mechanic."""
 
 
 class Warn(BaseModel):

@@ -98,7 +98,7 @@ async def test_a_schema_reaches_a_host_with_and_without_tools(version: str, with
 @in_both_eras
 async def test_a_loop_runs_functions_with_the_context_and_shapes_its_answer(version: str) -> None:
     async def ask(context: Context, about: str) -> str:
-        """Ask somebody else."""
+        """Ask once more."""
         return (await context.sample(f"And {about}?")).text
 
     async def play(context: Context) -> dict[str, object]:

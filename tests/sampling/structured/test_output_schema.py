@@ -516,7 +516,7 @@ def test_an_inlined_schema_accepts_what_the_original_accepts(root: Wire, defs: W
 
 
 def accepts(schema: Schema, value: object) -> bool | None:
-    """None if the schema applies itself to the same value for ever. Which keyword comes first decides if that is seen."""
+    """None if the schema applies itself to the same value endlessly. Which keyword comes first decides if that is seen."""
     try:
         return schema.mismatch(value) is None
     except UncheckableSchema as exc:

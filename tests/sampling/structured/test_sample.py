@@ -489,6 +489,15 @@ async def test_arguments_that_do_not_fit_a_model_are_a_parse_error_which_can_be_
     }
 
 
+async def test_a_call_of_a_tool_that_was_not_offered_says_so() -> None:
+    sampling, _ = with_tools(calls(use("subtract", {"a": 1})))
+
+    answer = await sampling.sample("?", tools=[add])
+
+    problem = ParseError("there is no tool 'subtract'", '{"a": 1}')
+    assert answer.tool_calls == (RequestedCall("1", "subtract", {"a": 1}, parse_error=problem),)
+
+
 TEXT = TextContent(text="a")
 
 

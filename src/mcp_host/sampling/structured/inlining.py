@@ -39,7 +39,7 @@ def inlined(schema: Schema) -> Schema:
     """The same schema, with each reference replaced by what it refers to.
 
     References that are part of a cycle remain, to ``$defs``; so do all, if there would be too many copies.
-    A schema with anchors, addresses of its own or an older dialect is returned as it is.
+    A schema with anchors, with ``$id``, or of an older dialect is returned as it is.
 
     Raises:
         ValueError: A reference leads out of the schema, or nowhere. Nothing is fetched.

@@ -178,7 +178,7 @@ def _json_schema(source: dict[str, Any]) -> Callable[[object], Any]:
 
 
 def with_question(conversation: list[SamplingMessage]) -> list[SamplingMessage]:
-    """The conversation, with a question at its end: a model continues a message of its own."""
+    """The conversation, with a question at its end. After its own message a model would go on with that."""
     if conversation[-1].role == "user":
         return conversation
     return [*conversation, UserMessage("Now give your answer.")]

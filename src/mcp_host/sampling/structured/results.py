@@ -37,8 +37,8 @@ class ParseError:
 class RequestedCall:
     """A tool call that the model asks for.
 
-    *parsed* has the arguments of a tool that was given as a pydantic model. It is None for other tools,
-    and if the arguments do not fit: then *parse_error* says why.
+    *parsed* has the arguments of a tool that was given as a pydantic model; it is None for other tools.
+    *parse_error* says why the arguments do not fit the model, or that there is no such tool.
     """
 
     id: str

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 from anyio import current_time, move_on_after
 from pydantic import TypeAdapter
 
-from mcp_host.errors import NotDeclared
+from mcp_host.errors import NotDeclared, quoted
 from mcp_host.functions import Injected
 from mcp_host.limits import check_count
 from mcp_host.sampling.loop.engine import (
@@ -417,9 +417,10 @@ def _tool_calls(
 
 
 def _call(use: ToolUseContent, tool: OfferedTool | None) -> RequestedCall:
-    if tool is None or tool.arguments is None:
-        return RequestedCall(use.id, use.name, use.input)
     try:
-        return RequestedCall(use.id, use.name, use.input, parsed=tool.arguments.read(use.input))
+        if tool is None:
+            raise Misfit(f"there is no tool {quoted(use.name)}")
+        parsed = None if tool.arguments is None else tool.arguments.read(use.input)
     except Misfit as exc:
         return RequestedCall(use.id, use.name, use.input, parse_error=ParseError(str(exc), json.dumps(use.input)))
+    return RequestedCall(use.id, use.name, use.input, parsed)
