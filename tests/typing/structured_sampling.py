@@ -9,7 +9,7 @@ from typing import Any, Literal, assert_type
 from pydantic import BaseModel, TypeAdapter
 
 from mcp_host import ServerSampling
-from mcp_host.sampling.loop import Step
+from mcp_host.sampling import Step
 from mcp_host.sampling.structured import (
     ParsedLoopResult,
     ParsedResult,

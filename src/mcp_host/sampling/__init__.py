@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mcp_host.sampling.approval import Allow, Approve, Deny, always
     from mcp_host.sampling.limits import OwnTools, SamplingLimits
-    from mcp_host.sampling.loop import (
-        ApproveProposal,
-        Cut,
-        FinishedCall,
-        LoopResult,
-        LoopTool,
-        ProposedCall,
-        Step,
-        ToolClient,
-        head_and_tail,
-        run_tool_loop,
-    )
+    from mcp_host.sampling.loop.engine import FinishedCall, LoopResult, Step
+    from mcp_host.sampling.loop.host import ApproveProposal, ProposedCall, run_tool_loop
+    from mcp_host.sampling.loop.results import Cut, head_and_tail
+    from mcp_host.sampling.loop.tools import LoopTool, ToolClient
     from mcp_host.sampling.other_clients import from_fastmcp, from_sdk
     from mcp_host.sampling.request import AroundModel, CallModel, Handler, SamplingMode, SamplingRequest, ToolCall
     from mcp_host.sampling.sampling import Sampling, SamplingCallback, SamplingSession
@@ -64,18 +56,10 @@ __all__ = [
 _ON_DEMAND = {
     "mcp_host.sampling.approval": ("Allow", "Approve", "Deny", "always"),
     "mcp_host.sampling.limits": ("OwnTools", "SamplingLimits"),
-    "mcp_host.sampling.loop": (
-        "ApproveProposal",
-        "Cut",
-        "FinishedCall",
-        "LoopResult",
-        "LoopTool",
-        "ProposedCall",
-        "Step",
-        "ToolClient",
-        "head_and_tail",
-        "run_tool_loop",
-    ),
+    "mcp_host.sampling.loop.engine": ("FinishedCall", "LoopResult", "Step"),
+    "mcp_host.sampling.loop.host": ("ApproveProposal", "ProposedCall", "run_tool_loop"),
+    "mcp_host.sampling.loop.results": ("Cut", "head_and_tail"),
+    "mcp_host.sampling.loop.tools": ("LoopTool", "ToolClient"),
     "mcp_host.sampling.other_clients": ("from_fastmcp", "from_sdk"),
     "mcp_host.sampling.request": ("AroundModel", "CallModel", "Handler", "SamplingMode", "SamplingRequest", "ToolCall"),
     "mcp_host.sampling.sampling": ("Sampling", "SamplingCallback", "SamplingSession"),

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.sampling.loop import head_and_tail
-from mcp_host.sampling.loop.results import for_model
+from mcp_host.sampling.loop.results import for_model, head_and_tail
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
