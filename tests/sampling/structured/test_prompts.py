@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from mcp_host.functions import FunctionTool
+from mcp_host.protocol.conversation import check_and_merge
 from mcp_host.sampling.structured.prompts import read_choice, read_conversation, read_tools
 from mcp_host.types import (
     AssistantMessage,
@@ -410,3 +413,63 @@ def test_a_message_keeps_its_blocks_as_they_are() -> None:
     conversation, _ = read_conversation(None, [UserMessage("?"), message, calls, results])
 
     assert conversation == [UserMessage("?"), message, calls, results]
+
+
+# Anything
+
+
+NAMES = [
+    "role",
+    "content",
+    "type",
+    "text",
+    "tool_calls",
+    "function",
+    "name",
+    "arguments",
+    "id",
+    "image_url",
+    "url",
+    "input",
+]
+WORDS = [
+    "user",
+    "assistant",
+    "tool",
+    "system",
+    "text",
+    "image_url",
+    "tool_use",
+    "refusal",
+    "{}",
+    "data:image/png;base64,",
+    "",
+]
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 1) | st.sampled_from(WORDS) | st.just(TextContent(text="?")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(
+        ANYTHING
+        | st.fixed_dictionaries(
+            {"role": st.sampled_from(["user", "assistant", "tool", "system"]), "content": ANYTHING},
+            optional={"tool_calls": ANYTHING, "tool_call_id": ANYTHING, "refusal": ANYTHING},
+        ),
+        max_size=4,
+    )
+)
+def test_anything_is_a_conversation_or_an_error_of_its_author(messages: list[Any]) -> None:
+    try:
+        conversation, _ = read_conversation(None, messages)
+    except (TypeError, ValueError) as exc:
+        problem: str | None = str(exc)
+    else:
+        problem = None
+        assert check_and_merge(conversation) == conversation
+
+    assert problem is None or problem.startswith("messages")

@@ -105,7 +105,10 @@ def _read_dict(message: Mapping[str, Any], where: str) -> SamplingMessage:
         blocks = [{"type": "tool_result", "toolUseId": message.get("tool_call_id"), "content": blocks}]
     if message.get("refusal") is not None:
         blocks.append({"type": "text", "text": message["refusal"]})
-    blocks += [_tool_use(call, f"{where}: tool_calls[{n}]") for n, call in enumerate(message.get("tool_calls") or ())]
+    calls = message.get("tool_calls") or ()
+    if not isinstance(calls, list | tuple):
+        raise TypeError(f"{where}: tool_calls must be a list, not {type(calls).__name__}")
+    blocks += [_tool_use(call, f"{where}: tool_calls[{n}]") for n, call in enumerate(calls)]
     try:
         return SamplingMessage.from_wire({**wire, "content": blocks})
     except ProtocolError as exc:
