@@ -387,11 +387,30 @@ async def test_the_time_goes_on_after_the_last_decision(calls: int) -> None:
         await sleep_forever()
         return text("")
 
-    with move_on_after(1006) as scope:
+    with move_on_after(1506) as scope:
         model = Model(says(*[use(str(index)) for index in range(2 - calls, 2)]))
         done = await loop(model, permit=permit, tools={"add": hang}, timeout=5)
 
     assert (done.ended, done.steps, scope.cancelled_caught) == ("timeout", (), False)
+
+
+@pytest.mark.fake_clock
+async def test_calls_are_decided_on_in_their_order_and_run_meanwhile() -> None:
+    happened: list[str] = []
+
+    async def permit(use: ToolUseContent) -> CallToolResult | None:
+        happened.append(f"asked about {use.id}")
+        await sleep(10)
+        return None
+
+    async def run(use: ToolUseContent) -> CallToolResult:
+        await sleep(5)
+        happened.append(f"ran {use.id}")
+        return text("")
+
+    await loop(Model(says(use("a"), use("b"), use("c")), says("done")), permit=permit, tools={"add": run})
+
+    assert happened == ["asked about a", "asked about b", "ran a", "asked about c", "ran b", "ran c"]
 
 
 @pytest.mark.parametrize("calls", [1, 2])

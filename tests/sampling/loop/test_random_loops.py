@@ -103,9 +103,8 @@ class World:
     failed: bool = False
     """Whether the model or the approver raised."""
     approvals: int = 0
-    deciding: int = 0
     paused: float = 0.0
-    """Seconds in which at least one call waited for its approval."""
+    """Seconds of waiting for approvals."""
 
     async def model(self, request: SamplingRequest) -> CreateMessageResult:
         conversation.check(request.messages)
@@ -129,24 +128,16 @@ class World:
     async def approve(self, call: ProposedCall) -> Allow | Deny:
         seconds, decision = self.plan.approvals[self.approvals % len(self.plan.approvals)]
         self.approvals += 1
-        with self.runs(), self.decides():
-            await sleep(seconds)
+        began = current_time()
+        try:
+            with self.runs():
+                await sleep(seconds)
+        finally:
+            self.paused += current_time() - began
         if decision is None:
             self.failed = True
             raise HostFailed
         return decision
-
-    @contextmanager
-    def decides(self) -> Iterator[None]:
-        if not self.deciding:
-            self.paused -= current_time()
-        self.deciding += 1
-        try:
-            yield
-        finally:
-            self.deciding -= 1
-            if not self.deciding:
-                self.paused += current_time()
 
     async def on_turn(self, step: Step) -> None:
         self.steps.append(step)

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal, TypeAlias
@@ -56,7 +55,10 @@ RunTool: TypeAlias = Callable[[ToolUseContent], Awaitable[CallToolResult]]
 """Runs one call, in a time that it bounds itself. What it raises becomes a result for the model, see `error_result`."""
 
 Permit: TypeAlias = Callable[[ToolUseContent], Awaitable[CallToolResult | None]]
-"""Decides on one call: None lets it run, a result is given to the model instead. What it raises ends the loop."""
+"""Decides on one call: None lets it run, a result is given to the model instead. What it raises ends the loop.
+
+The calls of one answer are decided on one after the other, in their order. Those that may run do so meanwhile.
+"""
 
 Ended: TypeAlias = Literal["answered", "max_turns", "max_tokens", "tool_calls", "timeout"]
 """Why a loop ended.
@@ -294,8 +296,6 @@ class _Loop:
     steps: list[Step] = field(default_factory=list)
     _present: CreateMessageResult | None = None
     _finished: dict[int, FinishedCall] = field(default_factory=dict)
-    _deciding: int = 0
-    _time_left: float = 0.0
 
     def __post_init__(self) -> None:
         self.messages = list(self.params.messages)
@@ -340,53 +340,39 @@ class _Loop:
         return tuple(self._finished[index] for index in sorted(self._finished))
 
     async def _run_all(self, uses: Sequence[ToolUseContent]) -> None:
-        async def run(index: int) -> None:
-            self._finished[index] = await self._run(uses[index], may_run=index < MAX_CALLS)
-
+        """Decide on one call after the other, and run those that may run at once."""
         if len(uses) == 1:
-            await run(0)
+            await self._run(0, uses[0], await self._decide(uses[0]))
             return
         try:
             async with create_task_group() as tasks:
-                for index in range(len(uses)):
-                    tasks.start_soon(run, index)
+                for index, use in enumerate(uses):
+                    decided = await self._decide(use) if index < MAX_CALLS else _too_many()
+                    tasks.start_soon(self._run, index, use, decided)
         except BaseExceptionGroup as group:  # of `permit`
             raise first(group.subgroup(Exception) or group) from None
 
-    async def _run(self, use: ToolUseContent, *, may_run: bool) -> FinishedCall:
-        run, seconds = self.tools.get(use.name), 0.0
-        if run is None:
-            names = excerpt(", ".join([tool.name for tool in self.params.tools or ()]))
-            result = text_result(f"There is no tool {quoted(use.name)}. The tools are: {names}", is_error=True)
-        elif not may_run:
-            result = text_result(f"Not run: one answer may call at most {MAX_CALLS} tools", is_error=True)
-        elif (decided := await self._decide(use)) is not None:
-            result = decided
-        else:
-            began = current_time()
-            result = await result_of(run, use)
-            seconds = current_time() - began
-        return FinishedCall(use, result, seconds)
-
     async def _decide(self, use: ToolUseContent) -> CallToolResult | None:
+        """The result of *use* if it is not to run. Meanwhile the time of the loop stands still: a person may be deciding."""
+        if use.name not in self.tools:
+            names = excerpt(", ".join([tool.name for tool in self.params.tools or ()]))
+            return text_result(f"There is no tool {quoted(use.name)}. The tools are: {names}", is_error=True)
         if self.permit is None:
             return None
-        with self._paused():
-            return await self.permit(use)
-
-    @contextmanager
-    def _paused(self) -> Iterator[None]:
-        """The time does not run: a person may be deciding."""
-        if not self._deciding:
-            self._time_left = self.scope.deadline - current_time()
-            self.scope.deadline = math.inf
-        self._deciding += 1
+        time_left, self.scope.deadline = self.scope.deadline - current_time(), math.inf
         try:
-            yield
+            return await self.permit(use)
         finally:
-            self._deciding -= 1
-            if not self._deciding:
-                self.scope.deadline = current_time() + self._time_left
+            self.scope.deadline = current_time() + time_left
+
+    async def _run(self, index: int, use: ToolUseContent, decided: CallToolResult | None) -> None:
+        began = current_time()
+        result = await result_of(self.tools[use.name], use) if decided is None else decided
+        self._finished[index] = FinishedCall(use, result, current_time() - began)
+
+
+def _too_many() -> CallToolResult:
+    return text_result(f"Not run: one answer may call at most {MAX_CALLS} tools", is_error=True)
 
 
 async def result_of(run: RunTool, use: ToolUseContent) -> CallToolResult:

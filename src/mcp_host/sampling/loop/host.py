@@ -92,9 +92,9 @@ async def run_tool_loop(
     functions run in a thread. *tool_choice* is "auto", "required", "none" or the name of a tool that the
     model has to call; "required" and a name hold until the model has obeyed once.
 
-    *approve* decides on each call before it is made, such as `ask_in_terminal`. It gets a `ProposedCall`. `Deny` tells
-    the model the reason. ``Allow("session")`` allows that tool for the rest of the loop. Without *approve* every
-    call is made; `approve_tool_calls` of a client asks nevertheless.
+    *approve* decides on each call before it is made, one after the other, such as `ask_in_terminal`. It gets a
+    `ProposedCall`. `Deny` tells the model the reason. ``Allow("session")`` allows that tool for the rest of the
+    loop. Without *approve* every call is made; `approve_tool_calls` of a client asks nevertheless.
 
     The calls of one answer run at once. A tool that is unknown, fails, is denied, takes longer than
     *tool_timeout*, or gets arguments that do not fit its `inputSchema` (unless *check_arguments* is false), is
