@@ -16,8 +16,6 @@ from mcp_host.sampling.structured import ServerSampling
 from mcp_host.testing._server.remote_client import SEVERITY, ReceivedRequest, meta_of
 from mcp_host.types.base import given
 
-MAX_TURNS = 64  # as many as a host allows by default
-
 
 class Context(ServerSampling, Injected):
     """The client that made the call, for the function that answers it.

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
 from mcp_host.functions import FunctionTool
 from mcp_host.protocol.conversation import check_and_merge
@@ -191,6 +192,39 @@ def test_system_messages_are_the_system_prompt(messages: list[Wire], prompt: str
 
     assert [message.to_wire() for message in conversation] == [user(text("?"))]
     assert system_prompt == prompt
+
+
+class OfAnotherSdk(BaseModel):
+    """Stands for the types of the official SDK and of OpenAI's."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
+    mime_type: str | None = None
+
+
+def test_messages_and_tools_of_other_sdks_are_read_as_their_json() -> None:
+    block = OfAnotherSdk.model_validate(
+        {"type": "image", "data": "aGk=", "mime_type": "image/png", "annotations": None}
+    )
+    said = OfAnotherSdk.model_validate({"role": "assistant", "content": None, "tool_calls": [call("1")]})
+    tool = OfAnotherSdk.model_validate({"name": "t", "inputSchema": {"type": "object"}, "description": None})
+
+    conversation, _ = read_conversation(
+        None,
+        [
+            OfAnotherSdk.model_validate({"role": "user", "content": [block], "_meta": None}),
+            said,
+            {"role": "tool", "tool_call_id": "1", "content": "3"},
+            {"role": "assistant", "content": OfAnotherSdk.model_validate(text("It is 3."))},
+        ],
+    )
+
+    assert [message.to_wire() for message in conversation] == [
+        user({"type": "image", "data": "aGk=", "mimeType": "image/png"}),
+        assistant(use("1")),
+        user(result("1", text("3"))),
+        assistant(text("It is 3.")),
+    ]
+    assert read_tools([tool])["t"].definition.to_wire() == {"name": "t", "inputSchema": {"type": "object"}}
 
 
 QUESTION = {"role": "user", "content": "?"}

@@ -575,6 +575,11 @@ async def test_wrong_arguments_are_refused_before_anything_is_sent(
     assert requests == []
 
 
+def test_what_sends_the_requests_is_a_function() -> None:
+    with pytest.raises(TypeError, match="create_message has to be a function, async or plain, not dict"):
+        ServerSampling({}, with_tools=True)  # type: ignore[arg-type]
+
+
 async def test_a_system_prompt_is_given_once() -> None:
     sampling, requests = with_tools(says("."))
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "?"}]

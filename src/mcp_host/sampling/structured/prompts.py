@@ -22,20 +22,23 @@ from mcp_host.sampling.structured.output_schema import OutputSchema
 from mcp_host.types import SamplingMessage, Tool, ToolChoice, UserMessage
 from mcp_host.types.base import Model, given
 
-Message: TypeAlias = SamplingMessage | Mapping[str, Any]
-"""A message of a conversation. A dict is in MCP's shape, or in the shape of OpenAI's chat completions."""
+Message: TypeAlias = SamplingMessage | Mapping[str, Any] | BaseModel
+"""A message of a conversation. A dict is in MCP's shape, or in the shape of OpenAI's chat completions.
 
-SamplingTool: TypeAlias = Tool | AnyFunction | FunctionTool | type[BaseModel] | Mapping[str, Any]
+So are the messages of their SDKs, which are pydantic's.
+"""
+
+SamplingTool: TypeAlias = Tool | AnyFunction | FunctionTool | type[BaseModel] | Mapping[str, Any] | BaseModel
 """A tool for the model: a definition, a typed function, or a pydantic model that a call's arguments are parsed into.
 
-A dict is a definition in MCP's shape, whose ``inputSchema`` may be a pydantic model.
+A dict is a definition in MCP's shape, whose ``inputSchema`` may be a pydantic model. So is a ``Tool`` of the official SDK.
 """
 
 Choice: TypeAlias = Literal["auto", "required", "none"] | str | ToolChoice
 """Whether the model may, must or must not call a tool; or the name of the one tool that it must call."""
 
 SYSTEM = ("system", "developer")
-NOT_MCP = frozenset(  # fields of OpenAI's messages; `_read_row` reads some of them
+NOT_MCP = frozenset(  # fields of OpenAI's messages; `_read_dict` reads some of them
     {"annotations", "audio", "function_call", "name", "refusal", "tool_call_id", "tool_calls"}
 )
 AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}  # OpenAI's formats of ``input_audio``
@@ -73,6 +76,7 @@ def _read_messages(messages: Sequence[object]) -> tuple[list[SamplingMessage], s
     in_results = False
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
+        message = _dumped(message)
         if not isinstance(message, SamplingMessage | Mapping):
             raise TypeError(f"{where} must be a SamplingMessage or a dict, not {type(message).__name__}")
         role = message.get("role") if isinstance(message, Mapping) else None
@@ -115,6 +119,13 @@ def _read_dict(message: Mapping[str, Any], where: str) -> SamplingMessage:
         raise ValueError(f"{where}: {_problem(exc)}") from None
 
 
+def _dumped(value: object) -> object:
+    """The dict of an object of another SDK; anything else as it is."""
+    if isinstance(value, BaseModel) and not isinstance(value, Model):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return value
+
+
 def _problem(exc: ProtocolError) -> str:
     """The text without the name of the class."""
     return str(exc).partition(": ")[2]
@@ -126,7 +137,7 @@ def _blocks(content: object, where: str) -> list[object]:
             return []
         case str():
             return [{"type": "text", "text": content}]
-        case Mapping() | Model():
+        case Mapping() | BaseModel():
             return [_block(content, where)]
         case Sequence():
             return [_block(part, f"{where}: content[{index}]") for index, part in enumerate(content)]
@@ -135,7 +146,7 @@ def _blocks(content: object, where: str) -> list[object]:
 
 def _block(part: object, where: str) -> object:
     """A block in MCP's shape, made of a block or of a content part of OpenAI's."""
-    match part:
+    match part := _dumped(part):
         case Model():
             return part.to_wire()
         case {"type": "refusal", "refusal": text}:
@@ -205,7 +216,7 @@ def _read_tool(tool: object, where: str) -> OfferedTool:
 
 
 def _offered(tool: object) -> OfferedTool:
-    match tool:
+    match tool := _dumped(tool):
         case Tool():
             return OfferedTool(tool)
         case FunctionTool():

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from mcp_host.errors import NotDeclared, quoted
 from mcp_host.functions import Injected
+from mcp_host.handlers import check_callable
 from mcp_host.limits import check_count
 from mcp_host.sampling.loop.engine import (
     MAX_TURNS,
@@ -97,6 +98,7 @@ class ServerSampling:
     """
 
     def __init__(self, create_message: CreateMessage, *, with_tools: bool) -> None:
+        check_callable(create_message, argument="create_message", shape=None)
         self._create_message = create_message
         self._with_tools = with_tools
 
