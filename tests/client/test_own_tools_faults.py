@@ -72,7 +72,7 @@ async def test_a_tool_that_samples_again_for_ever_ends_at_the_limit_of_nesting(
     refused = (
         "the client refused sampling/createMessage: this client's limit max_nesting is 3 handlers within each other"
     )
-    assert result.text == (f"{refused} (-32013)" if version == "2025-11-25" else "the tool 'dig' failed")
+    assert result.text == (f"{refused} (-32013)" if version == "2025-11-25" else "the tool dig failed")
     assert len(model.requests) == 6  # three loops, of two answers each
 
 
@@ -130,7 +130,7 @@ async def test_a_call_that_takes_too_long_is_cancelled_and_an_error_for_the_mode
             result = await client.call_tool("ask")
             await cancelled.wait()
 
-    assert result.text == str([("tools/call: took longer than 30 s (timeout)", True)])
+    assert result.text == str([("the tool wait failed: it did not finish in time", True)])
 
 
 @pytest.mark.fake_clock
@@ -426,7 +426,7 @@ async def test_what_a_handler_raises_within_a_tool_reaches_neither_the_model_nor
         ) as client:
             result = await client.call_tool("ask")
 
-    assert result.text == str([("the tool 'form' failed", True)])
+    assert result.text == str([("the tool form failed", True)])
 
 
 async def test_a_client_that_was_dropped_runs_no_tools() -> None:

@@ -22,20 +22,16 @@ from anyio.lowlevel import checkpoint
 from pydantic import BaseModel
 
 from mcp_host.errors import (
-    CallerError,
     InputRefused,
-    InvalidToolOutput,
     McpError,
     RequestTimeout,
-    ServerError,
-    quoted,
 )
 from mcp_host.handlers import as_async, current_handler
 from mcp_host.protocol.jsonrpc import ASKED_TOO_MUCH, TOOK_TOO_LONG
 from mcp_host.sampling.limits import OwnTools
 from mcp_host.sampling.request import CallModel, SamplingRequest, log_subject
 from mcp_host.sampling.slots import Slot
-from mcp_host.types import CallToolResult, CreateMessageRequestParams, CreateMessageResult, TextContent, ToolUseContent
+from mcp_host.types import CallToolResult, CreateMessageRequestParams, CreateMessageResult, ToolUseContent
 
 if TYPE_CHECKING:
     from mcp_host.sampling.loop.engine import AskModel, RunTool
@@ -160,22 +156,15 @@ class _Loop:
         }
 
     async def _run(self, name: str, use: ToolUseContent) -> CallToolResult:
-        """Call the tool that the client calls *name*.
-
-        Raises:
-            McpError: It failed. The text may go to the model, and with its answer to the server.
-        """
+        """Call the tool that the client calls *name*."""
         self._running += 1
         if self._running == 1:
             self._tools.waiting += 1
         try:
             return await self._tools.call_tool(self._request, name, use.input, self._limits.tool_timeout)
-        except (CallerError, InvalidToolOutput, RequestTimeout, ServerError):
-            raise
-        except McpError as exc:  # such as `InputNotGiven`, which quotes what a handler raised
-            logger.warning("%s: its tool %s failed: %s", log_subject(self._request.server), quoted(use.name), exc)
+        except McpError:
             await checkpoint()  # if the server has ended, so does this request: the model is not asked again
-            return CallToolResult(content=[TextContent(text=f"the tool {quoted(use.name)} failed")], is_error=True)
+            raise
         finally:
             self._running -= 1
             if self._running == 0:

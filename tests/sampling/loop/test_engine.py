@@ -10,8 +10,20 @@ import pytest
 from anyio import Event, create_task_group, fail_after, move_on_after, sleep, sleep_forever
 from anyio.lowlevel import checkpoint
 
-from mcp_host.errors import SamplingError
-from mcp_host.functions import FunctionTool, ToolError
+from mcp_host.errors import (
+    CallDenied,
+    ConnectionClosed,
+    HttpStatusError,
+    InputNotGiven,
+    InvalidToolOutput,
+    McpError,
+    NotConnected,
+    RequestTimeout,
+    SamplingError,
+    ServerError,
+    ToolChanged,
+)
+from mcp_host.functions import BadArguments, FunctionTool, ToolError
 from mcp_host.protocol import conversation
 from mcp_host.sampling.loop.engine import (
     FinishedCall,
@@ -22,6 +34,7 @@ from mcp_host.sampling.loop.engine import (
     read_answer,
     run_loop,
 )
+from mcp_host.tool_changes import ToolChange
 from mcp_host.types import (
     CallToolResult,
     CreateMessageRequestParams,
@@ -179,6 +192,46 @@ async def test_the_text_of_an_exception_that_is_not_for_the_model_is_only_logged
 
     assert results(done.steps[0]) == [failed("the tool add failed")]
     assert "secret" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionClosed("python: has ended; its stderr ends:\n    hunter2"), "failed: its server is not available"),
+        (NotConnected("use `async with`"), "failed: its server is not available"),
+        (HttpStatusError(502, "https://db.internal: 502", body="nginx"), "failed: its server is not available"),
+        (HttpStatusError(500, "https://db.internal: 500", code=-32000, rpc_message="no index"), "failed: no index"),
+        (RequestTimeout("tools/call: took longer than 30 s (timeout)"), "failed: it did not finish in time"),
+        (InvalidToolOutput("$.key: 'hunter2' is too short", text("")), "failed: its result does not match its schema"),
+        (InputNotGiven("KeyError: hunter2", key="a", method="roots/list"), "failed"),
+        (ToolChanged("run pins.accept()", ToolChange("shop", "add", None, ADD)), "failed"),
+        (SamplingError("the key hunter2 is invalid"), "failed"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+async def test_the_text_of_an_error_of_ours_is_only_logged(
+    error: McpError, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = await loop(Model(says(use("1")), says("done")), tools={"add": runs(error)})
+
+    assert results(done.steps[0]) == [failed(f"the tool add {words}")]
+    assert [record.getMessage() for record in caplog.records] == [f"the tool add failed: {error}"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ServerError(-32000, "no index", {"password": "hunter2"}),
+        CallDenied("the call of 'add' was denied: not on Sundays", "not on Sundays"),
+        BadArguments("Invalid arguments: a: Input should be a valid integer"),
+        ToolError("by zero"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_the_text_of_an_error_of_the_server_the_approver_or_the_tool_reaches_the_model(error: McpError) -> None:
+    done = await loop(Model(says(use("1")), says("done")), tools={"add": runs(error)})
+
+    assert results(done.steps[0]) == [failed(str(error))]
 
 
 @pytest.mark.fake_clock

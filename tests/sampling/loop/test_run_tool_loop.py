@@ -174,7 +174,7 @@ async def test_a_lost_connection_is_a_result_for_the_model(era: str) -> None:
 
     assert (done.ended, texts(done)) == (
         "answered",
-        ["3", "error: the client is not connected: use `async with`, or call connect() first"],
+        ["3", "error: the tool add failed: its server is not available"],
     )
 
 
@@ -548,7 +548,7 @@ async def test_a_late_tool_of_a_server_is_a_result_and_the_server_is_told(era: s
             await cancelled.wait()
 
     assert (done.ended, done.steps[0].calls[0].seconds) == ("answered", 30)
-    assert texts(done) == ["error: tools/call: took longer than 30 s (timeout)"]
+    assert texts(done) == ["error: the tool hang failed: it did not finish in time"]
 
 
 @pytest.mark.fake_clock
@@ -609,7 +609,7 @@ async def test_what_the_policy_for_long_results_raises_is_raised() -> None:
         await loop(ScriptedModel(ToolCall("refuse")), refuse, cut=cut)
 
 
-async def test_loops_within_each_other_are_bounded_in_depth(era: str) -> None:
+async def test_loops_within_each_other_are_bounded_in_depth(era: str, caplog: pytest.LogCaptureFixture) -> None:
     """The model's tool samples the same model, which runs a loop with the same tool, and so on."""
     server = Server("deep")
     depth = 0
@@ -632,7 +632,7 @@ async def test_loops_within_each_other_are_bounded_in_depth(era: str) -> None:
         done = await loop_with(model, client)
 
     assert (done.ended, depth) == ("answered", 3)
-    assert "max_nesting" in done.text
+    assert "max_nesting" in (done.text if era == "2025-11-25" else caplog.text)  # there the server passes it on
 
 
 async def loop_with(model: Handler, client: Client) -> LoopResult:

@@ -22,8 +22,21 @@ from anyio import CancelScope, create_task_group, current_time, move_on_after
 
 from mcp_host._backends import cancellations
 from mcp_host.concurrency import first
-from mcp_host.errors import SamplingError, excerpt, quoted
-from mcp_host.functions import FunctionTool, Injected, error_result, text_result
+from mcp_host.errors import (
+    CallDenied,
+    ConnectionClosed,
+    EndsLoop,
+    HttpStatusError,
+    InvalidToolOutput,
+    McpError,
+    McpTimeout,
+    NotConnected,
+    SamplingError,
+    ServerError,
+    excerpt,
+    quoted,
+)
+from mcp_host.functions import BadArguments, FunctionTool, Injected, ToolError, error_result, text_result
 from mcp_host.handlers import split_failure
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.types import (
@@ -52,7 +65,7 @@ AskModel: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[CreateMes
 """Asks the model once. What it raises ends the loop."""
 
 RunTool: TypeAlias = Callable[[ToolUseContent], Awaitable[CallToolResult]]
-"""Runs one call, in a time that it bounds itself. What it raises becomes a result for the model, see `error_result`."""
+"""Runs one call, in a time that it bounds itself. What it raises becomes a result for the model, see `_failure`."""
 
 Permit: TypeAlias = Callable[[ToolUseContent], Awaitable[CallToolResult | None]]
 """Decides on one call: None lets it run, a result is given to the model instead. What it raises ends the loop.
@@ -387,6 +400,32 @@ async def result_of(run: RunTool, use: ToolUseContent) -> CallToolResult:
                 raise
             if other is not None:
                 raise other from None
-            return error_result(use.name, error)
+            return _failure(use.name, error)
         finally:
             del error, other  # their tracebacks refer to this frame, which must not refer to them
+
+
+def _failure(name: str, exc: BaseException) -> CallToolResult:
+    """The result that tells the model that the tool *name* failed.
+
+    It has the text only of what the server, an approver or the tool's author says. The texts of other errors are for the
+    host: they quote the stderr of the server, URLs and what handlers raised. They are logged.
+
+    Raises:
+        EndsLoop: It is *exc*.
+    """
+    match exc:
+        case HttpStatusError(rpc_message=str(message)):
+            why = f": {excerpt(message)}"
+        case HttpStatusError() | ConnectionClosed() | NotConnected():
+            why = ": its server is not available"
+        case McpTimeout():
+            why = ": it did not finish in time"
+        case InvalidToolOutput():
+            why = ": its result does not match its schema"
+        case McpError() if not isinstance(exc, EndsLoop | ToolError | BadArguments | ServerError | CallDenied):
+            why = ""
+        case _:
+            return error_result(name, exc)
+    logger.warning("the tool %s failed: %s", name, exc)
+    return text_result(f"the tool {name} failed{why}", is_error=True)
