@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import Signature, isawaitable, iscoroutinefunction, signature
 from types import FunctionType
@@ -32,18 +34,34 @@ MAX_THREADS = 256  # in one event loop, for all plain functions but those of sam
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
+class InputCount:
+    """The requests of servers for input within one outermost call, with those within the calls that its handlers make."""
+
+    times: deque[float] = field(default_factory=deque)
+    """When each came, on the event loop's clock, the oldest first."""
+
+
 class HandlerScope:
     """Marks what runs inside, and the tasks started there, as code of the application that a request or a call waits for.
 
-    *nesting* is the number of handlers within each other, and *slot* the one that a sampling handler runs in.
-    Both are by default those of the scope around this one. *client* is a key of the client that makes a request by
-    itself, if its middleware runs inside.
+    *nesting* is the number of handlers within each other, *inputs* counts what servers ask within the calls made
+    inside, and *slot* is the one that a sampling handler runs in. All are by default those of the scope around this
+    one. *client* is a key of the client that makes a request by itself, if its middleware runs inside.
     """
 
-    __slots__ = ("_token", "client", "ended", "nesting", "outer", "slot")
+    __slots__ = ("_token", "client", "ended", "inputs", "nesting", "outer", "slot")
 
-    def __init__(self, *, nesting: int | None = None, slot: object = None, client: object = None) -> None:
+    def __init__(
+        self,
+        *,
+        nesting: int | None = None,
+        inputs: InputCount | None = None,
+        slot: object = None,
+        client: object = None,
+    ) -> None:
         self.nesting: int = nesting or 0
+        self.inputs: InputCount | None = inputs
         self.slot: object = slot
         self.client: object = client
         self.ended: bool = False
@@ -55,6 +73,8 @@ class HandlerScope:
         if outer is not None:
             if nesting is None:
                 self.nesting = outer.nesting
+            if inputs is None:
+                self.inputs = outer.inputs
             if slot is None:
                 self.slot = outer.slot
 

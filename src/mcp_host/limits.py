@@ -114,14 +114,17 @@ class Limits:
     """Pages of one list. Further pages are not requested, and a warning says so."""
 
     max_inputs: int = count(500)
-    """Requests for input (sampling, elicitation, roots) that a server may make within one call. Each turn of
-    a server's tool loop counts as one. Beyond that, the call fails with `RoundsExceeded`. Before revision
-    2026-07-28, the server gets error -32013 instead, and a request counts for every call in flight. Between
-    calls, a server may make as many requests per hour."""
+    """Requests for input (sampling, elicitation, roots) that servers may make within one call. Each turn of
+    a server's tool loop counts as one, and so does each request within the calls that your handlers make
+    meanwhile, of any server. Beyond that, the call fails with `RoundsExceeded`. Before revision
+    2026-07-28, the server gets error -32013 instead, and over a pipe a request counts for every call in flight.
+    Between calls, a server may make as many requests per hour."""
 
     max_nesting: int = count(8)
     """Handlers nested in one another: a handler makes a call, the server asks for input, another handler runs, and so
-    on. Deeper requests are refused like those beyond *max_inputs*, which counts for each call separately."""
+    on. Deeper requests are refused like those beyond *max_inputs*. Before revision 2026-07-28 a
+    request does not always tell which call it is for: over a pipe, never. Then it counts for the outermost one that no
+    request is handled for. So if a handler makes several calls at once, nesting may be deeper, up to *max_inputs*."""
 
     max_inputs_per_round: int = count(64)
     """Requests for input in one result (revision 2026-07-28)."""

@@ -76,6 +76,31 @@ async def test_a_tool_that_samples_again_for_ever_ends_at_the_limit_of_nesting(
     assert len(model.requests) == 6  # three loops, of two answers each
 
 
+@everywhere
+@in_both_eras
+async def test_tools_that_sample_again_share_the_number_of_requests_of_the_outermost_call(
+    how: str, version: str
+) -> None:
+    """Two calls in each answer would be 255 requests, within the limit of nesting."""
+    requests = 0
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        nonlocal requests
+        requests += len(request.messages) == 1
+        return request.calls(*[ToolCall("dig")] * 2) if len(request.messages) == 1 else request.reply("enough")
+
+    with fail_after(20):
+        async with (
+            reached(how, deep, __name__) as transport,
+            Client(
+                transport, era=version, sampling=sampling(model), limits=Limits(max_inputs=20), run_own_tools=True
+            ) as client,
+        ):
+            assert (await client.call_tool("dig")).text == "enough"
+
+    assert requests == 20
+
+
 # Slots
 
 

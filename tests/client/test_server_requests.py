@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -109,6 +109,128 @@ async def test_handlers_within_each_other_have_a_bound(version: str, most: int) 
     else:
         words = f"this client's limit max_nesting is {most} handlers within each other"
     assert [words in str(failure) for failure in failures] == [True, True]
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_what_is_asked_within_the_calls_of_handlers_counts_for_the_outermost_call(version: str) -> None:
+    """Two calls in each handler are 7 requests on three levels. One budget for all of them ends that after 5."""
+    server = asking_server(versions=[version])
+    asked, refused = 0, list[str]()
+
+    async def model(request: SamplingRequest) -> str:
+        nonlocal asked
+        asked += 1
+        for _ in range(2):
+            try:
+                result = await client.call_tool("ask")
+                refused.extend([result.text] * bool(result.is_error))
+            except RoundsExceeded as exc:
+                refused.append(str(exc))
+        return "enough"
+
+    limits = Limits(max_inputs=5, max_nesting=3)
+    with anyio.fail_after(5):
+        async with Client(server.in_process(), sampling=sampling(with_tools=model), limits=limits) as client:
+            for number in (1, 2):  # which are counted apart
+                assert (await client.call_tool("ask")).text == "enough"
+                assert asked == 5 * number
+
+    assert len(refused) == 12
+    if version == "2026-07-28":
+        too_much = "tools/call: the server asked for more than 5 inputs (Limits.max_inputs)"
+    else:
+        too_much = "this client's limit max_inputs is 5 for one call"
+    assert any(too_much in text for text in refused)
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_what_another_server_asks_within_a_call_of_a_handler_counts_for_the_outermost_call(version: str) -> None:
+    """Two servers, each of which is called by the handler of the other."""
+    asked = 0
+
+    def handler(other: int) -> Callable[[SamplingRequest], Awaitable[str]]:
+        async def model(request: SamplingRequest) -> str:
+            nonlocal asked
+            asked += 1
+            with suppress(RoundsExceeded):
+                await clients[other].call_tool("ask")
+            return "enough"
+
+        return model
+
+    clients = [
+        Client(
+            asking_server(versions=[version]).in_process(),
+            sampling=sampling(with_tools=handler(other)),
+            limits=Limits(max_inputs=4, max_nesting=12),
+        )
+        for other in (1, 0)
+    ]
+    with anyio.fail_after(5):
+        async with clients[0], clients[1]:
+            assert (await clients[0].call_tool("ask")).text == "enough"
+
+    assert asked == 4
+
+
+async def test_a_call_that_asks_for_nothing_buys_no_deeper_nesting_than_max_inputs() -> None:
+    """Over a pipe it could be the one that a request is for. So the nesting is not certain, but the number is."""
+    server = asking_server(versions=["2025-11-25"])
+    asked = 0
+
+    @server.tool
+    async def quiet() -> None:
+        await anyio.sleep_forever()
+
+    async def model(request: SamplingRequest) -> str:
+        nonlocal asked
+        asked += 1
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "quiet")
+            await client.call_tool("ask")
+            tasks.cancel_scope.cancel()
+        return "enough"
+
+    limits = Limits(max_inputs=12, max_nesting=4)
+    with anyio.fail_after(5):
+        async with Client(server.in_process(), sampling=sampling(with_tools=model), limits=limits) as client:
+            assert (await client.call_tool("ask")).text == "enough"
+
+    assert asked == 12
+
+
+async def test_what_is_asked_within_the_calls_of_a_request_between_calls_counts_like_that_request() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        async def ask(id: str) -> None:
+            await peer.send({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": QUESTION})
+
+        await peer.answer_initialize(capabilities={"tools": {}})
+        await ask("between calls")
+        for number in (1, 2):
+            call = await peer.receive("tools/call")
+            await ask(f"within call {number}")
+        refused.append(await peer.receive())
+        await peer.reply(call, EMPTY)
+        done.set()
+        await anyio.sleep_forever()
+
+    async def model(request: SamplingRequest) -> str:
+        await client.call_tool("x")
+        return "Paris"
+
+    refused, done = list[dict[str, Any]](), anyio.Event()
+    with anyio.fail_after(5):
+        async with Client(
+            ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_inputs=2)
+        ) as client:
+            await done.wait()
+
+    assert [(message["id"], message["error"]) for message in refused] == [
+        (
+            "within call 2",
+            {"code": -32013, "message": "this client's limit max_inputs is 2 in 3600 seconds without a call"},
+        )
+    ]
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])

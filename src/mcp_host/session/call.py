@@ -27,7 +27,7 @@ from mcp_host.errors import (
     UnsupportedProtocolVersion,
     UrlElicitationRequired,
 )
-from mcp_host.handlers import HandlerScope
+from mcp_host.handlers import HandlerScope, InputCount
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import NAME_PARAMETER, READ_ONLY
 from mcp_host.protocol.jsonrpc import (
@@ -84,6 +84,8 @@ class Call:
     """The only session that it may be sent in; None for any."""
     nesting: int = 0
     """In how many handlers the call is made; 0 outside of handlers."""
+    inputs: InputCount | None = None
+    """The requests for input so far, shared with the calls that handlers make within this one. None before the first."""
 
     def outer(self, request_id: Id, *, inferred: bool) -> OuterCall:
         """This call as handlers see it; *request_id* is that of its current request."""
@@ -260,8 +262,8 @@ class PendingRequest:
     on_event: OnEvent | None = None
     """Takes the notifications of a subscription, if this is one."""
     stateless: bool = False
-    inputs: int = 0
-    """How many requests of the server may have belonged to this one."""
+    asked: bool = False
+    """Whether a request of the server may have belonged to this one."""
     outcome: Response | McpError | None = None
     done: bool = False
     unsent: bool = False

@@ -167,7 +167,7 @@ class Connection:
             handler = handler.outer  # a callback, say, whose task goes on in the handler
         if handler is None:
             return self._request(call)
-        call.nesting = handler.nesting
+        call.nesting, call.inputs = handler.nesting, handler.inputs
         if not isinstance(handler.slot, Slot):
             return self._request(call)
         return handler.slot.lend(partial(self._request, call), within=call.timeouts.scope)

@@ -151,7 +151,7 @@ class Dispatcher:
         finally:
             del self._pending[id]
             pending.close()
-            if pending.inputs:
+            if pending.asked:
                 self._inbound.request_ended(pending)
             if self.closed is not None:
                 self._check_idle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +13,7 @@ from anyio import CancelScope
 
 from mcp_host.concurrency import Alarm, HandlerTasks
 from mcp_host.errors import InputRefused
-from mcp_host.handlers import HandlerScope
+from mcp_host.handlers import HandlerScope, InputCount
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import (
     ASKED_TOO_MUCH,
@@ -59,6 +59,8 @@ class InboundRequest:
     """
     nesting: int
     """The `Call.nesting` of the call that it belongs to, as far as can be told."""
+    inputs: InputCount
+    """Counts it, and what is asked within the calls of its handler."""
     headers: Headers
     """HTTP headers of the call on whose stream it came; its answer has them, too."""
     scope: CancelScope = field(init=False)
@@ -94,7 +96,7 @@ class InboundRequests:
         """Our cancelled requests that are not answered yet, over a pipe, and until when the server may work on each."""
         self._current: dict[Key, InboundRequest] = {}
         self._answered: OrderedDict[StreamKey, None] = OrderedDict()  # over HTTP, where a stream may repeat requests
-        self._unprompted: deque[float] = deque()  # when requests came while no call was in flight, the oldest first
+        self._unprompted = InputCount()  # those while no call is in flight
 
     @property
     def busy(self) -> bool:
@@ -121,13 +123,18 @@ class InboundRequests:
             self._counters["dropped requests"] += 1  # a flood
         else:
             candidates = [each for each in self._pending.values() if not each.done] if origin is None else [origin]
-            inbound = InboundRequest(key, stream_key, candidates, self._nesting(candidates), headers)
-            if exceeded := self._count(inbound):
+            nesting = self._nesting(candidates)
+            if nesting < self._limits.max_nesting:
+                counted = self._count(candidates)
+            else:
+                counted = f"max_nesting is {self._limits.max_nesting} handlers within each other"
+            if isinstance(counted, str):
                 self._remember(stream_key)
                 for pending in candidates:
                     pending.restart_idle()  # the server is not silent
-                self._refuse(request, ASKED_TOO_MUCH, f"this client's limit {exceeded}", session, headers)
+                self._refuse(request, ASKED_TOO_MUCH, f"this client's limit {counted}", session, headers)
             else:
+                inbound = InboundRequest(key, stream_key, candidates, nesting, counted, headers)
                 self._start(inbound, request, session, origin)
 
     def _refuse(self, request: Request, code: int, reason: str, session: Session, headers: Headers) -> None:
@@ -137,6 +144,7 @@ class InboundRequests:
         self, inbound: InboundRequest, request: Request, session: Session, origin: PendingRequest | None
     ) -> None:
         for pending in inbound.candidates:
+            pending.asked = True
             pending.timeouts.pause()
         owner = self._owner(inbound.candidates, origin)
         call = None if owner is None else owner.call
@@ -162,23 +170,28 @@ class InboundRequests:
         self._forget_old_abandoned()
         return None if self.abandoned else candidates[0]
 
-    def _count(self, inbound: InboundRequest) -> str | None:
-        """Count a request. Returns the limit that it exceeds, if any."""
-        nested, most = self._limits.max_nesting, self._limits.max_inputs
-        for pending in inbound.candidates:
-            pending.inputs += 1
-        if inbound.nesting >= nested:
-            return f"max_nesting is {nested} handlers within each other"
-        if inbound.candidates:
-            too_many = min([pending.inputs for pending in inbound.candidates]) > most
-            return f"max_inputs is {most} for one call" if too_many else None
-        now = self._alarm.loop.time()
-        while self._unprompted and self._unprompted[0] <= now - UNPROMPTED_PERIOD:
-            self._unprompted.popleft()
-        if len(self._unprompted) >= most:
-            return f"max_inputs is {most} in {UNPROMPTED_PERIOD:g} seconds without a call"
-        self._unprompted.append(now)
-        return None
+    def _count(self, candidates: list[PendingRequest]) -> InputCount | str:
+        """Count a request of the server that is for one of *candidates*. Returns what counts it, or the limit that it exceeds.
+
+        It counts for every call that it may belong to; for a call and those that handlers make within it only once.
+        """
+        most, now = self._limits.max_inputs, self._alarm.loop.time()
+        counts = dict[InputCount, None]()
+        for pending in candidates:
+            if (call := pending.call) is not None:
+                call.inputs = call.inputs or InputCount()
+                counts[call.inputs] = None
+        unprompted = self._unprompted.times
+        while unprompted and unprompted[0] <= now - UNPROMPTED_PERIOD:
+            unprompted.popleft()
+        with_room = [count for count in counts or [self._unprompted] if len(count.times) < most]
+        for count in with_room:
+            count.times.append(now)
+        if with_room:
+            return with_room[0]
+        only_unprompted = not counts or list(counts) == [self._unprompted]
+        where = f"in {UNPROMPTED_PERIOD:g} seconds without a call" if only_unprompted else "for one call"
+        return f"max_inputs is {most} {where}"
 
     def _nesting(self, candidates: list[PendingRequest]) -> int:
         """The nesting of the call that a request of the server is for, which is one of *candidates*.
@@ -218,7 +231,7 @@ class InboundRequests:
         move_on_after = partial(self._alarm.move_on_after, within=inbound.scope)  # see `TimeoutScope`
         reporter = self._reporter(inbound, request, session)
         try:
-            with HandlerScope(nesting=inbound.nesting + 1):
+            with HandlerScope(nesting=inbound.nesting + 1, inputs=inbound.inputs):
                 result = await session.answer(
                     request.method,
                     request.params,

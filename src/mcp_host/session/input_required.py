@@ -22,7 +22,7 @@ from mcp_host.errors import (
     excerpt,
     quoted,
 )
-from mcp_host.handlers import HandlerScope
+from mcp_host.handlers import HandlerScope, InputCount
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import InputRequest, InputRequired
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params, Request, Success, encode
@@ -48,7 +48,6 @@ class InputRequiredLoop:
     session: Session
     limits: Limits
     _idle_rounds: int = 0
-    _inputs: int = 0
 
     async def collect(self, required: InputRequired, response: Success) -> Params:
         """The additional params of the next request; *response* is the one that has the input requests.
@@ -76,17 +75,18 @@ class InputRequiredLoop:
 
     def _count(self, inputs: int) -> None:
         limits = self.limits
+        counted = self.call.inputs = self.call.inputs or InputCount()
         self._idle_rounds = 0 if inputs else self._idle_rounds + 1
-        self._inputs += inputs
         if self._idle_rounds > limits.max_idle_rounds:
             what, limit = f"gave no result and asked for nothing {self._idle_rounds} times in a row", "max_idle_rounds"
         elif inputs and self.call.nesting >= limits.max_nesting:
             what, limit = f"asked for input in {limits.max_nesting} handlers within each other", "max_nesting"
         elif inputs > limits.max_inputs_per_round:
             what, limit = f"asked for {inputs} inputs at once", "max_inputs_per_round"
-        elif self._inputs > limits.max_inputs:
+        elif len(counted.times) + inputs > limits.max_inputs:
             what, limit = f"asked for more than {limits.max_inputs} inputs", "max_inputs"
         else:
+            counted.times.extend([self.dispatcher.now()] * inputs)
             return
         raise RoundsExceeded(f"{self.call.method}: the server {what}", limit)
 
@@ -122,7 +122,7 @@ class InputRequiredLoop:
         self, key: str, request: InputRequest, outer: OuterCall, size: float, move_on_after: Timeout
     ) -> dict[str, Any]:
         try:
-            with HandlerScope(nesting=self.call.nesting + 1):
+            with HandlerScope(nesting=self.call.nesting + 1, inputs=self.call.inputs):
                 return await self.session.answer(
                     request.method, request.params, outer, size=size, move_on_after=move_on_after, always_wait=True
                 )
