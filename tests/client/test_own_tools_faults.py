@@ -82,13 +82,11 @@ async def test_tools_that_sample_again_share_the_number_of_requests_of_the_outer
     how: str, version: str
 ) -> None:
     """Two calls in each answer would be 255 requests, within the limit of nesting."""
-    requests = 0
 
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        nonlocal requests
-        requests += len(request.messages) == 1
+    def dig_twice(request: SamplingRequest) -> CreateMessageResult:
         return request.calls(*[ToolCall("dig")] * 2) if len(request.messages) == 1 else request.reply("enough")
 
+    model = ScriptedModel(*[dig_twice] * 100)
     with fail_after(20):
         async with (
             reached(how, deep, __name__) as transport,
@@ -98,7 +96,7 @@ async def test_tools_that_sample_again_share_the_number_of_requests_of_the_outer
         ):
             assert (await client.call_tool("dig")).text == "enough"
 
-    assert requests == 20
+    assert len([request for request in model.requests if len(request.messages) == 1]) == 20
 
 
 # Slots
