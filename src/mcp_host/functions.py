@@ -157,7 +157,7 @@ class FunctionTool:
         self._wrapped = False
         self.name = name or self._function.name
         if not self.name:
-            raise TypeError(f"{function!r} has no name: give one")
+            raise TypeError(f"{function!r} has no name: give one with name=, as in FunctionTool(function, name=...)")
         returns, schema = self._function.returns, None
         if not _is_among(PLAIN, returns):
             try:

@@ -207,8 +207,8 @@ def check_callable(function: object, *, argument: str, shape: str | None) -> Non
         ) from None
 
 
-def check_plain(function: Callable[..., object], *, argument: str, shape: str) -> None:
-    """Check that *function* is a plain one that takes one argument: it is called in the event loop and not awaited.
+def check_plain(function: Callable[..., object], *, argument: str, shape: str | None) -> None:
+    """Check that *function* is a plain one: it is called in the event loop and not awaited. *shape* as in `check_callable`.
 
     Raises:
         TypeError: It is not.

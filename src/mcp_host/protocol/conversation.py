@@ -121,8 +121,8 @@ def check_tools(tools: Sequence[Tool], choice: ToolChoice | None) -> None:
     first: dict[str, int] = {}
     for index, tool in enumerate(tools):
         name = tool.name
-        if not name or not name.isprintable():
-            raise ProtocolError(f"tools[{index}]: {quoted(name)} is no name: it is empty or cannot be printed")
+        if (problem := name_problem(name)) is not None:
+            raise ProtocolError(f"tools[{index}]: {quoted(name)} is no name: {problem}")
         if first.setdefault(name, index) != index:
             raise ProtocolError(f"tools[{index}]: tools[{first[name]}] has the name {quoted(name)} already")
     if not tools and choice is not None and choice.mode == "required":
@@ -131,6 +131,11 @@ def check_tools(tools: Sequence[Tool], choice: ToolChoice | None) -> None:
         raise ProtocolError(
             f"toolChoice: the tool {quoted(choice.tool)} is required, and the request does not offer it"
         )
+
+
+def name_problem(name: str) -> str | None:
+    """Why *name* is not one that a tool may have; None if it is."""
+    return None if name and name.isprintable() else "it is empty or cannot be printed"
 
 
 def _misplaced(message: SamplingMessage, uses: list[str], results: list[str]) -> str | None:

@@ -18,6 +18,7 @@ from mcp_host.errors import (
     InvalidToolOutput,
     McpError,
     NotConnected,
+    NotDeclared,
     RequestTimeout,
     SamplingError,
     ServerError,
@@ -225,6 +226,7 @@ async def test_the_text_of_an_error_of_ours_is_only_logged(
         CallDenied("the call of 'add' was denied: not on Sundays", "not on Sundays"),
         BadArguments("Invalid arguments: a: Input should be a valid integer"),
         ToolError("by zero"),
+        NotDeclared("sampling", "tools"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -308,19 +310,29 @@ async def test_without_tools_the_first_answer_ends_the_loop() -> None:
         (ToolChoice(mode="required"), ["add", "add"], ["required", "auto", "auto"]),
         (ToolChoice(mode="required"), ["unknown", "divide"], ["required", "required", "auto"]),
         (ONLY_DIVIDE, ["add", "divide"], ["divide", "divide", "auto"]),
+        (ToolChoice(mode="required"), [], ["required"]),
+        (ONLY_DIVIDE, ["add"], ["divide", "divide"]),
         (ToolChoice(mode="auto"), ["add", "add"], ["auto", "auto", "auto"]),
         (None, ["add", "add"], [None, None, None]),
     ],
-    ids=["required", "required, and an unknown one called", "one tool", "auto", "none given"],
+    ids=[
+        "required",
+        "required, and an unknown one called",
+        "one tool",
+        "required, and not obeyed",
+        "one tool, and not obeyed",
+        "auto",
+        "none given",
+    ],
 )
 async def test_a_tool_choice_holds_until_the_model_has_obeyed(
     choice: ToolChoice | None, names: list[str], choices: list[str | None]
 ) -> None:
     model = Model(*[says(use(str(index), name)) for index, name in enumerate(names)], says("done"))
 
-    await loop(model, choice=choice)
+    done = await loop(model, choice=choice)
 
-    assert model.choices == choices
+    assert (done.ended, done.text, model.choices) == ("answered", "done", choices)
 
 
 @pytest.mark.parametrize(

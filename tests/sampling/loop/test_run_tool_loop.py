@@ -28,7 +28,7 @@ from mcp_host import (
     ask_in_terminal,
     run_tool_loop,
 )
-from mcp_host.errors import NotConnected, SamplingError
+from mcp_host.errors import HttpStatusError, NotConnected, RequestTimeout, SamplingError, ServerError
 from mcp_host.functions import FunctionTool
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, approve_tool_calls
 from mcp_host.protocol import conversation
@@ -83,6 +83,10 @@ def calculator() -> Server:
 
 def refuse() -> None:
     raise ToolError("not on Sundays")
+
+
+async def late_cut(result: CallToolResult, max_bytes: int) -> CallToolResult:
+    return result
 
 
 def results(done: LoopResult) -> list[ToolResultContent]:
@@ -262,11 +266,68 @@ async def test_tools_with_the_same_name_are_refused_before_the_model_is_asked(er
     model = ScriptedModel()
     async with Client(calculator(), era=era) as client:
         with pytest.raises(
-            ValueError, match=r"'add', one of 'calculator' and one of 'this program'.*ToolPolicy\(rename"
+            ValueError,
+            match=r"^two tools have the name 'add', of 'calculator' \(tools\[0\]\) and of 'this program' \(tools\[1\]\): rename one, with"
+            r" Client\(\.\.\., tools=ToolPolicy\(rename=\.\.\.\)\) or FunctionTool\(function, name=\.\.\.\)$",
         ):
             await loop(model, client, add)
 
     assert model.requests == []
+
+
+async def test_servers_with_one_name_are_told_apart_by_their_place_in_the_list(era: str) -> None:
+    async with Client(calculator(), era=era) as first, Client(calculator(), era=era) as second:
+        with pytest.raises(
+            ValueError,
+            match=r"^two tools have the name 'add', of 'calculator' \(tools\[1\]\) and of 'calculator' \(tools\[2\]\): rename one, with"
+            r" Client\(\.\.\., tools=ToolPolicy\(rename=\.\.\.\)\)$",
+        ):
+            await loop(ScriptedModel(), refuse, first, second)
+
+
+async def test_a_server_that_declares_no_tools_has_none(era: str) -> None:
+    server = Server("library")
+    server.resource("file:///a.txt")(lambda: "text")
+    model = ScriptedModel(ToolCall("add", ONE_AND_TWO), "done")
+    async with Client(server, era=era) as library, Client(calculator(), era=era) as client:
+        assert library.server_capabilities.tools is None
+        done = await loop(model, library, client)
+
+    assert texts(done) == ["3"]
+
+
+async def test_a_server_that_cannot_list_its_tools_is_named() -> None:
+    for error in (
+        ServerError(-32000, "no index"),
+        RequestTimeout("tools/list: took longer than 7 s (timeout)"),
+        HttpStatusError(502, "https://example.com: 502"),
+    ):
+        text = str(error)
+        with pytest.raises(type(error)) as raised:
+            await loop(ScriptedModel(), refuse, RecordingClient(error=error))
+
+        assert raised.value is error
+        assert str(error) == f"the tools of 'recorder' (tools[1]) cannot be listed: {text}"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "'' is left out: it is empty or cannot be printed"),
+        ("line\nbreak", "'line\\nbreak' is left out: it is empty or cannot be printed"),
+        ("echo", "'echo' is left out: another tool of that name stands before it"),
+    ],
+)
+async def test_one_bad_tool_of_a_server_is_left_out_with_a_warning(
+    name: str, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = RecordingClient(also=name)
+    model = ScriptedModel(ToolCall("echo", {"a": 1}), "done")
+
+    done = await loop(model, client)
+
+    assert ([tool.name for tool in model.requests[0].tools], texts(done)) == (["echo"], ["echo {'a': 1} None"])
+    assert [record.getMessage() for record in caplog.records] == [f"recorder: the tool {problem}"]
 
 
 async def test_a_client_that_renames_its_tools_can_be_used_with_another(era: str) -> None:
@@ -283,15 +344,28 @@ async def test_a_client_that_renames_its_tools_can_be_used_with_another(era: str
     [
         ({"messages": [UserMessage("hello")]}, TypeError, "not both"),
         ({"tools": calculator}, TypeError, r"tools=\[client, function\]"),
-        ({"tools": [3]}, TypeError, "3 is neither a client nor a function"),
+        ({"tools": [3]}, TypeError, r"tools\[0\] is an object of int, neither a client nor a function"),
+        ({"tools": [refuse, calculator()]}, TypeError, r"tools\[1\].*async with Client\(server\) as client"),
+        ({"tools": [refuse, refuse]}, ValueError, r"tools\[0\] and tools\[1\] are the same: leave one out$"),
+        (
+            {"tools": [refuse, FunctionTool(refuse)]},
+            ValueError,
+            r"rename one, with FunctionTool\(function, name=...\)$",
+        ),
         ({"tools": [Client]}, TypeError, "is the class Client"),
-        ({"tools": [lambda: 3]}, TypeError, "has no name"),
+        (
+            {"tools": [lambda: 3]},
+            TypeError,
+            r"has no name: give one with name=, as in FunctionTool\(function, name=...\)",
+        ),
+        ({"check_arguments": None}, TypeError, "check_arguments is True or False, not NoneType"),
         ({"tool_choice": "add", "tools": [refuse]}, ValueError, "'add' is required, and the request does not offer it"),
         ({"tool_choice": "required"}, ValueError, "a tool is required, and the request offers none"),
         ({"approve": 3}, TypeError, "approve has to be a function"),
         ({"approve": lambda: Allow()}, TypeError, r"approve is called with one argument"),
         ({"on_turn": 3}, TypeError, "on_turn has to be a function"),
-        ({"cut": 3}, TypeError, "cut has to be a function"),
+        ({"cut": 3}, TypeError, "cut has to be a plain function"),
+        ({"cut": late_cut}, TypeError, "cut must be a plain function: it is not awaited"),
         ({"max_turns": 0}, ValueError, "max_turns must be at least 1"),
         ({"timeout": 0}, ValueError, "timeout must be more than 0"),
         ({"tool_timeout": 0}, ValueError, "tool_timeout must be more than 0"),
@@ -311,7 +385,9 @@ async def test_wrong_arguments_are_refused_before_the_model_is_asked(
 
 
 async def test_a_client_that_is_not_connected_is_an_error_of_the_caller() -> None:
-    with pytest.raises(NotConnected):
+    with pytest.raises(
+        NotConnected, match=r"^the tools of 'calculator' \(tools\[0\]\) cannot be listed: the client is not connected"
+    ):
         await loop(ScriptedModel(), Client(calculator()))
 
 
@@ -413,16 +489,20 @@ def test_the_repr_of_a_proposed_call_has_neither_arguments_nor_caller() -> None:
 
 
 class RecordingClient:
-    """A client of another kind, with one tool. It records the timeouts that it is given."""
+    """A client of another kind, with one tool, or *also* another, or an *error*. It records the timeouts that it is given."""
 
     name = "recorder"
 
-    def __init__(self) -> None:
+    def __init__(self, *, also: str | None = None, error: Exception | None = None) -> None:
         self.timeouts: list[float | None] = []
+        self.error = error
+        self.names = ["echo"] if also is None else ["echo", also]
 
     async def list_tools(self, *, timeout: float | None = None) -> list[Tool]:
         self.timeouts.append(timeout)
-        return [Tool(name="echo", input_schema={"type": "object"})]
+        if self.error is not None:
+            raise self.error
+        return [Tool(name=name, input_schema={"type": "object"}) for name in self.names]
 
     async def call_tool(
         self,
@@ -599,6 +679,17 @@ async def test_the_model_gets_a_part_of_a_long_result_and_the_steps_have_the_who
 
 def first_characters(result: CallToolResult, max_bytes: int) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=result.text[:3])])
+
+
+async def test_a_policy_for_long_results_that_returns_something_else_is_told_so() -> None:
+    def cut(result: CallToolResult, max_bytes: int) -> Any:
+        return result.text[:max_bytes]
+
+    def nothing() -> str:
+        return "nothing"
+
+    with pytest.raises(TypeError, match="cut has to return a CallToolResult, not str"):
+        await loop(ScriptedModel(ToolCall("nothing")), nothing, cut=cut)
 
 
 async def test_what_the_policy_for_long_results_raises_is_raised() -> None:

@@ -31,6 +31,7 @@ from mcp_host.errors import (
     McpError,
     McpTimeout,
     NotConnected,
+    NotDeclared,
     SamplingError,
     ServerError,
     excerpt,
@@ -423,7 +424,9 @@ def _failure(name: str, exc: BaseException) -> CallToolResult:
             why = ": it did not finish in time"
         case InvalidToolOutput():
             why = ": its result does not match its schema"
-        case McpError() if not isinstance(exc, EndsLoop | ToolError | BadArguments | ServerError | CallDenied):
+        case McpError() if not isinstance(
+            exc, EndsLoop | ToolError | BadArguments | ServerError | CallDenied | NotDeclared
+        ):
             why = ""
         case _:
             return error_result(name, exc)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from mcp_host.errors import ProtocolError, SamplingError
 from mcp_host.functions import text_result
-from mcp_host.handlers import as_async, check_callable
+from mcp_host.handlers import as_async, check_plain
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol import conversation
 from mcp_host.sampling.approval import Allow, CallApprovals, Deny
@@ -90,7 +90,8 @@ async def run_tool_loop(
 
     *tools* are connected clients, with every tool that they list now, and typed functions or `FunctionTool`s. Plain
     functions run in a thread. *tool_choice* is "auto", "required", "none" or the name of a tool that the
-    model has to call; "required" and a name hold until the model has obeyed once.
+    model is asked to call; "required" and a name hold until the model has obeyed once. The loop does not enforce them: a
+    model that answers without a call ends it, and one that calls another tool gets its result and is asked again.
 
     *approve* decides on each call before it is made, one after the other, such as `ask_in_terminal`. It gets a
     `ProposedCall`. `Deny` tells the model the reason. ``Allow("session")`` allows that tool for the rest of the
@@ -116,11 +117,13 @@ async def run_tool_loop(
         TypeError, ValueError: An argument is wrong, or two tools have the same name. The model was not asked.
         McpError: A client could not list its tools; the model was not asked.
         SamplingError: The model returned no answer.
-        Exception: The model, *approve*, *cut* or *on_turn* raised it.
+        Exception: The model, *approve*, *cut* or *on_turn* raised it. So is a TypeError if *cut* returns no result.
     """
     check_seconds("tool_timeout", tool_timeout, zero=False)
     check_count("max_result_bytes", max_result_bytes)
-    check_callable(cut, argument="cut", shape=None)
+    check_plain(cut, argument="cut", shape=None)
+    if not isinstance(check_arguments, bool):
+        raise TypeError(f"check_arguments is True or False, not {type(check_arguments).__name__}")
     wanted, found = read_conversation(prompt, messages)
     if system_prompt is not None and found is not None:
         raise ValueError("the system prompt is given twice: as an argument, and in the messages")

@@ -40,8 +40,15 @@ It is called with every result that a tool returned, in the event loop. The step
 
 
 def for_model(use: ToolUseContent, result: CallToolResult, *, max_bytes: int, cut: Cut) -> ToolResultContent:
-    """The block that the model gets of *result*."""
-    return ToolResultContent.of(use, cut(_paid_once(result), max_bytes))
+    """The block that the model gets of *result*.
+
+    Raises:
+        TypeError: *cut* returned something else than a result.
+    """
+    short: object = cut(_paid_once(result), max_bytes)
+    if not isinstance(short, CallToolResult):
+        raise TypeError(f"cut has to return a CallToolResult, not {type(short).__name__}")
+    return ToolResultContent.of(use, short)
 
 
 def _paid_once(result: CallToolResult) -> CallToolResult:

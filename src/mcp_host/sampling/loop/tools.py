@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from mcp_host.errors import quoted
+from mcp_host.errors import McpError, NotAdvertised, ServerError, quoted
 from mcp_host.functions import AnyFunction, FunctionTool
 from mcp_host.handlers import as_async, check_callable
+from mcp_host.protocol import conversation
+from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling.loop.engine import RunTool, function_runner
 from mcp_host.types import CallToolResult, Tool, ToolUseContent
+
+logger = logging.getLogger(__name__)
 
 THIS_PROGRAM = "this program"  # in place of a server's name, for functions
 
@@ -54,38 +59,82 @@ class OfferedTool:
 async def read_tools(tools: Sequence[LoopTool], *, timeout: float, caller: object) -> dict[str, OfferedTool]:
     """The tools by their names. Clients are asked for theirs. Listing and each call may take *timeout* seconds.
 
+    A server without tools adds none. A tool of a server whose name no model could call is left out, with a warning.
+
     Raises:
         TypeError: One is something else, or a function that cannot be called with JSON.
         ValueError: Two tools have the same name.
-        McpError: A client could not list its tools.
+        McpError: A client could not list its tools; the text names it.
     """
     if callable(tools) or isinstance(tools, ToolClient) or not isinstance(tools, Sequence):
         raise TypeError("tools is a list of clients and functions: tools=[client, function]")
     offered: dict[str, OfferedTool] = {}
-    for tool in tools:
-        for new in await _read(tool, timeout=timeout, caller=caller):
+    places: dict[str, int] = {}
+    for place, tool in enumerate(tools):
+        for new in await _read(tool, place, timeout=timeout, caller=caller):
             name = new.definition.name
             if name in offered:
-                raise ValueError(
-                    f"two tools have the name {quoted(name)}, one of {quoted(offered[name].server)} and one of"
-                    f" {quoted(new.server)}: rename one, with Client(..., tools=ToolPolicy(rename=...)) or"
-                    " FunctionTool(function, name=...)"
-                )
-            offered[name] = new
+                raise ValueError(_clash(tools, offered[name], places[name], new, place))
+            offered[name], places[name] = new, place
     return offered
 
 
-async def _read(tool: LoopTool, *, timeout: float, caller: object) -> list[OfferedTool]:
+async def _read(tool: LoopTool, place: int, *, timeout: float, caller: object) -> list[OfferedTool]:
     if isinstance(tool, ToolClient) and not isinstance(tool, type):
         call = partial(_call, tool, timeout, caller)
-        return [OfferedTool(listed, tool.name, call) for listed in await tool.list_tools(timeout=timeout)]
+        return [OfferedTool(listed, tool.name, call) for listed in await _list(tool, place, timeout)]
     if not isinstance(tool, FunctionTool):
         if not callable(tool):
-            raise TypeError(f"tools: {tool!r} is neither a client nor a function")
+            raise TypeError(
+                f"tools[{place}] is an object of {type(tool).__name__}, neither a client nor a function;"
+                " a server is reached with a client: async with Client(server) as client"
+            )
         check_callable(tool, argument="tools", shape=None)
         tool = FunctionTool(tool)
     run = function_runner(tool.calling(partial(as_async, argument="tools")), timeout=timeout)
     return [OfferedTool(tool.definition, THIS_PROGRAM, run)]
+
+
+async def _list(client: ToolClient, place: int, timeout: float) -> list[Tool]:
+    """The tools of *client* that can be offered."""
+    try:
+        listed = await client.list_tools(timeout=timeout)
+    except McpError as exc:
+        if isinstance(exc, NotAdvertised) or (isinstance(exc, ServerError) and exc.code == METHOD_NOT_FOUND):
+            logger.info("%s has no tools: %s", client.name, exc)
+            return []
+        exc.args = (f"the tools of {_where(client.name, place)} cannot be listed: {exc}",)
+        raise
+    valid: dict[str, Tool] = {}
+    for tool in listed:
+        problem = conversation.name_problem(tool.name)
+        if problem is None and tool.name in valid:
+            problem = "another tool of that name stands before it"
+        if problem is None:
+            valid[tool.name] = tool
+        else:
+            logger.warning("%s: the tool %s is left out: %s", client.name, quoted(tool.name), problem)
+    return list(valid.values())
+
+
+def _clash(tools: Sequence[LoopTool], old: OfferedTool, old_place: int, new: OfferedTool, place: int) -> str:
+    """What to do about two tools with the same name."""
+    if tools[old_place] is tools[place]:
+        return f"tools[{old_place}] and tools[{place}] are the same: leave one out"
+    servers = (old.server, new.server)
+    hints = []
+    if servers != (THIS_PROGRAM, THIS_PROGRAM):
+        hints.append("Client(..., tools=ToolPolicy(rename=...))")
+    if THIS_PROGRAM in servers:
+        hints.append("FunctionTool(function, name=...)")
+    return (
+        f"two tools have the name {quoted(new.definition.name)}, of {_where(old.server, old_place)}"
+        f" and of {_where(new.server, place)}: rename one, with {' or '.join(hints)}"
+    )
+
+
+def _where(server: str, place: int) -> str:
+    return f"{quoted(server)} (tools[{place}])"
 
 
 async def _call(client: ToolClient, timeout: float, caller: object, use: ToolUseContent) -> CallToolResult:
