@@ -41,4 +41,6 @@ def move(board: Board) -> tuple[int, str]:
         return wins[0], "Three in a row!"
     if threats := board.winning(opponent(board.turn)):
         return threats[0], "Not so fast."
+    if len(board.free) == 1:
+        return board.free[0], "A draw, then."
     return next(square for square in BEST_FIRST if square in board.free), "Your move."

@@ -153,14 +153,14 @@ async def ask_person(game: Game, context: Context) -> Game:
     square = (answer.content or {}).get("square")
     if square not in free:  # not every client checks what its user enters
         raise ToolError(f"the form offers the squares {', '.join(free)}, and the answer is {square!r}")
-    return replace(game, board=game.board.take(int(square)))
+    return replace(game, board=game.board.take(int(square)), news="")
 
 
 # After the game: on the server
 
 
 def after(game: Game) -> str:
-    """The outcome in a sentence, and the board."""
+    """The outcome in a sentence, the last move if it was the model's, and the board."""
     names = {game.model: "The model", game.person: "The person"}
     match game.outcome:
         case "X" | "O" as winner:
@@ -173,4 +173,5 @@ def after(game: Game) -> str:
             how = "The person declined to play on."
         case _:
             how = "The person has left the game."
-    return f"{how}\n\n{game.board}"
+    news = game.news if game.stopped is None else ""
+    return "\n\n".join(filter(None, [how, news, str(game.board)]))

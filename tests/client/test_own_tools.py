@@ -200,7 +200,7 @@ async def test_a_model_that_calls_tools_in_the_last_answer_is_not_asked_again(
 
     assert result == ""
     assert len(model.requests) == 2
-    assert "calls of 'add' are dropped: no tool is allowed, or the answer is cut off" in caplog.text
+    assert "calls of 'add' are dropped: the tool choice is 'none'" in caplog.text
 
 
 @in_both_eras

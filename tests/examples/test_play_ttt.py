@@ -51,6 +51,12 @@ class Played(NamedTuple):
     person: Sequence[str]
     outcome: str
     squares: str
+    unheard: str = ""
+    """What the model did last, if it ended the game."""
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(filter(None, [self.outcome, self.unheard, str(Board(self.squares))]))
 
 
 FORFEIT = (
@@ -59,13 +65,13 @@ FORFEIT = (
 )
 
 GAMES = {
-    "win": Played([1, 2, 3], ["4", "5"], "The model wins with X.", "XXXOO6789"),
+    "win": Played([1, 2, 3], ["4", "5"], "The model wins with X.", "XXXOO6789", "The model took 3."),
     "loss": Played([1, 2, 7], ["4", "5", "6"], "The person wins with O.", "XX3OOOX89"),
-    "draw": Played([1, 3, 8, 6, 7], ["2", "5", "4", "9"], "It is a draw.", "XOXOOXXXO"),
+    "draw": Played([1, 3, 8, 6, 7], ["2", "5", "4", "9"], "It is a draw.", "XOXOOXXXO", "The model took 7."),
     "forfeit": Played([1, 5, 10, 1], ["5"], FORFEIT, "X234O6789"),
     "decline": Played([1, 2], ["4", "decline"], "The person declined to play on.", "XX3O56789"),
     "cancel": Played([9], ["cancel"], "The person has left the game.", "12345678X"),
-    "another after all that": Played([5, 1, 9], ["2", "3"], "The model wins with X.", "XOO4X678X"),
+    "another after all that": Played([5, 1, 9], ["2", "3"], "The model wins with X.", "XOO4X678X", "The model took 9."),
 }
 
 
@@ -137,7 +143,7 @@ async def test_games_are_played_to_each_of_their_ends(how: str, era: str, versio
                 model.squares[:], person.squares[:] = game.model, game.person
                 result = await client.call_tool("play_ttt")
 
-                assert (result.text, result.is_error) == (f"{game.outcome}\n\n{Board(game.squares)}", None)
+                assert (result.text, result.is_error) == (game.text, None)
                 assert (model.squares, person.squares) == ([], [])
     assert model.strategies == sum(len(game.model) for game in GAMES.values()) - 2  # two attempts more, in one turn
 
@@ -152,7 +158,7 @@ async def test_a_model_without_tools_plays_without_a_strategy(era: str) -> None:
                 model.squares[:], person.squares[:] = game.model, game.person
                 result = await client.call_tool("play_ttt")
 
-                assert result.text == f"{game.outcome}\n\n{Board(game.squares)}"
+                assert result.text == game.text
     assert model.strategies == 0
 
 
@@ -173,6 +179,28 @@ async def test_the_person_who_begins_sees_the_board_and_the_free_squares() -> No
         "required": ["square"],
     }
     assert result.text == f"The person wins with X.\n\n{Board('XO3XXOX8O')}"
+
+
+@pytest.mark.parametrize(
+    ("squares", "text"),
+    [
+        (
+            ["1", "8", "3"],
+            f"The model wins with X.\n\nThe model took 6 and says: Three in a row!\n\n{Board('OXOXXX7O9')}",
+        ),
+        (["2", "6", "1", "7"], f"It is a draw.\n\nThe model took 9 and says: A draw, then.\n\n{Board('OOXXXOOXX')}"),
+    ],
+    ids=["a win", "a draw"],
+)
+async def test_the_last_move_of_the_model_is_shown_with_its_remark(squares: list[str], text: str) -> None:
+    person = Person()
+    person.squares = squares.copy()
+    sampling, elicitation = Sampling(with_tools=player, approve=always), Elicitation(form=person)
+    async with Client(make_server(lambda: "X"), sampling=sampling, elicitation=elicitation) as client:
+        with anyio.fail_after(IN_TIME):
+            result = await client.call_tool("play_ttt")
+
+    assert result.text == text
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])

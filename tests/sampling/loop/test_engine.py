@@ -291,17 +291,20 @@ async def test_calls_in_an_answer_that_may_not_call_are_dropped(
     done = await loop(Model(says(*content, stop="toolUse")), max_turns=1)
 
     assert (done.ended, done.answer) == ("max_turns", says(words, stop="endTurn"))
-    assert [record.message for record in caplog.records] == [
-        "calls of 'add' are dropped: no tool is allowed, or the answer is cut off"
+    assert (done.tool_uses, done.steps[0].calls, done.steps[0].dropped) == ([], (), (use("9"),))
+    assert [record.getMessage() for record in caplog.records] == [
+        "calls of 'add' are dropped: the tool choice is 'none'"
     ]
 
 
-async def test_without_tools_the_first_answer_ends_the_loop() -> None:
+async def test_without_tools_the_first_answer_ends_the_loop(caplog: pytest.LogCaptureFixture) -> None:
     model = Model(says("hello", use("1")))
 
     done = await run_loop(model, CreateMessageRequestParams(messages=[QUESTION], max_tokens=1), tools={}, max_turns=1)
 
     assert (done.ended, done.text, done.tool_uses, model.choices) == ("answered", "hello", [], [None])
+    assert done.steps[0].dropped == (use("1"),)
+    assert [record.getMessage() for record in caplog.records] == ["calls of 'add' are dropped: no tools are on offer"]
 
 
 @pytest.mark.parametrize(
@@ -347,10 +350,15 @@ async def test_calls_of_an_answer_that_max_tokens_cut_off_are_not_run(
 
 
 @pytest.mark.parametrize("stop", ["refusal", "stopSequence"])
-async def test_calls_of_an_answer_that_stopped_for_another_reason_are_not_run(stop: str) -> None:
+async def test_calls_of_an_answer_that_stopped_for_another_reason_are_not_run(
+    stop: str, caplog: pytest.LogCaptureFixture
+) -> None:
     done = await loop(Model(says("I", use("1"), stop=stop)), tools={"add": runs(AssertionError("not called"))})
 
-    assert (done.ended, done.answer) == ("answered", says("I", stop=stop))
+    assert (done.ended, done.answer, done.steps[0].dropped) == ("answered", says("I", stop=stop), (use("1"),))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"calls of 'add' are dropped: the answer stopped with {stop!r}"
+    ]
 
 
 @pytest.mark.parametrize("stop", [None, "endTurn", "tool_use", "tool_calls"])

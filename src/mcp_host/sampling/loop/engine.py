@@ -101,11 +101,15 @@ class Step:
 
     *messages* are what the step adds to the conversation: the answer, and the results if there are any. There are
     none if the answer is empty, or if it calls a tool that is not run here, because then its results are missing.
+
+    *dropped* are calls that the model made in an answer that may have none: it was asked for without tools, as the last
+    one is, or it is cut off. They were not run, and are no longer in *answer*.
     """
 
     answer: CreateMessageResult
     calls: tuple[FinishedCall, ...]
     messages: tuple[SamplingMessage, ...]
+    dropped: tuple[ToolUseContent, ...] = ()
 
 
 OnTurn: TypeAlias = Callable[[Step], Awaitable[None]]
@@ -199,9 +203,11 @@ async def run_loop(
     with move_on_after(timeout) as loop.scope:
         for turn in range(1, max_turns + 1):
             asked = loop.next_params(is_last=turn == max_turns)
-            answer = read_answer(await ask(asked), asked)
+            said = await ask(asked)
+            answer = read_answer(said, asked)
+            dropped = () if answer.tool_uses else tuple(said.tool_uses)
             ended = _ends(answer, asked, tools, is_last=turn == max_turns)
-            step = await loop.add(answer, run=ended is None)
+            step = await loop.add(answer, run=ended is None, dropped=dropped)
             if on_turn is not None:
                 await on_turn(step)
             if ended is not None:
@@ -245,11 +251,12 @@ def read_answer(answer: CreateMessageResult, asked: CreateMessageRequestParams) 
     uses = answer.tool_uses
     if content and not uses:
         return answer
-    if uses and _allows_tools(asked) and stop_reason not in CUT_OFF:
+    why_not = _why_no_calls(asked, stop_reason)
+    if uses and why_not is None:
         content, stop_reason = _as_history(content, asked.messages), TOOL_USE
     elif uses:
         dropped = excerpt(", ".join([quoted(use.name) for use in uses]))
-        logger.warning("calls of %s are dropped: no tool is allowed, or the answer is cut off", dropped)
+        logger.warning("calls of %s are dropped: %s", dropped, why_not)
         content = [block for block in content if not isinstance(block, ToolUseContent)]
         stop_reason = END_TURN if stop_reason == TOOL_USE else stop_reason
     content = content or [TextContent(text="")]  # a message has one block at least
@@ -260,8 +267,13 @@ def _is_empty(answer: CreateMessageResult) -> bool:
     return all(isinstance(block, TextContent) and not block.text for block in answer.content)
 
 
-def _allows_tools(asked: CreateMessageRequestParams) -> bool:
-    return bool(asked.tools) and (asked.tool_choice is None or asked.tool_choice.mode != "none")
+def _why_no_calls(asked: CreateMessageRequestParams, stop_reason: str | None) -> str | None:
+    """Why an answer to *asked* may have no tool calls; None if it may."""
+    if not asked.tools:
+        return "no tools are on offer"
+    if asked.tool_choice is not None and asked.tool_choice.mode == "none":
+        return "the tool choice is 'none'"
+    return f"the answer stopped with {quoted(stop_reason)}" if stop_reason in CUT_OFF else None
 
 
 def _as_history(
@@ -328,7 +340,7 @@ class _Loop:
         called = {call.use.name for step in self.steps for call in step.calls}
         return choice.tool in called if choice.tool is not None else not called.isdisjoint(self.tools)
 
-    async def add(self, answer: CreateMessageResult, *, run: bool) -> Step:
+    async def add(self, answer: CreateMessageResult, *, run: bool, dropped: tuple[ToolUseContent, ...]) -> Step:
         """Make a step of *answer*, with *run* after its calls have run. The conversation changes at once, at the end."""
         if run:
             self._present, self._finished = answer, {}
@@ -340,7 +352,7 @@ class _Loop:
         if calls:
             results = [self.write_result(call.use, call.result) for call in calls]
             messages += (SamplingMessage(role="user", content=results),)
-        step = Step(answer, calls, messages)
+        step = Step(answer, calls, messages, dropped)
         self._present, self._finished = None, {}
         self.steps.append(step)
         self.messages += messages
