@@ -309,7 +309,7 @@ async def test_a_handler_of_fastmcp_that_returns_something_else_fails(caplog: py
     refusal = await refused(session(from_fastmcp(lambda messages, params, context: 3)), wire())
 
     assert said(refusal) == (-32603, "this client's model gave an answer that the request does not allow")
-    assert "a int is no CreateMessageResult, nor a str" in caplog.text
+    assert "its type is int, not CreateMessageResult or str" in caplog.text
 
 
 async def test_error_data_of_a_callback_of_the_sdk_refuses_the_request() -> None:

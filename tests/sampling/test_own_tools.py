@@ -12,9 +12,18 @@ from pydantic import BaseModel
 
 from mcp_host.sampling import OwnTools, Sampling, SamplingLimits, SamplingRequest, ToolCall, always
 from mcp_host.testing.model import ScriptedModel
-from mcp_host.types import CallToolResult, TextContent, Tool, ToolResultContent
+from mcp_host.types import (
+    CallToolResult,
+    CreateMessageResult,
+    ImageContent,
+    TextContent,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+)
 from tests.sampling.asking import ADD, MULTIPLY, Wire, text, wire
 
+ILLEGAL_ANSWER = "this client's model gave an answer that the request does not allow"
 OFFERED = wire(tools=[ADD, MULTIPLY])
 
 
@@ -255,6 +264,79 @@ async def test_a_request_that_allows_no_tools_is_answered_as_without_call_tool()
     answers = [await callback(wire()), await callback(wire(tools=[ADD], toolChoice={"mode": "none"}))]
 
     assert list(map(content, answers)) == [text("plain"), text("none")]
+
+
+@pytest.mark.parametrize("reason", ["toolUse", "endTurn", None, "tool_calls"])
+async def test_a_last_answer_with_nothing_but_forbidden_calls_is_illegal(
+    reason: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in answer to a request with the tool choice "none"."""
+    call = [ToolUseContent(id="1", name="add", input={})]
+    answer = CreateMessageResult(content=call, model="m", stop_reason=reason)
+    model = ScriptedModel(lambda _: answer, lambda _: answer)
+
+    refused = await sampling(model).callback(server="s", call_tool=plus, own_tools=OwnTools(max_turns=2))(OFFERED)
+
+    assert refused == {"error": {"code": -32603, "message": ILLEGAL_ANSWER}}
+    why = "the handler's answer is not legal: it calls 'add', but the request allows no tools"
+    assert caplog.messages[-1] == f"sampling for s: {why}"
+
+
+@pytest.mark.parametrize("beside", [TextContent(text="words"), ImageContent(data="AAAA", mime_type="image/png")])
+async def test_forbidden_calls_beside_something_else_are_dropped_from_the_last_answer(
+    beside: TextContent | ImageContent,
+) -> None:
+    call = ToolUseContent(id="1", name="add", input={})
+    answer = CreateMessageResult(content=[beside, call], model="m", stop_reason="toolUse")
+    model = ScriptedModel(lambda _: answer, lambda _: answer)
+
+    sent = await sampling(model).callback(server="s", call_tool=plus, own_tools=OwnTools(max_turns=2))(OFFERED)
+
+    assert (content(sent), sent["result"]["stopReason"]) == (beside.to_wire(), "endTurn")
+
+
+@pytest.mark.parametrize("reason", ["toolUse", "tool_use", "tool_calls", "end_turn", "stop", "endTurn", "odd", None])
+@pytest.mark.parametrize("runs_tools", [True, False])
+async def test_calls_are_whole_under_the_stop_reason_of_any_api(reason: str | None, runs_tools: bool) -> None:
+    call = ToolUseContent(id="1", name="add", input={})
+    answer = CreateMessageResult(content=[call], model="m", stop_reason=reason)
+    callback = sampling(ScriptedModel(lambda _: answer, results)).callback(
+        server="s", call_tool=plus if runs_tools else None
+    )
+
+    result = (await callback(OFFERED))["result"]
+
+    if runs_tools:
+        assert result["content"] == text(str([("add{}", False)]))
+    else:
+        assert (result["stopReason"], result["content"]) == ("toolUse", call.to_wire())
+
+
+@pytest.mark.parametrize(
+    ("reason", "written"),
+    [
+        ("maxTokens", "maxTokens"),
+        ("max_tokens", "maxTokens"),
+        ("length", "maxTokens"),
+        ("refusal", "refusal"),
+        ("content_filter", "content_filter"),
+        ("stopSequence", "stopSequence"),
+    ],
+)
+@pytest.mark.parametrize("runs_tools", [True, False])
+async def test_calls_that_are_cut_off_are_dropped_under_the_stop_reason_of_any_api(
+    reason: str, written: str, runs_tools: bool
+) -> None:
+    answer = CreateMessageResult(
+        content=[TextContent(text="so far"), ToolUseContent(id="1", name="add", input={})],
+        model="m",
+        stop_reason=reason,
+    )
+    callback = sampling(ScriptedModel(lambda _: answer)).callback(server="s", call_tool=plus if runs_tools else None)
+
+    result = (await callback(OFFERED))["result"]
+
+    assert (result["stopReason"], result["content"]) == (written, text("so far"))
 
 
 def test_list_tools_and_limits_need_call_tool() -> None:

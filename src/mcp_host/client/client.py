@@ -118,9 +118,10 @@ class Client:
 
     With *run_own_tools* the server's tools are run inside its sampling requests: if the model calls tools that
     the server lists, the client calls them, with the `caller` of the call that the request belongs to, and gives the
-    results to the model, until that answers; this answer goes to the server. An answer that calls any other tool,
-    or one that the `ToolPolicy` does not let through, goes to the server as it is. *approve* of `Sampling` is asked once
-    for the request, and `approve_tool_calls` about each call. `OwnTools` has the limits.
+    results to the model, until that answers; this answer goes to the server. An answer that calls another tool of
+    those that the request offers, or one that the `ToolPolicy` does not let through, goes to the server as it is, and
+    nothing is run. One that calls a tool that is not on offer is refused, as always. *approve* of `Sampling` is asked
+    once for the request, and `approve_tool_calls` about each call. `OwnTools` has the limits.
 
     What connecting settled, such as `protocol_version`, stays readable when the server has ended.
     Before the first connection and after `aclose` it raises `NotConnected`.

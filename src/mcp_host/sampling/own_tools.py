@@ -6,6 +6,7 @@ the model calls          what happens
 =======================  ==================================================================================
 `a`, or `a` and `b`      the client calls them with ``tools/call``; the model gets the results and goes on
 `c`, or `a` and `c`      no call is run, and the answer goes to the server as it is
+a tool not on offer      the answer is refused, as always
 no tool                  the answer goes to the server
 """
 
@@ -31,7 +32,8 @@ from mcp_host.protocol.jsonrpc import ASKED_TOO_MUCH, TOOK_TOO_LONG
 from mcp_host.sampling.limits import OwnTools
 from mcp_host.sampling.request import CallModel, SamplingRequest, log_subject
 from mcp_host.sampling.slots import Slot
-from mcp_host.types import CallToolResult, CreateMessageRequestParams, CreateMessageResult, ToolUseContent
+from mcp_host.sampling.stop_reasons import CUT_OFF
+from mcp_host.types import CallToolResult, CreateMessageRequestParams, CreateMessageResult, TextContent, ToolUseContent
 
 if TYPE_CHECKING:
     from mcp_host.sampling.loop.engine import AskModel, RunTool
@@ -116,12 +118,18 @@ async def run_own_tools(
 async def fresh_ids(request: SamplingRequest, call_model: CallModel) -> CreateMessageResult | str:
     """Around a model: its calls have ids that are new in the conversation, and those that the tool choice forbids are dropped.
 
-    The server cannot see the ids of earlier answers, and models repeat them.
+    The server cannot see the ids of earlier answers, and models repeat them. An answer that has only forbidden calls
+    stays as it is, to be refused: nothing of it is left.
     """
     from mcp_host.sampling.loop.engine import read_answer
 
     answer = await call_model()
-    return read_answer(answer, request.params) if isinstance(answer, CreateMessageResult) else answer
+    if not isinstance(answer, CreateMessageResult):
+        return answer
+    only_calls = not answer.text and all(isinstance(block, TextContent | ToolUseContent) for block in answer.content)
+    if only_calls and answer.tool_uses and not request.may_use_tools and answer.stop_reason not in CUT_OFF:
+        return answer
+    return read_answer(answer, request.params)
 
 
 class _Loop:

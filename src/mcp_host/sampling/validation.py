@@ -18,6 +18,7 @@ from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
 from mcp_host.sampling.request import SamplingMode, SamplingRequest, log_subject
+from mcp_host.sampling.stop_reasons import CUT_OFF, TRUNCATED
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -147,8 +148,8 @@ def check_and_correct(
 ) -> CreateMessageResult:
     """The answer as it may be sent. *size* is as for `check_counts`.
 
-    Mistakes with only one correction are corrected: a string is a text, no content is an empty text, and
-    ``endTurn`` next to tool calls is ``toolUse``. Tool calls that ``maxTokens`` cut off are dropped.
+    Mistakes with only one correction are corrected: a string is a text, and no content is an empty text. Tool calls
+    that were cut off are dropped, and otherwise their stop reason is ``toolUse``: see `mcp_host.sampling.stop_reasons`.
 
     Raises:
         SamplingError: The answer is illegal. The text is one sentence for the host's log.
@@ -157,7 +158,7 @@ def check_and_correct(
     if isinstance(answer, str):
         answer = request.reply(answer)
     if not isinstance(answer, CreateMessageResult):
-        raise SamplingError(f"a {type(answer).__name__} is no CreateMessageResult, nor a str")
+        raise SamplingError(f"its type is {type(answer).__name__}, not CreateMessageResult or str")
     has_uses = any(map(isinstance, answer.content, repeat(ToolUseContent)))
     if has_uses or not answer.content:
         answer = _corrected(answer, request)
@@ -166,7 +167,7 @@ def check_and_correct(
     if any(map(isinstance, answer.content, repeat(ToolResultContent))):
         raise SamplingError("it holds a tool_result; only the server has those")
     if has_uses and (uses := answer.tool_uses):
-        _check_calls(uses, answer.stop_reason, request, limits)
+        _check_calls(uses, request, limits)
     elif answer.stop_reason == TOOL_USE:
         raise SamplingError("its stop reason is toolUse, but it calls no tool")
     elif request.must_use_tools and answer.stop_reason in COMPLETED:
@@ -182,11 +183,12 @@ def check_and_correct(
 def _corrected(answer: CreateMessageResult, request: SamplingRequest) -> CreateMessageResult:
     """The answer without mistakes that have only one correction."""
     content, stop_reason, uses = answer.content, answer.stop_reason, answer.tool_uses
-    if uses and stop_reason == MAX_TOKENS:
-        dropped = "%s: maxTokens cut the answer off; its calls of %s are dropped"
-        logger.warning(dropped, log_subject(request.server), _names(uses))
+    if uses and stop_reason in CUT_OFF:
+        dropped = "%s: %s cut the answer off; its calls of %s are dropped"
+        logger.warning(dropped, log_subject(request.server), stop_reason, _names(uses))
         content = [block for block in content if not isinstance(block, ToolUseContent)]
-    elif uses and stop_reason in COMPLETED:
+        stop_reason = MAX_TOKENS if stop_reason in TRUNCATED else stop_reason
+    elif uses:
         stop_reason = TOOL_USE
     if not content:
         content = [TextContent(text="")]
@@ -195,11 +197,7 @@ def _corrected(answer: CreateMessageResult, request: SamplingRequest) -> CreateM
     return answer.model_copy(update={"content": content, "stop_reason": stop_reason})
 
 
-def _check_calls(
-    uses: Sequence[ToolUseContent], stop_reason: str | None, request: SamplingRequest, limits: SamplingLimits
-) -> None:
-    if stop_reason != TOOL_USE:
-        raise SamplingError(f"it calls tools, but its stop reason is {quoted(stop_reason)}")
+def _check_calls(uses: Sequence[ToolUseContent], request: SamplingRequest, limits: SamplingLimits) -> None:
     if not request.may_use_tools:
         raise SamplingError(f"it calls {_names(uses)}, but the request allows no tools")
     if len(uses) > limits.tool_calls:

@@ -449,7 +449,9 @@ async def test_a_model_that_returns_no_answer_is_an_error() -> None:
     def model(request: SamplingRequest) -> Any:
         return None
 
-    with pytest.raises(SamplingError, match="a NoneType is no CreateMessageResult, nor a str"):
+    with pytest.raises(
+        SamplingError, match="the type of the model's answer is NoneType, not CreateMessageResult or str"
+    ):
         await run_tool_loop(model, "hello")
 
 

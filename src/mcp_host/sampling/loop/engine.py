@@ -40,6 +40,7 @@ from mcp_host.errors import (
 from mcp_host.functions import BadArguments, FunctionTool, Injected, ToolError, error_result, text_result
 from mcp_host.handlers import split_failure
 from mcp_host.limits import check_count, check_seconds
+from mcp_host.sampling.stop_reasons import CUT_OFF, TRUNCATED
 from mcp_host.types import (
     CallToolResult,
     CreateMessageRequestParams,
@@ -50,7 +51,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
-from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE, SamplingMessageContentBlock
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, TOOL_USE, SamplingMessageContentBlock
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +59,6 @@ MAX_TURNS = 10
 TIMEOUT = 300.0  # seconds for the whole loop
 TOOL_TIMEOUT = 30.0  # seconds for one call of a tool
 MAX_CALLS = 64  # in one answer; twice as many as `SamplingLimits` lets a model of ours make
-
-REFUSALS = frozenset({"refusal", "content_filter"})  # stop reasons of a draft of SEP-1577, and of OpenAI's API
-CUT_OFF = REFUSALS | {MAX_TOKENS, STOP_SEQUENCE}  # any other may come with calls: some hosts write "tool_use"
 
 AskModel: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[CreateMessageResult]]
 """Asks the model once. What it raises ends the loop."""
@@ -258,7 +256,10 @@ def read_answer(answer: CreateMessageResult, asked: CreateMessageRequestParams) 
         dropped = excerpt(", ".join([quoted(use.name) for use in uses]))
         logger.warning("calls of %s are dropped: %s", dropped, why_not)
         content = [block for block in content if not isinstance(block, ToolUseContent)]
-        stop_reason = END_TURN if stop_reason == TOOL_USE else stop_reason
+        if stop_reason not in CUT_OFF:
+            stop_reason = END_TURN
+        elif stop_reason in TRUNCATED:
+            stop_reason = MAX_TOKENS
     content = content or [TextContent(text="")]  # a message has one block at least
     return answer.model_copy(update={"content": content, "stop_reason": stop_reason})
 
@@ -301,7 +302,7 @@ def _ends(
     if uses := answer.tool_uses:
         offered = {tool.name for tool in asked.tools or ()}
         return "tool_calls" if any(use.name in offered and use.name not in tools for use in uses) else None
-    if answer.stop_reason == MAX_TOKENS:
+    if answer.stop_reason in TRUNCATED:
         return "max_tokens"
     return "max_turns" if is_last and asked.tools else "answered"
 

@@ -166,7 +166,9 @@ async def _ask(model: AsyncHandler, params: CreateMessageRequestParams) -> Creat
     if isinstance(answer, str):
         return request.reply(answer)
     if not isinstance(answer, CreateMessageResult):
-        raise SamplingError(f"a {type(answer).__name__} is no CreateMessageResult, nor a str")
+        raise SamplingError(
+            f"the type of the model's answer is {type(answer).__name__}, not CreateMessageResult or str"
+        )
     return answer
 
 

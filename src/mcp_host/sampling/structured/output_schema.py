@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json
 
 from mcp_host.errors import UncheckableSchema, quoted
 from mcp_host.functions import PlainSchema, described
-from mcp_host.sampling.loop.engine import REFUSALS
+from mcp_host.sampling.stop_reasons import REFUSALS, TRUNCATED
 from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.types import (
     CreateMessageRequestParams,
@@ -25,7 +25,6 @@ from mcp_host.types import (
     UserMessage,
 )
 from mcp_host.types.base import given
-from mcp_host.types.sampling import MAX_TOKENS
 
 T = TypeVar("T")
 
@@ -78,7 +77,7 @@ class OutputSchema(Generic[T]):
         """
         if answer.stop_reason in REFUSALS:
             raise Misfit("the model refused to answer")
-        if answer.stop_reason == MAX_TOKENS:
+        if answer.stop_reason in TRUNCATED:
             raise Misfit("the answer was cut off: it has too many tokens")
         match answer.tool_uses:
             case []:

@@ -15,7 +15,6 @@ from mcp_host.handlers import check_callable
 from mcp_host.limits import check_count
 from mcp_host.sampling.loop.engine import (
     MAX_TURNS,
-    REFUSALS,
     TIMEOUT,
     OnTurn,
     RunTool,
@@ -24,6 +23,7 @@ from mcp_host.sampling.loop.engine import (
     read_answer,
     run_loop,
 )
+from mcp_host.sampling.stop_reasons import REFUSALS
 from mcp_host.sampling.structured.output_schema import (
     Misfit,
     OutputSchema,
