@@ -121,8 +121,8 @@ def check_tools(tools: Sequence[Tool], choice: ToolChoice | None) -> None:
     first: dict[str, int] = {}
     for index, tool in enumerate(tools):
         name = tool.name
-        if (problem := name_problem(name)) is not None:
-            raise ProtocolError(f"tools[{index}]: {quoted(name)} is no name: {problem}")
+        if not name or not name.isprintable():  # `name_problem` is called only if there is one: see the test of shapes
+            raise ProtocolError(f"tools[{index}]: {quoted(name)} is no name: {name_problem(name)}")
         if first.setdefault(name, index) != index:
             raise ProtocolError(f"tools[{index}]: tools[{first[name]}] has the name {quoted(name)} already")
     if not tools and choice is not None and choice.mode == "required":
