@@ -39,7 +39,8 @@ class BadArguments(McpError):
 class ToolError(McpError):
     """Raise this in a tool: the result has *is_error* set, and this text.
 
-    The text of any exception that is not an `McpError` is logged, and not sent.
+    The text of any exception that is not an `McpError` is logged, and not sent. In a tool loop the model gets
+    the texts of other `McpError`s only if they are the words of a server or an approver.
     """
 
 
