@@ -75,7 +75,7 @@ def mismatch(schema: dict[str, Any], value: object) -> str | None:
         ({"maxProperties": 1}, {"a": 1, "b": 2}, "$"),
         ({"required": ["a", "b"]}, {"a": 1}, "$"),
         ({"required": ["a"]}, [], None),
-        ({"properties": {"a": {"properties": {"b": False}}}}, {"a": {"b": 1}}, "$.a"),
+        ({"properties": {"a": {"properties": {"b": False}}}}, {"a": {"b": 1}}, "$.a.b"),
         ({"properties": {"a": True}}, [], None),
         ({"patternProperties": {"^x-": {"type": "string"}}}, {"y": 1, "x-a": 1}, "$['x-a']"),
         ({"patternProperties": {"^x-": {"type": "string"}}}, {"y": 1, "x-a": ""}, None),
@@ -131,7 +131,7 @@ def mismatch(schema: dict[str, Any], value: object) -> str | None:
         ({"$schema": DRAFT_4, "minimum": 1, "exclusiveMinimum": True}, 1, "$"),
         ({"$schema": DRAFT_4, "maximum": 1, "exclusiveMaximum": False}, 1, None),
         ({"$schema": DRAFT_4, "id": "urn:a", "const": 5}, 1, None),
-        ({"properties": {"a\x1b[2J": False}}, {"a\x1b[2J": 1}, "$"),
+        ({"properties": {"a\x1b[2J": False}}, {"a\x1b[2J": 1}, "$['a\\x1b[2J']"),
     ],
 )  # fmt: skip
 def test_a_value_conforms_or_the_error_has_the_path_of_the_first_problem(
@@ -265,3 +265,17 @@ def test_results_are_those_of_the_jsonschema_library(schema: dict[str, Any], val
 @pytest.mark.parametrize(("value", "unit"), [(0.0075, 0.0001), (19.99, 0.01), (3, 1.5), (10**400, 0.5), (0, 5)])
 def test_multiple_of_is_exact_for_decimal_numbers(value: float, unit: float) -> None:
     assert mismatch({"multipleOf": unit}, value) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "value", "where"),
+    [
+        ({"properties": {"a": False}}, {"a": 1}, "$.a"),
+        ({"properties": {"a": {"properties": {"b": False}}}}, {"a": {"b": 1}}, "$.a.b"),
+        ({"patternProperties": {"^x": False}}, {"x1": 1}, "$.x1"),
+        ({"prefixItems": [True, False]}, [0, 1], "$[1]"),
+    ],
+)
+def test_the_path_leads_to_a_value_whose_schema_is_false(source: dict[str, object], value: object, where: str) -> None:
+    assert Schema(source).mismatch(value) == f"{where}: False schema does not allow 1"
+    assert Schema(source).mismatch(value, show_values=False) == f"{where}: no value is allowed"

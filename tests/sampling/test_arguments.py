@@ -76,6 +76,9 @@ async def test_wrong_arguments_can_be_refused(caplog: pytest.LogCaptureFixture) 
     refusal = await refused(session(model, "refuse"), wire(tools=[ADD]))
 
     assert said(refusal) == REFUSAL
+    assert repr(refusal.__cause__) == (
+        "SamplingError('it calls tools with arguments that do not match their inputSchema')"
+    )
     assert lines(caplog) == [MISMATCH, NOT_LEGAL]
 
 

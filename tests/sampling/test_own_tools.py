@@ -73,11 +73,23 @@ async def models() -> list[SdkTool]:
     return [SdkTool(name="add")]
 
 
+class SdkListing(BaseModel):
+    tools: list[SdkTool]
+
+
+async def listing() -> SdkListing:
+    return SdkListing(tools=[SdkTool(name="add")])
+
+
+async def wires_listing() -> Wire:
+    return {"tools": [ADD]}
+
+
 def plain_function() -> list[str]:
     return ["add"]
 
 
-@pytest.mark.parametrize("list_tools", [names, tools, dicts, models, plain_function])
+@pytest.mark.parametrize("list_tools", [names, tools, dicts, models, listing, wires_listing, plain_function])
 async def test_with_list_tools_a_callback_runs_those_and_leaves_others_to_the_server(list_tools: Any) -> None:
     model = ScriptedModel(ToolCall("add"), [ToolCall("add"), ToolCall("multiply")])
 
@@ -138,21 +150,34 @@ async def test_a_result_may_be_ours_the_wires_or_the_sdks_and_anything_else_is_a
     assert content(answer) == text(str([result]))
 
 
-@pytest.mark.parametrize("problem", ["raises", "returns numbers"])
+WHOLE = "list_tools has to return names, tools or a result of tools/list, not"
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        pytest.param(RuntimeError("no list"), "no list", id="raises"),
+        pytest.param([1], "list_tools has to return names or tools, not int", id="numbers"),
+        pytest.param("add", f"{WHOLE} str", id="one name"),
+        pytest.param(None, f"{WHOLE} NoneType", id="nothing"),
+        pytest.param(SdkTool(name="add"), f"{WHOLE} SdkTool", id="one tool"),
+        pytest.param({"add": 1}, f"{WHOLE} dict", id="a dict without tools"),
+        pytest.param({"tools": "add"}, f"{WHOLE} dict", id="a dict with one name"),
+    ],
+)
 async def test_if_list_tools_fails_the_answer_goes_to_the_server(
-    problem: str, caplog: pytest.LogCaptureFixture
+    listed: Any, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def list_tools() -> list[Any]:
-        if problem == "raises":
-            raise RuntimeError("no list")
-        return [1]
+    async def list_tools() -> Any:
+        if isinstance(listed, Exception):
+            raise listed
+        return listed
 
     answer = await sampling(ScriptedModel(ToolCall("add"))).callback(server="s", call_tool=plus, list_tools=list_tools)(
         OFFERED
     )
 
     assert answer["result"]["stopReason"] == "toolUse"
-    why = "no list" if problem == "raises" else "list_tools has to return names or tools, not int"
     assert [record.getMessage() for record in caplog.records] == [
         f"sampling for s: its tools cannot be listed, so it has to run them: {why}"
     ]
@@ -344,6 +369,18 @@ def test_list_tools_and_limits_need_call_tool() -> None:
         sampling(ScriptedModel()).callback(server="s", list_tools=names)
     with pytest.raises(ValueError, match=r"^the server's tools are run only with call_tool=\.\.\.$"):
         sampling(ScriptedModel()).callback(server="s", own_tools=OwnTools())
+
+
+async def test_own_tools_are_a_choice_or_limits_as_for_a_client() -> None:
+    wrong: Any = {"max_turns": 2}
+    with pytest.raises(TypeError, match=r"^own_tools is True, False, or OwnTools\(max_turns=\.\.\., timeout=\.\.\.\)$"):
+        sampling(ScriptedModel()).callback(server="s", call_tool=plus, own_tools=wrong)
+
+    runs = sampling(ScriptedModel(ToolCall("add"), results)).callback(server="s", call_tool=plus, own_tools=True)
+    runs_none = sampling(ScriptedModel(ToolCall("add"))).callback(server="s", call_tool=plus, own_tools=False)
+
+    assert content(await runs(OFFERED)) == text(str([("add{}", False)]))
+    assert (await runs_none(OFFERED))["result"]["stopReason"] == "toolUse"
 
 
 def test_call_tool_and_list_tools_are_functions() -> None:

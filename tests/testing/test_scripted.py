@@ -81,6 +81,20 @@ async def test_a_peer_can_break_every_rule() -> None:
             assert await client.call_tool("t") == CallToolResult(content=[])
 
 
+async def test_a_peer_sends_no_text_raw() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        text: Any = "{}"
+        with pytest.raises(TypeError, match=r"^send_raw takes bytes, not str; send\(\) takes a message$"):
+            await peer.send_raw(text)
+        await peer.reply(call, {"content": []})
+
+    with fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            assert await client.call_tool("t") == CallToolResult(content=[])
+
+
 async def test_a_peer_ends_the_connection() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})

@@ -551,11 +551,10 @@ class Client:
     def run_own_tools(self, value: bool | OwnTools) -> None:
         from mcp_host.sampling.limits import OwnTools
 
-        if not isinstance(value, bool | OwnTools):
-            raise TypeError("run_own_tools is True, False, or OwnTools(max_turns=..., timeout=...)")
+        limits = OwnTools.chosen(value, argument="run_own_tools")
         if (tools := self._state.features.server_tools) is None:
             raise CallerError("this client was made without sampling: there is nothing to run tools in")
-        tools.limits = (OwnTools() if value else None) if isinstance(value, bool) else value
+        tools.limits = limits
 
     # What is known about the connection
 

@@ -357,6 +357,7 @@ def _validator_class(dialect: str) -> Any:
     keywords = {name: _counted(name, _KEYWORDS.get(name, keyword)) for name, keyword in library.VALIDATORS.items()}
     checking: Any = extend(library, keywords)  # type: ignore[no-untyped-call]  # its stub has no types
     checking.evolve = _evolve
+    checking.descend = _with_path(library.descend)
     return checking
 
 
@@ -364,6 +365,20 @@ def _evolve(validator: Any, *, schema: Any, _resolver: Any = None) -> Any:
     """As the library's `evolve`, but a `$schema` in a subschema does not select an uncounted class."""
     BUDGET.get().spend(1)
     return type(validator)(schema, registry=_metaschemas(), _resolver=_resolver or validator._resolver)
+
+
+def _with_path(descend: Callable[..., Iterator[ValidationError]]) -> Callable[..., Iterator[ValidationError]]:
+    """As the library's *descend*, which leaves out the last step of the path if the schema there is ``false``."""
+
+    def descend_with_path(validator: Any, instance: object, schema: Any, path: Any = None, **rest: Any) -> Any:
+        if schema is False and path is not None:
+            problem = f"False schema does not allow {instance!r}"
+            no_keyword: Any = None  # as the library says it; its stub does not know
+            error = ValidationError(problem, no_keyword, [path], validator_value=None, instance=instance, schema=False)
+            return iter([error])
+        return descend(validator, instance, schema, path, **rest)
+
+    return descend_with_path
 
 
 def _counted(name: str, keyword: Keyword) -> Keyword:

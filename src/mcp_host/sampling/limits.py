@@ -84,7 +84,8 @@ class OwnTools:
     """
 
     max_turns: int = count(10, least=2)
-    """Answers of the model for one request of the server. The last one is asked for without tools."""
+    """Answers of the model for one request of the server, at least 2. The last one is asked for with the tool choice
+    "none", so that it calls no more tools."""
 
     timeout: float = in_seconds(300.0, zero=False)
     """Seconds for one request of the server: all answers, calls and approvals of calls together."""
@@ -101,3 +102,14 @@ class OwnTools:
         check_limits(self)
         if self.max_turns % 1:  # also for math.inf
             raise ValueError(f"OwnTools.max_turns must be a whole number, not {self.max_turns}")
+
+    @classmethod
+    def chosen(cls, value: object, *, argument: str) -> OwnTools | None:
+        """What the *value* of an argument means: True the defaults, False none.
+
+        Raises:
+            TypeError: It is something else.
+        """
+        if not isinstance(value, bool | OwnTools):
+            raise TypeError(f"{argument} is True, False, or OwnTools(max_turns=..., timeout=...)")
+        return (cls() if value else None) if isinstance(value, bool) else value

@@ -55,8 +55,8 @@ CallToolFunction: TypeAlias = (
 )
 """Calls a tool with another client, by its name and arguments: see `Sampling.callback`."""
 
-ListToolsFunction: TypeAlias = "Callable[[], Awaitable[Iterable[object]]]"
-"""Lists the names or the tools of a server with another client."""
+ListToolsFunction: TypeAlias = "Callable[[], Awaitable[Iterable[object] | BaseModel]]"
+"""Lists the names or the tools of a server with another client, or returns a result that has them as its ``tools``."""
 
 
 class ServerTools:
@@ -180,25 +180,26 @@ class _Loop:
 
 
 def other_clients_tools(
-    call_tool: CallToolFunction, list_tools: ListToolsFunction | None, limits: OwnTools | None
+    call_tool: CallToolFunction, list_tools: ListToolsFunction | None, own_tools: bool | OwnTools
 ) -> ServerTools:
     """The tools of a server that another client is connected to: see `Sampling.callback`.
 
     Raises:
-        TypeError: A function cannot be called.
+        TypeError: A function cannot be called, or *own_tools* is something else.
     """
+    limits = OwnTools.chosen(own_tools, argument="own_tools")
     call = as_async(call_tool, argument="call_tool")
     listing = None if list_tools is None else as_async(list_tools, argument="list_tools")
 
     async def names(request: SamplingRequest, timeout: float) -> dict[str, str]:
         if listing is None:
             return {tool.name: tool.name for tool in request.tools}
-        return {name: name for name in map(_name, await _lend(listing, timeout))}
+        return {name: name for name in _names(await _lend(listing, timeout))}
 
     async def run(request: SamplingRequest, name: str, arguments: dict[str, object], timeout: float) -> CallToolResult:
         return _read_result(await _lend(partial(call, name, arguments), timeout))
 
-    return ServerTools(names, run, OwnTools() if limits is None else limits, most=MAX_LOOPS)
+    return ServerTools(names, run, limits, most=MAX_LOOPS)
 
 
 async def _lend(call: Callable[[], Awaitable[T]], timeout: float) -> T:
@@ -217,6 +218,16 @@ async def _lend(call: Callable[[], Awaitable[T]], timeout: float) -> T:
     slot = None if scope is None else scope.slot
     assert isinstance(slot, Slot), "a sampling request runs in a slot"
     return await slot.lend(bounded, within=partial(move_on_after, timeout))
+
+
+def _names(listing: object) -> list[str]:
+    """The names in what *list_tools* returned: names, tools, or a result of ``tools/list``."""
+    tools = listing.get("tools") if isinstance(listing, Mapping) else getattr(listing, "tools", listing)
+    if isinstance(tools, str | bytes | BaseModel | Mapping) or not isinstance(tools, Iterable):
+        raise TypeError(
+            f"list_tools has to return names, tools or a result of tools/list, not {type(listing).__name__}"
+        )
+    return [_name(tool) for tool in tools]
 
 
 def _name(tool: object) -> str:

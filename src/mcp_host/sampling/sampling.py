@@ -146,7 +146,7 @@ class Sampling:
         knows_tools: bool = True,
         call_tool: CallToolFunction | None = None,
         list_tools: ListToolsFunction | None = None,
-        own_tools: OwnTools | None = None,
+        own_tools: bool | OwnTools | None = None,
     ) -> SamplingCallback:
         """A sampling callback for a host with another client: wire parameters in, wire result or error out.
 
@@ -157,8 +157,8 @@ class Sampling:
         With *call_tool*, the server's own tools are run inside its requests, as with ``Client(run_own_tools=True)``.
         It is ``async (name: str, arguments: dict) -> result``, and calls a tool of that server. The result is a
         `CallToolResult`, the same as on the wire, or the model of the SDK. *list_tools* is
-        ``async () -> names or tools``, those that may be run; without it, they are all that a request offers.
-        *own_tools* are the limits. At most 8 such requests of one callback wait for their tools at the same time,
+        ``async () -> names or tools``, those that may be run, or a whole result of ``tools/list``; without it, they
+        are all that a request offers. *own_tools* are the limits; False turns it off. At most 8 such requests of one callback wait for their tools at the same time,
         because each may be within another; a further one gets -32013.
 
         Raises:
@@ -170,7 +170,7 @@ class Sampling:
         if call_tool is not None:
             from mcp_host.sampling.own_tools import other_clients_tools
 
-            server_tools = other_clients_tools(call_tool, list_tools, own_tools)
+            server_tools = other_clients_tools(call_tool, list_tools, True if own_tools is None else own_tools)
         elif list_tools is not None or own_tools is not None:
             raise ValueError("the server's tools are run only with call_tool=...")
         return self.session(
@@ -339,7 +339,8 @@ class SamplingSession:
             answer = await self._ask(self._grown(request, params), request, size, around_model)
             problems = await self._checker.problems(request.tools, answer.tool_uses)
         if problems:
-            raise self._illegal(SamplingError("it calls tools with arguments that do not match their inputSchema"))
+            wrong = SamplingError("it calls tools with arguments that do not match their inputSchema")
+            raise self._illegal(wrong) from wrong
         return answer
 
     async def _run_own_tools(

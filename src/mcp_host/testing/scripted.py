@@ -160,7 +160,13 @@ class ScriptedPeer:
         await self.send_raw(to_json(message))
 
     async def send_raw(self, raw: bytes) -> None:
-        """Send these bytes as one message: they need not be JSON."""
+        """Send these bytes as one message: they need not be JSON.
+
+        Raises:
+            TypeError: They are no bytes.
+        """
+        if not isinstance(raw, bytes):
+            raise TypeError(f"send_raw takes bytes, not {type(raw).__name__}; send() takes a message")
         await self._outbox.send(raw)
 
     async def aclose(self) -> None:
