@@ -9,7 +9,6 @@ from mcp_host import Client, Sampling, ToolCall, always
 from mcp_host.testing import Context, ScriptedModel, Server
 
 server = Server("harbour")
-STOCK = {"lamp": 2, "ladder": 0}
 
 
 class Broken(BaseModel):
@@ -30,19 +29,20 @@ class Warn(BaseModel):
     """Warn the neighbours."""
 
 
-def look_up(choice: BaseModel | None) -> object:
+def look_up(choice: BaseModel) -> object:
     """What the model has to know about its choice."""
-    return {"in stock": STOCK.get(choice.part, 0)} if isinstance(choice, Broken) else "Noted."
+    return {"in stock": {"lamp": 2}.get(choice.part, 0)} if isinstance(choice, Broken) else "Noted."
 
 
 @server.tool
 async def answer_letter(letter: str, context: Context) -> str:
     """Decide what to do about a letter, and draft the answer."""
     kind = await context.sample(letter, tools=[Broken, Noise], tool_choice="required")
-    facts = {call: call.parse_error or look_up(call.parsed) for call in kind.tool_calls}
+    facts = {call: look_up(call.parsed) for call in kind.tool_calls if call.parsed}  # the others answer themselves
     steps = [Repair, Warn] if any(isinstance(call.parsed, Broken) for call in facts) else [Warn]
     step = await context.sample(messages=kind.answered(facts), tools=steps, tool_choice="required")
-    draft = await context.sample(messages=step.answered(dict.fromkeys(step.tool_calls, "Done.")), schema=list[str])
+    done = {call: "Done." for call in step.tool_calls if call.parsed}
+    draft = await context.sample(messages=step.answered(done), schema=list[str])
     return " ".join(draft.parsed or ["We have read your letter."])
 
 

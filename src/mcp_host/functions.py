@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
@@ -14,9 +15,9 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, ErrorDetails, to_json, to_jsonable_python
 
 from mcp_host.concurrency import first
-from mcp_host.errors import EndsLoop, McpError
-from mcp_host.types import CallToolResult, JSONObject, ReceivedContent, TextContent, Tool
-from mcp_host.types.base import given
+from mcp_host.errors import EndsLoop, McpError, ProtocolError
+from mcp_host.types import CallToolResult, ContentBlock, JSONObject, ReceivedContent, TextContent, Tool
+from mcp_host.types.base import Model, given
 from mcp_host.types.content import CONTENT_BLOCKS
 
 logger = logging.getLogger(__name__)
@@ -192,7 +193,7 @@ class FunctionTool:
         if self._output is not None:
             data, wrapped = self._output.dump_python(value, mode="json", by_alias=True, warnings="error"), self._wrapped
         else:
-            match value:
+            match value := of_sdk(value):
                 case CallToolResult():
                     return value
                 case None:
@@ -208,6 +209,34 @@ class FunctionTool:
         # "A tool that returns structured content SHOULD also return the serialized JSON in a TextContent block".
         text = TextContent(text=data if isinstance(data, str) else to_json(data).decode())
         return CallToolResult(content=[text], structured_content={"result": data} if wrapped else data)
+
+
+def of_sdk(value: object) -> object:
+    """A `CallToolResult` or content blocks of the official SDK, as ours; anything else as it is.
+
+    They are known by their fields: a value with a ``type``, or with ``content``, may be anything.
+    """
+    if isinstance(value, list | tuple):
+        return [of_sdk(item) for item in value] if value and isinstance(value[0], BaseModel) else value
+    if isinstance(value, BaseModel) and (ours := _of_sdk(type(value))) is not None:
+        with suppress(ProtocolError):  # a class of the same fields, whose values are others
+            return ours.from_wire(value.model_dump(mode="json", by_alias=True, exclude_none=True))
+    return value
+
+
+def _of_sdk(cls: object) -> type[CallToolResult] | type[ContentBlock] | None:
+    """Our class for a class of the official SDK."""
+    if not isinstance(cls, type) or not issubclass(cls, BaseModel) or issubclass(cls, Model):
+        return None
+    names = {field.serialization_alias or name for name, field in cls.model_fields.items()}
+    if {"content", "structuredContent", "isError"} <= names:
+        return CallToolResult
+    if {"type", "annotations"} <= names:
+        kinds = get_args(cls.model_fields["type"].annotation)
+        return next(
+            (block for block in CONTENT_BLOCKS if kinds == get_args(block.model_fields["type"].annotation)), None
+        )
+    return None
 
 
 def error_result(name: str, exc: BaseException) -> CallToolResult:
@@ -238,4 +267,4 @@ def _is_among(types: Sequence[object], annotation: Any) -> bool:
         return all(_is_among(types, member) for member in members)
     if origin in (list, tuple, Sequence) and types is PLAIN:
         return bool(members) and all(_is_among(CONTENT_BLOCKS, member) for member in members if member is not ...)
-    return annotation in types
+    return annotation in types or ((ours := _of_sdk(annotation)) is not None and ours in types)

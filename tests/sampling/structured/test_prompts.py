@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 from pydantic.alias_generators import to_camel
 
 from mcp_host.functions import FunctionTool
@@ -230,6 +230,10 @@ def test_messages_and_tools_of_other_sdks_are_read_as_their_json() -> None:
 QUESTION = {"role": "user", "content": "?"}
 
 
+def test_an_empty_system_message_is_no_system_prompt() -> None:
+    assert read_conversation(None, [{"role": "system", "content": ""}, QUESTION])[1] is None
+
+
 @pytest.mark.parametrize(
     ("prompt", "messages", "error", "problem"),
     [
@@ -258,6 +262,13 @@ QUESTION = {"role": "user", "content": "?"}
             ValueError,
             r"messages\[1\]: a system message has to come before all others",
         ),
+        (
+            None,
+            [{"role": "system", "content": [text("Be brief."), IMAGE]}, QUESTION],
+            ValueError,
+            r"messages\[0\]: a system message has to be a text, and this has a block of image",
+        ),
+        (None, [{"role": "user", "content": b"?"}], TypeError, r"messages\[0\]: content must be a str, .* not bytes"),
         (
             None,
             [{"role": "user", "content": [text("?"), {"type": "image_url", "image_url": {"url": "https://a.test/b"}}]}],
@@ -343,6 +354,13 @@ class Line(BaseModel):
     end: Annotated[Point, Field(description="Where it ends.")]
 
 
+Item = TypeVar("Item")
+
+
+class Page(BaseModel, Generic[Item]):
+    number: int
+
+
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 LINE = {
     "type": "object",
@@ -372,8 +390,23 @@ ANY = {"type": "object"}
             {"name": "t", "inputSchema": {**ANY, "properties": {"p": {"$ref": "#/$defs/P"}}, "$defs": {"P": POINT}}},
             {"name": "t", "inputSchema": {**ANY, "properties": {"p": POINT}}},
         ),
+        (
+            {"type": "function", "function": {"name": "t", "description": "T.", "parameters": POINT, "strict": True}},
+            {"name": "t", "description": "T.", "inputSchema": POINT},
+        ),
+        ({"type": "function", "function": {"name": "t"}}, {"name": "t", "inputSchema": {**ANY, "properties": {}}}),
+        (
+            Page[int],
+            {
+                "name": "Page_int",
+                "inputSchema": {**ANY, "properties": {"number": {"type": "integer"}}, "required": ["number"]},
+            },
+        ),
     ],
-    ids=["Tool", "a model", "a dict", "a dict with a model", "its own words", "FunctionTool", "a function", "$ref"],
+    ids=[
+        *("Tool", "a model", "a dict", "a dict with a model", "its own words", "FunctionTool", "a function", "$ref"),
+        *("OpenAI's", "OpenAI's without parameters", "a generic model"),
+    ],
 )
 def test_tools_of_all_kinds(tool: Any, definition: Wire | Tool) -> None:
     (offered,) = read_tools([tool]).values()
@@ -391,12 +424,32 @@ def test_tools_of_all_kinds(tool: Any, definition: Wire | Tool) -> None:
         ([add, {"name": "t"}], ValueError, r"tools\[1\]: inputSchema: Field required"),
         ([add, FunctionTool(add)], ValueError, r"tools\[1\]: tools\[0\] has the name 'add' already"),
         (
-            [add, {"name": "t", "inputSchema": {"$ref": "https://a.test/schema"}}],
+            [add, {"name": "t", "inputSchema": {**ANY, "allOf": [{"$ref": "https://a.test/schema"}]}}],
             ValueError,
             r"tools\[1\]: the schema refers to 'https://a.test/schema', and nothing is fetched",
         ),
+        (
+            [add, {"name": "t", "inputSchema": {"type": "string"}}],
+            ValueError,
+            r"tools\[1\]: the inputSchema of 't' has to be that of an object, with \"type\": \"object\"",
+        ),
+        ([Tool(name="t", input_schema={})], ValueError, r"tools\[0\]: the inputSchema of 't' has to be that of an obj"),
+        (
+            [{"name": "t", "inputSchema": {**ANY, "properties": {"a": {"type": "integr"}}}}],
+            ValueError,
+            r"tools\[0\]: the inputSchema of 't': .*'integr'",
+        ),
+        ([RootModel[list[int]], RootModel[list[int]]], ValueError, r"has the name 'RootModel_list_int' already"),
+        (
+            [{"type": "function", "function": {"name": "t", "parameters": 5}}],
+            ValueError,
+            r"tools\[0\]: inputSchema: Input should be",
+        ),
     ],
-    ids=["a text", "a dict", "a number", "a lambda", "malformed", "a name twice", "remote"],
+    ids=[
+        *("a text", "a dict", "a number", "a lambda", "malformed", "a name twice", "remote", "no object", "no type"),
+        *("an inner schema", "generic models", "OpenAI's"),
+    ],
 )
 def test_a_bad_tool_is_an_error_that_names_its_index(tools: Any, error: type[Exception], problem: str) -> None:
     with pytest.raises(error, match=problem):

@@ -10,7 +10,8 @@ from datetime import date
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AfterValidator, BaseModel, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic.alias_generators import to_camel
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from mcp_host import ServerSampling
@@ -98,7 +99,7 @@ async def test_a_plain_answer_has_a_text_a_model_and_a_stop_reason() -> None:
 
 
 async def test_all_options_are_sent() -> None:
-    sampling, requests = with_tools(says("."), says("."), says("."))
+    sampling, requests = with_tools(says("."), says("."), says("."), says("."))
 
     await sampling.sample(
         "Why?",
@@ -112,6 +113,7 @@ async def test_all_options_are_sent() -> None:
     )
     await sampling.sample("Why?", model_preferences="claude")
     await sampling.sample("Why?", model_preferences=["claude", "gpt"])
+    await sampling.sample("Why?", model_preferences={"hints": [{"name": "claude"}], "costPriority": 1})
 
     assert requests[0] == {
         "messages": [user("Why?")],
@@ -125,6 +127,7 @@ async def test_all_options_are_sent() -> None:
     }
     assert requests[1]["modelPreferences"] == {"hints": [{"name": "claude"}]}
     assert requests[2]["modelPreferences"] == {"hints": [{"name": "claude"}, {"name": "gpt"}]}
+    assert requests[3]["modelPreferences"] == {"hints": [{"name": "claude"}], "costPriority": 1}
 
 
 async def test_a_malformed_result_of_the_host_is_a_protocol_error() -> None:
@@ -532,6 +535,146 @@ async def test_results_of_all_kinds(value: object, content: list[str], structure
     } | ({} if structured is None else {"structuredContent": structured})
 
 
+class SdkText(BaseModel):
+    """Stands for a block of the official SDK."""
+
+    type: Literal["text"] = "text"
+    text: str
+    annotations: Any = None
+    meta: Any = Field(default=None, alias="_meta")
+
+
+class SdkImage(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+    type: Literal["image"] = "image"
+    data: str
+    mime_type: str
+    annotations: Any = None
+
+
+class SdkResult(BaseModel):
+    content: list[SdkText | SdkImage]
+    structured_content: Any = Field(default=None, alias="structuredContent")
+    is_error: bool = Field(default=False, alias="isError")
+
+
+class Note(BaseModel):
+    """A value, though it has a field of that name."""
+
+    type: str
+    text: str
+
+
+class Shout(BaseModel):
+    type: Literal["text"] = "text"
+    text: str
+
+
+class Footnote(BaseModel):
+    type: Literal["text"] = "text"
+    text: int
+    annotations: None = None
+
+
+A, IMAGE = {"type": "text", "text": "a"}, {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+
+
+def sdk_image() -> SdkImage:
+    return SdkImage(data="aGk=", mime_type="image/png")
+
+
+@pytest.mark.parametrize(
+    ("value", "result"),
+    [
+        (sdk_image(), {"content": [IMAGE]}),
+        ([SdkText(text="a"), sdk_image()], {"content": [A, IMAGE]}),
+        ([SdkText(text="a"), TEXT], {"content": [A, A]}),
+        (SdkResult(content=[SdkText(text="a")], isError=True), {"content": [A], "isError": True}),
+        (
+            SdkResult(content=[SdkText(text="a")], structuredContent={"a": 1}),
+            {"content": [A], "structuredContent": {"a": 1}, "isError": False},
+        ),
+        (
+            Footnote(text=5),
+            {
+                "content": [{"type": "text", "text": '{"type":"text","text":5,"annotations":null}'}],
+                "structuredContent": {"type": "text", "text": 5, "annotations": None},
+            },
+        ),
+        (
+            Note(type="text", text="a"),
+            {
+                "content": [{"type": "text", "text": '{"type":"text","text":"a"}'}],
+                "structuredContent": {"type": "text", "text": "a"},
+            },
+        ),
+        (
+            Shout(text="a"),
+            {
+                "content": [{"type": "text", "text": '{"type":"text","text":"a"}'}],
+                "structuredContent": {"type": "text", "text": "a"},
+            },
+        ),
+    ],
+    ids=[
+        "a block",
+        "blocks",
+        "blocks of both",
+        "a failed result",
+        "a result",
+        "other values",
+        "a value",
+        "a value of one type",
+    ],
+)
+async def test_results_of_the_official_sdk_go_out_as_they_are(value: object, result: Wire) -> None:
+    sampling, _ = with_tools(calls(use("add", {})))
+    answer = await sampling.sample("?", tools=[add])
+
+    written = answer.answered({answer.tool_calls[0]: value})[-1].to_wire()["content"]
+
+    assert written == {"type": "tool_result", "toolUseId": "1", **result}
+
+
+async def test_a_call_that_cannot_be_done_answers_itself() -> None:
+    sampling, _ = with_tools(calls(use("add", {"a": 1, "b": 2}), use("subtract", {}, id="2"), use("Move", {}, id="3")))
+    answer = await sampling.sample("?", tools=[add, Move])
+
+    results = answer.answered({answer.tool_calls[0]: 3})[-1].to_wire()["content"]
+
+    assert isinstance(results, list)
+    assert [(one["content"][0]["text"], one.get("isError")) for one in results] == [
+        ("3", None),
+        ("there is no tool 'subtract'", True),
+        ("the call does not fit the schema: row: Field required; column: Field required", True),
+    ]
+
+
+def cycle() -> list[object]:
+    values: list[object] = []
+    values.append(values)
+    return values
+
+
+@pytest.mark.parametrize(
+    "value", [cycle(), {"a": "\ud800"}, ["\ud800"], object(), Note.model_construct(type="\ud800", text="a")]
+)
+async def test_a_result_that_is_no_json_is_an_error_that_names_the_call(value: object) -> None:
+    sampling, _ = with_tools(calls(use("add", {})))
+    answer = await sampling.sample("?", tools=[add])
+
+    with pytest.raises(TypeError, match=r"^the result of 'add' is no JSON: "):
+        answer.answered({answer.tool_calls[0]: value})
+
+
+async def test_results_are_a_dict() -> None:
+    sampling, _ = with_tools(calls(use("add", {})))
+    answer = await sampling.sample("?", tools=[add])
+
+    with pytest.raises(TypeError, match=r"^the results must be a dict, with one for each call, not NoneType$"):
+        answer.answered(None)  # type: ignore[arg-type]
+
+
 async def test_every_call_gets_one_result_and_no_other_does() -> None:
     sampling, _ = with_tools(calls(use("add", {}), use("add", {}, id="2")))
     answer = await sampling.sample("?", tools=[add])
@@ -558,7 +701,10 @@ async def test_every_call_gets_one_result_and_no_other_does() -> None:
         ({"max_token": 9}, TypeError, "'max_token' is no argument of a request to the model"),
         ({"stop_sequences": "."}, TypeError, "stop_sequences must be a list of str, not a str"),
         ({"temperature": "hot"}, ValueError, "temperature: Input should be a valid"),
-        ({"model_preferences": [3]}, ValueError, "name: Input should be a valid string"),
+        ({"model_preferences": [3]}, TypeError, "model_preferences must be .* not list"),
+        ({"model_preferences": 5}, TypeError, "model_preferences must be .* not int"),
+        ({"model_preferences": {"hints": 5}}, ValueError, "model_preferences: hints: Input should be a valid list"),
+        ({"model_preferences": {"claude": 1}}, ValueError, "model_preferences: there is no 'claude'"),
         ({"schema": Move, "retries": -1}, ValueError, "retries must be"),
         ({"messages": []}, TypeError, "give either a prompt or messages, not both"),
     ],

@@ -23,10 +23,16 @@ from mcp_host.sampling.structured import (
 )
 from mcp_host.types import AssistantMessage, Tool, UserMessage
 from tests.sampling.structured.test_sample import (
+    IMAGE,
+    A,
     Recorder,
+    SdkImage,
+    SdkResult,
+    SdkText,
     assistant,
     calls,
     says,
+    sdk_image,
     use,
     user,
     with_tools,
@@ -237,6 +243,40 @@ async def test_failures_of_tools_are_results_for_the_model(caplog: pytest.LogCap
         result("3", "the tool fail failed", isError=True),
         result("4", "There is no tool 'x'. The tools are: height, fail", isError=True),
     ]
+
+
+def picture() -> SdkImage:
+    return sdk_image()
+
+
+def pictures() -> list[SdkText | SdkImage]:
+    return [SdkText(text="a"), sdk_image()]
+
+
+def failure() -> SdkResult:
+    return SdkResult(content=[SdkText(text="a")], isError=True)
+
+
+def untyped():  # type: ignore[no-untyped-def]
+    return sdk_image()
+
+
+@pytest.mark.parametrize(
+    ("tool", "written"),
+    [
+        (picture, {"content": [IMAGE]}),
+        (pictures, {"content": [A, IMAGE]}),
+        (failure, {"content": [A], "isError": True}),
+        (untyped, {"content": [IMAGE]}),
+    ],
+)
+async def test_a_tool_that_returns_blocks_of_the_official_sdk_gives_them_to_the_model(tool: Any, written: Wire) -> None:
+    sampling, requests = with_tools(calls(use(tool.__name__, {})), says("."))
+
+    await sampling.sample_loop("?", tools=[tool])
+
+    assert "outputSchema" not in requests[0]["tools"][0]
+    assert requests[1]["messages"][-1]["content"] == {"type": "tool_result", "toolUseId": "1", **written}
 
 
 @pytest.mark.parametrize("at_once", [1, 2])

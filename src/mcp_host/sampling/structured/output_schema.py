@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
@@ -25,6 +25,9 @@ from mcp_host.types import (
     UserMessage,
 )
 from mcp_host.types.base import given
+
+if TYPE_CHECKING:
+    from mcp_host.json_schema.schema import Schema
 
 T = TypeVar("T")
 
@@ -152,10 +155,24 @@ def _pydantic(schema: Any) -> tuple[dict[str, Any], Callable[[object], Any]]:
     return source, validate
 
 
-def _json_schema(source: dict[str, Any]) -> Callable[[object], Any]:
+def check_schema(source: dict[str, Any], where: str) -> Schema:
+    """Prepare a JSON Schema, so that a mistake of its author is found before a model is asked.
+
+    Raises:
+        ValueError: It is not valid.
+    """
     from mcp_host.json_schema.schema import Schema  # takes a tenth of a second
 
     schema = Schema(source)
+    try:
+        schema.mismatch(None)
+    except UncheckableSchema as exc:
+        raise ValueError(f"{where}: {exc}") from None
+    return schema
+
+
+def _json_schema(source: dict[str, Any]) -> Callable[[object], Any]:
+    schema = check_schema(source, "schema")
 
     def validate(value: object) -> Any:
         try:
@@ -166,10 +183,6 @@ def _json_schema(source: dict[str, Any]) -> Callable[[object], Any]:
             raise Misfit(f"does not fit the schema: {problem}")
         return value
 
-    try:
-        schema.mismatch(None)  # prepares the schema: a mistake of its author is found before a model is asked
-    except UncheckableSchema as exc:
-        raise ValueError(f"schema: {exc}") from None
     return validate
 
 

@@ -18,8 +18,8 @@ from mcp_host.errors import ProtocolError, quoted
 from mcp_host.functions import AnyFunction, FunctionTool
 from mcp_host.protocol import conversation
 from mcp_host.sampling.structured.inlining import inlined
-from mcp_host.sampling.structured.output_schema import OutputSchema
-from mcp_host.types import SamplingMessage, Tool, ToolChoice, UserMessage
+from mcp_host.sampling.structured.output_schema import OutputSchema, check_schema
+from mcp_host.types import SamplingMessage, TextContent, Tool, ToolChoice, UserMessage
 from mcp_host.types.base import Model, given
 
 Message: TypeAlias = SamplingMessage | Mapping[str, Any] | BaseModel
@@ -31,7 +31,8 @@ So are the messages of their SDKs, which are pydantic's.
 SamplingTool: TypeAlias = Tool | AnyFunction | FunctionTool | type[BaseModel] | Mapping[str, Any] | BaseModel
 """A tool for the model: a definition, a typed function, or a pydantic model that a call's arguments are parsed into.
 
-A dict is a definition in MCP's shape, whose ``inputSchema`` may be a pydantic model. So is a ``Tool`` of the official SDK.
+A dict is a definition in MCP's shape, whose ``inputSchema`` may be a pydantic model, or in that of OpenAI's chat
+completions. So is a ``Tool`` of the official SDK.
 """
 
 Choice: TypeAlias = Literal["auto", "required", "none"] | str | ToolChoice
@@ -43,6 +44,7 @@ NOT_MCP = frozenset(  # fields of OpenAI's messages; `_read_dict` reads some of 
 )
 AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}  # OpenAI's formats of ``input_audio``
 DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
+UNSAFE = re.compile(r"[^a-zA-Z0-9_.-]+")  # characters that providers of models do not take in the name of a tool
 INDEX = re.compile(r"messages\[(\d+)\]")
 
 
@@ -76,14 +78,17 @@ def _read_messages(messages: Sequence[object]) -> tuple[list[SamplingMessage], s
     in_results = False
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
-        message = _dumped(message)
+        message = dumped(message)
         if not isinstance(message, SamplingMessage | Mapping):
             raise TypeError(f"{where} must be a SamplingMessage or a dict, not {type(message).__name__}")
         role = message.get("role") if isinstance(message, Mapping) else None
         if isinstance(message, Mapping) and role in SYSTEM:
             if read:
                 raise ValueError(f"{where}: a {role} message has to come before all others")
-            system.append(_read_dict({**message, "role": "user"}, where).text)
+            said = _read_dict({**message, "role": "user"}, where)
+            if others := [block.type for block in said.content if not isinstance(block, TextContent)]:
+                raise ValueError(f"{where}: a {role} message has to be a text, and this has a block of {others[0]}")
+            system += filter(None, [said.text])
             continue
         one = _read_dict(message, where) if isinstance(message, Mapping) else message
         if role == "tool" and in_results:  # OpenAI has a message for each result, MCP has one for all
@@ -119,7 +124,7 @@ def _read_dict(message: Mapping[str, Any], where: str) -> SamplingMessage:
         raise ValueError(f"{where}: {_problem(exc)}") from None
 
 
-def _dumped(value: object) -> object:
+def dumped(value: object) -> object:
     """The dict of an object of another SDK; anything else as it is."""
     if isinstance(value, BaseModel) and not isinstance(value, Model):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -139,14 +144,14 @@ def _blocks(content: object, where: str) -> list[object]:
             return [{"type": "text", "text": content}]
         case Mapping() | BaseModel():
             return [_block(content, where)]
-        case Sequence():
+        case Sequence() if not isinstance(content, bytes | bytearray | memoryview):
             return [_block(part, f"{where}: content[{index}]") for index, part in enumerate(content)]
     raise TypeError(f"{where}: content must be a str, a block or a list of blocks, not {type(content).__name__}")
 
 
 def _block(part: object, where: str) -> object:
     """A block in MCP's shape, made of a block or of a content part of OpenAI's."""
-    match part := _dumped(part):
+    match part := dumped(part):
         case Model():
             return part.to_wire()
         case {"type": "refusal", "refusal": text}:
@@ -208,6 +213,8 @@ def _read_tool(tool: object, where: str) -> OfferedTool:
     try:
         offered = _offered(tool)
         definition = offered.definition.model_copy(update={"input_schema": inlined(offered.definition.input_schema)})
+        if offered.function is None and offered.arguments is None:  # the schemas of types are valid
+            _check_schema(definition)
     except TypeError as exc:
         raise TypeError(f"{where}: {exc}") from None
     except ValueError as exc:
@@ -216,22 +223,33 @@ def _read_tool(tool: object, where: str) -> OfferedTool:
 
 
 def _offered(tool: object) -> OfferedTool:
-    match tool := _dumped(tool):
+    match tool := dumped(tool):
         case Tool():
             return OfferedTool(tool)
         case FunctionTool():
             return OfferedTool(tool.definition, tool)
         case type() if issubclass(tool, BaseModel):
-            return _of_model(tool, {"name": tool.__name__})
+            return _of_model(tool, {"name": UNSAFE.sub("_", tool.__name__.rstrip("]"))})  # "Page[int]" is generic
+        case {"type": "function", "function": Mapping() as function}:  # in the shape of OpenAI's chat completions
+            schema = function.get("parameters", {"type": "object", "properties": {}})
+            fields = given(name=function.get("name"), description=function.get("description"), inputSchema=schema)
+            return _offered(fields)
         case Mapping():
             model = tool.get("inputSchema")
             if isinstance(model, type) and issubclass(model, BaseModel):
                 return _of_model(model, tool)
             return OfferedTool(_definition(tool))
         case Callable():
-            function = FunctionTool(tool)
-            return OfferedTool(function.definition, function)
+            made = FunctionTool(tool)
+            return OfferedTool(made.definition, made)
     raise TypeError(f"a {type(tool).__name__} is no tool, function, pydantic model or dict")
+
+
+def _check_schema(tool: Tool) -> None:
+    where = f"the inputSchema of {quoted(tool.name)}"
+    if tool.input_schema.get("type") != "object":
+        raise ValueError(f'{where} has to be that of an object, with "type": "object"')
+    check_schema(tool.input_schema, where)
 
 
 def _of_model(model: type[BaseModel], wire: Mapping[str, Any]) -> OfferedTool:

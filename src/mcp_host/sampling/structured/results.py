@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+from pydantic_core import to_json, to_jsonable_python
 
 from mcp_host.errors import quoted
+from mcp_host.functions import of_sdk
 from mcp_host.sampling.loop.engine import LoopResult
 from mcp_host.types import (
     CallToolResult,
@@ -38,7 +39,7 @@ class RequestedCall:
     """A tool call that the model asks for.
 
     *parsed* has the arguments of a tool that was given as a pydantic model; it is None for other tools.
-    *parse_error* says why the arguments do not fit the model, or that there is no such tool.
+    *parse_error* says why the arguments do not fit the model, or that there is no such tool; `answered` tells it the model.
     """
 
     id: str
@@ -111,20 +112,24 @@ class ToolCallsResult(SamplingResult):
     def answered(self, results: Mapping[RequestedCall, object]) -> list[SamplingMessage]:
         """The conversation with the result of each call, to go on from: ``sample(messages=result.answered({...}))``.
 
-        A result is what `ToolResultContent.of` takes, a pydantic model, or any JSON value. A `ParseError`
-        becomes an error for the model. All results are in one message, as the specification wants it.
+        A result is what `ToolResultContent.of` takes, a pydantic model, any JSON value, or content blocks or a
+        ``CallToolResult`` of the official SDK. A `ParseError` becomes an error for the model: so does that of a call
+        which has no result here. All results are in one message, as the specification wants it.
 
         Raises:
-            ValueError: A call has no result, or a result belongs to no call of this answer.
-            TypeError: A result is no JSON.
+            ValueError: A call has no result and no `ParseError`, or a result belongs to no call of this answer.
+            TypeError: A result is no JSON, or *results* is no dict.
         """
+        if not isinstance(results, Mapping):
+            raise TypeError(f"the results must be a dict, with one for each call, not {type(results).__name__}")
         if foreign := [call for call in results if call not in self.tool_calls]:
             raise ValueError(f"{quoted(getattr(foreign[0], 'id', foreign[0]))} is no call of this answer")
+        results = {call: call.parse_error for call in self.tool_calls if call.parse_error is not None} | {**results}
         if missing := [call for call in self.tool_calls if call not in results]:
             raise ValueError(f"the call of {quoted(missing[0].name)} ({quoted(missing[0].id)}) has no result")
         if not self.tool_calls:
             return self.messages
-        blocks = [_result(call, results[call]) for call in self.tool_calls]
+        blocks = [_answer(call, results[call]) for call in self.tool_calls]
         return [*self.messages, SamplingMessage(role="user", content=blocks)]
 
 
@@ -155,9 +160,15 @@ class UnparsedLoopResult(ServerLoopResult):
     parsed: None = None
 
 
-def _result(call: RequestedCall, value: object) -> ToolResultContent:
-    use = ToolUseContent(id=call.id, name=call.name, input=call.arguments)
-    match value:
+def _answer(call: RequestedCall, value: object) -> ToolResultContent:
+    try:
+        return _result(ToolUseContent(id=call.id, name=call.name, input=call.arguments), value)
+    except ValueError as exc:  # a cycle, half a surrogate pair, or a type that pydantic does not know
+        raise TypeError(f"the result of {quoted(call.name)} is no JSON: {exc}") from None
+
+
+def _result(use: ToolUseContent, value: object) -> ToolResultContent:
+    match value := of_sdk(value):
         case ParseError(message=message):
             return ToolResultContent.of(use, message, is_error=True)
         case str() | CallToolResult():
@@ -166,10 +177,7 @@ def _result(call: RequestedCall, value: object) -> ToolResultContent:
             return ToolResultContent.of(use, value)
         case [_, *_] if len(blocks := [item for item in value if isinstance(item, CONTENT_BLOCKS)]) == len(value):
             return ToolResultContent.of(use, blocks)
-    try:
-        data: Any = to_jsonable_python(value, by_alias=True)
-    except PydanticSerializationError as exc:
-        raise TypeError(f"the result of {quoted(call.name)} is no JSON: {exc}") from None
+    data: Any = to_jsonable_python(value, by_alias=True)
     if isinstance(data, dict):
         return ToolResultContent.of(use, data)
     return ToolResultContent.of(use, data if isinstance(data, str) else to_json(data).decode())

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 from anyio import current_time, move_on_after
 from pydantic import TypeAdapter
 
-from mcp_host.errors import NotDeclared, quoted
+from mcp_host.errors import NotDeclared, ProtocolError, quoted
 from mcp_host.functions import Injected
 from mcp_host.handlers import check_callable
 from mcp_host.limits import check_count
@@ -37,6 +37,7 @@ from mcp_host.sampling.structured.prompts import (
     Message,
     OfferedTool,
     SamplingTool,
+    dumped,
     read_choice,
     read_conversation,
     read_tools,
@@ -71,6 +72,7 @@ CreateMessage: TypeAlias = Callable[[dict[str, Any]], Awaitable[Mapping[str, Any
 """Sends ``sampling/createMessage`` with these parameters, and returns its result, both as on the wire."""
 
 TOKENS = 1024  # of an answer, by default
+PREFERENCES = "model_preferences must be a name, a list of names, ModelPreferences or a dict"
 RETRIES = 1  # a model that is told what was wrong mostly mends it at once
 
 
@@ -78,12 +80,12 @@ class SamplingOptions(TypedDict, total=False):
     """What any request to the model may have.
 
     *max_tokens* is 1,024 by default. *model_preferences* may be the name of a model or
-    a part of it, or a list of them, best first. *system_prompt* comes from the messages if they have one.
+    a part of it, a list of them, best first, or a dict in MCP's shape. *system_prompt* comes from the messages if they have one.
     """
 
     system_prompt: str | None
     max_tokens: int
-    model_preferences: ModelPreferences | str | Sequence[str] | None
+    model_preferences: ModelPreferences | str | Sequence[str] | Mapping[str, Any] | None
     temperature: float | None
     stop_sequences: Sequence[str] | None
     metadata: JSONObject | None
@@ -397,18 +399,34 @@ def _fields(options: SamplingOptions, system_prompt: str | None) -> dict[str, An
         if "system_prompt" in fields:
             raise ValueError("the system prompt is given twice: as an argument, and in the messages")
         fields["system_prompt"] = system_prompt
-    match fields.get("model_preferences"):
-        case None | ModelPreferences():
-            pass
-        case str(name):
-            fields["model_preferences"] = ModelPreferences(hints=[ModelHint(name=name)])
-        case names:
-            fields["model_preferences"] = ModelPreferences(hints=[ModelHint(name=name) for name in names])
+    if "model_preferences" in fields:
+        fields["model_preferences"] = _preferences(fields["model_preferences"])
     if "stop_sequences" in fields:
         if isinstance(fields["stop_sequences"], str):
             raise TypeError("stop_sequences must be a list of str, not a str")
         fields["stop_sequences"] = list(fields["stop_sequences"])
     return {"max_tokens": TOKENS, **fields}
+
+
+def _preferences(wanted: object) -> ModelPreferences:
+    match dumped(wanted):
+        case ModelPreferences() as preferences:
+            return preferences
+        case str(name):
+            return ModelPreferences(hints=[ModelHint(name=name)])
+        case Mapping() as wire:
+            try:
+                read = ModelPreferences.from_wire(dict(wire))
+            except ProtocolError as exc:
+                raise ValueError(str(exc).replace("malformed ModelPreferences", "model_preferences", 1)) from None
+            if read.model_extra:
+                raise ValueError(f"model_preferences: there is no {quoted(min(read.model_extra))}")
+            return read
+        case [*names]:
+            hints = [ModelHint(name=name) for name in names if isinstance(name, str)]
+            if len(hints) == len(names):
+                return ModelPreferences(hints=hints)
+    raise TypeError(f"{PREFERENCES}, not {type(wanted).__name__}")
 
 
 def _tool_calls(
