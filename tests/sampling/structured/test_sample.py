@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from math import nan
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -657,7 +658,18 @@ def cycle() -> list[object]:
 
 
 @pytest.mark.parametrize(
-    "value", [cycle(), {"a": "\ud800"}, ["\ud800"], object(), Note.model_construct(type="\ud800", text="a")]
+    "value",
+    [
+        cycle(),
+        "\ud800",
+        SdkText(text="\ud800"),
+        {"a": nan},
+        CallToolResult(content=[], structured_content={"a": {1}}),
+        {"a": "\ud800"},
+        ["\ud800"],
+        object(),
+        Note.model_construct(type="\ud800", text="a"),
+    ],
 )
 async def test_a_result_that_is_no_json_is_an_error_that_names_the_call(value: object) -> None:
     sampling, _ = with_tools(calls(use("add", {})))

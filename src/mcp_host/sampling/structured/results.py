@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -162,9 +163,11 @@ class UnparsedLoopResult(ServerLoopResult):
 
 def _answer(call: RequestedCall, value: object) -> ToolResultContent:
     try:
-        return _result(ToolUseContent(id=call.id, name=call.name, input=call.arguments), value)
-    except ValueError as exc:  # a cycle, half a surrogate pair, or a type that pydantic does not know
+        result = _result(ToolUseContent(id=call.id, name=call.name, input=call.arguments), value)
+        json.dumps(result.to_wire(), ensure_ascii=False, allow_nan=False).encode()  # raises for half a surrogate pair
+    except (TypeError, ValueError) as exc:
         raise TypeError(f"the result of {quoted(call.name)} is no JSON: {exc}") from None
+    return result
 
 
 def _result(use: ToolUseContent, value: object) -> ToolResultContent:
