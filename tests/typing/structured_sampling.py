@@ -117,7 +117,7 @@ async def what_excludes_each_other(sampling: ServerSampling) -> None:
 async def what_a_loop_returns(sampling: ServerSampling) -> None:
     async def on_turn(turn: Step) -> None: ...
 
-    def no_turn(turn: Step) -> None: ...
+    def plain_turn(turn: Step) -> None: ...
 
     done = await sampling.sample_loop(
         "?", tools=[add, Move], tool_choice="add", max_turns=3, timeout=9, on_turn=on_turn
@@ -133,7 +133,8 @@ async def what_a_loop_returns(sampling: ServerSampling) -> None:
         assert_type(shaped.parse_error, ParseError)
     await sampling.sample_loop("?")  # type: ignore[call-overload]
     await sampling.sample_loop("?", tools=[add], retries=2)  # type: ignore[call-overload]
-    await sampling.sample_loop("?", tools=[add], on_turn=no_turn)  # type: ignore[arg-type]
+    await sampling.sample_loop("?", tools=[add], on_turn=plain_turn)
+    await sampling.sample_loop("?", tools=[add], on_turn=5)  # type: ignore[call-overload]
 
 
 async def the_context_of_a_test_server_is_one(context: Context) -> None:

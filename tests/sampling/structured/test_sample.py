@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from mcp_host import ServerSampling
-from mcp_host.errors import NotDeclared, ProtocolError
+from mcp_host.errors import NotDeclared, ProtocolError, SamplingError
 from mcp_host.sampling.structured import ParsedResult, ParseError, RequestedCall, UnparsedResult
 from mcp_host.types import CallToolResult, ModelHint, ModelPreferences, TextContent
 from tests import spec
@@ -747,3 +747,54 @@ async def test_a_system_prompt_is_given_once() -> None:
         await sampling.sample(messages=messages, system_prompt="Be kind.")
 
     assert requests == [{"messages": [user("?")], "maxTokens": 1024, "systemPrompt": "Be brief."}]
+
+
+# What cannot be sent, and answers that are none
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"metadata": {"a": object()}}, "metadata: Object of type object is not JSON serializable"),
+        ({"metadata": {"a": "\ud800"}}, "metadata: .*surrogates not allowed"),
+        ({"temperature": float("nan")}, "temperature: Out of range float values are not JSON compliant"),
+        ({"temperature": 1e999}, "temperature: Out of range float values are not JSON compliant"),
+    ],
+)
+@pytest.mark.parametrize("schema", [None, Move], ids=["plain", "with a schema"])
+async def test_what_is_no_json_is_not_sent(schema: type[Move] | None, arguments: dict[str, Any], field: str) -> None:
+    sampling, requests = with_tools()
+
+    with pytest.raises(ValueError, match=rf"^the request cannot be sent: {field}"):
+        await sampling.sample("?", **({} if schema is None else {"schema": schema}), **arguments)
+
+    assert requests == []
+
+
+async def test_a_prompt_with_half_a_surrogate_pair_is_not_sent() -> None:
+    sampling, requests = with_tools()
+
+    with pytest.raises(ValueError, match=r"messages|TextContent"):
+        await sampling.sample("\ud800")
+
+    assert requests == []
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {**says("x"), "role": "user"},
+        calls({"type": "tool_result", "toolUseId": "1", "content": []}),
+    ],
+    ids=["role", "tool_result"],
+)
+async def test_an_answer_that_is_none_of_an_assistant_raises_with_any_number_of_retries(
+    answer: Wire, retries: int
+) -> None:
+    sampling, requests = with_tools(answer)
+
+    with pytest.raises(SamplingError, match="no message of an assistant"):
+        await sampling.sample("?", schema=Move, retries=retries)
+
+    assert len(requests) == 1

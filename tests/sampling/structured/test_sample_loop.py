@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from anyio import Event, fail_after, sleep_forever
 from pydantic import BaseModel
 
-from mcp_host import ServerSampling
+from mcp_host import Client, Sampling, ServerSampling, ToolCall, always
 from mcp_host.errors import EndsLoop, NotDeclared
 from mcp_host.functions import FunctionTool, ToolError
 from mcp_host.sampling.loop.engine import Step
@@ -21,6 +22,7 @@ from mcp_host.sampling.structured import (
     ServerLoopResult,
     UnparsedLoopResult,
 )
+from mcp_host.testing import Context, ScriptedModel, Server
 from mcp_host.types import AssistantMessage, Tool, UserMessage
 from tests.sampling.structured.test_sample import (
     IMAGE,
@@ -89,8 +91,8 @@ async def test_a_loop_returns_every_turn_the_usage_and_why_it_ended() -> None:
         {
             "role": "user",
             "content": [
-                result("1", "6.1", structuredContent={"result": 6.1}),
-                result("2", "6.8", structuredContent={"result": 6.8}),
+                result("1", "6.1"),
+                result("2", "6.8"),
             ],
         },
         assistant("Dover."),
@@ -217,7 +219,7 @@ async def test_the_timeout_covers_the_turn_that_gives_the_answer_its_shape() -> 
     with fail_after(20):
         done = await sampling.sample_loop("?", tools=[height], schema=Port, timeout=10)
 
-    assert (done.ended, done.text) == ("timeout", "It is Brest.")
+    assert (done.ended, done.answer, done.text) == ("timeout", None, "")
     assert done.parse_error == ParseError("the loop ended before: timeout", "It is Brest.")
     assert [step.answer.text for step in done.steps] == ["It is Brest.", "Brest!"]
 
@@ -329,3 +331,141 @@ async def test_wrong_arguments_are_refused_before_anything_is_sent(
         await sampling.sample_loop("?", **arguments)
 
     assert requests == []
+
+
+async def test_plain_functions_run_in_threads_and_do_not_hold_up_the_loop() -> None:
+    met = threading.Barrier(2)
+
+    def meet(x: int) -> str:
+        met.wait(20)  # broken unless both run at the same time, which they cannot in the event loop
+        return f"{x} of 2"
+
+    sampling, _ = with_tools(calls(use("meet", {"x": 1}), use("meet", {"x": 2}, id="2")), says("."))
+    done = await sampling.sample_loop("?", tools=[meet])
+
+    assert [call.result.text for call in done.steps[0].calls] == ["1 of 2", "2 of 2"]
+
+
+@pytest.mark.fake_clock
+async def test_a_timeout_leaves_the_thread_of_a_plain_function_behind() -> None:
+    release = threading.Event()
+    began = threading.Event()
+
+    def wait() -> str:
+        began.set()
+        release.wait(20)
+        return "late"
+
+    sampling, requests = with_tools(calls(use("wait", {})))
+    try:
+        with fail_after(20):
+            done = await sampling.sample_loop("?", tools=[wait], timeout=1)
+    finally:
+        release.set()
+
+    assert (done.ended, done.answer, done.steps, len(requests)) == ("timeout", None, (), 1)
+
+
+async def test_a_plain_function_gets_the_context_in_a_thread_and_an_async_one_asks_with_it() -> None:
+    server = Server("s")
+
+    def plain(port: str, context: Context) -> str:
+        return f"{port} {context.client_info.name} {threading.current_thread() is threading.main_thread()}"
+
+    async def asks(context: Context) -> str:
+        return (await context.sample("inner?")).text
+
+    @server.tool
+    async def run(context: Context) -> str:
+        done = await context.sample_loop("?", tools=[plain, asks])
+        return " and ".join(call.result.text for step in done.steps for call in step.calls)
+
+    plain_call, asks_call = ToolCall("plain", {"port": "Brest"}), ToolCall("asks", {})
+    model = ScriptedModel([plain_call, asks_call], "inner!", "done.")
+    with fail_after(20):
+        async with Client(server.in_process(), sampling=Sampling(with_tools=model, approve=always)) as client:
+            answer = await client.call_tool("run")
+
+    assert answer.text == "Brest mcp-host False and inner!"
+
+
+@pytest.mark.parametrize("schema", [None, Port], ids=["plain", "with a schema"])
+async def test_on_turn_may_be_a_plain_function(schema: type[Port] | None) -> None:
+    turns: list[str] = []
+
+    def on_turn(step: Step) -> None:
+        turns.append(step.answer.text)
+
+    sampling, _ = with_tools(says("Brest."), says('{"name": "Brest"}'))
+    if schema is None:
+        await sampling.sample_loop("?", tools=[height], on_turn=on_turn)
+        assert turns == ["Brest."]
+    else:
+        await sampling.sample_loop("?", tools=[height], on_turn=on_turn, schema=schema)
+        assert turns == ["Brest.", '{"name": "Brest"}']
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"on_turn": 5}, "on_turn has to be a function, async or plain, not int"),
+        ({"on_turn": lambda: None}, "on_turn is called with one argument"),
+        ({"max_result_bytes": "1"}, "max_result_bytes must be a number, not '1'"),
+    ],
+)
+async def test_arguments_of_a_wrong_type_are_refused_before_anything_is_sent(
+    arguments: dict[str, Any], problem: str
+) -> None:
+    sampling, requests = with_tools()
+
+    with pytest.raises(TypeError, match=problem):
+        await sampling.sample_loop("?", tools=[height], **arguments)
+
+    assert requests == []
+
+
+async def test_long_results_are_cut_for_the_model_and_whole_in_the_steps() -> None:
+    def log() -> str:
+        return "x" * 3_000_000
+
+    sampling, requests = with_tools(calls(use("log", {})), says("."), calls(use("log", {})), says("."))
+
+    done = await sampling.sample_loop("?", tools=[log])
+    assert len(done.steps[0].calls[0].result.text) == 3_000_000
+    text = requests[1]["messages"][-1]["content"]["content"][0]["text"]
+    assert "[2934510 of 3000000 bytes are left out here]" in text
+    assert len(text) == 65_536
+
+    await sampling.sample_loop("?", tools=[log], max_result_bytes=100)
+    text = requests[3]["messages"][-1]["content"]["content"][0]["text"]
+    assert text == f"{'x' * 27}\n[2999946 of 3000000 bytes are left out here]\n{'x' * 27}"
+
+
+async def test_on_turn_gets_each_try_of_a_shape_before_the_next() -> None:
+    sampling, requests = with_tools(says("Brest."), says("no"), says('{"name": "Brest"}'))
+    asked: list[int] = []
+
+    async def on_turn(step: Step) -> None:
+        asked.append(len(requests))
+
+    done = await sampling.sample_loop("?", tools=[height], schema=Port, on_turn=on_turn)
+
+    assert asked == [1, 2, 3]
+    assert done.parsed == Port(name="Brest")
+    assert [len(step.messages) for step in done.steps] == [1, 0, 2]
+
+
+@pytest.mark.fake_clock
+async def test_the_timeout_covers_on_turn_of_a_shape() -> None:
+    sampling, _ = with_tools(says("Brest."), says("no"), says('{"name": "Brest"}'))
+
+    async def on_turn(step: Step) -> None:
+        if step.answer.text == "no":
+            await sleep_forever()
+
+    with fail_after(20):
+        done = await sampling.sample_loop("?", tools=[height], schema=Port, on_turn=on_turn, timeout=5)
+
+    assert (done.ended, done.answer, done.text) == ("timeout", None, "")
+    assert done.parse_error == ParseError("the loop ended before: timeout", "Brest.")
+    assert [step.answer.text for step in done.steps] == ["Brest.", "no"]

@@ -15,6 +15,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Literal, TypeAlias
 
@@ -38,7 +39,7 @@ from mcp_host.errors import (
     quoted,
 )
 from mcp_host.functions import BadArguments, FunctionTool, Injected, ToolError, error_result, text_result
-from mcp_host.handlers import split_failure
+from mcp_host.handlers import as_async, split_failure
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.sampling.stop_reasons import CUT_OFF, TRUNCATED
 from mcp_host.types import (
@@ -221,7 +222,8 @@ async def run_loop(
 
 
 def function_runner(tool: FunctionTool, injected: Injected | None = None, *, timeout: float = TOOL_TIMEOUT) -> RunTool:
-    """Runs the calls of *tool*, for *timeout* seconds each."""
+    """Runs the calls of *tool*, for *timeout* seconds each. A plain function runs in a thread, which a timeout leaves behind."""
+    tool = tool.calling(partial(as_async, argument="tools"))
 
     async def run(use: ToolUseContent) -> CallToolResult:
         with move_on_after(timeout):

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from mcp_host.errors import McpError, NotAdvertised, ServerError, quoted
 from mcp_host.functions import AnyFunction, FunctionTool
-from mcp_host.handlers import as_async, check_callable
+from mcp_host.handlers import check_callable
 from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling.loop.engine import RunTool, function_runner
@@ -91,7 +91,7 @@ async def _read(tool: LoopTool, place: int, *, timeout: float, caller: object) -
             )
         check_callable(tool, argument="tools", shape=None)
         tool = FunctionTool(tool)
-    run = function_runner(tool.calling(partial(as_async, argument="tools")), timeout=timeout)
+    run = function_runner(tool, timeout=timeout)
     return [OfferedTool(tool.definition, THIS_PROGRAM, run)]
 
 

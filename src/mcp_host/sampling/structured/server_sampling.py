@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from anyio import current_time, move_on_after
@@ -11,7 +13,7 @@ from pydantic import TypeAdapter
 
 from mcp_host.errors import NotDeclared, ProtocolError, quoted
 from mcp_host.functions import Injected
-from mcp_host.handlers import check_callable
+from mcp_host.handlers import as_async, check_callable
 from mcp_host.limits import check_count
 from mcp_host.sampling.loop.engine import (
     MAX_TURNS,
@@ -23,6 +25,7 @@ from mcp_host.sampling.loop.engine import (
     read_answer,
     run_loop,
 )
+from mcp_host.sampling.loop.results import MAX_RESULT_BYTES, for_model, head_and_tail
 from mcp_host.sampling.stop_reasons import REFUSALS
 from mcp_host.sampling.structured.output_schema import (
     Misfit,
@@ -161,7 +164,9 @@ class ServerSampling:
         Raises:
             TypeError, ValueError: The arguments are wrong; nothing was sent.
             NotDeclared: There are *tools*, and the client takes none.
-            ProtocolError: The client's result is malformed.
+            ProtocolError, SamplingError: The client's result is malformed.
+            Exception: What *create_message* raises, where the host refuses: `ClientError` with a `Context`. Hosts may
+                refuse what their model does, too, such as a text where the request forces a tool.
         """
         if schema is not None and tools is not None:
             raise TypeError(
@@ -174,7 +179,7 @@ class ServerSampling:
         fields = _fields(options, system_prompt)
         if schema is not None:
             check_count("retries", retries, least=0)
-            return await self._sample_schema(conversation, OutputSchema[Any](schema), retries, fields, [])
+            return await self._sample_schema(conversation, OutputSchema[Any](schema), retries, fields)
         if tools is not None:
             offered = read_tools(tools)
             params = self._params(conversation, fields, offered, tool_choice)
@@ -193,7 +198,8 @@ class ServerSampling:
         tool_choice: Choice | None = None,
         max_turns: int = MAX_TURNS,
         timeout: float = TIMEOUT,
-        on_turn: OnTurn | None = None,
+        max_result_bytes: int = MAX_RESULT_BYTES,
+        on_turn: Callable[[Step], Awaitable[None] | None] | None = None,
         **options: Unpack[SamplingOptions],
     ) -> ServerLoopResult: ...
     @overload
@@ -208,7 +214,8 @@ class ServerSampling:
         retries: int = RETRIES,
         max_turns: int = MAX_TURNS,
         timeout: float = TIMEOUT,
-        on_turn: OnTurn | None = None,
+        max_result_bytes: int = MAX_RESULT_BYTES,
+        on_turn: Callable[[Step], Awaitable[None] | None] | None = None,
         **options: Unpack[SamplingOptions],
     ) -> ParsedLoopResult[T] | UnparsedLoopResult: ...
     @overload
@@ -223,7 +230,8 @@ class ServerSampling:
         retries: int = RETRIES,
         max_turns: int = MAX_TURNS,
         timeout: float = TIMEOUT,
-        on_turn: OnTurn | None = None,
+        max_result_bytes: int = MAX_RESULT_BYTES,
+        on_turn: Callable[[Step], Awaitable[None] | None] | None = None,
         **options: Unpack[SamplingOptions],
     ) -> ParsedLoopResult[Any] | UnparsedLoopResult: ...
     async def sample_loop(
@@ -237,7 +245,8 @@ class ServerSampling:
         retries: int = RETRIES,
         max_turns: int = MAX_TURNS,
         timeout: float = TIMEOUT,
-        on_turn: OnTurn | None = None,
+        max_result_bytes: int = MAX_RESULT_BYTES,
+        on_turn: Callable[[Step], Awaitable[None] | None] | None = None,
         **options: Unpack[SamplingOptions],
     ) -> ServerLoopResult:
         """Ask the host's model, run the *tools* that it calls, send it the results, and so on until it answers.
@@ -247,18 +256,25 @@ class ServerSampling:
         the model has to answer. A *tool_choice* other than "auto" holds until the model has obeyed it.
 
         With *schema* one more turn, without the tools, gives the answer its shape; see `sample` for *retries*.
-        *timeout* is in seconds, for the whole loop. *on_turn* is awaited after each turn.
+        *timeout* is in seconds, for the whole loop with that turn. *on_turn* gets each `Step` when it has ended.
+        Plain functions run in a thread, which a timeout leaves behind.
+
+        The model gets at most about *max_result_bytes* of text of each result, the head and the tail, with a note of
+        how much is left out. The steps have the whole result.
 
         Raises:
             TypeError, ValueError: The arguments are wrong; nothing was sent.
             NotDeclared: The client takes no tools.
             ProtocolError, SamplingError: The client's result is malformed.
+            Exception: What *create_message* raises, where the host refuses: see `sample`. *on_turn* raised it.
         """
         conversation, system_prompt = read_conversation(prompt, messages)
         fields = _fields(options, system_prompt)
         offered = read_tools(tools)
         shape = None if schema is None else OutputSchema[Any](schema)
         check_count("retries", retries, least=0)
+        check_count("max_result_bytes", max_result_bytes)
+        turn = None if on_turn is None else as_async(on_turn, argument="on_turn", shape="(step: Step) -> None")
         params = self._params(conversation, fields, offered, tool_choice)
         injected = self if isinstance(self, Injected) else None
         runners = {
@@ -267,7 +283,15 @@ class ServerSampling:
             if tool.function is not None
         }
         began = current_time()
-        loop = await run_loop(self._ask, params, tools=runners, max_turns=max_turns, timeout=timeout, on_turn=on_turn)
+        loop = await run_loop(
+            self._ask,
+            params,
+            tools=runners,
+            write_result=partial(for_model, max_bytes=max_result_bytes, cut=head_and_tail),
+            max_turns=max_turns,
+            timeout=timeout,
+            on_turn=turn,
+        )
         open_calls = None
         if loop.answer is not None and loop.ended == "tool_calls":
             open_calls = _tool_calls(loop.messages, loop.answer, offered)
@@ -281,7 +305,7 @@ class ServerSampling:
         )
         if shape is None:
             return result
-        return await self._shape(result, shape, retries, fields, began + timeout - current_time(), on_turn)
+        return await self._shape(result, shape, retries, fields, began + timeout - current_time(), turn)
 
     def _recorded(self, run: RunTool) -> RunTool:
         """The same tool, whose calls are made once each, though this may run again. Here it does not."""
@@ -297,30 +321,31 @@ class ServerSampling:
         on_turn: OnTurn | None,
     ) -> ParsedLoopResult[T] | UnparsedLoopResult:
         """Give the answer of a loop its shape, in so many seconds."""
-        tries: list[CreateMessageResult] = []
+        turns: list[Step] = []
         shaped: ParsedResult[T] | UnparsedResult | None = None
+
+        async def add(turn: Step, result: ParsedResult[T] | UnparsedResult | None) -> None:
+            nonlocal shaped
+            shaped = result
+            turns.append(turn)
+            if on_turn is not None:
+                await on_turn(turn)
+
         ended = loop.ended
         if ended not in ("timeout", "tool_calls"):
-            ended = "timeout"
             with move_on_after(seconds):
-                shaped = await self._sample_schema(loop.messages, schema, retries, fields, tries)
-                ended = loop.ended
-        messages = loop.messages if shaped is None else shaped.messages
-        added = tuple(messages[len(loop.messages) :])
-        turns = [Step(answer, (), added if answer is tries[-1] else ()) for answer in tries]
-        if on_turn is not None:
-            for turn in turns:
-                await on_turn(turn)
+                await self._sample_schema(loop.messages, schema, retries, fields, add)
+            ended = "timeout" if shaped is None else ended
         steps = (*loop.steps, *turns)
         if isinstance(shaped, ParsedResult):
             return ParsedLoopResult(
-                ended=ended, answer=shaped.answer, messages=messages, steps=steps, parsed=shaped.parsed
+                ended=ended, answer=shaped.answer, messages=shaped.messages, steps=steps, parsed=shaped.parsed
             )
+        answer, messages = (loop.answer, loop.messages) if shaped is None else (shaped.answer, shaped.messages)
         error = ParseError(f"the loop ended before: {ended}", loop.text) if shaped is None else shaped.parse_error
-        answer = loop.answer if shaped is None else shaped.answer
         return UnparsedLoopResult(
             ended=ended,
-            answer=answer,
+            answer=None if ended == "timeout" else answer,
             messages=messages,
             steps=steps,
             unfinished=loop.unfinished,
@@ -363,31 +388,68 @@ class ServerSampling:
         schema: OutputSchema[T],
         retries: int,
         fields: dict[str, Any],
-        tries: list[CreateMessageResult],
+        on_try: Callable[[Step, ParsedResult[T] | UnparsedResult | None], Awaitable[None]] | None = None,
     ) -> ParsedResult[T] | UnparsedResult:
-        """Ask for a value of *schema*; *tries* gets each answer."""
-        conversation = with_question(conversation)
-        params = schema.request(CreateMessageRequestParams(messages=conversation, **fields), by_tool=self._with_tools)
-        while True:
+        """Ask for a value of *schema*. *on_try* gets each answer as a step, and with the last one the result."""
+        question = with_question(conversation)
+        params = schema.request(CreateMessageRequestParams(messages=question, **fields), by_tool=self._with_tools)
+        for tries in count():
             answer = await self._ask(params)
-            tries.append(answer)
+            said = read_answer(answer, params)
             written = raw_text(answer)
-            messages = [*conversation, AssistantMessage(written)] if written else conversation
+            messages = [*question, AssistantMessage(written)] if written else question
+            result: ParsedResult[T] | UnparsedResult | None = None
             try:
-                value = schema.read_answer(answer)
+                result = ParsedResult(answer, messages, schema.read_answer(answer))
             except Misfit as exc:
-                if len(tries) > retries or answer.stop_reason in REFUSALS:
-                    return UnparsedResult(answer, messages, ParseError(str(exc), written))
-                params = corrected(params, read_answer(answer, params), str(exc))
-            else:
-                return ParsedResult(answer, messages, value)
+                if tries >= retries or answer.stop_reason in REFUSALS:
+                    result = UnparsedResult(answer, messages, ParseError(str(exc), written))
+                params = corrected(params, said, str(exc))
+            if on_try is not None:
+                added = () if result is None else tuple(messages[len(conversation) :])
+                await on_try(Step(answer, (), added), result)
+            if result is not None:
+                return result
+        raise AssertionError("count() ended")
 
     async def _ask(self, params: CreateMessageRequestParams) -> CreateMessageResult:
         """Send the request. The specification has no choice of one named tool: then only that tool is offered."""
         if (choice := params.tool_choice) is not None and choice.tool is not None:
             only = [tool for tool in params.tools or () if tool.name == choice.tool]
             params = params.model_copy(update={"tools": only, "tool_choice": ToolChoice(mode="required")})
-        return CreateMessageResult.from_wire(await self._create_message(params.to_wire()))
+        wire = params.to_wire()
+        if problem := _json_problem(wire):
+            raise ValueError(f"the request cannot be sent: {problem}")
+        answer = CreateMessageResult.from_wire(await self._create_message(wire))
+        if problem := _json_problem(answer.to_wire()):  # the next request may have to repeat it
+            raise ProtocolError(f"malformed CreateMessageResult: {problem}")
+        return answer
+
+
+def _json_problem(wire: Mapping[str, Any]) -> str | None:
+    """Which field is no JSON in UTF-8, and why. Transports treat it in different ways, some by ending the connection."""
+    try:
+        _dump(wire)
+    except (TypeError, ValueError, RecursionError):
+        for name, value in _parts(wire):
+            try:
+                _dump(value)
+            except (TypeError, ValueError, RecursionError) as exc:
+                return f"{name}: {exc}"
+        raise
+    return None
+
+
+def _dump(value: object) -> bytes:
+    return json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+
+
+def _parts(wire: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    for name, value in wire.items():
+        if isinstance(value, list):
+            yield from [(f"{name}[{index}]", item) for index, item in enumerate(value)]
+        else:
+            yield name, value
 
 
 def _fields(options: SamplingOptions, system_prompt: str | None) -> dict[str, Any]:
