@@ -764,9 +764,11 @@ async def test_a_system_prompt_is_given_once() -> None:
 @pytest.mark.parametrize("schema", [None, Move], ids=["plain", "with a schema"])
 async def test_what_is_no_json_is_not_sent(schema: type[Move] | None, arguments: dict[str, Any], field: str) -> None:
     sampling, requests = with_tools()
+    if schema is not None:
+        arguments = {**arguments, "schema": schema}
 
     with pytest.raises(ValueError, match=rf"^the request cannot be sent: {field}"):
-        await sampling.sample("?", **({} if schema is None else {"schema": schema}), **arguments)
+        await sampling.sample("?", **arguments)
 
     assert requests == []
 
