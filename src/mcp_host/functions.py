@@ -7,8 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from copy import copy
+from functools import partial
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema
@@ -21,6 +22,8 @@ from mcp_host.types.base import Model, given
 from mcp_host.types.content import CONTENT_BLOCKS
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 AnyFunction: TypeAlias = Callable[..., object]  # plain or async, with any parameters
 
@@ -108,7 +111,7 @@ class Function:
             BadArguments: The arguments do not fit; the function was not called.
         """
         try:
-            read = self._model.model_validate_json(to_json(arguments), strict=self._strict)
+            read = read_json(partial(self._model.model_validate_json, strict=self._strict), arguments)
         except ValidationError as exc:
             raise BadArguments(f"Invalid arguments: {described(exc)}") from None
         values = {name: getattr(read, key) for key, name in self._names.items()}
@@ -119,6 +122,34 @@ class Function:
             if ours := group.subgroup(McpError):
                 raise first(ours) from group
             raise
+
+
+def read_json(read: Callable[[bytes], T], value: object) -> T:
+    """What *read* makes of the JSON of *value*. A whole number is an integer, 1.0 as well as 1 (JSON Schema 2020-12, 4.2.3).
+
+    Raises:
+        ValidationError: It does not fit.
+        ValueError: It is no JSON.
+    """
+    text = to_json(value)
+    try:
+        return read(text)
+    except ValidationError:
+        whole = to_json(_with_integers(value))
+        if whole == text:
+            raise
+        return read(whole)
+
+
+def _with_integers(value: object) -> object:
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_with_integers(item) for item in value]
+        case dict():
+            return {name: _with_integers(item) for name, item in value.items()}
+    return value
 
 
 def described(exc: ValidationError) -> str:

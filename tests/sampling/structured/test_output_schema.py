@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field, RootModel, TypeAdapter, create_model
 
 from mcp_host.errors import UncheckableSchema
+from mcp_host.functions import FunctionTool
 from mcp_host.json_schema.schema import Schema
 from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.sampling.structured.output_schema import Misfit, OutputSchema
@@ -247,11 +248,11 @@ def test_an_answer_is_one_call_or_json_and_nothing_else(answer: CreateMessageRes
     ("answer", "problem"),
     [
         (says("It is 1."), "the answer is not JSON: expected value at line 1 column 1"),
-        (says('{"x": 1} I hope this helps.'), "the answer is not JSON: trailing characters at line 1 column 10"),
-        (says('Here: {"x": 1}'), "the answer is not JSON: expected value at line 1 column 1"),
-        (says('```python\n{"x": 1}\n```'), "the answer is not JSON: expected value at line 1 column 1"),
+        (says('{"x": 1} I hope this helps.'), "the answer is not JSON alone: the text has other words around it"),
+        (says('Here: {"x": 1}'), "the answer is not JSON alone: the text has other words around it"),
+        (says('```python\n{"x": 1}\n```'), "the answer is not JSON alone: the text has other words around it"),
         (says('```\n{"x": 1}\n```\nand\n```\n{}\n```'), "the answer is not JSON: trailing characters at line 2 column 1"),
-        (says('Here:\n```json\n{"x": 1}\n```'), "the answer is not JSON: expected value at line 1 column 1"),
+        (says('Here:\n```json\n{"x": 1}\n```'), "the answer is not JSON alone: the text has other words around it"),
         (says('{"x": NaN}'), "the answer is not JSON: expected value at line 1 column 7"),
         (says("1" * 5000), "the answer is not JSON: number out of range at line 1 column 4302"),
         (says("[" * 5000), "the answer is not JSON: recursion limit exceeded at line 1 column 202"),
@@ -522,3 +523,30 @@ def accepts(schema: Schema, value: object) -> bool | None:
     except UncheckableSchema as exc:
         assert str(exc) == "it nests too deeply"  # noqa: PT017  # other errors of the schema would be ours
         return None
+
+
+@pytest.mark.parametrize(
+    ("schema", "written", "value"),
+    [(int, 1.0, 1), (int, 1e20, 10**20), (int, 2**70 + 1, 2**70 + 1), (list[int], [1.0, 2], [1, 2]), (float, 1, 1.0)],
+)
+def test_a_whole_number_is_an_integer(schema: type[object], written: object, value: object) -> None:
+    read = OutputSchema[object](schema).read({"result": written})
+
+    assert (read, repr(read)) == (value, repr(value))
+
+
+@pytest.mark.parametrize("written", [1.5, "1", True, None])
+def test_nothing_else_is_converted_to_an_integer(written: object) -> None:
+    with pytest.raises(Misfit, match="valid integer"):
+        OutputSchema[int](int).read({"result": written})
+
+
+async def test_arguments_of_functions_take_whole_numbers_as_integers() -> None:
+    def f(n: int, x: float) -> str:
+        return f"{n!r} {x!r}"
+
+    assert (await FunctionTool(f).call({"n": 2.0, "x": 1.0})).text == "2 1.0"
+
+
+def test_a_fence_may_have_line_ends_of_windows() -> None:
+    assert OutputSchema[int](int).read_text('```json\r\n{"result": 1}\r\n```') == 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from mcp_host.errors import UncheckableSchema, quoted
-from mcp_host.functions import PlainSchema, described
+from mcp_host.functions import PlainSchema, described, read_json
 from mcp_host.sampling.stop_reasons import REFUSALS, TRUNCATED
 from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.types import (
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 ANSWER = "answer"  # the name of the tool that carries a schema
 RESULT = "result"  # the name under which a value that is no object is wrapped
-FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+FENCED = re.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
 
 
 class Misfit(Exception):
@@ -107,6 +108,8 @@ class OutputSchema(Generic[T]):
         try:
             value = from_json(fenced[1] if fenced else text, allow_inf_nan=False)
         except ValueError as exc:
+            if fenced is None and _has_other_words(text, str(exc)):
+                raise Misfit(f"{self._what} is not JSON alone: the text has other words around it") from None
             raise Misfit(f"{self._what} is not JSON: {exc}") from None
         return self.read(value)
 
@@ -125,6 +128,12 @@ class OutputSchema(Generic[T]):
         except Misfit as exc:
             raise Misfit(f"{self._what} {exc}") from None
         return read
+
+
+def _has_other_words(text: str, problem: str) -> bool:
+    if text.startswith(("{", "[")):
+        return problem.startswith("trailing characters")
+    return "{" in text or "```" in text
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +155,7 @@ def _pydantic(schema: Any) -> tuple[dict[str, Any], Callable[[object], Any]]:
 
     def validate(value: object) -> Any:
         try:
-            return adapter.validate_json(to_json(value), strict=True)
+            return read_json(partial(adapter.validate_json, strict=True), value)
         except ValidationError as exc:
             raise Misfit(f"does not fit the schema: {described(exc)}") from None
         except ValueError as exc:  # half a surrogate pair
