@@ -248,6 +248,163 @@ async def test_once_refuses_what_is_no_json() -> None:
         await replay.run(lambda: replay.once("unknown", unknown))
 
 
+async def test_what_is_asked_inside_of_once_is_asked_anew_by_those_that_follow() -> None:
+    async def body(replay: Replay) -> list[str]:
+        async def inner() -> str:
+            return await ask(replay, "a word?")
+
+        async def outer() -> str:
+            return f"{await replay.once('inner', inner)}, {await inner()}"
+
+        return [await replay.once("one", outer), await replay.once("two", inner), await inner()]
+
+    client = Client()
+
+    assert await client.call(body) == ["A WORD? 1, A WORD? 2", "A WORD? 3", "A WORD? 4"]
+    assert client.rounds == [["a word?"]] * 4
+
+
+async def test_what_was_recorded_inside_of_once_does_not_travel_on() -> None:
+    async def body(replay: Replay) -> None:
+        async def twice() -> str:
+            return await ask(replay, "first?") + await ask(replay, "second?")
+
+        await replay.once("both", twice)
+        await ask(replay, "third?")
+
+    state, answers = None, dict[str, Params]()
+    for _ in range(3):
+        replay = Replay.read(state, answers)
+        questions = await replay.run(lambda replay=replay: body(replay))  # type: ignore[misc]
+        assert isinstance(questions, Questions)
+        state, answers = questions.state, {name: answer("yes") for name in questions.requests}
+
+    [[path, _, value]] = json.loads(state or "")["recorded"]
+    assert (path, value) == ("", "yesyes")
+
+
+async def test_once_in_parallel_tasks_is_told_apart_by_the_order_of_the_calls() -> None:
+    """Not of the ends."""
+
+    async def body(replay: Replay) -> dict[str, str]:
+        numbers: dict[str, str] = {}
+        bob_is_done = anyio.Event()
+
+        async def number(name: str) -> str:
+            if name == "alice":
+                await bob_is_done.wait()
+            return f"number of {name}"
+
+        async def task(name: str, task_status: anyio.abc.TaskStatus[None]) -> None:
+            task_status.started()
+            numbers[name] = await replay.once("number", lambda: number(name))
+            bob_is_done.set()
+
+        async with anyio.create_task_group() as tasks:
+            for name in ("alice", "bob"):
+                await tasks.start(task, name)
+        await ask(replay, "go on?")
+        return numbers
+
+    assert await Client().call(body) == {"alice": "number of alice", "bob": "number of bob"}
+
+
+async def test_once_beside_a_question_runs_to_its_end_first() -> None:
+    begun: list[str] = []
+
+    async def body(replay: Replay) -> list[str]:
+        said: list[str] = []
+
+        async def charge() -> str:
+            begun.append("charge")
+            await anyio.sleep(0.05)
+            return "charged"
+
+        async def pay() -> None:
+            said.append(await replay.once("charge", charge))
+            said.append(await ask(replay, "paid?"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pay)
+            said.append(await ask(replay, "beside?"))
+        return sorted(text.split()[0] for text in said)
+
+    client = Client()
+
+    assert await client.call(body) == ["BESIDE?", "PAID?", "charged"]
+    assert (begun, client.rounds) == (["charge"], [["beside?", "paid?"]])
+
+
+async def test_once_that_asks_itself_is_not_waited_for() -> None:
+    async def body(replay: Replay) -> str:
+        said: list[str] = []
+
+        async def asks() -> str:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(waits)
+                said.append(await ask(replay, "inside?"))
+                answered.set()
+            return "ended"
+
+        async def waits() -> None:
+            await answered.wait()
+
+        answered = anyio.Event()
+        return f"{await replay.once('asks', asks)} {said}"
+
+    assert await Client().call(body) == "ended ['INSIDE? 1']"
+
+
+async def test_once_that_does_not_end_beside_a_question_is_an_error() -> None:
+    async def body(replay: Replay) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(replay.once, "once('wait')", anyio.sleep_forever)
+            await ask(replay, "hm?")
+
+    replay = Replay(patience=0.01)
+
+    with (
+        pytest.raises(ReplayError, match=r"^once\('wait'\) did not end in 0\.01 s beside a question"),
+        anyio.fail_after(10),
+    ):
+        await replay.run(lambda: body(replay))
+
+
+async def test_once_that_raises_is_called_again_with_the_answers_that_it_had() -> None:
+    failed: list[str] = []
+
+    async def body(replay: Replay) -> str:
+        async def fails() -> None:
+            failed.append(await ask(replay, "inside?"))
+            raise LookupError
+
+        try:
+            await replay.once("fails", fails)
+        except LookupError:
+            return await ask(replay, "after?")
+        return "not reached"
+
+    client = Client()
+
+    assert await client.call(body) == "AFTER? 2"
+    assert (failed, client.rounds) == (["INSIDE? 1", "INSIDE? 1"], [["inside?"], ["after?"]])
+
+
+async def test_what_the_function_does_with_a_value_changes_no_record() -> None:
+    async def body(replay: Replay) -> list[int]:
+        async def deck() -> list[int]:
+            return [1, 2, 3]
+
+        cards: list[int] = await replay.once("deck", deck)
+        cards.pop()
+        await ask(replay, "more?")
+        cards.pop()
+        await ask(replay, "and more?")
+        return cards
+
+    assert await Client().call(body) == [1]
+
+
 async def test_the_end_of_a_round_is_a_cancellation() -> None:
     """So `except Exception` does not see it, a timeout of the function does not catch it, and its `finally` runs."""
     seen = []
@@ -339,13 +496,14 @@ async def test_what_the_function_raises_is_raised() -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        *("", "{", "[]", "7", '"text"', "{}", '{"version": 2, "recorded": [], "asked": {}}'),
+        *("", "{", "[]", "7", '"text"', "{}", '{"version": 1, "recorded": [], "asked": {}}'),
         *(
-            '{"version": 1}',
-            '{"version": 1, "recorded": 7, "asked": {}}',
-            '{"version": 1, "recorded": [], "asked": []}',
+            '{"version": 2}',
+            '{"version": 2, "recorded": 7, "asked": {}}',
+            '{"version": 2, "recorded": [], "asked": []}',
         ),
-        *('{"version": 1, "recorded": [["one"]], "asked": {}}', "[" * 100_000),
+        *('{"version": 2, "recorded": [["one", "two"]], "asked": {}}', "[" * 100_000),
+        '{"version": 2, "recorded": [], "asked": {"sampling-1": "key"}}',
     ],
 )
 def test_a_state_of_others_is_refused(state: str) -> None:
@@ -387,47 +545,112 @@ async def test_any_json_that_python_reads_survives_a_state() -> None:
     assert json.loads(two.state)["asked"].keys() == {"sampling-2"}
 
 
-Program: TypeAlias = Any  # a question; or a list of programs, in turn; or a tuple of them, at the same time
+Program: TypeAlias = Any
+"""A question; or a list of programs, in turn; or a tuple of them, at the same time; or a dict: one inside of `once`."""
+Once: TypeAlias = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 PROGRAMS = st.recursive(
-    st.sampled_from("abc"),
-    lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple),
+    st.sampled_from("ab"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.fixed_dictionaries({"once": inner, "slow": st.integers(0, 40)})
+    ),
     max_leaves=8,
 )
 
 
-async def follow(program: Program, ask: Callable[[str], Awaitable[str]], path: str) -> Any:
-    """The answers, in the shape of the *program*. What is asked depends on where, and on the answers before."""
+async def follow(program: Program, ask: Callable[[str], Awaitable[str]], once: Once, path: str | None) -> Any:
+    """The answers, in the shape of the *program*. With *path* the texts and names say where they are."""
+
+    def at(step: object) -> str | None:
+        return None if path is None else f"{path}{step}"
+
     match program:
         case str():
-            return await ask(program + path)
+            return await ask(program + (path or ""))
         case list():
             said: list[Any] = []
             for index, step in enumerate(program):
-                said.append(await follow(step, ask, f"{path}{index}{said[-1:]!r}"))
+                said.append(await follow(step, ask, once, at(index)))
             return said
+        case {"once": inner, "slow": passes}:
+
+            async def body() -> Any:
+                for _ in range(passes):
+                    await anyio.lowlevel.checkpoint()
+                return [await follow(inner, ask, once, at("o"))]
+
+            return await once(f"once{path or ''}", body)
     results: dict[int, Any] = {}
 
     async def one(index: int) -> None:
-        results[index] = await follow(program[index], ask, f"{path}{index}")
+        results[index] = await follow(program[index], ask, once, at(index))
 
     async with anyio.create_task_group() as tasks:
         for index in range(len(program)):
             tasks.start_soon(one, index)
-    return tuple(results[index] for index in range(len(program)))
+    return [results[index] for index in range(len(program))]
 
 
+def leaves(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else [leaf for each in value for leaf in leaves(each)]
+
+
+def questions_of(program: Program) -> list[str]:
+    if isinstance(program, dict):
+        return questions_of(program["once"])
+    return [program] if isinstance(program, str) else [leaf for each in program for leaf in questions_of(each)]
+
+
+class Numbered(Client):
+    """Answers each question with its text and a number of its own."""
+
+    def answer(self, text: str) -> Params:
+        self.count += 1
+        return answer(f"{text}={self.count}")
+
+
+@pytest.mark.parametrize("path", ["", pytest.param(None, marks=asyncio_only)])
 @given(program=PROGRAMS)
-async def test_any_function_ends_as_if_it_had_never_been_interrupted(program: Program) -> None:
+async def test_any_function_ends_as_if_it_had_never_been_interrupted(path: str | None, program: Program) -> None:
+    """Each question has an answer of its own, also where all texts and names are equal; what has ended, ends once."""
+    client = Numbered()
+    ended: list[Any] = []
+
+    async def body(replay: Replay) -> Any:
+        async def once(name: str, function: Callable[[], Awaitable[Any]]) -> Any:
+            async def noted() -> Any:
+                ended.append(await function())
+                return ended[-1]
+
+            return await replay.once(name, noted)
+
+        return await follow(program, lambda text: ask(replay, text), once, path)
+
+    replayed = await client.call(body)
+
     async def at_once(text: str) -> str:
-        return f"<{hash(text) % 1000}>"
+        return text
 
-    class Fixed(Client):
-        def answer(self, text: str) -> Params:
-            self.count += 1
-            return answer(f"<{hash(text) % 1000}>")
+    async def call(name: str, function: Callable[[], Awaitable[Any]]) -> Any:
+        return await function()
 
-    client = Fixed()
-    replayed = await client.call(lambda replay: follow(program, lambda text: ask(replay, text), ""))
+    def texts(value: Any) -> Any:
+        return value.split("=")[0] if isinstance(value, str) else [texts(each) for each in value]
 
-    assert replayed == await follow(program, at_once, "")
-    assert client.count == len({text for texts in client.rounds for text in texts})
+    assert texts(replayed) == await follow(program, at_once, call, path)
+    numbers = sorted(int(said.split("=")[1]) for said in leaves(replayed))
+    assert numbers == list(range(1, len(questions_of(program)) + 1))
+    assert client.count == len(numbers)
+    expected = spans(program, replayed)
+    assert sorted(map(repr, ended)) == sorted(map(repr, expected))
+
+
+def spans(program: Program, value: Any) -> list[Any]:
+    """What each `once` in the *program* returned, as *value* has it."""
+    match program:
+        case str():
+            return []
+        case {"once": inner}:
+            return [value, *spans(inner, value[0])]
+    return [span for step, part in zip(program, value, strict=True) for span in spans(step, part)]

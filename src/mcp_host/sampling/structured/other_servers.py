@@ -116,14 +116,15 @@ class _ReplayedSampling(ServerSampling):
         self._replay = replay
 
     async def once(self, name: str, function: Callable[[], Any]) -> Any:
-        return await self._replay.once(name, partial(super().once, name, function))
+        return await self._replay.once(f"once({name!r})", partial(super().once, name, function))
 
     def _recorded(self, run: RunTool) -> RunTool:
         async def run_once(use: ToolUseContent) -> CallToolResult:
             async def wire() -> dict[str, Any]:
                 return (await result_of(run, use)).to_wire()
 
-            return CallToolResult.from_wire(await self._replay.once(f"tool {use.id}", wire))
+            what = f"the call {use.id!r} of the tool {use.name!r} with {use.input!r}"
+            return CallToolResult.from_wire(await self._replay.once(what, wire))
 
         return run_once
 

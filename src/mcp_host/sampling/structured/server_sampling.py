@@ -358,15 +358,23 @@ class ServerSampling:
     @overload
     async def once(self, name: str, function: Callable[[], T]) -> T: ...
     async def once(self, name: str, function: Callable[[], object]) -> object:
-        """Call *function*, which returns a JSON value.
+        """Call *function*, which returns a JSON value, and return that value as JSON: a tuple becomes a list.
 
         Since revision 2026-07-28, servers on the official SDK and on fastmcp run a tool again from its start for each
         answer of the client. What the tool does here, it does the first time only: then this returns the same value
         again. Use it for what is decided by chance, by a clock or elsewhere, and for what must not be done twice.
         Calls with the same *name* are told apart by their order. Other servers just call *function*.
+        A function that raises has no value: then it is called again.
+
+        Raises:
+            TypeError: The value is no JSON.
         """
         result = function()
-        return await result if isinstance(result, Awaitable) else result
+        value = await result if isinstance(result, Awaitable) else result
+        try:
+            return json.loads(json.dumps(value, allow_nan=False))
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise TypeError(f"once({name!r}): the function returned a value that is no JSON: {exc}") from exc
 
     def _params(
         self,
