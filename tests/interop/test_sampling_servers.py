@@ -184,7 +184,7 @@ async def test_prompts_and_resources_sample_too(server: Server, urls: dict[tuple
 @pytest.mark.parametrize("kind", ["sdk", "fastmcp"])
 async def test_answers_that_the_client_has_made_up_reach_no_tool(kind: str, urls: dict[tuple[int, str], str]) -> None:
     """Both servers seal the state, and refuse one that they have not written."""
-    made_up = {"version": 1, "recorded": [], "asked": {"sampling-1": "sampling 0"}}
+    made_up = {"version": 2, "recorded": [], "asked": {"sampling-1": ["", "0-1"]}}
     meta = {"protocolVersion": "2026-07-28", "clientCapabilities": {"sampling": {}}}
     params = {
         "name": "toss",

@@ -9,6 +9,7 @@ import inspect
 import random
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from pydantic.alias_generators import to_camel
 
 from mcp_host.errors import NotDeclared
 from mcp_host.functions import ToolError
-from mcp_host.sampling.structured import ServerSampling, sampling_for_fastmcp, sampling_for_sdk
+from mcp_host.sampling.structured import ServerLoopResult, ServerSampling, sampling_for_fastmcp, sampling_for_sdk
 
 Wire = dict[str, Any]
 
@@ -288,8 +289,73 @@ async def test_the_tools_of_a_loop_run_once_for_each_call() -> None:
     assert len(result) == 4
 
 
-def calls(*uses: tuple[str, str]) -> Wire:
-    content = [{"type": "tool_use", "id": id, "name": "draw", "input": {"card": card}} for id, card in uses]
+async def test_loops_at_the_same_time_and_in_tools_keep_their_own_results() -> None:
+    """Though the ids of the calls are unique in one conversation only."""
+    ran: list[str] = []
+
+    async def tool(sampling: ServerSampling) -> dict[str, str]:
+        said = {}
+
+        def result_of(loop: ServerLoopResult) -> str:
+            return loop.steps[0].calls[0].result.text
+
+        async def loop(name: str) -> None:
+            async def inner(card: str) -> str:
+                ran.append(name)
+                return f"{card} of {name}"
+
+            async def outer(card: str) -> str:
+                return result_of(await sampling.sample_loop(f"inner of {name}", tools=[inner]))
+
+            said[name] = result_of(await sampling.sample_loop(f"outer of {name}", tools=[outer]))
+
+        async with create_task_group() as tasks:
+            for name in ("alice", "bob"):
+                tasks.start_soon(loop, name)
+        return said
+
+    state, answers = None, None
+    with fail_after(10):
+        while isinstance(
+            result := await sampling_for_sdk(tool)(sampling=Context(Session(MODERN, WITH), state, answers)),
+            InputRequired,
+        ):
+            state = result.request_state
+            answers = {
+                key: Result.model_validate(
+                    answer("done")
+                    if request.params.messages[1:]
+                    else calls(("call_1", "ace"), name=request.model_dump()["params"]["tools"][0]["name"])
+                )
+                for key, request in result.input_requests.items()
+            }
+
+    assert result == {"alice": "ace of alice", "bob": "ace of bob"}
+    assert sorted(ran) == ["alice", "bob"]
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+@pytest.mark.parametrize(
+    "value", [datetime(2026, 1, 1), Params(messages=[]), {1}, b"a", float("nan"), [object()]], ids=repr
+)
+async def test_once_refuses_what_is_no_json_in_all_revisions(version: str, value: object) -> None:
+    async def tool(sampling: ServerSampling) -> object:
+        return await sampling.once("it", lambda: value)
+
+    with pytest.raises(TypeError, match=r"^once\('it'\): the function returned a value that is no JSON: "):
+        await sampling_for_sdk(tool)(sampling=Context(Session(version, WITH)))
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+async def test_once_returns_json_in_all_revisions(version: str) -> None:
+    async def tool(sampling: ServerSampling) -> object:
+        return await sampling.once("it", lambda: {1: (2, 3)})
+
+    assert await sampling_for_sdk(tool)(sampling=Context(Session(version, WITH))) == {"1": [2, 3]}
+
+
+def calls(*uses: tuple[str, str], name: str = "draw") -> Wire:
+    content = [{"type": "tool_use", "id": id, "name": name, "input": {"card": card}} for id, card in uses]
     return {"role": "assistant", "content": content, "model": "m", "stopReason": "toolUse"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 from collections.abc import Awaitable, Callable
@@ -131,6 +132,7 @@ async def test_a_function_that_asks_something_else_each_time_is_stopped_before_a
     assert client.rounds == [["one"]]
 
 
+@asyncio_only
 async def test_a_function_that_asks_some_of_it_again_goes_on() -> None:
     runs = iter([["same", "same"], ["same", "other"]])
 
@@ -188,6 +190,7 @@ async def test_what_the_client_did_not_answer_is_asked_again() -> None:
     assert said == [expected["q0"], expected["q1"]]
 
 
+@asyncio_only
 async def test_one_answer_is_not_given_to_two_equal_questions() -> None:
     said: list[str] = []
 
@@ -283,6 +286,23 @@ async def test_what_was_recorded_inside_of_once_does_not_travel_on() -> None:
     assert (path, value) == ("", "yesyes")
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_on_trio_tasks_that_cannot_be_told_apart_are_an_error() -> None:
+    async def body(replay: Replay) -> str:
+        async def swallow() -> None:
+            with contextlib.suppress(ReplayError):
+                await ask(replay, "again")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(swallow)
+            tasks.start_soon(swallow)
+        return "wrong"
+
+    with pytest.raises(ReplayError, match=r"^two tasks do the same at the same time: trio runs tasks in any order"):
+        await Client().call(body)
+
+
+@asyncio_only
 async def test_once_in_parallel_tasks_is_told_apart_by_the_order_of_the_calls() -> None:
     """Not of the ends."""
 
@@ -610,10 +630,19 @@ class Numbered(Client):
         return answer(f"{text}={self.count}")
 
 
-@pytest.mark.parametrize("path", ["", pytest.param(None, marks=asyncio_only)])
 @given(program=PROGRAMS)
-async def test_any_function_ends_as_if_it_had_never_been_interrupted(path: str | None, program: Program) -> None:
-    """Each question has an answer of its own, also where all texts and names are equal; what has ended, ends once."""
+async def test_any_function_ends_as_if_it_had_never_been_interrupted(program: Program) -> None:
+    await check_that_replays_do_not_show(program, "")
+
+
+@asyncio_only
+@given(program=PROGRAMS)
+async def test_so_does_one_whose_questions_and_names_are_all_equal(program: Program) -> None:
+    await check_that_replays_do_not_show(program, None)
+
+
+async def check_that_replays_do_not_show(program: Program, path: str | None) -> None:
+    """Each question has an answer of its own, and what has ended, ends once, with what the whole then shows."""
     client = Numbered()
     ended: list[Any] = []
 

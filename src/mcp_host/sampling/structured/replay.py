@@ -89,6 +89,7 @@ class Replay:
         self._values = {key: value for _, key, value in recorded}
         self._used: set[Key] = set()
         self._numbers: Counter[str] = Counter()
+        self._tasks: dict[str, int] = {}
         self._running: list[_Span] = []
         self._open: dict[str, tuple[str, Key, Params]] = {}
         self._error: ReplayError | None = None
@@ -119,13 +120,15 @@ class Replay:
 
         Raises:
             ReplayError: It asked none of the questions again that the client has just answered, the answers
-                are too many for a state, or a function beside a question did not end.
+                are too many for a state, a function beside a question did not end, or tasks cannot be told apart.
         """
         self._task = get_current_task().id
         token = _PLACE.set(_Place("", None))
         try:
             with CancelScope() as self._round:
-                return await function()
+                outcome = await function()
+                if self._error is None:
+                    return outcome
         finally:
             _PLACE.reset(token)
         if self._error is not None:
@@ -202,6 +205,14 @@ class Replay:
         place = _PLACE.get()
         digest = _digest([place.path, place.key, kind, content])
         self._numbers[digest] += 1
+        task = get_current_task().id
+        if self._tasks.setdefault(digest, task) != task and get_cancelled_exc_class().__module__.startswith("trio"):
+            self._round.cancel()
+            self._error = ReplayError(
+                "two tasks do the same at the same time: trio runs tasks in any order, so they cannot be told apart"
+                " when this tool runs again. Let them ask for different things, or give `once` different names"
+            )
+            raise self._error
         return f"{digest}-{self._numbers[digest]}"
 
     def _take(self, key: Key) -> Any:
