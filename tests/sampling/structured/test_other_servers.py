@@ -336,7 +336,7 @@ async def test_loops_at_the_same_time_and_in_tools_keep_their_own_results() -> N
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
 @pytest.mark.parametrize(
-    "value", [datetime(2026, 1, 1), Params(messages=[]), {1}, b"a", float("nan"), [object()]], ids=repr
+    "value", [datetime(2026, 1, 1), Params(messages=[]), {1}, b"a", float("nan"), [object]], ids=repr
 )
 async def test_once_refuses_what_is_no_json_in_all_revisions(version: str, value: object) -> None:
     async def tool(sampling: ServerSampling) -> object:
