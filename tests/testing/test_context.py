@@ -18,12 +18,12 @@ pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while a
 server = Server("s")
 
 
-def add(a: int, b: int) -> int:
+async def add(a: int, b: int) -> int:
     """Add."""
     return a + b
 
 
-def halve(n: int) -> int:
+async def halve(n: int) -> int:
     if n % 2:
         raise ToolError("odd")
     return n // 2
@@ -230,7 +230,7 @@ async def test_a_loop_runs_tools_until_the_model_asks_for_none() -> None:
             assert said == {"role": "assistant", "content": uses}
             assert results["role"] == "user"
             assert results["content"] == [
-                {"type": "tool_result", "toolUseId": "u1", **text("13"), "structuredContent": {"result": 13}},
+                {"type": "tool_result", "toolUseId": "u1", **text("13")},
                 {"type": "tool_result", "toolUseId": "u2", **failed("odd")},
                 {
                     "type": "tool_result",
@@ -487,7 +487,7 @@ async def test_a_tool_sees_the_requests_meta_and_what_the_client_declared() -> N
 async def test_a_request_error_in_a_tool_of_the_loop_answers_the_request(at_once: int) -> None:
     strict = Server("strict")
 
-    def refuse() -> str:
+    async def refuse() -> str:
         raise RequestError(-32050, "not like this", {"k": 1})
 
     @strict.tool
