@@ -15,7 +15,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from anyio import create_task_group, fail_after
+from anyio import Event, create_task_group, fail_after
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
@@ -294,7 +294,7 @@ async def test_loops_at_the_same_time_and_in_tools_keep_their_own_results() -> N
     ran: list[str] = []
 
     async def tool(sampling: ServerSampling) -> dict[str, str]:
-        said = {}
+        said, bob_is_done = {}, Event()
 
         def result_of(loop: ServerLoopResult) -> str:
             return loop.steps[0].calls[0].result.text
@@ -302,10 +302,13 @@ async def test_loops_at_the_same_time_and_in_tools_keep_their_own_results() -> N
         async def loop(name: str) -> None:
             async def inner(card: str) -> str:
                 ran.append(name)
+                if name == "alice":
+                    await bob_is_done.wait()
+                bob_is_done.set()
                 return f"{card} of {name}"
 
             async def outer(card: str) -> str:
-                return result_of(await sampling.sample_loop(f"inner of {name}", tools=[inner]))
+                return "report: " + result_of(await sampling.sample_loop(f"inner of {name}", tools=[inner]))
 
             said[name] = result_of(await sampling.sample_loop(f"outer of {name}", tools=[outer]))
 
@@ -330,7 +333,7 @@ async def test_loops_at_the_same_time_and_in_tools_keep_their_own_results() -> N
                 for key, request in result.input_requests.items()
             }
 
-    assert result == {"alice": "ace of alice", "bob": "ace of bob"}
+    assert result == {"alice": "report: ace of alice", "bob": "report: ace of bob"}
     assert sorted(ran) == ["alice", "bob"]
 
 
