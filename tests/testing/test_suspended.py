@@ -399,7 +399,7 @@ async def test_notifications_of_a_resumed_function_belong_to_the_retry() -> None
 async def test_a_tool_loop_is_one_round_a_turn() -> None:
     server = Server("s")
 
-    def double(n: int) -> int:
+    async def double(n: int) -> int:
         return n * 2
 
     @server.tool
@@ -415,9 +415,9 @@ async def test_a_tool_loop_is_one_round_a_turn() -> None:
 
     assert [tool["name"] for tool in first.requests["sampling-1"]["params"]["tools"]] == ["double"]
     results = second.requests["sampling-2"]["params"]["messages"][-1]["content"]
-    assert [(block["toolUseId"], block["structuredContent"]) for block in results] == [
-        ("1", {"result": 4}),
-        ("2", {"result": 8}),
+    assert [(block["toolUseId"], block["content"]) for block in results] == [
+        ("1", [{"type": "text", "text": "4"}]),
+        ("2", [{"type": "text", "text": "8"}]),
     ]
     assert result == text("8")
 

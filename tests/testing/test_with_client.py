@@ -112,7 +112,7 @@ async def test_a_tool_loop_works_over_every_transport(connect_by: ConnectBy, ver
     # Since 2026-07-28 a JSON answer leaves no way for reports: there is no other stream.
     assert reports == ([] if (connect_by, versions) == (over_http_in_json, MODERN) else ["asking"])
     assert [tool.name for tool in model.requests[0].params.tools or []] == ["add", "divide"]
-    assert [(one.structured_content, one.is_error) for one in results] == [({"result": 3.0}, None), (None, True)]
+    assert [(one.text, one.is_error) for one in results] == [("3.0", None), ("the tool divide failed", True)]
     assert said(result) == ["It is 3, and the other is endless."]
 
 
