@@ -241,7 +241,7 @@ LISTED = [f"value {n}" for n in range(7)]
             "$.f: an object of 0 members does not have enough properties",
             id="more digits than Python prints",
         ),
-        (False, "x", "no value is allowed"),
+        (False, "x", "$.f: no value is allowed"),
     ],
     ids=str,
 )
