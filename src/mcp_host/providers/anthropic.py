@@ -1,0 +1,1 @@
+"""Anthropic Messages: https://docs.claude.com/en/api/messages."""

@@ -1,0 +1,55 @@
+"""What a scripted model says, in neutral terms, and the local HTTP servers that say it as a provider's API would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A tool call. *arguments* as text are sent as they are, which may be broken JSON, where the API has text."""
+
+    name: str
+    arguments: Mapping[str, object] | str = field(default_factory=dict)
+    id: str | None = None
+    """None: the server makes one as the real API does (some have none)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One answer of the model: thinking, then text, then calls.
+
+    A server that gets *thinking* signs it as the real API does, and refuses each later request that has the
+    calls of this answer without it, or with it altered.
+    """
+
+    text: str = ""
+    calls: Sequence[Called] = ()
+    thinking: str | None = None
+    stop: Literal["end", "stop_sequence", "max_tokens", "refusal", "content_filter"] = "end"
+    """``end`` with calls is what the API says after tool calls."""
+    tokens: tuple[int, int] = (11, 7)
+    """Input and output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The server answers with this HTTP status and the provider's own JSON of an error."""
+
+    status: int
+    retry_after: str | None = None
+    body: str | None = None
+    """Sent instead of the provider's JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """The stream ends in the middle of *said*: after *events* events, the connection is cut."""
+
+    said: Said
+    events: int
+
+
+Turn = Said | Failed | Broken
