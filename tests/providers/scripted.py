@@ -1,4 +1,4 @@
-"""What a scripted model says, in neutral terms, and the local HTTP servers that say it as a provider's API would."""
+"""What a scripted model says, in neutral terms. The servers in `servers/` say it as a provider's API would."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ class Said:
     """``end`` with calls is what the API says after tool calls."""
     tokens: tuple[int, int] = (11, 7)
     """Input and output."""
+    interleaved: bool = False
+    """A stream sends a piece of each call in turn, where the API has an index for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,4 +54,12 @@ class Broken:
     events: int
 
 
-Turn = Said | Failed | Broken
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stalled:
+    """The stream of *said* goes no further than *events* events, until the client closes it."""
+
+    said: Said
+    events: int
+
+
+Turn = Said | Failed | Broken | Stalled
