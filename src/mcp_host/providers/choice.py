@@ -1,0 +1,194 @@
+"""Choosing among several models, by the preferences of the server and within what the host allows.
+
+"Hints are advisory—clients make final model selection" (client/sampling, Model Preferences).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import TypeAlias
+
+from mcp_host.errors import quoted
+from mcp_host.handlers import as_async, check_plain
+from mcp_host.sampling.request import AsyncHandler, Handler, SamplingRequest, log_subject
+from mcp_host.types import CreateMessageResult, ModelPreferences, ToolResultContent, ToolUseContent
+
+MAX_CALLS = 4096  # tool calls whose model is remembered; beyond that, the oldest are forgotten
+
+NOT_ALLOWED = "this client has no model for this server"  # all that the server is told
+
+logger = logging.getLogger(__name__)
+
+AllowModels: TypeAlias = Callable[[SamplingRequest], Collection[str]]
+"""The names of the models that a request may use. A plain function, called in the event loop, perhaps more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model to choose, and what you know of it.
+
+    *handler* asks it. *cost*, *speed* and *intelligence* compare it with the other models, on a scale from 0 to 1 of
+    your own: at *cost* 1 it is the most expensive, at *speed* 1 the fastest, at *intelligence* 1 the most capable.
+
+    A server's hints match *name* and *aliases*. "Clients MAY map hints to equivalent models from different
+    providers": list those as aliases.
+
+    Raises:
+        ValueError: A number is not between 0 and 1, or a name is empty.
+    """
+
+    handler: Handler
+    _: KW_ONLY
+    name: str
+    aliases: Sequence[str] = ()
+    cost: float = 0.5
+    speed: float = 0.5
+    intelligence: float = 0.5
+
+    def __post_init__(self) -> None:
+        for scale in ("cost", "speed", "intelligence"):
+            if not 0 <= getattr(self, scale) <= 1:
+                raise ValueError(f"{scale} of {self.name} must be from 0 to 1, not {getattr(self, scale)}")
+        if isinstance(self.aliases, str) or not all([self.name, *self.aliases]):
+            raise ValueError(f"a model has a name, and a list of other names: {self.name!r}, {self.aliases!r}")
+
+    def matches(self, hint: str) -> bool:
+        """Whether *hint* is a part of one of its names, in upper or lower case."""
+        return any(hint.casefold() in name.casefold() for name in (self.name, *self.aliases))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The model that a request goes to. *why* is one sentence, for logs and approvals; it may quote the server's hint."""
+
+    model: Model
+    why: str
+
+
+class Models:
+    """A sampling handler that chooses one of *models* for each request: no server can name another.
+
+    >>> models = Models([
+    ...     Model(small, name="claude-haiku-5", cost=0.1, speed=0.9, intelligence=0.5),
+    ...     Model(large, name="claude-opus-5", cost=0.9, speed=0.3, intelligence=1.0),
+    ... ])
+    ... sampling = Sampling(with_tools=models, approve=always)
+
+    The first of the server's hints that is a part of a model's name decides. If it is a part of several, or there is
+    none, the server's priorities do: each is a weight from 0 to 1, of low cost, of speed and of intelligence. Among
+    equals, and without priorities, the first in your list is chosen.
+
+    A tool loop stays with its model: a request with the results of tool calls goes to the model that made the calls.
+    So does its reasoning, which no other model can read.
+
+    *allow* restricts the models of a request, for instance by its server.
+
+    Raises:
+        ValueError: There is no model, or two have the same name.
+        TypeError: A handler or *allow* cannot be called.
+    """
+
+    def __init__(self, models: Sequence[Model], *, allow: AllowModels | None = None) -> None:
+        if not models:
+            raise ValueError("Models needs a model: Models([Model(handler, name=...), ...])")
+        self._models = {model.name: model for model in models}
+        if len(self._models) < len(models):
+            raise ValueError(f"two models have the same name: {', '.join(model.name for model in models)}")
+        self._handlers: dict[str, AsyncHandler] = {
+            model.name: as_async(
+                model.handler,
+                argument=f"the handler of {model.name}",
+                shape="(request: SamplingRequest) -> CreateMessageResult",
+            )
+            for model in models
+        }
+        if allow is not None:
+            check_plain(allow, argument="allow", shape="(request: SamplingRequest) -> list[str]")
+        self._allow = allow
+        self._callers: dict[tuple[str, str], str] = {}  # the model that made a tool call, by server and id of the call
+
+    def choose(self, request: SamplingRequest) -> Choice:
+        """The model that *request* goes to. It asks nothing and changes nothing: an approver may show it.
+
+        Raises:
+            InputRefused: *allow* leaves no model.
+            ValueError: *allow* names a model that is not there.
+        """
+        [best, *_], why = self._ranked(request)
+        return Choice(best, f"{best.name}: {why}")
+
+    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
+        """Ask the model that `choose` names."""
+        choice = self.choose(request)
+        logger.debug("%s: %s", log_subject(request.server), choice.why)
+        return await self._ask(choice.model, request)
+
+    def _ranked(self, request: SamplingRequest) -> tuple[list[Model], str]:
+        """The models that *request* may go to, best first, and why the first is."""
+        allowed = list(self._models.values())
+        if self._allow is not None:
+            names = set(self._allow(request))
+            if unknown := sorted(names - self._models.keys()):
+                raise ValueError(f"allow names {', '.join(unknown)}: there is no such model")
+            allowed = [model for model in allowed if model.name in names]
+        if not allowed:
+            request.refuse(NOT_ALLOWED)
+        caller = self._caller(request)
+        if caller in allowed:
+            return [caller], "it made the tool calls whose results are here"
+        return rank(allowed, request.model_preferences or ModelPreferences())
+
+    def _caller(self, request: SamplingRequest) -> Model | None:
+        """The model that made the tool calls whose results end the conversation."""
+        for block in request.messages[-1].content:
+            if isinstance(block, ToolResultContent):
+                name = self._callers.get((request.server, block.tool_use_id))
+                if name is not None:
+                    return self._models[name]
+        return None
+
+    async def _ask(self, model: Model, request: SamplingRequest) -> CreateMessageResult:
+        answer = await self._handlers[model.name](request)
+        if isinstance(answer, str):
+            answer = request.reply(answer, model=model.name)
+        for block in answer.content:
+            if isinstance(block, ToolUseContent):
+                self._callers[request.server, block.id] = model.name
+        while len(self._callers) > MAX_CALLS:
+            del self._callers[next(iter(self._callers))]
+        return answer
+
+
+def rank(models: Sequence[Model], preferences: ModelPreferences) -> tuple[list[Model], str]:
+    """*models* with those that a server prefers first, and why the first of them is. Equals stay in their order."""
+    if len(models) == 1:
+        return list(models), "the only model that is allowed"
+    weights = {
+        "cost": _weight(preferences.cost_priority),
+        "speed": _weight(preferences.speed_priority),
+        "intelligence": _weight(preferences.intelligence_priority),
+    }
+
+    def score(model: Model) -> float:
+        total = weights["cost"] * (1 - model.cost)
+        total += weights["speed"] * model.speed + weights["intelligence"] * model.intelligence
+        return round(total, 9)  # 0.1 + 0.2 is equal to 0.3
+
+    ranked = sorted(models, key=score, reverse=True)
+    wanted = ", ".join(f"{scale} {weight:g}" for scale, weight in weights.items() if weight)
+    why = f"best for {wanted}" if wanted else "the first in the list, as the server states no priorities"
+    hints = [hint.name for hint in preferences.hints or () if hint.name and hint.name.strip()]
+    for hint in hints:
+        if matching := [model for model in ranked if model.matches(hint.strip())]:
+            why = f"the server's hint {quoted(hint)} matches" + (
+                f"; of {len(matching)} such models, {why}" if matching[1:] else ""
+            )
+            return matching + [model for model in ranked if model not in matching], why
+    return ranked, f"no model matches the server's hints; {why}" if hints else why
+
+
+def _weight(priority: float | None) -> float:
+    """A server's priority, from 0 to 1: other numbers mean the nearer of them, and none or nan mean 0."""
+    return min(1.0, max(0.0, priority)) if priority is not None and priority == priority else 0.0

@@ -1,0 +1,271 @@
+"""Choosing one of several models for a request."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from mcp_host.errors import InputRefused
+from mcp_host.providers.choice import Choice, Model, Models, rank
+from mcp_host.sampling import Allow, Deny, Sampling, SamplingRequest, always
+from mcp_host.types import CreateMessageResult, ModelPreferences, TextContent
+from tests.sampling.asking import ADD, Wire, assistant, refused, request, result, text, use, user, wire
+
+
+def says(name: str) -> Model:
+    """A model that answers with its own name."""
+    return Model(lambda request: request.reply(name, model=name), name=name)
+
+
+def never(request: SamplingRequest) -> str:
+    raise AssertionError("choosing asks no model")
+
+
+SMALL = Model(never, name="claude-haiku-5", cost=0.1, speed=0.9, intelligence=0.5)
+MIDDLE = Model(never, name="claude-sonnet-5", cost=0.5, speed=0.6, intelligence=0.8, aliases=["gpt-6"])
+LARGE = Model(never, name="gemini-4-pro", cost=0.9, speed=0.3, intelligence=1.0)
+ALL = [MIDDLE, SMALL, LARGE]
+
+
+def hints(*names: str | None) -> Wire:
+    return {"hints": [{} if name is None else {"name": name} for name in names]}
+
+
+def chosen(preferences: Wire | None, *models: Model) -> str:
+    asked = request() if preferences is None else request(modelPreferences=preferences)
+    return Models(models or ALL).choose(asked).why
+
+
+@pytest.mark.parametrize(
+    ("preferences", "why"),
+    [
+        (None, "claude-sonnet-5: the first in the list, as the server states no priorities"),
+        ({}, "claude-sonnet-5: the first in the list, as the server states no priorities"),
+        (hints("haiku"), "claude-haiku-5: the server's hint 'haiku' matches"),
+        (hints("HAIKU"), "claude-haiku-5: the server's hint 'HAIKU' matches"),
+        (hints(" haiku "), "claude-haiku-5: the server's hint ' haiku ' matches"),
+        (hints("gpt"), "claude-sonnet-5: the server's hint 'gpt' matches"),
+        (hints("llama", "gemini", "haiku"), "gemini-4-pro: the server's hint 'gemini' matches"),
+        (
+            hints("claude"),
+            "claude-sonnet-5: the server's hint 'claude' matches; of 2 such models, "
+            "the first in the list, as the server states no priorities",
+        ),
+        (
+            {**hints("claude"), "speedPriority": 0.8},
+            "claude-haiku-5: the server's hint 'claude' matches; of 2 such models, best for speed 0.8",
+        ),
+        ({**hints("gemini"), "costPriority": 1}, "gemini-4-pro: the server's hint 'gemini' matches"),
+        (
+            {**hints("llama"), "costPriority": 1},
+            "claude-haiku-5: no model matches the server's hints; best for cost 1",
+        ),
+        (
+            hints("", None, " "),
+            "claude-sonnet-5: the first in the list, as the server states no priorities",
+        ),
+        (hints("claude-haiku-5-20990101"), "claude-sonnet-5: no model matches the server's hints; the first in the list,"
+         " as the server states no priorities"),
+        (hints("haiku\x1b[2J"), "claude-sonnet-5: no model matches the server's hints; the first in the list,"
+         " as the server states no priorities"),
+        ({"costPriority": 0.8, "speedPriority": 0.5}, "claude-haiku-5: best for cost 0.8, speed 0.5"),
+        ({"intelligencePriority": 1}, "gemini-4-pro: best for intelligence 1"),
+        (
+            {"costPriority": 0.4, "intelligencePriority": 0.6},
+            "claude-sonnet-5: best for cost 0.4, intelligence 0.6",
+        ),
+    ],
+)  # fmt: skip
+def test_the_first_hint_that_matches_decides_then_the_priorities_then_the_order(
+    preferences: Wire | None, why: str
+) -> None:
+    assert chosen(preferences) == why
+
+
+@pytest.mark.parametrize(
+    ("preferences", "why"),
+    [
+        ({"costPriority": 7, "speedPriority": -3}, "claude-haiku-5: best for cost 1"),
+        ({"intelligencePriority": float("inf")}, "gemini-4-pro: best for intelligence 1"),
+        (
+            {"intelligencePriority": float("nan")},
+            "claude-sonnet-5: the first in the list, as the server states no priorities",
+        ),
+    ],
+)
+def test_priorities_outside_of_0_to_1_mean_the_nearer_bound(preferences: Wire, why: str) -> None:
+    assert chosen(preferences) == why
+
+
+def test_models_of_equal_score_stay_in_the_order_of_the_host_in_spite_of_rounding() -> None:
+    first = Model(never, name="first", speed=0.3)
+    second = Model(never, name="second", speed=0.1, intelligence=0.7)  # 0.1 + 0.7 > 0.3 + 0.5, as floats
+
+    ranked, _ = rank([first, second], ModelPreferences(speed_priority=1, intelligence_priority=1))
+
+    assert [model.name for model in ranked] == ["first", "second"]
+
+
+def test_what_is_not_known_of_a_model_counts_as_one_half() -> None:
+    unknown = Model(never, name="unknown")
+
+    assert (unknown.cost, unknown.speed, unknown.intelligence) == (0.5, 0.5, 0.5)
+    assert chosen({"speedPriority": 1}, unknown, SMALL) == "claude-haiku-5: best for speed 1"
+    assert chosen({"speedPriority": 1}, LARGE, unknown) == "unknown: best for speed 1"
+
+
+def test_a_servers_hint_is_escaped_and_cut_in_the_reason() -> None:
+    model = Model(never, name="x" * 200 + "\x1b[2J")
+
+    assert chosen(hints("x" * 200 + "\x1b[2J"), model, SMALL).endswith(
+        f": the server's hint '{'x' * 80}… (204 characters)' matches"
+    )
+
+
+def test_a_single_model_is_chosen_without_looking_at_preferences() -> None:
+    assert chosen(hints("gemini"), SMALL) == "claude-haiku-5: the only model that is allowed"
+
+
+async def test_a_request_goes_to_the_chosen_model_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    models = Models([says("large"), says("small")])
+    asked = Sampling(with_tools=models, approve=always).session(server="calculator", knows_tools=True)
+
+    with caplog.at_level(logging.DEBUG, logger="mcp_host.providers.choice"):
+        answer = await asked.answer(wire(modelPreferences=hints("small")), None)
+
+    assert (answer.model, answer.content) == ("small", [TextContent(text="small")])
+    assert caplog.messages == ["sampling for calculator: small: the server's hint 'small' matches"]
+
+
+async def test_an_answer_that_is_only_text_says_which_model_wrote_it() -> None:
+    async def text_only(request: SamplingRequest) -> str:
+        return "hello"
+
+    assert await Models([Model(text_only, name="small")])(request()) == CreateMessageResult(
+        content=TextContent(text="hello"), model="small", stop_reason="endTurn"
+    )
+
+
+async def test_an_approver_sees_the_choice() -> None:
+    models = Models([says("large"), says("small")])
+    shown: list[Choice] = []
+
+    async def approve(request: SamplingRequest) -> Allow | Deny:
+        shown.append(models.choose(request))
+        return Allow() if shown[-1].model.name == "small" else Deny("too expensive")
+
+    asked = Sampling(with_tools=models, approve=approve).session(server="calculator", knows_tools=True)
+
+    assert (await asked.answer(wire(modelPreferences=hints("small")), None)).model == "small"
+    assert str(await refused(asked, wire())) == "too expensive"
+    assert [choice.why.partition(":")[0] for choice in shown] == ["small", "large"]
+
+
+async def test_no_server_gets_a_model_that_the_host_does_not_allow_it() -> None:
+    def allow(request: SamplingRequest) -> list[str]:
+        return ["small"] if request.server == "untrusted" else ["small", "large"]
+
+    models = Models([says("large"), says("small")], allow=allow)
+
+    for server, model in (("untrusted", "small"), ("trusted", "large")):
+        answer = await models(request(server=server, modelPreferences=hints("large")))
+        assert isinstance(answer, CreateMessageResult)
+        assert answer.model == model
+
+
+async def test_a_request_for_which_no_model_is_allowed_is_refused() -> None:
+    models = Models([says("large")], allow=lambda request: ())
+
+    with pytest.raises(InputRefused) as refusal:
+        await models(request())
+
+    assert (refusal.value.code, str(refusal.value)) == (-1, "this client has no model for this server")
+
+
+def test_allowing_a_model_that_is_not_there_is_an_error() -> None:
+    models = Models([says("large")], allow=lambda request: ["large", "lagre"])
+
+    with pytest.raises(ValueError, match=r"^allow names lagre: there is no such model$"):
+        models.choose(request())
+
+
+def calling(*ids: str) -> Model:
+    """A model that calls ``add`` under these ids."""
+    return Model(lambda request: called(*ids), name="caller", speed=0.1)
+
+
+def called(*ids: str) -> CreateMessageResult:
+    return CreateMessageResult.from_wire(
+        {**assistant(*(use(id) for id in ids)), "model": "caller", "stopReason": "toolUse"}
+    )
+
+
+def with_results(*ids: str, server: str = "calculator", preferences: Wire | None = None) -> SamplingRequest:
+    uses, results = [use(id) for id in ids], [result(id, text("3")) for id in ids]
+    return request(
+        user(text()), assistant(*uses), user(*results), server=server, tools=[ADD], modelPreferences=preferences
+    )
+
+
+async def test_a_tool_loop_stays_with_the_model_that_made_the_calls_when_hints_change() -> None:
+    models = Models([says("other"), calling("call_1", "call_2")])
+    await models(request(tools=[ADD], modelPreferences=hints("caller")))
+
+    again = models.choose(with_results("call_1", "call_2", preferences=hints("other")))
+
+    assert again.why == "caller: it made the tool calls whose results are here"
+
+
+async def test_a_tool_loop_leaves_a_model_that_is_no_longer_allowed() -> None:
+    allowed = ["other", "caller"]
+    models = Models([says("other"), calling("call_1")], allow=lambda request: allowed)
+    await models(request(tools=[ADD], modelPreferences=hints("caller")))
+    allowed.remove("caller")
+
+    assert models.choose(with_results("call_1")).model.name == "other"
+
+
+async def test_the_calls_of_another_server_or_an_earlier_turn_bind_no_request() -> None:
+    models = Models([says("other"), calling("call_1")])
+    await models(request(tools=[ADD], modelPreferences=hints("caller")))
+    earlier = [user(text()), assistant(use("call_1")), user(result("call_1")), assistant(text("3")), user(text("now"))]
+
+    assert models.choose(with_results("call_1", server="another")).model.name == "other"
+    assert models.choose(request(*earlier)).model.name == "other"
+    assert models.choose(with_results("call_7")).model.name == "other"
+
+
+async def test_the_oldest_of_4096_tool_calls_is_forgotten() -> None:
+    models = Models([says("other"), calling(*(f"call_{number}" for number in range(4097)))])
+    await models(request(tools=[ADD], modelPreferences=hints("caller")))
+
+    assert models.choose(with_results("call_0")).model.name == "other"
+    assert models.choose(with_results("call_1")).model.name == "caller"
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (
+            lambda: Models([]),
+            ValueError,
+            r"^Models needs a model: Models\(\[Model\(handler, name=\.\.\.\), \.\.\.\]\)$",
+        ),
+        (
+            lambda: Models([SMALL, SMALL]),
+            ValueError,
+            r"^two models have the same name: claude-haiku-5, claude-haiku-5$",
+        ),
+        (lambda: Model(never, name="m", cost=1.5), ValueError, r"^cost of m must be from 0 to 1, not 1\.5$"),
+        (lambda: Model(never, name="m", speed=float("nan")), ValueError, r"^speed of m must be from 0 to 1, not nan$"),
+        (lambda: Model(never, name=""), ValueError, r"^a model has a name, and a list of other names: '', \(\)$"),
+        (lambda: Model(never, name="m", aliases="gpt"), ValueError, r"^a model has a name, .*: 'm', 'gpt'$"),
+        (lambda: Models([Model("m", name="m")]), TypeError, r"^the handler of m has to be a function"),  # type: ignore[arg-type]  # the test
+        (lambda: Models([SMALL], allow=["m"]), TypeError, r"^allow has to be a plain function, not list$"),  # type: ignore[arg-type]  # as above
+    ],
+)
+def test_what_is_no_list_of_models_is_an_error_at_once(make: object, error: type[Exception], says: str) -> None:
+    assert callable(make)
+    with pytest.raises(error, match=says):
+        make()
