@@ -135,8 +135,8 @@ def test_only_the_transports_import_httpx() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("mcp_host", "mcp_host.middleware", "mcp_host.sampling", "mcp_host.sampling.structured", "mcp_host.testing"),
-        "mcp_host.types",
+        *("mcp_host", "mcp_host.middleware", "mcp_host.providers", "mcp_host.sampling", "mcp_host.sampling.structured"),
+        *("mcp_host.testing", "mcp_host.types"),
     ],
 )
 def test_a_package_defines_every_name_in_its_all(name: str) -> None:

@@ -31,6 +31,7 @@
     ├── InputNotGiven               a call failed because we refused the input that it needs
     ├── InputRefused                we refuse a server's request
     ├── SamplingError               a model gave no usable message
+    │   └── ProviderError           the provider of a model, or the connection to it, failed
     ├── NotDeclared                 a server needs a capability that its client did not declare
     └── EndsLoop                    a tool ends the loop that runs it
 
@@ -305,6 +306,48 @@ class InputRefused(McpError):
 
 class SamplingError(McpError):
     """A model gave no usable message. The text is not sent to the server."""
+
+
+class ProviderError(SamplingError):
+    """The provider of a model, its SDK, or the connection to it failed.
+
+    *provider* is the provider's name. *status* is the HTTP status, if there was one. *code* is the provider's own short
+    code, such as ``rate_limit_error``. *retry_after* is the time in seconds after which the provider asks to try again.
+
+    The text has nothing else of the provider: neither keys, nor the prompt, nor the body of the response. *original* is
+    what the SDK raised, which may have all of those. It is not printed or logged with this error.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        problem: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+        is_connection: bool = False,
+        original: Exception | None = None,
+    ) -> None:
+        said = [f"{problem} (HTTP {status})" if status is not None else problem]
+        if code is not None and code != problem:
+            said.append(code)
+        if retry_after is not None:
+            said.append(f"try again after {retry_after:g} seconds")
+        super().__init__(f"{provider}: {', '.join(said)}")
+        self.provider = provider
+        self.status = status
+        self.code = code
+        self.retry_after = retry_after
+        self.is_connection = is_connection
+        self.original = original
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same request may succeed later: the connection failed, or the status is 5xx, 408, 409, 425 or 429."""
+        if self.status is None:
+            return self.is_connection
+        return self.status >= 500 or self.status in (408, 409, 425, 429)
 
 
 class NotDeclared(McpError):

@@ -1,1 +1,37 @@
 """Adapters: sampling handlers that ask real models, through your own client of the provider's SDK."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcp_host.providers.adapter import Delta, OnDelta, ProviderModel
+    from mcp_host.providers.anthropic import AnthropicModel
+    from mcp_host.sampling.request import ModelAnswer, Usage
+
+__all__ = [
+    "AnthropicModel",
+    "Delta",
+    "ModelAnswer",
+    "OnDelta",
+    "ProviderModel",
+    "Usage",
+]
+
+
+# Imported on first use, by module: a host uses one or two of them.
+_ON_DEMAND = {
+    "mcp_host.providers.adapter": ("Delta", "OnDelta", "ProviderModel"),
+    "mcp_host.providers.anthropic": ("AnthropicModel",),
+    "mcp_host.sampling.request": ("ModelAnswer", "Usage"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _ON_DEMAND.items():
+        if name in names:
+            return globals().setdefault(name, getattr(import_module(module), name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})  # as in `mcp_host`

@@ -4,6 +4,7 @@
 step               who
 =================  ============================================================================
 `write_request`    the provider's module, pure: the keyword arguments of the SDK's call
+`with_options`     the host's options, merged into them
 `create`           the caller's SDK client
 `stream`           the same, as events; each is folded into the reply by the pure `read_event`
 `read_reply`       the provider's module, pure: what the reply says, as `Reply`
@@ -13,31 +14,50 @@ the answer         here, for all providers: names, ids, arguments, reasoning, us
 
 from __future__ import annotations
 
+import logging
+import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
-from pydantic import Field
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
-from mcp_host.errors import SamplingError, quoted
+from mcp_host.errors import InputRefused, McpError, SamplingError, quoted
+from mcp_host.handlers import check_plain
+from mcp_host.providers.failures import provider_error
 from mcp_host.providers.names import NameRule, ToolNames
-from mcp_host.sampling.request import SamplingRequest
+from mcp_host.sampling.loop.results import texts_repeat
+from mcp_host.sampling.request import ModelAnswer, SamplingRequest, Usage
 from mcp_host.sampling.stop_reasons import CUT_OFF
-from mcp_host.types import AudioContent, CreateMessageResult, ImageContent, JSONObject, TextContent, ToolUseContent
+from mcp_host.types import (
+    AudioContent,
+    ContentBlock,
+    CreateMessageResult,
+    ImageContent,
+    JSONObject,
+    ResourceLink,
+    TextContent,
+    ToolResultContent,
+    ToolUseContent,
+)
 from mcp_host.types.sampling import TOOL_USE, SamplingMessageContentBlock
 
-Usage: TypeAlias = Mapping[str, int]
-"""Tokens: ``inputTokens``, ``outputTokens``, and where the provider tells them ``reasoningTokens`` (part of the output),
-``cacheReadTokens`` and ``cacheWriteTokens`` (part of the input)."""
+# fmt: off
+__all__ = [  # ModelAnswer and Usage are for adapters, too
+    "Call", "Delta", "Metadata", "ModelAnswer", "OnDelta", "Prompt", "ProviderModel", "Reply", "Usage",
+    "answer_of", "as_json", "link_text", "read_arguments", "refused", "result_content",
+]
+# fmt: on
 
+logger = logging.getLogger(__name__)
 
-class ModelAnswer(CreateMessageResult):
-    """An answer with what the host may know of it, and the server does not get."""
+INVALID_PARAMS = -32602
 
-    usage: Usage | None = Field(default=None, exclude=True)
+Metadata: TypeAlias = Literal["write", "ignore"]
+"""What happens to the metadata of a request: it is written as far as the provider's API takes it, and anything else is
+refused; or it is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +92,10 @@ class Prompt:
     """One request for a model: what `write_request` writes, and what `read_reply` needs to know of it.
 
     *turns* are assistant's turns of the provider (`Reply.turn`), by the index of their message in the request. They
-    replace what the message says. *names* maps tool names both ways, and has those of the conversation, too.
-    *options* are the host's fields of the provider's request, for what depends on them; they are merged afterwards.
+    replace what the message says. The ids in the request are then those of the provider.
+    *lost* are the messages whose turn was kept once and cannot be restored. *names* maps tool names both ways, and has
+    those of the conversation, too. *options* are the host's fields of the provider's request, for what depends on them;
+    they are merged afterwards, by `ProviderModel.with_options`.
     """
 
     request: SamplingRequest
@@ -81,10 +103,37 @@ class Prompt:
     names: ToolNames
     options: Mapping[str, object] = field(default_factory=dict)
     turns: Mapping[int, object] = field(default_factory=dict)
+    lost: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of an answer that is being written, for *on_delta*. *request* is the request that it answers."""
+
+    text: str
+    request: SamplingRequest
+
+
+OnDelta: TypeAlias = Callable[[Delta], object]
+"""Gets the text of an answer as it comes. A plain function, called in the event loop."""
 
 
 class ProviderModel(ABC):
-    """A sampling handler that asks a model of one provider, through the caller's own SDK client."""
+    """A sampling handler that asks a model of one provider, through the caller's own SDK client.
+
+    *client* is the SDK's async client. *model* is the name of the model. *options* are fields of the provider's
+    request, which win over those that are written here; a None leaves the field out.
+
+    *stream* asks for a stream of events. The default does so where *on_delta* or *progress* need it, or where the SDK
+    refuses to ask otherwise. *on_delta* is a plain function, called in the event loop with each `Delta` of text.
+
+    *metadata* says what happens to the metadata of requests, which the server wrote: "write" writes what the provider's
+    API takes, and refuses a request with anything else. "ignore" leaves it out.
+
+    Raises:
+        TypeError: *on_delta* is no plain function of one argument.
+        ValueError: *metadata* is something else.
+    """
 
     provider: ClassVar[str]
     """The provider's name, in messages."""
@@ -94,16 +143,27 @@ class ProviderModel(ABC):
 
     def __init__(
         self,
-        client: object,
+        client: Any,  # of any SDK: each adapter calls the methods that it needs
         model: str,
         *,
         options: Mapping[str, object] | None = None,
-        stream: bool = False,
+        stream: bool | None = None,
+        on_delta: OnDelta | None = None,
+        metadata: Metadata = "write",
     ) -> None:
+        if metadata not in get_args(Metadata):
+            raise ValueError(f'metadata is "write" or "ignore", not {metadata!r}')
+        if on_delta is not None:
+            check_plain(on_delta, argument="on_delta", shape="(delta: Delta) -> None")
+            if stream is False:
+                raise ValueError("on_delta needs a stream: leave stream out")
         self._client = client
         self._model = model
         self._options = dict(options or {})
-        self._stream = stream
+        self._stream = on_delta is not None if stream is None else stream
+        self._may_stream = stream is not False
+        self._on_delta = on_delta
+        self._metadata = metadata
 
     @staticmethod
     @abstractmethod
@@ -115,14 +175,31 @@ class ProviderModel(ABC):
         """
 
     @staticmethod
+    def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
+        """*body* with the host's options, which win; a None leaves the field out."""
+        if not prompt.options:
+            return body
+        return {name: value for name, value in {**body, **prompt.options}.items() if value is not None}
+
+    @staticmethod
     @abstractmethod
     def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
-        """What the reply says. It is the JSON of the API, whole or folded from a stream."""
+        """What the reply says. It is the JSON of the API, whole or folded from a stream.
+
+        Raises:
+            ProviderError: The stream ended before the reply was complete, see `unfinished`.
+            LookupError, TypeError, ValueError, AttributeError: It is no reply of this API.
+        """
 
     @staticmethod
     @abstractmethod
     def read_event(reply: JSONObject, event: JSONObject) -> str:
         """Add one event of a stream to *reply*, which is empty at first. Returns the text that the event adds to the answer."""
+
+    @staticmethod
+    def must_stream(body: JSONObject) -> bool:
+        """Whether the SDK refuses to ask without a stream."""
+        return False
 
     @abstractmethod
     async def create(self, body: JSONObject) -> JSONObject:
@@ -133,36 +210,77 @@ class ProviderModel(ABC):
         """Ask for a stream of events. Leaving it closes the response."""
 
     async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
-        """Ask the model."""
-        names = ToolNames.of(request, self.name_rule)
-        prompt = Prompt(request, self._model, names, self._options)
-        body = self.write_request(prompt) | self._options
-        if self._stream:
-            reply: JSONObject = {}
-            async with self.stream(body) as events:
-                async for event in events:
-                    self.read_event(reply, event)
+        """Ask the model.
+
+        Raises:
+            InputRefused: The provider cannot take something of the request. The text names it.
+            ProviderError: The provider or the connection to it failed.
+            SamplingError: The answer cannot be used: it calls a tool with broken arguments.
+        """
+        prompt = self._prompt(request)
+        body = self.with_options(self.write_request(prompt), prompt)
+        try:
+            if self._stream or (self._may_stream and self.must_stream(body)):
+                native = await self._fold(body, request)
+            else:
+                native = await self.create(body)
+            reply = self.read_reply(native, prompt)
+        except McpError:
+            raise
+        except Exception as exc:
+            error = provider_error(exc, self.provider)
         else:
-            reply = await self.create(body)
-        return answer_of(self.read_reply(reply, prompt), prompt)
+            return answer_of(reply, prompt)
+        raise error  # outside of the handler: what is printed has neither the original nor its text
+
+    def _prompt(self, request: SamplingRequest) -> Prompt:
+        if self._metadata == "ignore" and request.metadata is not None:
+            request = with_params(request, metadata=None)
+        return Prompt(request, self._model, ToolNames.of(request, self.name_rule), self._options)
+
+    async def _fold(self, body: JSONObject, request: SamplingRequest) -> JSONObject:
+        reply: JSONObject = {}
+        on_delta = self._on_delta
+        async with self.stream(body) as events:
+            async for event in events:
+                text = self.read_event(reply, event)
+                if text and on_delta is not None:
+                    try:
+                        on_delta(Delta(text, request))
+                    except Exception:
+                        logger.exception("on_delta failed; it is not called again for this answer")
+                        on_delta = None
+        return reply
+
+
+def with_params(request: SamplingRequest, **update: object) -> SamplingRequest:
+    """*request* with some of its parameters changed."""
+    return replace(request, params=request.params.model_copy(update=update))
 
 
 def answer_of(reply: Reply, prompt: Prompt) -> ModelAnswer:
     """The answer in a provider's reply.
 
+    Names are those of the request again. Calls of an answer that was cut off or refused are dropped. Ids are made
+    fresh where they are missing, or are in the conversation already.
+
     Raises:
         SamplingError: The arguments of a call are no JSON object.
     """
     content: list[SamplingMessageContentBlock] = []
+    used: set[str] | None = None
     cut_off = reply.stop_reason in CUT_OFF
     for block in reply.content:
         if not isinstance(block, Call):
             content.append(block)
         elif not cut_off:
+            if used is None:
+                used = {use.id for message in prompt.request.messages for use in message.tool_uses}
+            id = block.id if block.id and block.id not in used else f"call_{secrets.token_hex(8)}"
+            used.add(id)
             name = prompt.names.back(block.name)
-            content.append(ToolUseContent(id=block.id or "", name=name, input=read_arguments(name, block.arguments)))
-    has_calls = any(isinstance(block, ToolUseContent) for block in content)
-    stop_reason = TOOL_USE if has_calls else reply.stop_reason
+            content.append(ToolUseContent(id=id, name=name, input=read_arguments(name, block.arguments)))
+    stop_reason = reply.stop_reason if used is None else TOOL_USE
     return ModelAnswer(content=content, model=reply.model, stop_reason=stop_reason, usage=reply.usage)
 
 
@@ -180,3 +298,35 @@ def read_arguments(name: str, arguments: object) -> JSONObject:
     if not isinstance(arguments, dict):
         raise SamplingError(f"the model called {quoted(name)} with arguments that are no JSON object")
     return arguments
+
+
+# For the modules of providers
+
+
+def as_json(value: Any) -> JSONObject:
+    """The JSON of an SDK's object, with fields that the SDK does not know, and without those that the API did not send."""
+    if isinstance(value, dict):
+        return value
+    dumped: JSONObject = value.model_dump(mode="json", exclude_unset=True, warnings=False)
+    return dumped
+
+
+def refused(where: str, what: str) -> InputRefused:
+    """The error for a request with something that the provider cannot take: ``messages[2]: this model takes no audio``."""
+    return InputRefused(INVALID_PARAMS, f"{where}: this model takes {what}")
+
+
+def link_text(link: ResourceLink) -> str:
+    """A link to a resource, for a model: its JSON, with everything that the server says of it."""
+    return to_json(link.to_wire()).decode()
+
+
+def result_content(result: ToolResultContent) -> list[ContentBlock]:
+    """The content of a tool's result, and its structured content as JSON, unless the texts say the same already."""
+    structured = result.structured_content
+    if structured is None:
+        return result.content
+    texts = [block.text for block in result.content if isinstance(block, TextContent)]
+    if texts_repeat(texts, structured):
+        return result.content
+    return [*result.content, TextContent(text=to_json(structured).decode())]

@@ -1,1 +1,446 @@
-"""Anthropic Messages: https://docs.claude.com/en/api/messages."""
+"""Anthropic Messages: https://docs.claude.com/en/api/messages.
+
+Rules that no description of the API has in one place, and that requests are written after:
+
+- a text is not empty, and not white space only; the last text of a final assistant's message does not end with white space
+- images and documents come from the user, alone or in tool results; in a result with ``is_error`` there is only text,
+  and at least one
+- tool calls in the conversation need a list of tools
+- with thinking, there is no temperature, the tool choice is "auto" or "none", and ``max_tokens`` counts the thinking, too
+- with ``"thinking": {"type": "enabled"}``, a turn that goes on after tool results begins with its thinking
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from typing import Any, assert_never
+
+from pydantic_core import from_json
+
+from mcp_host.providers.adapter import (
+    Call,
+    Prompt,
+    ProviderModel,
+    Reply,
+    Usage,
+    as_json,
+    link_text,
+    refused,
+    result_content,
+)
+from mcp_host.providers.failures import unfinished
+from mcp_host.providers.names import NameRule
+from mcp_host.types import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    JSONObject,
+    ResourceLink,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.content import ContentBlock
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE, SamplingMessageContentBlock
+
+PROVIDER = "anthropic"
+
+IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+PDF = "application/pdf"
+MOST_TITLE = 500  # characters of a document's title
+NO_MESSAGE = "The tool failed, without a message."  # a result with is_error has a text
+
+ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+NOT_AT_TOP = ("oneOf", "allOf", "anyOf")  # input_schema takes them in properties only
+
+MOST_TOKENS_AT_ONCE = 8192  # the SDK refuses to ask for more without a stream, for some models; for others for 21,333
+
+THINKING = frozenset({"thinking", "redacted_thinking"})
+
+STOP_REASONS = {
+    "end_turn": END_TURN,
+    "max_tokens": MAX_TOKENS,
+    "model_context_window_exceeded": MAX_TOKENS,
+    "stop_sequence": STOP_SEQUENCE,
+    "tool_use": TOOL_USE,
+}
+"""Others are passed on: ``refusal``, and ``pause_turn`` of the tools that Anthropic runs (`options`)."""
+
+OPEN = "_open"  # in a reply that is being folded: the parts of the texts of its blocks, by index and field
+
+
+# Requests
+
+
+def write_request(prompt: Prompt) -> JSONObject:
+    """The keyword arguments of ``messages.create``.
+
+    Raises:
+        InputRefused: The API takes something of it not.
+    """
+    request = prompt.request
+    body: JSONObject = {"model": prompt.model, "max_tokens": request.max_tokens, "messages": _messages(prompt)}
+    if request.system_prompt and not request.system_prompt.isspace():
+        body["system"] = request.system_prompt
+    if request.temperature is not None:
+        if not 0 <= request.temperature <= 1:
+            raise refused("temperature", f"0 to 1, not {request.temperature:g}")
+        body["temperature"] = request.temperature
+    if request.stop_sequences:
+        for index, text in enumerate(request.stop_sequences):
+            if not text or text.isspace():
+                raise refused(f"stopSequences[{index}]", "no stop sequence of white space")
+        body["stop_sequences"] = request.stop_sequences
+    if request.metadata:
+        body["metadata"] = _metadata(request.metadata)
+    return body | _tools(prompt)
+
+
+def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
+    """*body* with the host's options, as far as the API takes them together.
+
+    ``max_tokens`` is for the answer; the budget of the thinking is added. Thinking is off for a request that requires a
+    tool, and in the rest of a turn whose thinking is lost.
+    """
+    body = ProviderModel.with_options(body, prompt)
+    thinking = body.get("thinking")
+    if not isinstance(thinking, dict) or thinking.get("type") == "disabled":
+        return body
+    choice = body.get("tool_choice")
+    forced = isinstance(choice, dict) and choice.get("type") in ("any", "tool")
+    if forced or (thinking.get("type") == "enabled" and _has_lost_thinking(body["messages"], prompt)):
+        return {**body, "thinking": {"type": "disabled"}}
+    if "temperature" not in prompt.options:
+        body.pop("temperature", None)
+    budget = thinking.get("budget_tokens")
+    if isinstance(budget, int) and "max_tokens" not in prompt.options:
+        body["max_tokens"] += budget
+    return body
+
+
+def _has_lost_thinking(messages: Sequence[JSONObject], prompt: Prompt) -> bool:
+    """Whether the turn that goes on after tool results began without thinking, or has lost some of it."""
+    asked = [
+        index
+        for index, message in enumerate(prompt.request.messages)
+        if message.role == "user" and not any(isinstance(block, ToolResultContent) for block in message.content)
+    ]
+    if any(index > max(asked, default=-1) for index in prompt.lost):
+        return True
+    turn: list[JSONObject] = []  # what the assistant said since then
+    for message in reversed(messages):
+        kinds = [block["type"] for block in message["content"]]
+        if message["role"] == "user" and "tool_result" not in kinds:
+            break
+        if message["role"] == "assistant":
+            turn.append(message)
+    return bool(turn) and turn[-1]["content"][0]["type"] not in THINKING
+
+
+def _messages(prompt: Prompt) -> list[JSONObject]:
+    messages: list[JSONObject] = []
+    for index, message in enumerate(prompt.request.messages):
+        turn = prompt.turns.get(index)
+        content = _content(message, f"messages[{index}]", prompt) if turn is None else turn
+        if content:  # a message of empty texts says nothing
+            messages.append({"role": message.role, "content": content})
+    if not messages:
+        raise refused("messages", "no empty text, and there is nothing else")
+    last = messages[-1]
+    if last["role"] == "assistant" and last["content"][-1]["type"] == "text":  # the answer goes on from it
+        text = last["content"][-1]
+        last["content"][-1] = {**text, "text": text["text"].rstrip()}
+    return messages
+
+
+def _content(message: SamplingMessage, where: str, prompt: Prompt) -> list[JSONObject]:
+    content: list[JSONObject] = []
+    after: list[JSONObject] = []  # the results, which come first
+    for block in message.content:
+        match block:
+            case TextContent(text=text):
+                content += _text(text)
+            case ToolUseContent():
+                name = prompt.names.write(block.name)
+                content.append({"type": "tool_use", "id": _id(block.id), "name": name, "input": block.input})
+            case ToolResultContent():
+                result, more = _result(block, where)
+                content.append(result)
+                after += more
+            case ImageContent() | AudioContent():
+                if message.role == "assistant":
+                    raise refused(where, f"no {block.type} in an assistant's message")
+                content += _block(block, where)
+            case _:
+                assert_never(block)
+    return content + after
+
+
+def _text(text: str) -> list[JSONObject]:
+    return [{"type": "text", "text": text}] if text and not text.isspace() else []
+
+
+def _block(block: ContentBlock | SamplingMessageContentBlock, where: str) -> list[JSONObject]:
+    """What a user's message or a tool's result has, as none or one block of the API."""
+    match block:
+        case TextContent(text=text):
+            return _text(text)
+        case ImageContent(data=data, mime_type=kind):
+            return [_image(data, kind, where)]
+        case ResourceLink():
+            return _text(link_text(block))
+        case EmbeddedResource(resource=resource):
+            kind = (resource.mime_type or "").partition(";")[0].strip().lower()
+            if not isinstance(resource, BlobResourceContents):
+                return _document(resource.text, resource.uri)
+            if kind == PDF:
+                source = {"type": "base64", "media_type": PDF, "data": resource.blob}
+                return [{"type": "document", "source": source, **_title(resource.uri)}]
+            if kind.startswith("text/"):
+                return _document(_decoded(resource, where), resource.uri)
+            return [_image(resource.blob, kind, where)]
+        case AudioContent():
+            raise refused(where, "no audio")
+        case ToolUseContent() | ToolResultContent():
+            raise AssertionError("written by _content")
+    assert_never(block)
+
+
+def _image(data: str, kind: str, where: str) -> JSONObject:
+    if kind not in IMAGES:
+        raise refused(where, f"no {kind or 'files of an unknown type'}")
+    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
+
+
+def _document(text: str, uri: str) -> list[JSONObject]:
+    if not text or text.isspace():
+        return _text(f"[{uri} is empty]")
+    source = {"type": "text", "media_type": "text/plain", "data": text}
+    return [{"type": "document", "source": source, **_title(uri)}]
+
+
+def _title(uri: str) -> JSONObject:
+    return {"title": uri[:MOST_TITLE]} if uri else {}
+
+
+def _decoded(resource: BlobResourceContents, where: str) -> str:
+    try:
+        return b64decode(resource.blob, validate=True).decode()
+    except ValueError:
+        raise refused(where, f"no {resource.mime_type} that is not UTF-8") from None
+
+
+def _result(result: ToolResultContent, where: str) -> tuple[JSONObject, list[JSONObject]]:
+    """A tool's result, and what has to come after all results."""
+    content = [written for block in result_content(result) for written in _block(block, where)]
+    after: list[JSONObject] = []
+    block: JSONObject = {"type": "tool_result", "tool_use_id": _id(result.tool_use_id)}
+    if result.is_error:
+        after = [written for written in content if written["type"] != "text"]
+        content = [written for written in content if written["type"] == "text"] or _text(NO_MESSAGE)
+        block["is_error"] = True
+    if content:
+        block["content"] = content
+    return block, after
+
+
+def _id(id: str) -> str:
+    """An id of a tool call; one that the API does not take as another that is the same each time."""
+    return id if ID.fullmatch(id) else f"call_{sha256(id.encode(errors='surrogatepass')).hexdigest()[:32]}"
+
+
+def _tools(prompt: Prompt) -> JSONObject:
+    if tools := prompt.request.tools:
+        choice = _tool_choice(prompt)
+        return {"tools": [_tool(tool, prompt) for tool in tools]} | ({"tool_choice": choice} if choice else {})
+    if names := prompt.names.provider:  # of the conversation
+        stubs = [{"name": name, "input_schema": {"type": "object"}} for name in names.values()]
+        return {"tools": stubs, "tool_choice": {"type": "none"}}
+    return {}
+
+
+def _tool(tool: Tool, prompt: Prompt) -> JSONObject:
+    written: JSONObject = {"name": prompt.names.write(tool.name), "input_schema": _schema(tool.input_schema)}
+    if tool.description:
+        written["description"] = tool.description
+    return written
+
+
+def _schema(schema: JSONObject) -> JSONObject:
+    """The schema without the alternatives that the API does not take at the top; the server checks them anyway."""
+    if schema.get("type") == "object" and schema.keys().isdisjoint(NOT_AT_TOP):
+        return schema
+    return {"type": "object"} | {name: value for name, value in schema.items() if name not in (*NOT_AT_TOP, "type")}
+
+
+def _tool_choice(prompt: Prompt) -> JSONObject | None:
+    request = prompt.request
+    if not request.may_use_tools:
+        return {"type": "none"}
+    choice: JSONObject = {"type": "auto"}
+    if request.required_tool is not None:
+        choice = {"type": "tool", "name": prompt.names.write(request.required_tool)}
+    elif request.must_use_tools:
+        choice = {"type": "any"}
+    if request.params.disable_parallel_tool_use:
+        choice["disable_parallel_tool_use"] = True
+    elif request.tool_choice is None:
+        return None
+    return choice
+
+
+def _metadata(metadata: JSONObject) -> JSONObject:
+    user = metadata.get("user_id")
+    if metadata.keys() != {"user_id"} or not isinstance(user, str):
+        raise refused("metadata", "only a user_id, which is a text")
+    return {"user_id": user}
+
+
+# Replies
+
+
+def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
+    """What a message of the API says."""
+    stop_reason = reply.get("stop_reason")
+    if OPEN in reply or not isinstance(stop_reason, str):
+        raise unfinished(PROVIDER)
+    content: list[TextContent | ImageContent | AudioContent | Call] = []
+    turn: list[JSONObject] = []
+    has_hidden = False
+    for block in reply["content"]:
+        match block["type"]:
+            case "text":
+                if not block["text"]:
+                    continue
+                content.append(TextContent(text=block["text"]))
+            case "tool_use":
+                content.append(Call(block["id"], block["name"], block["input"]))
+            case _:  # thinking, and what the tools that Anthropic runs have left
+                has_hidden = True
+        turn.append(block)
+    return Reply(
+        content=content,
+        model=reply["model"],
+        stop_reason=STOP_REASONS.get(stop_reason, stop_reason),
+        turn=turn if has_hidden else None,
+        usage=_usage(reply.get("usage") or {}),
+    )
+
+
+def _usage(usage: JSONObject) -> Usage | None:
+    read, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
+    details = usage.get("output_tokens_details") or {}
+    counts = {
+        "inputTokens": (usage.get("input_tokens") or 0) + (read or 0) + (written or 0),
+        "outputTokens": usage.get("output_tokens"),
+        "reasoningTokens": details.get("thinking_tokens"),
+        "cacheReadTokens": read,
+        "cacheWriteTokens": written,
+    }
+    return {name: count for name, count in counts.items() if count is not None} if usage else None
+
+
+def read_event(reply: JSONObject, event: JSONObject) -> str:
+    """Add one event of a stream: https://docs.claude.com/en/docs/build-with-claude/streaming.
+
+    Until the message stops, the texts of its blocks are lists of parts: joining them at each delta would take
+    quadratic time. Events of unknown types are ignored.
+    """
+    match event["type"]:
+        case "content_block_delta" if OPEN in reply:
+            return _add_delta(reply, event["index"], event["delta"])
+        case "content_block_start" if OPEN in reply:
+            block = event["content_block"]
+            reply[OPEN][event["index"]] = (dict(block), {})
+            return block["text"] if block["type"] == "text" else ""
+        case "message_start":
+            reply.update(event["message"])
+            reply["content"], reply[OPEN] = [], {}
+        case "message_delta":
+            reply.update(event["delta"])
+            usage = {name: count for name, count in (event.get("usage") or {}).items() if count is not None}
+            reply["usage"] = {**(reply.get("usage") or {}), **usage}
+        case "message_stop" if OPEN in reply:
+            blocks = reply.pop(OPEN)
+            reply["content"] = [_whole(*blocks[index]) for index in sorted(blocks)]
+    return ""
+
+
+TEXT_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+
+
+def _add_delta(reply: JSONObject, index: int, delta: JSONObject) -> str:
+    block, parts = reply[OPEN][index]
+    kind = delta["type"]
+    if (field := TEXT_FIELDS.get(kind)) is not None:
+        text: str = delta[field]
+        parts.setdefault(field, []).append(text)
+        return text if field == "text" else ""
+    if kind == "signature_delta":
+        block["signature"] = delta["signature"]
+    elif kind == "citations_delta":
+        parts.setdefault("citations", []).append(delta["citation"])
+    return ""
+
+
+def _whole(block: JSONObject, parts: dict[str, list[Any]]) -> JSONObject:
+    for name, pieces in parts.items():
+        match name:
+            case "partial_json":
+                block["input"] = _input("".join(pieces)) or block["input"]
+            case "citations":
+                block[name] = [*(block.get(name) or ()), *pieces]
+            case _:
+                block[name] = block.get(name, "") + "".join(pieces)
+    return block
+
+
+def _input(text: str) -> object:
+    """The object that the text is; the text itself if it is broken, which is an error unless the answer was cut off."""
+    try:
+        return from_json(text or "{}")
+    except ValueError:
+        return text
+
+
+class AnthropicModel(ProviderModel):
+    """A model of Anthropic's Messages API: ``AnthropicModel(anthropic.AsyncAnthropic(), "claude-sonnet-5")``.
+
+    *client* is an async client of the SDK ``anthropic``, for the API itself, Bedrock or Vertex. To let the model think,
+    set *options*: ``{"thinking": {"type": "enabled", "budget_tokens": 2048}}``. The budget is added to the tokens that
+    a request asks for.
+    """
+
+    provider = PROVIDER
+    name_rule = NameRule(re.compile("[a-zA-Z0-9_-]{1,128}"), re.compile("[^a-zA-Z0-9_-]"), 128)
+
+    write_request = staticmethod(write_request)
+    with_options = staticmethod(with_options)
+    read_reply = staticmethod(read_reply)
+    read_event = staticmethod(read_event)
+
+    @staticmethod
+    def must_stream(body: JSONObject) -> bool:
+        """Whether the SDK refuses to ask without a stream, because the answer may take more than ten minutes."""
+        max_tokens: int = body["max_tokens"]
+        return max_tokens > MOST_TOKENS_AT_ONCE
+
+    async def create(self, body: JSONObject) -> JSONObject:
+        return as_json(await self._client.messages.create(**body))
+
+    @asynccontextmanager
+    async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
+        async with await self._client.messages.create(**body, stream=True) as events:
+            yield _as_json(events)
+
+
+async def _as_json(events: Any) -> AsyncIterator[JSONObject]:
+    async for event in events:
+        yield as_json(event)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
+
+from pydantic import Field
 
 from mcp_host.errors import InputRefused, excerpt
 from mcp_host.protocol.jsonrpc import USER_REJECTED
@@ -20,7 +22,8 @@ from mcp_host.types import (
     ToolChoice,
     ToolUseContent,
 )
-from mcp_host.types.sampling import END_TURN, TOOL_USE
+from mcp_host.types.content import Role
+from mcp_host.types.sampling import END_TURN, TOOL_USE, SamplingMessageContentBlock
 
 CallModel: TypeAlias = Callable[[], Awaitable[CreateMessageResult | str]]
 AroundModel: TypeAlias = "Callable[[SamplingRequest, CallModel], Awaitable[CreateMessageResult | str]]"
@@ -187,5 +190,29 @@ Handler: TypeAlias = Callable[[SamplingRequest], Awaitable[CreateMessageResult |
 """Calls a model, and returns its answer or just its text. A plain function runs in a thread.
 
 The server gets the code and message of an `InputRefused` that it raises. Other exceptions are only logged."""
+
+Usage: TypeAlias = Mapping[str, int]
+"""Tokens: ``inputTokens``, ``outputTokens``, and where the provider tells them ``reasoningTokens`` (part of the output),
+``cacheReadTokens`` and ``cacheWriteTokens`` (part of the input)."""
+
+
+class ModelAnswer(CreateMessageResult):
+    """An answer with what the host may know of it, and the server does not get: the tokens that it cost."""
+
+    usage: Usage | None = Field(default=None, exclude=True)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            content: SamplingMessageContentBlock | Sequence[SamplingMessageContentBlock],
+            model: str,
+            stop_reason: str | None = None,
+            role: Role = "assistant",
+            meta: dict[str, object] | None = None,
+            usage: Usage | None = None,
+        ) -> None: ...
+
 
 AsyncHandler: TypeAlias = Callable[[SamplingRequest], Awaitable[CreateMessageResult | str]]

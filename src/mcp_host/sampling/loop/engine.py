@@ -41,6 +41,7 @@ from mcp_host.errors import (
 from mcp_host.functions import BadArguments, FunctionTool, Injected, ToolError, error_result, text_result
 from mcp_host.handlers import as_async, split_failure
 from mcp_host.limits import check_count, check_seconds
+from mcp_host.sampling.request import ModelAnswer
 from mcp_host.sampling.stop_reasons import CUT_OFF, TRUNCATED
 from mcp_host.types import (
     CallToolResult,
@@ -153,18 +154,25 @@ class LoopResult:
 
     @property
     def usage(self) -> dict[str, float] | None:
-        """The sums over all answers that carry numbers as ``usage`` in their ``_meta``, under the same names; None if none does.
+        """The sums over all answers that tell their usage, under the same names; None if none does.
 
-        The specification has no place for usage. Clients that tell it write ``inputTokens`` and ``outputTokens`` there.
+        The adapters of models tell it (`ModelAnswer.usage`). The specification has no place for usage: clients that tell
+        their servers write ``inputTokens`` and ``outputTokens`` as ``usage`` in the ``_meta`` of the answer.
         """
         steps = self.steps if self.unfinished is None else (*self.steps, self.unfinished)
-        usages = [(step.answer.meta or {}).get("usage") for step in steps]
+        usages = [_usage(step.answer) for step in steps]
         total: dict[str, float] = {}
         for usage in usages:
-            for name, number in usage.items() if isinstance(usage, dict) else ():
+            for name, number in usage.items() if isinstance(usage, Mapping) else ():
                 if isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number):
                     total[name] = total.get(name, 0) + number
         return total or None
+
+
+def _usage(answer: CreateMessageResult) -> object:
+    if isinstance(answer, ModelAnswer) and answer.usage is not None:
+        return answer.usage
+    return (answer.meta or {}).get("usage")
 
 
 async def run_loop(

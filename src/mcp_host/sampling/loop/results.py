@@ -59,10 +59,10 @@ def _paid_once(result: CallToolResult) -> CallToolResult:
     if not result.content:
         return _replaced(result, [TextContent(text=_json(structured))])
     texts = [block.text for block in result.content if isinstance(block, TextContent)]
-    return _replaced(result, result.content) if _say(texts, structured) else result
+    return _replaced(result, result.content) if texts_repeat(texts, structured) else result
 
 
-def _say(texts: Sequence[str], structured: object) -> bool:
+def texts_repeat(texts: Sequence[str], structured: object) -> bool:
     """Whether *texts* are the JSON of *structured*.
 
     Servers on the official SDK and on fastmcp write what is no object as ``{"result": …}``, and may write a list as

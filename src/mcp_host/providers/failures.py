@@ -1,0 +1,101 @@
+"""Failures of a provider and its SDK, as one error.
+
+No SDK is imported: its exceptions are known by what they have, and by the names of their classes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from mcp_host.errors import ProviderError
+
+CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}")  # rate_limit_error, RESOURCE_EXHAUSTED
+MOST_SECONDS = 7 * 24 * 3600.0  # a longer time is no answer to "when may I ask again"
+
+
+def provider_error(exc: Exception, provider: str) -> ProviderError:
+    """What an SDK raised, as the error to raise instead. Its text has nothing that the provider or the SDK wrote."""
+    status = _status(exc)
+    return ProviderError(
+        provider,
+        type(exc).__name__,
+        status=status,
+        code=_code(exc, status),
+        retry_after=_retry_after(exc),
+        is_connection=status is None and _is_connection(exc),
+        original=exc,
+    )
+
+
+def unfinished(provider: str) -> ProviderError:
+    """The error for a stream that ended before the answer was complete."""
+    return ProviderError(provider, "the stream ended before the answer was complete", is_connection=True)
+
+
+def _status(exc: Exception) -> int | None:
+    for value in (getattr(exc, "status_code", None), getattr(exc, "code", None)):
+        if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599:
+            return value
+    return None
+
+
+def _code(exc: Exception, status: int | None) -> str | None:
+    """The provider's short code: the first that looks like one, of the most exact to the broadest."""
+    names = ("error_code", "code", "type", "status")
+    found = [getattr(exc, name, None) for name in names]
+    found += [error.get(name) for error in _errors(exc) for name in names]
+    for value in found:
+        if isinstance(value, str) and CODE.fullmatch(value) and value != "error":
+            return value
+    return None
+
+
+def _errors(exc: Exception) -> Iterator[Mapping[str, object]]:
+    """The provider's JSON of an error, from the inside out."""
+    for name in ("body", "details"):
+        body = getattr(exc, name, None)
+        if isinstance(body, Mapping):
+            inner = body.get("error")
+            if isinstance(inner, Mapping):
+                yield inner
+            yield body
+
+
+def _retry_after(exc: Exception) -> float | None:
+    headers = getattr(getattr(exc, "response", None), "headers", None)
+    found: list[float | None] = []
+    if isinstance(headers, Mapping):
+        found += [_seconds(headers.get("retry-after-ms"), 0.001), _seconds(headers.get("retry-after"))]
+        found += [_until(headers.get("retry-after"))]
+    for error in _errors(exc):  # google.rpc.RetryInfo: "retryDelay": "38.5s"
+        details = error.get("details")
+        for detail in details if isinstance(details, list) else ():
+            if isinstance(detail, Mapping) and isinstance(delay := detail.get("retryDelay"), str):
+                found.append(_seconds(delay.removesuffix("s")))
+    return next((seconds for seconds in found if seconds is not None), None)
+
+
+def _seconds(value: object, unit: float = 1.0) -> float | None:
+    if isinstance(value, str) and re.fullmatch(r"\s*\d{1,12}(\.\d{0,12})?\s*", value, re.ASCII):
+        return min(float(value) * unit, MOST_SECONDS)
+    return None
+
+
+def _until(value: object) -> float | None:
+    if isinstance(value, str):
+        with suppress(ValueError, OverflowError):
+            when = parsedate_to_datetime(value)
+            seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime.now(UTC)
+            return min(max(seconds.total_seconds(), 0.0), MOST_SECONDS)
+    return None
+
+
+def _is_connection(exc: Exception) -> bool:
+    names = {cls.__name__ for cls in type(exc).__mro__}
+    return isinstance(exc, OSError) or any(
+        name.endswith(("ConnectionError", "TimeoutError", "TransportError")) for name in names
+    )

@@ -1,0 +1,429 @@
+"""Anthropic Messages, both ways: what is written for a request, and what a reply and a stream say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mcp_host.errors import InputRefused, ProviderError
+from mcp_host.providers.adapter import Call, Prompt, Reply
+from mcp_host.providers.anthropic import AnthropicModel, read_event, read_reply, write_request
+from mcp_host.providers.names import ToolNames
+from mcp_host.sampling import SamplingRequest
+from mcp_host.types import CreateMessageRequestParams, TextContent
+
+USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
+ADD = {"name": "add", "inputSchema": {"type": "object"}}
+
+
+def prompt(
+    *messages: dict[str, Any],
+    options: dict[str, object] | None = None,
+    turns: dict[int, object] | None = None,
+    **params: Any,
+) -> Prompt:
+    wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
+    request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
+    names = ToolNames.of(request, AnthropicModel.name_rule)
+    return Prompt(request, "claude", names, options or {}, turns or {})
+
+
+def used(id: str = "c1", name: str = "add", **input: object) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": input}]}
+
+
+def result(*content: dict[str, Any], id: str = "c1", **fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "tool_result", "toolUseId": id, "content": list(content), **fields}]}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def resource(**contents: Any) -> dict[str, Any]:
+    return {"type": "resource", "resource": {"uri": "file:///a", **contents}}
+
+
+PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+PNG_BLOCK = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+
+
+def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
+    assert write_request(prompt()) == {
+        "model": "claude",
+        "max_tokens": 100,
+        "messages": [{"role": "user", "content": [text("Hi")]}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [
+        ([text("3")], [text("3")]),
+        ([text(""), text(" \n")], None),
+        ([PNG], [PNG_BLOCK]),
+        (
+            [resource(text="words", mimeType="text/x-python")],
+            [
+                {
+                    "type": "document",
+                    "source": {"type": "text", "media_type": "text/plain", "data": "words"},
+                    "title": "file:///a",
+                }
+            ],
+        ),
+        ([resource(text="")], [text("[file:///a is empty]")]),
+        (
+            [resource(blob="JVBERi0=", mimeType="application/pdf")],
+            [
+                {
+                    "type": "document",
+                    "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="},
+                    "title": "file:///a",
+                }
+            ],
+        ),
+        (
+            [resource(blob="aGk=", mimeType="text/csv; charset=utf-8")],
+            [
+                {
+                    "type": "document",
+                    "source": {"type": "text", "media_type": "text/plain", "data": "hi"},
+                    "title": "file:///a",
+                }
+            ],
+        ),
+        ([resource(blob="aGk=", mimeType="image/png")], [PNG_BLOCK]),
+        (
+            [{"type": "resource_link", "uri": "file:///b", "name": "b", "description": "B"}],
+            [text('{"name":"b","uri":"file:///b","description":"B","type":"resource_link"}')],
+        ),
+    ],
+    ids=["text", "empty", "image", "text resource", "empty resource", "pdf", "text blob", "image blob", "link"],
+)
+def test_what_a_tool_result_has_is_written(content: list[dict[str, Any]], written: object) -> None:
+    body = write_request(prompt(USER, used(a=1), result(*content), tools=[ADD]))
+
+    block = {"type": "tool_result", "tool_use_id": "c1"}
+    assert body["messages"][1:] == [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}}]},
+        {"role": "user", "content": [block if written is None else {**block, "content": written}]},
+    ]
+
+
+def test_structured_content_is_written_unless_the_text_says_it() -> None:
+    said = result(text('{"a": 1}'), structuredContent={"a": 1})
+    unsaid = result(text("see there"), structuredContent={"a": 1})
+
+    assert write_request(prompt(USER, used(), said))["messages"][2]["content"][0]["content"] == [text('{"a": 1}')]
+    assert write_request(prompt(USER, used(), unsaid))["messages"][2]["content"][0]["content"] == [
+        text("see there"),
+        text('{"a":1}'),
+    ]
+
+
+def test_the_result_of_a_failed_tool_has_text_only_and_its_image_comes_after_all_results() -> None:
+    calls = {"role": "assistant", "content": used("c1")["content"] + used("c2")["content"]}
+    first, second = result(text("no"), PNG, isError=True), result(PNG, id="c2", isError=True)
+    results = {"role": "user", "content": first["content"] + second["content"]}
+
+    assert write_request(prompt(USER, calls, results))["messages"][2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "c1", "is_error": True, "content": [text("no")]},
+        {
+            "type": "tool_result",
+            "tool_use_id": "c2",
+            "is_error": True,
+            "content": [text("The tool failed, without a message.")],
+        },
+        PNG_BLOCK,
+        PNG_BLOCK,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "written"),
+    [
+        (None, {}),
+        ({"mode": "auto"}, {"tool_choice": {"type": "auto"}}),
+        ({"mode": "required"}, {"tool_choice": {"type": "any"}}),
+        ({"mode": "none"}, {"tool_choice": {"type": "none"}}),
+        ({"type": "tool", "name": "add"}, {"tool_choice": {"type": "tool", "name": "add"}}),
+        (
+            {"mode": "auto", "disable_parallel_tool_use": True},
+            {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+        ),
+    ],
+    ids=["absent", "auto", "required", "none", "one", "not parallel"],
+)
+def test_the_tool_choice_is_written(choice: object, written: dict[str, object]) -> None:
+    body = write_request(prompt(tools=[ADD], **({} if choice is None else {"toolChoice": choice})))
+
+    assert {name: body[name] for name in ("tools", "tool_choice") if name in body} == {
+        "tools": [{"name": "add", "input_schema": {"type": "object"}}],
+        **written,
+    }
+
+
+def test_calls_of_a_conversation_without_tools_have_tools_that_cannot_be_called() -> None:
+    body = write_request(prompt(USER, used(name="a/b"), result(text("1"))))
+
+    assert body["tools"] == [{"name": "a_b", "input_schema": {"type": "object"}}]
+    assert body["tool_choice"] == {"type": "none"}
+
+
+def test_a_schema_has_no_alternatives_at_its_top() -> None:
+    schema = {"properties": {"a": {"anyOf": [{}]}}, "anyOf": [{"required": ["a"]}]}
+
+    body = write_request(prompt(tools=[{"name": "t", "description": "d", "inputSchema": schema}]))
+
+    assert body["tools"] == [
+        {"name": "t", "description": "d", "input_schema": {"type": "object", "properties": {"a": {"anyOf": [{}]}}}}
+    ]
+
+
+def test_system_temperature_stop_sequences_and_the_user_are_written() -> None:
+    body = write_request(
+        prompt(systemPrompt="Be brief", temperature=0.5, stopSequences=["END"], metadata={"user_id": "u"})
+    )
+
+    rest = {name: value for name, value in body.items() if name not in ("model", "max_tokens", "messages")}
+    assert rest == {
+        "system": "Be brief",
+        "temperature": 0.5,
+        "stop_sequences": ["END"],
+        "metadata": {"user_id": "u"},
+    }
+
+
+AUDIO = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "params", "sentence"),
+    [
+        ([{"role": "user", "content": [AUDIO]}], {}, "messages[0]: this model takes no audio"),
+        ([USER, used(), result(AUDIO)], {}, "messages[2]: this model takes no audio"),
+        (
+            [{"role": "user", "content": [{**PNG, "mimeType": "image/tiff"}]}],
+            {},
+            "messages[0]: this model takes no image/tiff",
+        ),
+        (
+            [USER, used(), result(resource(blob="aGk=", mimeType="application/zip"))],
+            {},
+            "messages[2]: this model takes no application/zip",
+        ),
+        (
+            [USER, used(), result(resource(blob="aGk="))],
+            {},
+            "messages[2]: this model takes no files of an unknown type",
+        ),
+        (
+            [USER, used(), result(resource(blob="/w==", mimeType="text/plain"))],
+            {},
+            "messages[2]: this model takes no text/plain that is not UTF-8",
+        ),
+        (
+            [USER, {"role": "assistant", "content": [PNG]}],
+            {},
+            "messages[1]: this model takes no image in an assistant's message",
+        ),
+        (
+            [{"role": "user", "content": [text(" ")]}],
+            {},
+            "messages: this model takes no empty text, and there is nothing else",
+        ),
+        ([USER], {"temperature": 1.5}, "temperature: this model takes 0 to 1, not 1.5"),
+        (
+            [USER],
+            {"stopSequences": ["a", "\n"]},
+            "stopSequences[1]: this model takes no stop sequence of white space",
+        ),
+        (
+            [USER],
+            {"metadata": {"trace": 1}},
+            "metadata: this model takes only a user_id, which is a text",
+        ),
+    ],
+)
+def test_what_the_api_does_not_take_is_refused(
+    messages: Sequence[dict[str, Any]], params: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputRefused) as caught:
+        write_request(prompt(*messages, **params))
+
+    assert (caught.value.code, str(caught.value)) == (-32602, sentence)
+
+
+def test_an_answer_goes_on_from_a_last_message_without_white_space_at_its_end() -> None:
+    body = write_request(prompt(USER, {"role": "assistant", "content": text("The answer is \n")}))
+
+    assert body["messages"][1] == {"role": "assistant", "content": [text("The answer is")]}
+
+
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
+TOOL_USE = {"type": "tool_use", "id": "n1", "name": "add", "input": {"a": 1}}
+ENABLED = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
+OFF = {"type": "disabled"}
+
+
+@pytest.mark.parametrize(
+    ("options", "conversation", "turns", "params", "fields"),
+    [
+        (ENABLED, [USER], {}, {}, (2100, ENABLED["thinking"], None)),
+        (ENABLED, [USER], {}, {"temperature": 0.5}, (2100, ENABLED["thinking"], None)),
+        ({**ENABLED, "max_tokens": 9}, [USER], {}, {}, (9, ENABLED["thinking"], None)),
+        (
+            ENABLED,
+            [USER],
+            {},
+            {"temperature": 0.5, "tools": [ADD], "toolChoice": {"mode": "required"}},
+            (100, OFF, 0.5),
+        ),
+        (ENABLED, [USER, used(), result()], {}, {}, (100, OFF, None)),
+        (ENABLED, [USER, used(), result()], {1: [THOUGHT, TOOL_USE]}, {}, (2100, ENABLED["thinking"], None)),
+        (
+            ENABLED,  # without interleaved thinking, the model thinks once before several calls
+            [USER, used("1"), result(id="1"), used("2"), result(id="2")],
+            {1: [THOUGHT, TOOL_USE]},
+            {},
+            (2100, ENABLED["thinking"], None),
+        ),
+        (ENABLED, [USER, used(), result(), USER], {}, {}, (2100, ENABLED["thinking"], None)),
+        ({"thinking": {"type": "adaptive"}}, [USER, used(), result()], {}, {}, (100, {"type": "adaptive"}, None)),
+        ({"temperature": None}, [USER], {}, {"temperature": 0.5}, (100, None, None)),
+    ],
+    ids=[
+        *("a budget is added", "no temperature", "the host's tokens", "not with a forced tool", "lost", "restored"),
+        *("once for several calls", "a new turn", "adaptive", "None leaves out"),
+    ],
+)
+def test_thinking_is_on_where_the_api_takes_it(
+    options: dict[str, Any],
+    conversation: list[dict[str, Any]],
+    turns: dict[int, object],
+    params: dict[str, Any],
+    fields: tuple[object, ...],
+) -> None:
+    asked = prompt(*conversation, options=options, turns=turns, **params)
+
+    body = AnthropicModel.with_options(write_request(asked), asked)
+
+    assert (body["max_tokens"], body.get("thinking"), body.get("temperature")) == fields
+
+
+def message(*content: dict[str, Any], stop: str | None = "end_turn", **usage: Any) -> dict[str, Any]:
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-x",
+        "content": list(content),
+        "stop_reason": stop,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 11, "output_tokens": 7, **usage},
+    }
+
+
+@pytest.mark.parametrize(
+    ("native", "stop"),
+    [
+        ("end_turn", "endTurn"),
+        ("max_tokens", "maxTokens"),
+        ("model_context_window_exceeded", "maxTokens"),
+        ("stop_sequence", "stopSequence"),
+        ("tool_use", "toolUse"),
+        ("refusal", "refusal"),
+        ("pause_turn", "pause_turn"),
+        ("of_next_year", "of_next_year"),
+    ],
+)
+def test_stop_reasons_are_those_of_mcp_where_it_has_them(native: str, stop: str) -> None:
+    assert read_reply(message(text("ok"), stop=native), prompt()) == Reply(
+        [TextContent(text="ok")], "claude-x", stop, usage={"inputTokens": 11, "outputTokens": 7}
+    )
+
+
+def test_a_reply_with_thinking_is_kept_as_a_turn_without_empty_texts() -> None:
+    redacted = {"type": "redacted_thinking", "data": "x"}
+
+    reply = read_reply(message(THOUGHT, redacted, text(""), TOOL_USE, stop="tool_use"), prompt())
+
+    assert (reply.content, reply.turn) == ([Call("n1", "add", {"a": 1})], [THOUGHT, redacted, TOOL_USE])
+
+
+def test_usage_counts_cached_tokens_as_input() -> None:
+    usage = {
+        "cache_read_input_tokens": 100,
+        "cache_creation_input_tokens": 10,
+        "output_tokens_details": {"thinking_tokens": 5},
+    }
+
+    assert read_reply(message(text("ok"), **usage), prompt()).usage == {
+        "inputTokens": 121,
+        "outputTokens": 7,
+        "reasoningTokens": 5,
+        "cacheReadTokens": 100,
+        "cacheWriteTokens": 10,
+    }
+
+
+def folded(*events: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    reply: dict[str, Any] = {}
+    texts = [read_event(reply, event) for event in events]
+    return reply, [text for text in texts if text]
+
+
+def start(index: int, block: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def delta(index: int, **fields: object) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": fields}
+
+
+STREAM = [
+    {"type": "message_start", "message": message(stop=None, output_tokens=1)},
+    start(0, {"type": "thinking", "thinking": "", "signature": ""}),
+    {"type": "ping"},
+    delta(0, type="thinking_delta", thinking="h"),
+    start(1, {"type": "text", "text": ""}),
+    delta(1, type="text_delta", text="He"),
+    delta(0, type="thinking_delta", thinking="m"),
+    start(2, {"type": "tool_use", "id": "n1", "name": "add", "input": {}}),
+    delta(2, type="input_json_delta", partial_json=""),
+    delta(2, type="input_json_delta", partial_json='{"a"'),
+    delta(1, type="text_delta", text="llo"),
+    delta(0, type="signature_delta", signature="s"),
+    delta(0, type="delta_of_next_year"),
+    {"type": "content_block_stop", "index": 0},
+    {"type": "event_of_next_year"},
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "tool_use"},
+        "usage": {"input_tokens": None, "output_tokens": 7},
+    },
+    delta(2, type="input_json_delta", partial_json=": 1}"),
+    {"type": "message_stop"},
+]
+
+
+def test_a_stream_folds_to_the_message_that_the_api_gives_without_one() -> None:
+    assert folded(*STREAM) == (message(THOUGHT, text("Hello"), TOOL_USE, stop="tool_use"), ["He", "llo"])
+
+
+@pytest.mark.parametrize("events", range(len(STREAM)))
+def test_a_stream_that_ends_early_is_an_error(events: int) -> None:
+    reply, _ = folded(*STREAM[:events])
+
+    with pytest.raises(ProviderError, match=r"^anthropic: the stream ended before the answer was complete$"):
+        read_reply(reply, prompt())
+
+
+def test_broken_arguments_stay_text() -> None:
+    start_, stop = STREAM[0], STREAM[-1]
+    reply, _ = folded(start_, start(0, TOOL_USE), delta(0, type="input_json_delta", partial_json='{"a'), stop)
+
+    assert reply["content"] == [{**TOOL_USE, "input": '{"a'}]
