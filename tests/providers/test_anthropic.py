@@ -158,7 +158,8 @@ def test_the_result_of_a_failed_tool_has_text_only_and_its_image_comes_after_all
     ids=["absent", "auto", "required", "none", "one", "not parallel"],
 )
 def test_the_tool_choice_is_written(choice: object, written: dict[str, object]) -> None:
-    body = write_request(prompt(tools=[ADD], **({} if choice is None else {"toolChoice": choice})))
+    params: dict[str, Any] = {} if choice is None else {"toolChoice": choice}
+    body = write_request(prompt(tools=[ADD], **params))
 
     assert {name: body[name] for name in ("tools", "tool_choice") if name in body} == {
         "tools": [{"name": "add", "input_schema": {"type": "object"}}],
@@ -355,7 +356,7 @@ def test_a_reply_with_thinking_is_kept_as_a_turn_without_empty_texts() -> None:
 
 
 def test_usage_counts_cached_tokens_as_input() -> None:
-    usage = {
+    usage: dict[str, Any] = {
         "cache_read_input_tokens": 100,
         "cache_creation_input_tokens": 10,
         "output_tokens_details": {"thinking_tokens": 5},
