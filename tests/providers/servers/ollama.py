@@ -16,7 +16,18 @@ from tests.providers.scripted import Said, Turn
 from tests.providers.servers.base import JSON, Heard, ModelServer, Refusal, only
 
 # spec: ChatRequest
-REQUEST = ("model", "messages", "tools", "format", "options", "stream", "think", "keep_alive", "logprobs", "top_logprobs")
+REQUEST = (
+    "model",
+    "messages",
+    "tools",
+    "format",
+    "options",
+    "stream",
+    "think",
+    "keep_alive",
+    "logprobs",
+    "top_logprobs",
+)
 # spec: ChatMessage; docs capabilities/tool-calling (tool_name), capabilities/thinking; source api/types.go (tool_call_id)
 MESSAGE = ("role", "content", "thinking", "images", "tool_calls", "tool_name", "tool_call_id")
 ROLES = ("system", "user", "assistant", "tool")  # spec: ChatMessage.role
@@ -62,7 +73,7 @@ class OllamaServer(ModelServer):
         _check_format(body.get("format"))
         think = body.get("think")
         if think is not None and not isinstance(think, bool) and think not in LEVELS:
-            raise Refusal(f"invalid think value: {think!r} (must be \"high\", \"medium\", \"low\", true, or false)")
+            raise Refusal(f'invalid think value: {think!r} (must be "high", "medium", "low", true, or false)')
 
     def _check_tools(self, body: JSON) -> None:
         """spec: ToolDefinition."""
@@ -78,31 +89,17 @@ class OllamaServer(ModelServer):
                 raise Refusal("tools.function.parameters: must be a JSON Schema of an object")
 
     def _check_messages(self, messages: list[JSON]) -> None:
-        waiting: list[str] = []  # names of tools whose results are to come, in order
+        """docs capabilities/tool-calling: a message for each call, in order, with its tool_name."""
+        waiting: list[str] = []  # names of tools whose results are to come
         for message in messages:
-            only(message, MESSAGE, "messages.")
-            role = message.get("role")
-            if role not in ROLES:
-                raise Refusal(f"invalid role: {role!r}, must be one of {list(ROLES)}")
-            for field in ("content", "thinking", "tool_name", "tool_call_id"):
-                _check_type(message, field, (str,), "ChatRequest.messages")
-            _check_images(message.get("images"))
-            if role == "tool":
-                # docs capabilities/tool-calling: a message for each call, in order, with its tool_name
-                if not waiting:
-                    raise Refusal("a message with role 'tool' follows a message with tool_calls")
-                name = waiting.pop(0)
-                if message.get("tool_name") != name:
+            _check_fields(message)
+            if message["role"] == "tool":
+                name = waiting.pop(0) if waiting else None
+                if name is None or message.get("tool_name") != name:
                     raise Refusal(f"the result of {name!r} is expected, not of {message.get('tool_name')!r}")
-                if "content" not in message:
-                    raise Refusal("a message with role 'tool' has content")  # spec: ChatMessage.required
                 continue
             if waiting:
-                raise Refusal(f"there is no result of {', '.join(waiting)}")
-            if {"tool_name", "tool_call_id"} & set(message):
-                raise Refusal(f"tool_name is for messages with role 'tool', not {role!r}")
-            if role != "assistant" and {"thinking", "tool_calls"} & set(message):
-                raise Refusal(f"thinking and tool_calls are for messages with role 'assistant', not {role!r}")
+                break
             waiting = self._check_calls(message)
         if waiting:
             raise Refusal(f"there is no result of {', '.join(waiting)}")
@@ -174,6 +171,23 @@ def _plain(call: JSON) -> JSON:
     return {"name": call["function"]["name"], "arguments": call["function"].get("arguments")}
 
 
+def _check_fields(message: JSON) -> None:
+    """spec: ChatMessage."""
+    only(message, MESSAGE, "messages.")
+    role = message.get("role")
+    if role not in ROLES:
+        raise Refusal(f"invalid role: {role!r}, must be one of {list(ROLES)}")
+    for field in ("content", "thinking", "tool_name", "tool_call_id"):
+        _check_type(message, field, (str,), "ChatRequest.messages")
+    _check_images(message.get("images"))
+    if role == "tool" and "content" not in message:
+        raise Refusal("a message with role 'tool' has content")
+    if role != "tool" and {"tool_name", "tool_call_id"} & set(message):
+        raise Refusal(f"tool_name is for messages with role 'tool', not {role!r}")
+    if role != "assistant" and {"thinking", "tool_calls"} & set(message):
+        raise Refusal(f"thinking and tool_calls are for messages with role 'assistant', not {role!r}")
+
+
 def _check_type(value: JSON, field: str, kinds: tuple[type, ...], where: str) -> None:
     """source: what Go cannot unmarshal."""
     if value.get(field) is not None and not isinstance(value[field], kinds):
@@ -194,7 +208,7 @@ def _check_images(images: object) -> None:
             raise Refusal("illegal base64 data at input byte 0") from None
 
 
-def _check_options(options: object) -> None:
+def _check_options(options: Any) -> None:
     """spec: ModelOptions; source api/types.go, Options.FromMap."""
     if options is None:
         return
@@ -204,8 +218,8 @@ def _check_options(options: object) -> None:
     for name, value in options.items():
         if isinstance(value, bool) != (OPTIONS[name] == (bool,)) or not isinstance(value, OPTIONS[name]):
             raise Refusal(f"option {name!r} must be of type {OPTIONS[name][-1].__name__}")
-        if name == "stop" and not all(isinstance(stop, str) for stop in value):
-            raise Refusal("option 'stop' must be of an array of strings")
+    if not all(isinstance(stop, str) for stop in options.get("stop", [])):
+        raise Refusal("option 'stop' must be of an array of strings")
 
 
 def _check_format(asked: object) -> None:

@@ -264,22 +264,25 @@ def _check_content(message: JSON, where: str, model: str) -> None:
     if not content:  # spec: minItems
         raise Refusal(f"Invalid '{where}.content': empty array. Expected an array with minimum length 1.")
     for index, part in enumerate(content):
-        place = f"{where}.content[{index}]"
-        match part["type"]:
-            case "image_url":
-                rules.check_image(part["image_url"]["url"], f"{place}.image_url.url")
-            case "input_audio":
-                rules.check_base64(part["input_audio"]["data"], f"{place}.input_audio.data")
-                if not model.startswith(AUDIO_MODELS):
-                    raise Refusal("This model does not support input_audio.")
-            case "file":
-                file = part["file"]
-                if ("file_data" in file) == ("file_id" in file):  # guide pdf-files
-                    raise Refusal(f"Invalid '{place}.file': one of 'file_id' and 'file_data' is required.")
-                if "file_data" in file and "filename" not in file:
-                    raise Refusal(f"Missing required parameter: '{place}.file.filename'.")
-            case _:
-                pass  # text, as the types say
+        _check_part(part, f"{where}.content[{index}]", model)
+
+
+def _check_part(part: JSON, place: str, model: str) -> None:
+    match part["type"]:
+        case "image_url":
+            rules.check_image(part["image_url"]["url"], f"{place}.image_url.url")
+        case "input_audio":
+            rules.check_base64(part["input_audio"]["data"], f"{place}.input_audio.data")
+            if not model.startswith(AUDIO_MODELS):
+                raise Refusal("This model does not support input_audio.")
+        case "file":
+            file = part["file"]
+            if ("file_data" in file) == ("file_id" in file):  # guide pdf-files
+                raise Refusal(f"Invalid '{place}.file': one of 'file_id' and 'file_data' is required.")
+            if "file_data" in file and "filename" not in file:
+                raise Refusal(f"Missing required parameter: '{place}.file.filename'.")
+        case _:
+            pass  # text, as the types say
 
 
 def _check_model(body: JSON) -> None:
@@ -297,7 +300,9 @@ def _check_model(body: JSON) -> None:
         return
     # spec: max_tokens "not compatible with o-series models"; StopConfiguration; guide reasoning
     if body.get("max_tokens") is not None:
-        raise Refusal("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'.")
+        raise Refusal(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'."
+        )
     if stop is not None:
         raise Refusal("Unsupported parameter: 'stop' is not supported with this model.")
     for field in ("temperature", "top_p"):

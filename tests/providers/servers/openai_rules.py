@@ -112,47 +112,43 @@ def check_parameters(schema: object, name: str, *, strict: bool) -> None:
 
 def check_strict(schema: object, kind: str) -> None:
     """guide structured-outputs, "Supported schemas": root object, all fields required, no other fields, limits."""
-
-    def refuse(context: tuple[str, ...], message: str) -> None:
-        raise Refusal(f"Invalid schema for {kind}: In context={context}, {message}.")
-
     if not isinstance(schema, dict) or schema.get("type") != "object" or "anyOf" in schema:
         raise Refusal(f"Invalid schema for {kind}: schema must be a JSON Schema of 'type: \"object\"'.")
-    properties = values = text = 0
+    names: list[str] = []
+    values: list[object] = []
     for context, node in _nodes(schema):
-        if context.count("properties") > DEEPEST:
-            refuse(context, f"{DEEPEST} levels of nesting exceeded")
-        for keyword in NEVER_IN_STRICT:
-            if keyword in node:
-                refuse(context, f"'{keyword}' is not permitted")
-        if "$ref" in node:
-            if set(node) - {"$ref"}:
-                refuse(context, f"$ref cannot have keywords {sorted(set(node) - {'$ref'})}")
-            continue
-        if not {"type", "anyOf", "enum", "const"} & set(node):
-            refuse(context, "schema must have a 'type' key")
-        kinds = node["type"] if isinstance(node.get("type"), list) else [node.get("type")]
-        if "object" in kinds:
-            if node.get("additionalProperties") is not False:
-                refuse(context, "'additionalProperties' is required to be supplied and to be false")
-            names = list(node.get("properties", {}))
-            missing = sorted(set(names) ^ set(node.get("required", [])))
-            if missing:
-                refuse(
-                    context,
-                    "'required' is required to be supplied and to be an array including every key in properties. "
-                    f"Extra or missing: {missing}",
-                )
-            properties += len(names)
-            text += sum(map(len, names))
-        if "array" in kinds and "items" not in node:
-            refuse(context, "array schema missing items")
-        if "format" in node and node["format"] not in STRING_FORMATS:
-            refuse(context, f"'{node['format']}' is not a valid format")
-        values += len(node.get("enum", []))
-        text += sum(len(value) for value in node.get("enum", []) if isinstance(value, str))
-    if properties > MOST_PROPERTIES or values > MOST_ENUM_VALUES or text > MOST_TEXT:
+        problem = _strict_problem(context, node)
+        if problem is not None:
+            raise Refusal(f"Invalid schema for {kind}: In context={context}, {problem}.")
+        names += node.get("properties", {})
+        values += node.get("enum", [])
+    text = sum(len(value) for value in (*names, *values) if isinstance(value, str))
+    if len(names) > MOST_PROPERTIES or len(values) > MOST_ENUM_VALUES or text > MOST_TEXT:
         raise Refusal(f"Invalid schema for {kind}: the schema is too large.")
+
+
+def _strict_problem(context: tuple[str, ...], node: JSON) -> str | None:
+    """What a strict schema may not have in one of its nodes."""
+    for keyword in NEVER_IN_STRICT:
+        if keyword in node:
+            return f"'{keyword}' is not permitted"
+    if context.count("properties") > DEEPEST:
+        return f"{DEEPEST} levels of nesting exceeded"
+    if "$ref" in node:
+        others = sorted(set(node) - {"$ref"})
+        return f"$ref cannot have keywords {others}" if others else None
+    if not {"type", "anyOf", "enum", "const"} & set(node):
+        return "schema must have a 'type' key"
+    kinds = node["type"] if isinstance(node.get("type"), list) else [node.get("type")]
+    if "object" in kinds and node.get("additionalProperties") is not False:
+        return "'additionalProperties' is required to be supplied and to be false"
+    if "object" in kinds and set(node.get("properties", {})) != set(node.get("required", [])):
+        return "'required' is required to be supplied and to be an array including every key in properties"
+    if "array" in kinds and "items" not in node:
+        return "array schema missing items"
+    if "format" in node and node["format"] not in STRING_FORMATS:
+        return f"'{node['format']}' is not a valid format"
+    return None
 
 
 def _nodes(schema: JSON, context: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], JSON]]:
@@ -191,7 +187,9 @@ def check_image(url: str, where: str) -> None:
         return
     matched = re.fullmatch(r"data:image/(png|jpeg|jpg|webp|gif);base64,(.+)", url, re.DOTALL)
     if matched is None:
-        raise Refusal(f"Invalid '{where}'. Expected a valid URL or a base64 data URL of a png, jpeg, gif or webp image.")
+        raise Refusal(
+            f"Invalid '{where}'. Expected a valid URL or a base64 data URL of a png, jpeg, gif or webp image."
+        )
     check_base64(matched[2], where)
 
 
