@@ -30,8 +30,12 @@ class Said:
     thinking: str | None = None
     stop: Literal["end", "stop_sequence", "max_tokens", "refusal", "content_filter"] = "end"
     """``end`` with calls is what the API says after tool calls."""
+    redacted: bool = False
+    """The API hides the *thinking*, where it can: what it sends instead must come back, too."""
     tokens: tuple[int, int] = (11, 7)
-    """Input and output."""
+    """Input and output, with everything that was cached or thought."""
+    cached: int = 0
+    """How much of the input came from the provider's cache."""
     interleaved: bool = False
     """A stream sends a piece of each call in turn, where the API has an index for each."""
 
