@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from mcp_host.errors import EndsLoop, McpError, excerpt
+from mcp_host.errors import CallerError, EndsLoop, McpError, excerpt
 from mcp_host.protocol.jsonrpc import URL_ELICITATION_REQUIRED
 from mcp_host.types import ElicitRequestURLParams
 
@@ -33,3 +33,7 @@ class ClientError(McpError):
         self.code = code
         self.message = message
         self.data = data
+
+
+class CassetteError(CallerError):
+    """A cassette cannot be used as it is: a request is not in it, it is missing or broken, or it was not used up."""

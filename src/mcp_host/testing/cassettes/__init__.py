@@ -1,0 +1,1 @@
+"""Recordings of the MCP wire and of a provider's HTTP, in one file."""

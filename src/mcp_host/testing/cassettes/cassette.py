@@ -1,0 +1,153 @@
+"""The cassette: what is recorded once, and replayed from then on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args, overload
+
+from mcp_host.testing.cassettes.file import Contents, again, read, write
+from mcp_host.testing.cassettes.http import http_transport
+from mcp_host.testing.cassettes.mcp import CassetteTransport
+from mcp_host.testing.cassettes.network import blocked
+from mcp_host.testing.cassettes.redaction import Redaction
+from mcp_host.testing.cassettes.tape import Tape
+from mcp_host.testing.errors import CassetteError
+from mcp_host.transports.infer import Connectable, infer_transport
+
+if TYPE_CHECKING:
+    import httpx
+    import httpx2
+
+RecordMode: TypeAlias = Literal["none", "once", "new_episodes", "all"]
+MODES: Sequence[RecordMode] = get_args(RecordMode)
+
+
+class Cassette:
+    """Records the messages of MCP servers and the HTTP of model providers in one file, and replays them.
+
+    >>> with Cassette("tests/cassettes/solve.json", record_mode="once") as cassette:
+    ...     async with anthropic.AsyncAnthropic(http_client=cassette.http_client()) as api:
+    ...         model = AnthropicModel(api, "claude-sonnet-5")
+    ...         async with Client(cassette.transport(["uvx", "some-server"]), sampling=...) as client:
+    ...             await client.call_tool("solve", {"problem": "3 * 7"})
+
+    *record_mode* is one of:
+
+    - ``none``: replay; what is not in the file is an error.
+    - ``once`` (the default): record if there is no file, otherwise replay as ``none`` does.
+    - ``new_episodes``: replay what is in the file, and record HTTP requests and connections that are not.
+    - ``all``: record everything anew.
+
+    While all is replayed, no server is started, and no socket of the process connects to hosts other than
+    *allowed_hosts*. Requests are found by their content, and each recorded one is used once, in order. A request
+    that is not in the file raises `CassetteError`, which shows the difference; leaving the block raises it again if an
+    SDK has made another error of it. With *require_all*, leaving the block raises it, too, if not everything was used.
+
+    The file is written when the block ends without an exception, otherwise the old one stays. It has no credentials:
+    known headers, parameters of URLs and what the environment's variables for keys contain are redacted, and so are
+    the texts in *redact*. *note* stands at the top of a file that is recorded, for its readers.
+
+    Raises:
+        CassetteError: The file is missing, broken, or of a later version.
+        ValueError: *record_mode* is none of these, or *redact* has no texts.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        record_mode: RecordMode = "once",
+        redact: Iterable[str] = (),
+        require_all: bool = False,
+        allowed_hosts: Iterable[str] = (),
+        note: str = "",
+    ) -> None:
+        if record_mode not in MODES:
+            raise ValueError(f"record_mode is one of {', '.join(MODES)}, not {record_mode!r}")
+        self.path = Path(path)
+        """The file."""
+        self._redaction = Redaction(redact)
+        self._require_all = require_all
+        self._allowed_hosts = frozenset(allowed_hosts)
+        there = record_mode != "all" and self.path.exists()
+        if record_mode == "none" and not there:
+            raise CassetteError(
+                f'there is no {self.path}; to record it, use record_mode="once" (with pytest: --record-mode=once)'
+            )
+        old = read(self.path) if there else Contents("", [])
+        self._note = note or old.note
+        self.recording = record_mode in ("all", "new_episodes") or not there
+        """Whether servers and providers are reached, for what is not in the file."""
+        self._tape = Tape(self.path, old.entries, self._redaction, replays=there, records=self.recording)
+        self._transports = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        if not self.recording:
+            self._stack.enter_context(blocked(self._allowed_hosts, self._refuse))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+        if self._tape.failure is not None and (error is None or isinstance(error, Exception)):
+            if error is not self._tape.failure:
+                raise self._tape.failure from error
+        elif error is None:
+            if self._require_all:
+                self._check_all()
+            if self._tape.changed:
+                write(self.path, Contents(self._note, self._tape.entries()))
+
+    def transport(self, server: Connectable, *, name: str | None = None) -> CassetteTransport:
+        """A transport to *server*, which is what `Client` takes, for `Client(...)`.
+
+        *name* stands in the file. By default it is ``server``, then ``server-2``, in the order of these calls.
+        """
+        self._transports += 1
+        label = name or ("server" if self._transports == 1 else f"server-{self._transports}")
+        return CassetteTransport(self._tape, infer_transport(server), label)
+
+    @overload
+    def http_client(self, library: Literal["httpx2"] = "httpx2", **options: Any) -> httpx2.AsyncClient: ...
+
+    @overload
+    def http_client(self, library: Literal["httpx"], **options: Any) -> httpx.AsyncClient: ...
+
+    def http_client(self, library: str = "httpx2", **options: Any) -> object:
+        """A client of *library* for a provider's SDK, with these *options* of its `AsyncClient`.
+
+        httpx2 is that of anthropic, openai and google-genai; ollama has httpx. The SDK, or you, close it. With *options*
+        comes ``transport``, if what is recorded needs another one than the library's: with a proxy, say.
+        """
+        transport = self.http_transport(library, options.pop("transport", None))
+        made: object = import_module(library).AsyncClient(transport=transport, **options)
+        return made
+
+    def http_transport(self, library: str = "httpx2", inner: Any = None) -> Any:
+        """A transport of *library*, for SDKs that make the client themselves. It records *inner*, or the library's."""
+        return http_transport(self._tape, library, inner)
+
+    def _refuse(self, host: str) -> CassetteError:
+        text = f"a connection to {host!r}, while {self.path} is replayed: does a client not come from the cassette?"
+        return self._tape.fail(CassetteError(text))
+
+    def _check_all(self) -> None:
+        unused = [
+            entry for entry in self._tape.unused() if "http" in entry or ("to" in entry and "id" in entry["message"])
+        ]
+        if unused:
+            names = [_name(entry) for entry in unused]
+            raise CassetteError(f"not used in {self.path}: {', '.join(names)}; {again(self.path)}")
+
+
+def _name(entry: dict[str, Any]) -> str:
+    if "http" in entry:
+        return f"{entry['http']['method']} {entry['http']['url']}"
+    return str(entry["message"].get("method", "an answer"))

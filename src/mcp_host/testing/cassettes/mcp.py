@@ -1,0 +1,486 @@
+"""The MCP side of a cassette: a transport that records another one, or replays what was recorded of it.
+
+What the server sent is replayed when the client has sent what came before it in the same request; requests that were
+in flight at the same time are independent of each other. A message that may belong to several of them (over a
+shared connection nothing says to which) waits for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from anyio import Event
+from anyio.lowlevel import checkpoint
+from pydantic_core import from_json, to_json
+
+from mcp_host.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    HttpStatusError,
+    McpError,
+    MessageTooLarge,
+    ProtocolError,
+    SessionLost,
+    Unauthorized,
+)
+from mcp_host.limits import Limits
+from mcp_host.protocol.eras import LISTEN, META, SUBSCRIPTION_ID
+from mcp_host.protocol.jsonrpc import (
+    Failure,
+    Id,
+    Incoming,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Success,
+    decode,
+    encode,
+)
+from mcp_host.testing.cassettes.file import Entry, again
+from mcp_host.testing.cassettes.ids import PLACEHOLDER
+from mcp_host.testing.cassettes.tape import Tape
+from mcp_host.testing.errors import CassetteError
+from mcp_host.transports.base import Channel, Headers, Receive, RequestHandle, Transport
+from mcp_host.types.base import JSONObject
+
+CANCELLED = "notifications/cancelled"
+CLIENT_INFO = f"{META}clientInfo"
+
+ERRORS: Mapping[str, type[McpError]] = {
+    error.__name__: error
+    for error in (
+        *(ConnectFailed, ConnectionClosed, HttpStatusError, MessageTooLarge, ProtocolError, SessionLost, Unauthorized),
+    )
+}
+"""What a transport raises."""
+
+STATUS_FIELDS = ("status", "message", "retry_after", "body", "code", "data", "rpc_message")
+
+Names: TypeAlias = dict[Id, str]
+
+
+@dataclass(slots=True, eq=False)
+class CassetteTransport:
+    """Implements `transports.base.Transport`. *label* is its name in the file."""
+
+    tape: Tape
+    inner: Transport
+    label: str
+    _opened: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def identity(self) -> str:
+        return self.inner.identity
+
+    @property
+    def restart(self) -> bool | None:
+        return self.inner.restart
+
+    @asynccontextmanager
+    async def open(self, limits: Limits) -> AsyncIterator[Channel]:
+        """Replay the next recorded connection, or record one."""
+        self._opened += 1
+        connection = self.label if self._opened == 1 else f"{self.label} ({self._opened})"
+        entries = [
+            entry
+            for entry in self.tape.unused()
+            if connection in (entry.get("open"), entry.get("to"), entry.get("from"))
+        ]
+        if self.tape.replays and entries:
+            opened, *rest = entries
+            self.tape.use(opened)
+            if "failed" in opened:
+                raise read_error(opened["failed"])
+            yield ReplayChannel(self.tape, opened, rest)
+            return
+        if not self.tape.records:
+            text = f"{self.tape.path} has no connection {connection!r}; {again(self.tape.path)}"
+            raise self.tape.fail(CassetteError(text))
+        entry: Entry = {"open": connection}
+        self.tape.begin(entry)
+        async with AsyncExitStack() as stack:
+            try:
+                channel = await stack.enter_async_context(self.inner.open(limits))
+            except McpError as exc:
+                entry["failed"] = write_error(exc)
+                raise
+            entry |= {"stream_per_request": channel.stream_per_request, "keeps_cache": channel.keeps_cache}
+            yield RecordingChannel(self.tape, connection, channel)
+
+
+class RecordingChannel:
+    """Passes everything on to *channel* and back."""
+
+    def __init__(self, tape: Tape, connection: str, channel: Channel) -> None:
+        self.stream_per_request = channel.stream_per_request
+        self.keeps_cache = channel.keeps_cache
+        self.wait_until_started = channel.wait_until_started
+        self._tape = tape
+        self._connection = connection
+        self._channel = channel
+        self._ours: Names = {}
+        self._theirs: Names = {}
+        self._tokens: Names = {}
+        self._places: dict[str, int] = {}
+        self._in_flight: list[str] = []
+
+    @property
+    def other_output(self) -> str:
+        return self._channel.other_output
+
+    async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:
+        name = self._ours[request.id] = self._tape.ids.new("request")
+        self._places[name] = self._tape.begin(self._sent(request))
+        if request.method != LISTEN:
+            self._in_flight.append(name)
+        try:
+            await self._channel.request(request, headers, RecordingHandle(handle, partial(self._received, origin=name)))
+        except McpError as exc:
+            self._record({"from": self._connection, "failed": write_error(exc), "during": [name]}, name)
+            raise
+        finally:
+            self._ended(name)
+
+    async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        self._record_sent(message)
+        await self._channel.send(message, headers)
+
+    def send_now(self, message: Notification | Success | Failure) -> bool:
+        entry = self._record_sent(message)
+        sent = self._channel.send_now(message)
+        if not sent:  # it comes again, by `send`
+            self._tape.drop(entry)
+        return sent
+
+    async def listen(self, receive: Receive) -> None:
+        def record(message: Incoming) -> None:
+            self._received(message, origin=None)
+            receive(message)
+
+        try:
+            await self._channel.listen(record)
+        except ConnectionClosed as exc:
+            self._record({"from": self._connection, "closed": write_error(exc)}, None)
+            raise
+
+    # What is recorded
+
+    def _sent(self, message: Message) -> Entry:
+        live = normal(write_message(message))
+        params = live.get("params", {})
+        match message:
+            case Request(id=id):
+                live["id"] = self._ours[id]
+                if "progressToken" in (meta := params.get("_meta", {})):
+                    meta["progressToken"] = self._ours[id]
+            case Notification(method="notifications/cancelled"):
+                params["requestId"] = renamed(params["requestId"], self._ours)
+            case Notification(method="notifications/progress"):
+                params["progressToken"] = renamed(params["progressToken"], self._tokens)
+            case Success() | Failure():
+                live["id"] = renamed(live["id"], self._theirs)
+        return {"to": self._connection, "message": self._tape.ids.hide(live)}
+
+    def _record_sent(self, message: Notification | Success | Failure) -> Entry:
+        entry = self._sent(message)
+        self._record(entry, entry["message"].get("id") or next(subjects(entry["message"]), None))
+        return entry
+
+    def _record(self, entry: Entry, name: str | None) -> int:
+        """Add *entry* beside the request *name*, and return its place."""
+        return self._tape.record(entry, beside=self._places.get(name or ""))
+
+    def _received(self, message: Incoming, *, origin: str | None) -> None:
+        entry: Entry = {"from": self._connection}
+        owner = origin
+        if isinstance(message, Malformed):
+            id = renamed(message.id, self._ours)
+            owner = id if isinstance(id, str) and id in self._places else origin
+            entry["malformed"] = {
+                "reason": message.reason,
+                "id": id,
+                "method": message.method,
+                "oversize": message.oversize,
+            }
+        else:
+            live = write_message(message)
+            self._rename_received(live)
+            entry["message"] = self._tape.ids.hide(live)
+            if isinstance(message, Success | Failure) and live["id"] in self._places:
+                owner = live["id"]
+                self._ended(owner)
+            elif isinstance(message, Notification):
+                owner = owner or next((name for name in subjects(live) if name in self._places), None)
+        during = list(self._in_flight) if owner is None else [owner]
+        if during != [entry.get("message", {}).get("id")]:
+            entry["during"] = during
+        if self.stream_per_request and origin is None:
+            entry["apart"] = True
+        place = self._record(entry, during[0] if during else None)
+        if isinstance(message, Request):
+            self._places[entry["message"]["id"]] = place
+
+    def _rename_received(self, live: JSONObject) -> None:
+        """Put placeholders for the ids of requests into a message of the server."""
+        if "method" not in live:
+            live["id"] = renamed(live["id"], self._ours)
+            return
+        params = live["params"]
+        meta = params.get("_meta")
+        meta = meta if isinstance(meta, dict) else {}
+        if "id" in live:
+            name = self._theirs[live["id"]] = self._tape.ids.new("server")
+            live["id"] = name
+            if isinstance(token := meta.get("progressToken"), str | int):
+                meta["progressToken"] = self._tokens[token] = self._tape.ids.new("token")
+            return
+        for owner, key in ((params, "progressToken"), (meta, SUBSCRIPTION_ID)):
+            if key in owner:
+                owner[key] = renamed(owner[key], self._ours)
+        if "requestId" in params:  # what the server cancels: its own request, or a subscription of ours
+            params["requestId"] = renamed(params["requestId"], {**self._ours, **self._theirs})
+
+    def _ended(self, name: str) -> None:
+        if name in self._in_flight:
+            self._in_flight.remove(name)
+
+
+@dataclass(slots=True)
+class RecordingHandle:
+    """Implements `transports.base.RequestHandle` over another one: what arrives on a request's stream is recorded."""
+
+    inner: RequestHandle
+    record: Receive
+
+    def receive(self, message: Incoming) -> None:
+        self.record(message)
+        self.inner.receive(message)
+
+    @property
+    def stateless(self) -> bool:
+        return self.inner.stateless
+
+    @property
+    def personal(self) -> bool:
+        return self.inner.personal
+
+    @property
+    def done(self) -> bool:
+        return self.inner.done
+
+    @property
+    def unsent(self) -> bool:
+        return self.inner.unsent
+
+    @unsent.setter
+    def unsent(self, unsent: bool) -> None:
+        self.inner.unsent = unsent
+
+    async def deliver_progress(self) -> None:
+        await self.inner.deliver_progress()
+
+    async def wait(self) -> None:
+        await self.inner.wait()
+
+    def queued(self) -> AbstractContextManager[object]:
+        return self.inner.queued()
+
+    def bounded(self) -> AbstractContextManager[object]:
+        return self.inner.bounded()
+
+    def fail(self, error: McpError) -> None:
+        self.inner.fail(error)
+
+
+class ReplayChannel:
+    """Answers as the connection did that was recorded in *entries*, after it was *opened*. No server is started."""
+
+    other_output = ""
+
+    def __init__(self, tape: Tape, opened: Entry, entries: list[Entry]) -> None:
+        self.stream_per_request = opened["stream_per_request"] is True
+        self.keeps_cache = opened["keeps_cache"] is True
+        self._tape = tape
+        self._left = entries
+        self._owners = owners_of(entries)
+        self._handles: dict[str, RequestHandle] = {}
+        self._mismatch: CassetteError | None = None
+        self._changed = Event()
+
+    async def wait_until_started(self) -> None:
+        await checkpoint()
+
+    async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:
+        name = self._take(request)["id"]
+        self._handles[name] = handle
+        self._changed.set()
+        try:
+            await handle.wait()
+        finally:
+            del self._handles[name]
+
+    async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
+        await checkpoint()
+        try:
+            self._take(message)
+        except CassetteError as exc:  # else calls would wait for what the server has sent after it
+            self._mismatch = exc
+            raise ConnectionClosed(str(exc)) from exc
+        finally:
+            self._changed.set()
+
+    def send_now(self, message: Notification | Success | Failure) -> bool:
+        return False
+
+    async def listen(self, receive: Receive) -> None:
+        while True:
+            while self._mismatch is None and (entry := self._next()) is not None:
+                self._left.remove(entry)
+                self._tape.use(entry)
+                self._deliver(entry, receive)
+                await checkpoint()
+            if self._mismatch is not None:
+                raise ConnectionClosed(str(self._mismatch)) from self._mismatch
+            await self._changed.wait()
+            self._changed = Event()
+
+    def _take(self, message: Message) -> JSONObject:
+        """Find what the client sends among what it has sent at the time of the recording.
+
+        Raises:
+            CassetteError: It is not there.
+        """
+        live = normal(write_message(message))
+        method = live.get("method")
+        candidates = [
+            entry
+            for entry in self._left
+            if "to" in entry
+            and entry["message"].get("method") == method
+            and (method is not None or entry["message"]["id"] == live["id"])
+        ]
+        found = self._tape.find(candidates, "message", live)
+        if found is not None:
+            self._left.remove(found)
+            taken: JSONObject = found["message"]
+            return taken
+        if method == CANCELLED:
+            return live  # the response may have come just before, or after
+        what = f"the request {method}" if isinstance(message, Request) else "the notification " + str(method)
+        if method is None:
+            what = "our answer to a request of the server"
+        raise self._tape.refuse(candidates, "message", live, what)
+
+    def _next(self) -> Entry | None:
+        """The first message of the server, or end, that everything has happened before."""
+        before: set[str] = set()
+        for count, entry in enumerate(self._left):
+            owners = self._owners[id(entry)]
+            if "from" in entry and (before.isdisjoint(owners) if owners else count == 0):
+                return entry
+            before.update(owners)
+        return None
+
+    def _deliver(self, entry: Entry, receive: Receive) -> None:
+        if "closed" in entry:
+            raise read_error(entry["closed"])
+        handle = next((self._handles.get(name) for name in self._owners[id(entry)]), None)
+        if "failed" in entry:
+            if handle is not None:
+                handle.fail(read_error(entry["failed"]))
+            return
+        if self.stream_per_request and "apart" not in entry:
+            if handle is None:
+                return  # the client has left the stream
+            receive = handle.receive
+        revealed = self._tape.ids.reveal(entry.get("message") or entry["malformed"])
+        assert isinstance(revealed, dict), "as it was"
+        if "malformed" in entry:
+            receive(Malformed(**revealed))
+        else:
+            for message in decode(to_json({"jsonrpc": "2.0", **revealed})):
+                receive(message)
+
+
+def owners_of(entries: Sequence[Entry]) -> dict[int, list[str]]:
+    """The requests of ours that each entry belongs to, by the entry's `id`."""
+    during: dict[str, list[str]] = {}  # by the id and the progress token of each request of the server
+    owners: dict[int, list[str]] = {}
+    for entry in entries:
+        message = entry.get("message", {})
+        name, is_request = message.get("id"), "method" in message
+        if "from" in entry:
+            its = entry.get("during") or ([] if is_request or name is None else [name])
+            if is_request and name is not None:
+                during[name] = its
+                during[message["params"].get("_meta", {}).get("progressToken", name)] = its
+        elif name is not None:
+            its = [name] if is_request else during.get(name, [])
+        else:
+            its = [owner for subject in subjects(message) for owner in during.get(subject, [subject])]
+        owners[id(entry)] = its
+    return owners
+
+
+# Messages as JSON
+
+
+def write_message(message: Message) -> JSONObject:
+    """*message* as on the wire, without the ``jsonrpc`` that all have."""
+    live: JSONObject = from_json(encode(message))
+    del live["jsonrpc"]
+    return live
+
+
+def normal(live: JSONObject) -> JSONObject:
+    """A message of ours without the version of this package, so that the next one can replay it."""
+    params = live.get("params", {})
+    for owner, key in ((params, "clientInfo"), (params.get("_meta"), CLIENT_INFO)):
+        if isinstance(owner, dict) and isinstance(info := owner.get(key), dict) and "version" in info:
+            info["version"] = "*"
+    return live
+
+
+def subjects(message: JSONObject) -> Iterator[str]:
+    """The placeholders of the requests that a notification is about."""
+    params = message.get("params", {})
+    meta = params.get("_meta")
+    for owner, key in ((params, "progressToken"), (params, "requestId"), (meta, SUBSCRIPTION_ID)):
+        if isinstance(owner, dict) and isinstance(name := owner.get(key), str) and PLACEHOLDER.fullmatch(name):
+            yield name
+
+
+def renamed(id: object, names: Names) -> object:
+    """The placeholder of *id*: some servers return 3 as "3"."""
+    if not isinstance(id, str | int):
+        return id
+    return names.get(id) or (names.get(int(id)) if isinstance(id, str) and id.isdecimal() else None) or id
+
+
+def write_error(error: McpError) -> JSONObject:
+    """What a transport has raised, as JSON."""
+    kind = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in ERRORS), ProtocolError.__name__)
+    if isinstance(error, HttpStatusError):
+        fields = {name: getattr(error, name) for name in STATUS_FIELDS}
+        return {"error": kind, **{name: value for name, value in fields.items() if value not in (None, "")}}
+    if isinstance(error, ConnectionClosed):
+        return {"error": kind, "message": str(error), "may_have_run": error.may_have_run}
+    return {"error": kind, "message": str(error)}
+
+
+def read_error(written: JSONObject) -> McpError:
+    """The error that was written."""
+    fields = dict(written)
+    kind = ERRORS[fields.pop("error")]
+    if issubclass(kind, HttpStatusError):
+        return kind(fields.pop("status"), fields.pop("message"), **fields)
+    return kind(fields.pop("message"), **fields)
