@@ -26,6 +26,7 @@ Other names may change without notice.
 - [`mcp_host`](#mcp_host): what applications use
 - [`mcp_host.errors`](#mcp_hosterrors): every exception
 - [`mcp_host.middleware`](#mcp_hostmiddleware): functions around requests
+- [`mcp_host.providers`](#mcp_hostproviders): real models
 - [`mcp_host.sampling`](#mcp_hostsampling): sampling without a client
 - [`mcp_host.sampling.structured`](#mcp_hostsamplingstructured): the host's model, for authors of servers
 - [`mcp_host.telemetry`](#mcp_hosttelemetry): OpenTelemetry
@@ -38,6 +39,7 @@ MODULES: Mapping[str, str] = {
     "mcp_host": "",
     "mcp_host.errors": "",
     "mcp_host.middleware": "",
+    "mcp_host.providers": "",
     "mcp_host.sampling": "The names of `mcp_host` that concern sampling are here, too.",
     "mcp_host.sampling.structured": "",
     "mcp_host.telemetry": "",

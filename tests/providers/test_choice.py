@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from mcp_host.errors import InputRefused
+from mcp_host.errors import InputRefused, ProviderError
 from mcp_host.providers.choice import Choice, Model, Models, rank
 from mcp_host.sampling import Allow, Deny, Sampling, SamplingRequest, always
 from mcp_host.types import CreateMessageResult, ModelPreferences, TextContent
@@ -44,7 +44,7 @@ def chosen(preferences: Wire | None, *models: Model) -> str:
         ({}, "claude-sonnet-5: the first in the list, as the server states no priorities"),
         (hints("haiku"), "claude-haiku-5: the server's hint 'haiku' matches"),
         (hints("HAIKU"), "claude-haiku-5: the server's hint 'HAIKU' matches"),
-        (hints(" haiku "), "claude-haiku-5: the server's hint ' haiku ' matches"),
+        (hints(" haiku "), "claude-haiku-5: the server's hint 'haiku' matches"),
         (hints("gpt"), "claude-sonnet-5: the server's hint 'gpt' matches"),
         (hints("llama", "gemini", "haiku"), "gemini-4-pro: the server's hint 'gemini' matches"),
         (
@@ -269,3 +269,62 @@ def test_what_is_no_list_of_models_is_an_error_at_once(make: object, error: type
     assert callable(make)
     with pytest.raises(error, match=says):
         make()
+
+
+def failing(name: str, *, status: int = 529) -> Model:
+    """A model whose provider answers with this status."""
+
+    async def fail(request: SamplingRequest) -> str:
+        raise ProviderError("anthropic", "OverloadedError", status=status)
+
+    return Model(fail, name=name)
+
+
+async def test_with_fallback_the_next_best_model_answers_where_a_provider_fails_for_the_moment(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    models = Models([failing("first"), says("third"), failing("second")], fallback=True)
+    asked = request(modelPreferences={**hints("first", "second"), "costPriority": 1})
+
+    with caplog.at_level(logging.WARNING, logger="mcp_host.providers.choice"):
+        answer = await models(asked)
+
+    assert answer.model == "third"
+    assert caplog.messages == [
+        "sampling for calculator: first failed, so the next model is asked: anthropic: OverloadedError (HTTP 529)",
+        "sampling for calculator: second failed, so the next model is asked: anthropic: OverloadedError (HTTP 529)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        Models([failing("first"), says("second")]),
+        Models([failing("first", status=401), says("second")], fallback=True),
+        Models([failing("first"), failing("second")], fallback=True),
+    ],
+    ids=["no fallback", "no transient failure", "no model left"],
+)
+async def test_a_failure_without_another_model_to_ask_is_raised(models: Models) -> None:
+    with pytest.raises(ProviderError):
+        await models(request())
+
+
+async def test_a_tool_loop_does_not_fall_back_to_a_model_that_did_not_make_the_calls() -> None:
+    async def call_then_fail(request: SamplingRequest) -> CreateMessageResult:
+        if len(request.messages) > 1:
+            raise ProviderError("anthropic", "OverloadedError", status=529)
+        return called("call_1")
+
+    models = Models([Model(call_then_fail, name="caller"), says("other")], fallback=True)
+    await models(request(tools=[ADD]))
+
+    with pytest.raises(ProviderError):
+        await models(with_results("call_1"))
+
+
+async def test_a_tool_loop_stays_with_the_model_that_a_fallback_has_chosen() -> None:
+    models = Models([failing("first"), calling("call_1")], fallback=True)
+    await models(request(tools=[ADD]))
+
+    assert models.choose(with_results("call_1")).model.name == "caller"

@@ -6,15 +6,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mcp_host.providers.adapter import Delta, OnDelta, ProviderModel
     from mcp_host.providers.anthropic import AnthropicModel
+    from mcp_host.providers.choice import AllowModels, Choice, Model, Models
+    from mcp_host.providers.lookup import model
+    from mcp_host.providers.pydantic_ai import PydanticAIModel
     from mcp_host.sampling.request import ModelAnswer, Usage
 
 __all__ = [
+    "AllowModels",
     "AnthropicModel",
+    "Choice",
     "Delta",
+    "Model",
     "ModelAnswer",
+    "Models",
     "OnDelta",
     "ProviderModel",
+    "PydanticAIModel",
     "Usage",
+    "model",
 ]
 
 
@@ -22,6 +31,9 @@ __all__ = [
 _ON_DEMAND = {
     "mcp_host.providers.adapter": ("Delta", "OnDelta", "ProviderModel"),
     "mcp_host.providers.anthropic": ("AnthropicModel",),
+    "mcp_host.providers.choice": ("AllowModels", "Choice", "Model", "Models"),
+    "mcp_host.providers.lookup": ("model",),
+    "mcp_host.providers.pydantic_ai": ("PydanticAIModel",),
     "mcp_host.sampling.request": ("ModelAnswer", "Usage"),
 }
 

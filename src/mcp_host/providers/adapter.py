@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic_core import from_json, to_json
 
@@ -232,6 +232,19 @@ class ProviderModel(ABC):
         else:
             return answer_of(reply, prompt)
         raise error  # outside of the handler: what is printed has neither the original nor its text
+
+    async def __aenter__(self) -> Self:
+        """The model itself. Leaving closes its client: ``async with model("openai:gpt-6") as m:``."""
+        await self._closes.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._closes.__aexit__(*exc_info)
+
+    @property
+    def _closes(self) -> Any:
+        """What closes the client: every SDK's async client is a context manager, Google's one level down."""
+        return getattr(self._client, "aio", self._client)
 
     def _prompt(self, request: SamplingRequest) -> Prompt:
         if self._metadata == "ignore" and request.metadata is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TypeAlias
 
-from mcp_host.errors import quoted
+from mcp_host.errors import ProviderError, quoted
 from mcp_host.handlers import as_async, check_plain
 from mcp_host.sampling.request import AsyncHandler, Handler, SamplingRequest, log_subject
 from mcp_host.types import CreateMessageResult, ModelPreferences, ToolResultContent, ToolUseContent
@@ -83,14 +83,16 @@ class Models:
     A tool loop stays with its model: a request with the results of tool calls goes to the model that made the calls.
     So does its reasoning, which no other model can read.
 
-    *allow* restricts the models of a request, for instance by its server.
+    *allow* restricts the models of a request, for instance by its server. With *fallback*, a request whose provider
+    fails for the moment (`ProviderError.transient`) goes to the next best model, unless a tool loop is under way. Text
+    that *on_delta* of the first model has shown by then is not taken back.
 
     Raises:
         ValueError: There is no model, or two have the same name.
         TypeError: A handler or *allow* cannot be called.
     """
 
-    def __init__(self, models: Sequence[Model], *, allow: AllowModels | None = None) -> None:
+    def __init__(self, models: Sequence[Model], *, allow: AllowModels | None = None, fallback: bool = False) -> None:
         if not models:
             raise ValueError("Models needs a model: Models([Model(handler, name=...), ...])")
         self._models = {model.name: model for model in models}
@@ -107,6 +109,7 @@ class Models:
         if allow is not None:
             check_plain(allow, argument="allow", shape="(request: SamplingRequest) -> list[str]")
         self._allow = allow
+        self._fallback = fallback
         self._callers: dict[tuple[str, str], str] = {}  # the model that made a tool call, by server and id of the call
 
     def choose(self, request: SamplingRequest) -> Choice:
@@ -120,10 +123,23 @@ class Models:
         return Choice(best, f"{best.name}: {why}")
 
     async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
-        """Ask the model that `choose` names."""
-        choice = self.choose(request)
-        logger.debug("%s: %s", log_subject(request.server), choice.why)
-        return await self._ask(choice.model, request)
+        """Ask the model that `choose` names.
+
+        Raises:
+            InputRefused, ValueError: As `choose` does.
+            Exception: What the handler of the model raises.
+        """
+        subject = log_subject(request.server)
+        models, why = self._ranked(request)
+        logger.debug("%s: %s: %s", subject, models[0].name, why)
+        for model in models[:-1] if self._fallback else ():
+            try:
+                return await self._ask(model, request)
+            except ProviderError as exc:
+                if not exc.transient:
+                    raise
+                logger.warning("%s: %s failed, so the next model is asked: %s", subject, model.name, exc)
+        return await self._ask(models[-1 if self._fallback else 0], request)
 
     def _ranked(self, request: SamplingRequest) -> tuple[list[Model], str]:
         """The models that *request* may go to, best first, and why the first is."""
@@ -176,17 +192,22 @@ def rank(models: Sequence[Model], preferences: ModelPreferences) -> tuple[list[M
         total += weights["speed"] * model.speed + weights["intelligence"] * model.intelligence
         return round(total, 9)  # 0.1 + 0.2 is equal to 0.3
 
-    ranked = sorted(models, key=score, reverse=True)
+    hints = [hint.name.strip() for hint in preferences.hints or () if hint.name and hint.name.strip()]
+
+    def place(model: Model) -> int:
+        """The first hint that matches."""
+        return next((place for place, hint in enumerate(hints) if model.matches(hint)), len(hints))
+
+    ranked = sorted(models, key=lambda model: (place(model), -score(model)))
     wanted = ", ".join(f"{scale} {weight:g}" for scale, weight in weights.items() if weight)
     why = f"best for {wanted}" if wanted else "the first in the list, as the server states no priorities"
-    hints = [hint.name for hint in preferences.hints or () if hint.name and hint.name.strip()]
-    for hint in hints:
-        if matching := [model for model in ranked if model.matches(hint.strip())]:
-            why = f"the server's hint {quoted(hint)} matches" + (
-                f"; of {len(matching)} such models, {why}" if matching[1:] else ""
-            )
-            return matching + [model for model in ranked if model not in matching], why
-    return ranked, f"no model matches the server's hints; {why}" if hints else why
+    if not hints:
+        return ranked, why
+    if (first := place(ranked[0])) == len(hints):
+        return ranked, f"no model matches the server's hints; {why}"
+    matches = f"the server's hint {quoted(hints[first])} matches"
+    equals = [model for model in models if place(model) == first]
+    return ranked, f"{matches}; of {len(equals)} such models, {why}" if equals[1:] else matches
 
 
 def _weight(priority: float | None) -> float:

@@ -1,0 +1,374 @@
+"""Any model of pydantic-ai: https://ai.pydantic.dev/models/overview/.
+
+Messages are written and read as the JSON of pydantic-ai's own messages (`ModelMessagesTypeAdapter`), and become its
+classes only when the model is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import cache
+from typing import Any, assert_never
+
+from pydantic import TypeAdapter
+
+from mcp_host.errors import InputRefused, SamplingError
+from mcp_host.providers.adapter import (
+    INVALID_PARAMS,
+    Call,
+    Metadata,
+    OnDelta,
+    Prompt,
+    ProviderModel,
+    Reply,
+    Usage,
+    link_text,
+    refused,
+    result_content,
+)
+from mcp_host.providers.failures import unfinished
+from mcp_host.providers.names import NameRule
+from mcp_host.types import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    JSONObject,
+    ResourceLink,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.content import ContentBlock
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE
+
+PROVIDER = "pydantic-ai"
+
+CANNOT_TAKE = "this model does not take all of this request: the type of a file, or a setting"
+
+STOP_REASONS = {"stop": END_TURN, "length": MAX_TOKENS, "tool_call": TOOL_USE, "content_filter": "content_filter"}
+NATIVE_STOP_REASONS = {
+    "stop_sequence": STOP_SEQUENCE,
+    "refusal": "refusal",
+}  # what pydantic-ai calls stop, and a filter
+
+OF_RESPONSES = ("kind", "parts", "model_name", "provider_name", "provider_url", "canonical_system", "provider_details")
+"""The fields of a response that models read when it is sent back. They prove whose signatures it has."""
+
+COUNTS = {
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "reasoningTokens": "output_reasoning_tokens",
+    "cacheReadTokens": "cache_read_tokens",
+    "cacheWriteTokens": "cache_write_tokens",
+}
+
+
+# Requests
+
+
+def write_request(prompt: Prompt) -> JSONObject:
+    """The fields of pydantic-ai's `ModelSettings`, and ``messages`` and ``tools``.
+
+    Raises:
+        InputRefused: pydantic-ai has no place for something of it.
+    """
+    request = prompt.request
+    if request.metadata:
+        raise refused("metadata", "none")
+    body: JSONObject = {"messages": _messages(prompt), "max_tokens": request.max_tokens}
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.stop_sequences:
+        body["stop_sequences"] = request.stop_sequences
+    if request.tools:
+        body["tools"] = [_tool(tool, prompt) for tool in request.tools]
+        if not request.may_use_tools:
+            body["tool_choice"] = "none"
+        elif request.required_tool is not None:
+            body["tool_choice"] = [prompt.names.write(request.required_tool)]
+        elif request.must_use_tools:
+            body["tool_choice"] = "required"
+        if request.params.disable_parallel_tool_use:
+            body["parallel_tool_calls"] = False
+    elif names := prompt.names.provider:  # some APIs want the tools of the conversation
+        body["tools"] = [{"name": name, "parameters_json_schema": {"type": "object"}} for name in names.values()]
+        body["tool_choice"] = "none"
+    return body
+
+
+def _messages(prompt: Prompt) -> list[JSONObject]:
+    messages: list[JSONObject] = []
+    called = {use.id: use.name for message in prompt.request.messages for use in message.tool_uses}
+    for index, message in enumerate(prompt.request.messages):
+        where = f"messages[{index}]"
+        turn = prompt.turns.get(index)
+        if isinstance(turn, dict):
+            messages.append(turn)
+        elif message.role == "assistant":
+            if parts := [part for block in message.content for part in _said(block, where, prompt)]:
+                messages.append({"kind": "response", "parts": parts})
+        elif parts := _asked(message, where, prompt, called):
+            messages.append({"kind": "request", "parts": parts})
+    if not messages:
+        raise refused("messages", "no empty text, and there is nothing else")
+    if prompt.request.system_prompt:
+        for written in messages:
+            if written["kind"] == "request":
+                written["instructions"] = prompt.request.system_prompt
+    return messages
+
+
+def _said(block: object, where: str, prompt: Prompt) -> list[JSONObject]:
+    """What the model said, as parts of a response."""
+    match block:
+        case TextContent(text=text):
+            return [{"part_kind": "text", "content": text}] if text else []
+        case ToolUseContent(id=id, name=name, input=arguments):
+            call = {"part_kind": "tool-call", "tool_name": prompt.names.write(name), "args": arguments}
+            return [{**call, "tool_call_id": id}]
+        case ImageContent() | AudioContent():
+            raise refused(where, f"no {block.type} in an assistant's message")
+    raise AssertionError("conversation.check refuses results in an assistant's message")
+
+
+def _asked(message: SamplingMessage, where: str, prompt: Prompt, called: dict[str, str]) -> list[JSONObject]:
+    """A user's message, as parts of a request: tool results, or one prompt."""
+    parts: list[JSONObject] = []
+    content: list[str | JSONObject] = []
+    for block in message.content:
+        match block:
+            case ToolResultContent(tool_use_id=id):
+                written = {"part_kind": "tool-return", "tool_name": prompt.names.write(called[id]), "tool_call_id": id}
+                result = _plain(_content(result_content(block), where))
+                parts.append({**written, "content": result, "outcome": "failed" if block.is_error else "success"})
+            case ToolUseContent():
+                raise AssertionError("conversation.check refuses calls in a user's message")
+            case _:
+                content += _content([block], where)
+    if content:
+        parts.append({"part_kind": "user-prompt", "content": _plain(content)})
+    return parts
+
+
+def _content(blocks: Sequence[ContentBlock], where: str) -> list[str | JSONObject]:
+    written: list[str | JSONObject] = []
+    for block in blocks:
+        match block:
+            case TextContent(text=text):
+                written += [text] if text else []
+            case ImageContent(data=data, mime_type=kind) | AudioContent(data=data, mime_type=kind):
+                written.append(_binary(data, kind))
+            case ResourceLink():
+                written.append(link_text(block))
+            case EmbeddedResource(resource=BlobResourceContents(blob=blob, mime_type=kind)):
+                if not kind:
+                    raise refused(where, "no files of an unknown type")
+                written.append(_binary(blob, kind))
+            case EmbeddedResource(resource=resource):
+                assert not isinstance(resource, BlobResourceContents), "matched above"
+                written.append(resource.text)
+            case _:
+                assert_never(block)
+    return written
+
+
+def _binary(data: str, kind: str) -> JSONObject:
+    return {"kind": "binary", "data": data, "media_type": kind}
+
+
+def _plain(content: list[str | JSONObject]) -> object:
+    """Texts alone as one text: models write a list of them as JSON."""
+    texts = [item for item in content if isinstance(item, str)]
+    return "\n".join(texts) if len(texts) == len(content) else content
+
+
+def _tool(tool: Tool, prompt: Prompt) -> JSONObject:
+    written: JSONObject = {"name": prompt.names.write(tool.name), "parameters_json_schema": tool.input_schema}
+    if tool.description:
+        written["description"] = tool.description
+    return written
+
+
+# Replies
+
+
+def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
+    """What a response of pydantic-ai says.
+
+    Raises:
+        ProviderError: The response is not complete.
+        SamplingError: It has something that an answer cannot have.
+    """
+    if reply.get("state") not in ("complete", "suspended"):
+        raise unfinished(PROVIDER)
+    if (reason := reply["finish_reason"]) == "error":
+        raise SamplingError("the model ended its answer with an error")
+    native = (reply.get("provider_details") or {}).get("finish_reason", "")
+    parts: list[JSONObject] = reply["parts"]
+    if prompt.request.params.disable_parallel_tool_use:
+        calls = [part for part in parts if part["part_kind"] == "tool-call"]
+        parts = [part for part in parts if part not in calls[1:]]
+    content = [item for part in parts if (item := _read_part(part)) is not None]
+    turn = None
+    if any(part["part_kind"] not in ("text", "tool-call") or _has_more(part) for part in parts):
+        turn = {name: reply[name] for name in OF_RESPONSES if reply.get(name) is not None} | {"parts": parts}
+    stop_reason = NATIVE_STOP_REASONS.get(native) or STOP_REASONS.get(reason, END_TURN)
+    return Reply(
+        content=content,
+        model=reply["model_name"] or prompt.model,
+        stop_reason="pause_turn" if reply["state"] == "suspended" else stop_reason,
+        turn=turn,
+        usage=_usage(reply["usage"]),
+    )
+
+
+def _read_part(part: JSONObject) -> TextContent | ImageContent | AudioContent | Call | None:
+    match part["part_kind"]:
+        case "text":
+            return TextContent(text=part["content"]) if part["content"] else None
+        case "tool-call":
+            arguments = part["args"]
+            return Call(part["tool_call_id"], part["tool_name"], {} if arguments is None else arguments)
+        case "file":
+            return _read_file(part["content"])
+        case "speech":
+            raise SamplingError("the model answered with speech")
+    return None  # thinking, and what the provider's own tools have left
+
+
+def _read_file(content: JSONObject) -> ImageContent | AudioContent:
+    data, kind = content["data"], content["media_type"]
+    if kind.startswith("image/"):
+        return ImageContent(data=data, mime_type=kind)
+    if kind.startswith("audio/"):
+        return AudioContent(data=data, mime_type=kind)
+    raise SamplingError("the model answered with a file that is neither an image nor audio")
+
+
+def _has_more(part: JSONObject) -> bool:
+    """Whether the provider wants more of this part back than its text or its call."""
+    return part.get("id") is not None or bool(part.get("provider_details"))
+
+
+def _usage(usage: JSONObject) -> Usage | None:
+    counts = {name: usage.get(field) or 0 for name, field in COUNTS.items()}
+    if not any(counts.values()):
+        return None  # some models do not say
+    return {name: count for name, count in counts.items() if count or name in ("inputTokens", "outputTokens")}
+
+
+def read_event(reply: JSONObject, event: JSONObject) -> str:
+    """Add one event of a stream: a ``text``, or at the end the whole ``response``, which pydantic-ai puts together."""
+    reply.update(event.get("response") or {})
+    text: str = event.get("text", "")
+    return text
+
+
+class PydanticAIModel(ProviderModel):
+    """A model of pydantic-ai, for providers that have no adapter here: ``PydanticAIModel(GroqModel("llama-4"))``.
+
+    *model* is an instance of one of its model classes, with the provider's client that you gave it. *options* are
+    fields of its `ModelSettings`, such as ``{"thinking": "high"}``. What it cannot send, the model's class refuses or,
+    as it does with the temperature of some models, leaves out.
+
+    The other arguments are those of `ProviderModel`.
+
+    Raises:
+        TypeError: *model* is something else.
+    """
+
+    provider = PROVIDER
+    name_rule = NameRule(re.compile("[a-zA-Z_][a-zA-Z0-9_-]{0,63}"), re.compile("[^a-zA-Z0-9_-]"), 64)
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        options: JSONObject | None = None,
+        stream: bool | None = None,
+        on_delta: OnDelta | None = None,
+        metadata: Metadata = "write",
+    ) -> None:
+        name = getattr(model, "model_name", None)
+        if not isinstance(name, str):
+            raise TypeError(f"model has to be a model of pydantic-ai, not {type(model).__name__}")
+        super().__init__(model, name, options=options, stream=stream, on_delta=on_delta, metadata=metadata)
+
+    write_request = staticmethod(write_request)
+    read_reply = staticmethod(read_reply)
+    read_event = staticmethod(read_event)
+
+    async def create(self, body: JSONObject) -> JSONObject:
+        from pydantic_ai.direct import model_request
+
+        with _refusing():
+            return _dump(await model_request(self._client, **self._arguments(body)))
+
+    @asynccontextmanager
+    async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
+        from pydantic_ai.direct import model_request_stream
+
+        with _refusing():
+            async with model_request_stream(self._client, **self._arguments(body)) as events:
+                yield _texts(events)
+
+    def _arguments(self, body: JSONObject) -> JSONObject:
+        """The arguments of pydantic-ai's direct requests.
+
+        Raises:
+            InputRefused: The model would leave out something that changes what the answer may be.
+        """
+        from pydantic_ai.messages import ModelMessagesTypeAdapter
+        from pydantic_ai.models import ModelRequestParameters
+        from pydantic_ai.tools import ToolDefinition
+
+        settings = {name: value for name, value in body.items() if name not in ("messages", "tools")}
+        left_out = self._client.unsupported_settings
+        if "stop_sequences" in settings and "stop_sequences" in left_out:
+            raise refused("stopSequences", "none")
+        if "parallel_tool_calls" in left_out:
+            settings.pop("parallel_tool_calls", None)  # `read_reply` keeps the first call
+        tools = [ToolDefinition(**tool) for tool in body.get("tools", ())]
+        return {
+            "messages": ModelMessagesTypeAdapter.validate_python(body["messages"]),
+            "model_settings": settings,
+            "model_request_parameters": ModelRequestParameters(function_tools=tools),
+        }
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Refuse what pydantic-ai refuses before it asks. Its text may name settings of the host, so the server gets another."""
+    from pydantic_ai.exceptions import UserError
+
+    try:
+        yield
+    except (UserError, NotImplementedError) as exc:
+        raise InputRefused(INVALID_PARAMS, CANNOT_TAKE) from exc
+
+
+def _dump(response: object) -> JSONObject:
+    dumped: JSONObject = _response().dump_python(response, mode="json")
+    return dumped
+
+
+@cache
+def _response() -> TypeAdapter[Any]:
+    from pydantic_ai.messages import ModelResponse
+
+    return TypeAdapter(ModelResponse)
+
+
+async def _texts(events: Any) -> AsyncIterator[JSONObject]:
+    async for event in events:
+        match event.event_kind:
+            case "part_start" if event.part.part_kind == "text":
+                yield {"text": event.part.content}
+            case "part_delta" if event.delta.part_delta_kind == "text":
+                yield {"text": event.delta.content_delta}
+    yield {"response": _dump(events.get())}

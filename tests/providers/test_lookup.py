@@ -1,0 +1,149 @@
+"""A model by its name: the client of the provider's SDK is made from the environment."""
+
+from __future__ import annotations
+
+import sys
+
+import anthropic
+import pytest
+
+from mcp_host.providers import AnthropicModel, PydanticAIModel, model
+from mcp_host.providers.lookup import PROVIDERS
+from mcp_host.types import CreateMessageResult
+from tests.providers.conftest import Serve
+from tests.providers.scripted import Said
+from tests.providers.servers.anthropic import AnthropicServer
+from tests.sampling.asking import request
+
+VARIABLES = [variable for provider in PROVIDERS.values() for variable in provider.keys]
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """An environment without keys, and a home without the SDKs' own files."""
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+
+
+async def test_a_model_by_its_name_asks_through_the_sdk_and_closes_its_client(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(AnthropicServer, Said(text="hi"))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", server.key)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+
+    async with model("anthropic:claude-sonnet-5", options={"service_tier": "standard_only"}) as asked:
+        answer = await asked(request())
+
+    assert isinstance(asked, AnthropicModel)
+    assert isinstance(answer, CreateMessageResult)
+    assert answer.text == "hi"
+    [heard] = server.heard
+    assert (heard.body["model"], heard.body["service_tier"]) == ("claude-sonnet-5", "standard_only")
+    client = asked._client
+    assert isinstance(client, anthropic.AsyncAnthropic)
+    assert client.is_closed()
+
+
+async def test_a_model_of_pydantic_ai_has_the_name_that_it_has_there() -> None:
+    async with model("pydantic-ai:test", stream=True) as asked:
+        answer = await asked(request())
+
+    assert isinstance(asked, PydanticAIModel)
+    assert isinstance(answer, CreateMessageResult)
+    assert (answer.text, answer.model) == ("success (no tool calls)", "test")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (
+            "anthropic:claude-sonnet-5",
+            "the SDK anthropic finds no key: set the environment variable ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
+        ),
+        ("openai:gpt-6", "the SDK openai finds no key: set the environment variable OPENAI_API_KEY"),
+        ("openai-chat:llama", "the SDK openai finds no key: set the environment variable OPENAI_API_KEY"),
+        (
+            "gemini:gemini-4-pro",
+            "the SDK google-genai finds no key: set the environment variable GEMINI_API_KEY or GOOGLE_API_KEY",
+        ),
+    ],
+)
+def test_a_missing_key_is_named_at_once(name: str, says: str) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole text is compared
+        model(name)
+
+    assert str(error.value) == says
+
+
+def test_a_missing_key_of_pydantic_ai_is_named_by_pydantic_ai() -> None:
+    with pytest.raises(ValueError, match=r"^pydantic-ai: Set the `OPENAI_API_KEY` environment variable"):
+        model("pydantic-ai:openai:gpt-6")
+
+
+@pytest.mark.parametrize(
+    ("name", "sdk", "package"),
+    [
+        ("anthropic:claude-sonnet-5", "anthropic", "anthropic"),
+        ("openai:gpt-6", "openai", "openai"),
+        ("gemini:gemini-4-pro", "google.genai", "google-genai"),
+        ("ollama:qwen4", "ollama", "ollama"),
+    ],
+)
+def test_an_sdk_that_is_not_installed_is_named_with_what_to_install(
+    name: str, sdk: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, sdk, None)
+
+    with pytest.raises(ImportError, match=f"^the SDK {package} is not installed: pip install {package}$"):
+        model(name)
+
+
+def test_pydantic_ai_that_is_not_installed_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_ai.models", None)
+
+    with pytest.raises(ImportError, match=r"^pydantic-ai is not installed: pip install pydantic-ai-slim$"):
+        model("pydantic-ai:test")
+
+
+def test_an_environment_that_the_sdk_cannot_use_is_told_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "http://localhost:port")
+
+    with pytest.raises(ValueError, match=r"^the SDK ollama makes no client: .*'port'"):
+        model("ollama:qwen4")
+
+
+KNOWN = "anthropic, openai, openai-chat, gemini, ollama, pydantic-ai"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("antropic:claude-sonnet-5", "there is no provider 'antropic'; did you mean 'anthropic'?"),
+        ("openai_chat:gpt-6", "there is no provider 'openai_chat'; did you mean 'openai-chat'?"),
+        ("acme:m", f"there is no provider 'acme': the providers are {KNOWN}"),
+        (
+            "claude-sonnet-5",
+            "'claude-sonnet-5' names no provider: write anthropic:claude-sonnet-5, for instance; "
+            f"the providers are {KNOWN}",
+        ),
+        ("", f"'' names no provider: write anthropic:claude-sonnet-5, for instance; the providers are {KNOWN}"),
+        (":m", f"':m' names no provider: write anthropic:m, for instance; the providers are {KNOWN}"),
+        ("anthropic:", "'anthropic:' names no model of anthropic"),
+        ("pydantic-ai:", "'pydantic-ai:' names no model of pydantic-ai"),
+        ("pydantic-ai:acme:m", "pydantic-ai: Unknown model: acme:m"),
+    ],
+)
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones(name: str, says: str) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole text is compared
+        model(name)
+
+    assert str(error.value) == says
+
+
+def test_an_argument_that_the_adapter_does_not_have_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
+
+    with pytest.raises(TypeError, match="temprature"):
+        model("anthropic:claude-sonnet-5", temprature=1)

@@ -1,0 +1,427 @@
+"""Models of pydantic-ai: what is written for a request, what a response says, and pydantic-ai's own test models."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from anyio import fail_after
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from mcp_host.errors import InputRefused, ProviderError, SamplingError
+from mcp_host.providers import Delta, PydanticAIModel
+from mcp_host.providers.adapter import Call, Prompt, Reply
+from mcp_host.providers.names import ToolNames
+from mcp_host.providers.pydantic_ai import read_event, read_reply, write_request
+from mcp_host.sampling import Sampling, always, run_tool_loop
+from mcp_host.types import AudioContent, CreateMessageResult, ImageContent, TextContent, ToolUseContent
+from tests.sampling.asking import ADD, Wire, assistant, request, result, text, use, user, wire
+
+IMAGE = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}
+AUDIO = {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/wav"}
+BINARY = {"kind": "binary", "data": "aGVsbG8=", "media_type": "image/png"}
+
+
+def prompt(*messages: Wire, turns: dict[int, object] | None = None, **fields: Any) -> Prompt:
+    asked = request(*messages, **fields)
+    return Prompt(asked, "test", ToolNames.of(asked, PydanticAIModel.name_rule), turns=turns or {})
+
+
+def prompted(content: object) -> Wire:
+    return {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": content}]}
+
+
+def returned(content: object, *, tool: str = "add", id: str = "call_1", outcome: str = "success") -> Wire:
+    written = {"part_kind": "tool-return", "tool_name": tool, "tool_call_id": id}
+    return {**written, "content": content, "outcome": outcome}
+
+
+def calls(*blocks: Wire) -> list[Wire]:
+    """A conversation whose tool ``add`` has this result."""
+    return [user(text("1+2?")), assistant(use("call_1", a=1)), user(result("call_1", *blocks))]
+
+
+CALLED = {
+    "kind": "response",
+    "parts": [{"part_kind": "tool-call", "tool_name": "add", "args": {"a": 1}, "tool_call_id": "call_1"}],
+}
+
+
+# Requests
+
+
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [
+        ([text("hello")], "hello"),
+        ([text("hello"), text(""), text("there")], "hello\nthere"),
+        ([text("look"), IMAGE], ["look", BINARY]),
+        ([AUDIO], [{**BINARY, "media_type": "audio/wav"}]),
+    ],
+    ids=["text", "texts", "image", "audio"],
+)
+def test_what_a_user_says_is_one_prompt(content: list[Wire], written: object) -> None:
+    assert write_request(prompt(user(*content))) == {"messages": [prompted(written)], "max_tokens": 100}
+
+
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [
+        ([text("3")], "3"),
+        ([], ""),
+        ([text("3"), IMAGE], ["3", BINARY]),
+        ([AUDIO], [{**BINARY, "media_type": "audio/wav"}]),
+        ([{"type": "resource", "resource": {"uri": "file:///a", "text": "notes"}}], "notes"),
+        (
+            [{"type": "resource", "resource": {"uri": "a:", "blob": "aGVsbG8=", "mimeType": "application/pdf"}}],
+            [{**BINARY, "media_type": "application/pdf"}],
+        ),
+        (
+            [{"type": "resource_link", "uri": "file:///a", "name": "a"}],
+            '{"name":"a","uri":"file:///a","type":"resource_link"}',
+        ),
+    ],
+    ids=["text", "nothing", "image", "audio", "text resource", "binary resource", "link"],
+)
+def test_what_a_tool_result_has_is_written(content: list[Wire], written: object) -> None:
+    body = write_request(prompt(*calls(*content), tools=[ADD]))
+
+    assert body["messages"] == [prompted("1+2?"), CALLED, {"kind": "request", "parts": [returned(written)]}]
+
+
+def test_a_failed_tool_and_structured_content_are_written() -> None:
+    failed = result("call_1", text("no"), isError=True, structuredContent={"why": "overflow"})
+
+    body = write_request(prompt(user(text("1+2?")), assistant(use("call_1", a=1)), user(failed), tools=[ADD]))
+
+    assert body["messages"][2]["parts"] == [returned('no\n{"why":"overflow"}', outcome="failed")]
+
+
+def test_parallel_results_are_written_in_order_with_the_names_of_their_tools() -> None:
+    body = write_request(
+        prompt(
+            user(text()),
+            assistant(text("both"), use("a", "files/read.text"), use("b", "add")),
+            user(result("a", text("1")), result("b", text("2"))),
+            tools=[ADD, {"name": "files/read.text", "inputSchema": {"type": "object"}}],
+        )
+    )
+
+    assert [part.get("tool_name") for part in body["messages"][1]["parts"]] == [None, "files_read_text", "add"]
+    assert body["messages"][2]["parts"] == [
+        returned("1", tool="files_read_text", id="a"),
+        returned("2", tool="add", id="b"),
+    ]
+    assert [tool["name"] for tool in body["tools"]] == ["add", "files_read_text"]
+
+
+def test_the_settings_of_a_request_are_written() -> None:
+    body = write_request(
+        prompt(
+            systemPrompt="Be brief.",
+            temperature=0.5,
+            stopSequences=["END"],
+            tools=[{**ADD, "description": "Adds."}],
+            toolChoice={"mode": "auto", "disable_parallel_tool_use": True},
+        )
+    )
+
+    assert body == {
+        "messages": [{**prompted("hello"), "instructions": "Be brief."}],
+        "max_tokens": 100,
+        "temperature": 0.5,
+        "stop_sequences": ["END"],
+        "tools": [{"name": "add", "parameters_json_schema": {"type": "object"}, "description": "Adds."}],
+        "parallel_tool_calls": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("choice", "written"),
+    [
+        (None, None),
+        ({"mode": "auto"}, None),
+        ({"mode": "required"}, "required"),
+        ({"mode": "none"}, "none"),
+        ({"type": "tool", "name": "add"}, ["add"]),
+    ],
+)
+def test_the_tool_choice_is_written(choice: Wire | None, written: object) -> None:
+    assert write_request(prompt(tools=[ADD], toolChoice=choice)).get("tool_choice") == written
+
+
+def test_the_tools_of_the_conversation_are_declared_where_none_are_offered() -> None:
+    body = write_request(prompt(*calls(text("3"))))
+
+    assert body["tools"] == [{"name": "add", "parameters_json_schema": {"type": "object"}}]
+    assert body["tool_choice"] == "none"
+
+
+def test_a_restored_turn_replaces_what_the_message_says() -> None:
+    turn = {"kind": "response", "parts": [{"part_kind": "thinking", "content": "hm", "signature": "s"}]}
+
+    assert write_request(prompt(*calls(text("3")), tools=[ADD], turns={1: turn}))["messages"][1] == turn
+
+
+@pytest.mark.parametrize(
+    ("messages", "fields", "says"),
+    [
+        (
+            [user(text()), assistant(IMAGE), user(text())],
+            {},
+            "messages[1]: this model takes no image in an assistant's message",
+        ),
+        (
+            calls({"type": "resource", "resource": {"uri": "a:", "blob": "aGVsbG8="}}),
+            {},
+            "messages[2]: this model takes no files of an unknown type",
+        ),
+        ([user(text())], {"metadata": {"user": "1"}}, "metadata: this model takes none"),
+        ([user(text(""))], {}, "messages: this model takes no empty text, and there is nothing else"),
+    ],
+    ids=["image of the model", "unknown file", "metadata", "nothing"],
+)
+def test_what_has_no_place_is_refused(messages: list[Wire], fields: Wire, says: str) -> None:
+    with pytest.raises(InputRefused) as refusal:
+        write_request(prompt(*messages, **fields))
+
+    assert (refusal.value.code, str(refusal.value)) == (-32602, says)
+
+
+# Replies
+
+
+def response(*parts: Wire, **fields: object) -> Wire:
+    return {
+        "kind": "response",
+        "parts": list(parts),
+        "model_name": "m-2026",
+        "finish_reason": "stop",
+        "state": "complete",
+        "usage": {"input_tokens": 11, "output_tokens": 7, "output_reasoning_tokens": 0, "cache_read_tokens": 3},
+        "provider_details": None,
+        **fields,
+    }
+
+
+USAGE = {"inputTokens": 11, "outputTokens": 7, "cacheReadTokens": 3}
+SAID = {"part_kind": "text", "content": "hi", "id": None, "provider_details": None}
+USED = {"part_kind": "tool-call", "tool_name": "add", "args": '{"a": 1}', "tool_call_id": "c1", "id": None}
+
+
+def test_text_and_calls_are_read() -> None:
+    assert read_reply(response(SAID, USED, finish_reason="tool_call"), prompt(tools=[ADD])) == Reply(
+        content=[TextContent(text="hi"), Call("c1", "add", '{"a": 1}')],
+        model="m-2026",
+        stop_reason="toolUse",
+        usage=USAGE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "stop_reason"),
+    [
+        ({"finish_reason": "stop"}, "endTurn"),
+        ({"finish_reason": None}, "endTurn"),
+        ({"finish_reason": "length"}, "maxTokens"),
+        ({"finish_reason": "tool_call"}, "toolUse"),
+        ({"finish_reason": "content_filter"}, "content_filter"),
+        ({"finish_reason": "stop", "provider_details": {"finish_reason": "stop_sequence"}}, "stopSequence"),
+        ({"finish_reason": "content_filter", "provider_details": {"finish_reason": "refusal"}}, "refusal"),
+        ({"finish_reason": "stop", "provider_details": {"timestamp": "now"}}, "endTurn"),
+        ({"finish_reason": "stop", "state": "suspended"}, "pause_turn"),
+    ],
+)
+def test_stop_reasons_are_read(fields: Wire, stop_reason: str) -> None:
+    assert read_reply(response(SAID, **fields), prompt()).stop_reason == stop_reason
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        {"part_kind": "thinking", "content": "hm", "signature": "s", "provider_name": "anthropic"},
+        {"part_kind": "text", "content": "", "id": "msg_1"},
+        {**USED, "provider_details": {"thought_signature": "s"}},
+    ],
+    ids=["thinking", "id", "signature of a call"],
+)
+def test_what_the_provider_wants_back_is_kept_as_the_turn(hidden: Wire) -> None:
+    reply = response(hidden, USED, provider_name="anthropic", provider_response_id="r1")
+
+    read = read_reply(reply, prompt(tools=[ADD]))
+
+    assert read.turn == {
+        "kind": "response",
+        "parts": [hidden, USED],
+        "model_name": "m-2026",
+        "provider_name": "anthropic",
+    }
+    assert all(isinstance(block, Call) for block in read.content)
+
+
+def test_of_parallel_calls_that_are_not_allowed_the_first_is_kept_in_the_answer_and_the_turn() -> None:
+    thinking = {"part_kind": "thinking", "content": "hm"}
+    choice = {"mode": "auto", "disable_parallel_tool_use": True}
+
+    read = read_reply(response(thinking, USED, {**USED, "tool_call_id": "c2"}), prompt(tools=[ADD], toolChoice=choice))
+
+    assert read.content == [Call("c1", "add", '{"a": 1}')]
+    assert isinstance(read.turn, dict)
+    assert read.turn["parts"] == [thinking, USED]
+
+
+def test_images_and_audio_of_the_model_are_read() -> None:
+    file = {"part_kind": "file", "content": BINARY}
+    sound = {"part_kind": "file", "content": {**BINARY, "media_type": "audio/wav"}}
+
+    assert read_reply(response(file, sound), prompt()).content == [
+        ImageContent(data="aGVsbG8=", mime_type="image/png"),
+        AudioContent(data="aGVsbG8=", mime_type="audio/wav"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "says"),
+    [
+        (response(SAID, state="incomplete"), ProviderError, "pydantic-ai: the stream ended before the answer was complete"),
+        ({}, ProviderError, "pydantic-ai: the stream ended before the answer was complete"),
+        (response(SAID, finish_reason="error"), SamplingError, "the model ended its answer with an error"),
+        (response({"part_kind": "speech"}), SamplingError, "the model answered with speech"),
+        (
+            response({"part_kind": "file", "content": {**BINARY, "media_type": "text/csv"}}),
+            SamplingError,
+            "the model answered with a file that is neither an image nor audio",
+        ),
+    ],
+    ids=["incomplete", "nothing", "error", "speech", "file"],
+)  # fmt: skip
+def test_what_is_no_answer_is_an_error(reply: Wire, error: type[Exception], says: str) -> None:
+    with pytest.raises(error) as raised:
+        read_reply(reply, prompt())
+
+    assert (type(raised.value), str(raised.value)) == (error, says)
+
+
+def test_a_model_that_counts_no_tokens_has_no_usage() -> None:
+    assert read_reply(response(SAID, usage={"input_tokens": 0}), prompt()).usage is None
+
+
+def test_the_events_of_a_stream_are_text_and_at_the_end_the_response() -> None:
+    reply: Wire = {}
+
+    assert [read_event(reply, event) for event in ({"text": "h"}, {"text": "i"}, {"response": response(SAID)})] == [
+        *("h", "i", ""),
+    ]
+    assert reply == response(SAID)
+
+
+# With pydantic-ai's own models
+
+
+async def test_a_request_reaches_the_model_as_pydantic_ais_own_messages() -> None:
+    heard: list[tuple[list[ModelMessage], AgentInfo]] = []
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        heard.append((messages, info))
+        return ModelResponse([TextPart("3")], finish_reason="stop")
+
+    model = PydanticAIModel(FunctionModel(answer, model_name="tested"), options={"temperature": 0.25, "seed": 7})
+    answered = await model(request(*calls(text("3")), tools=[ADD], temperature=1, systemPrompt="Be brief."))
+
+    [(messages, info)] = heard
+    asked, called, results = messages
+    assert isinstance(asked, ModelRequest)
+    assert isinstance(asked.parts[0], UserPromptPart)
+    assert (asked.parts[0].content, asked.instructions) == ("1+2?", "Be brief.")
+    assert called.parts == [ToolCallPart("add", {"a": 1}, "call_1")]
+    assert isinstance(results.parts[0], ToolReturnPart)
+    assert (results.parts[0].content, results.parts[0].outcome) == ("3", "success")
+    assert [(tool.name, tool.parameters_json_schema) for tool in info.function_tools] == [("add", {"type": "object"})]
+    assert info.model_settings == {"max_tokens": 100, "temperature": 0.25, "seed": 7}
+    assert isinstance(answered, CreateMessageResult)
+    assert (answered.text, answered.model, answered.stop_reason) == ("3", "tested", "endTurn")
+
+
+async def test_a_tool_loop_runs_with_pydantic_ais_test_model() -> None:
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    with fail_after(5):
+        done = await run_tool_loop(PydanticAIModel(TestModel()), "1+2?", tools=[add])
+
+    assert done.text == '{"add":"0"}'  # what this model does: it calls every tool once, and shows the results
+
+
+async def test_a_stream_shows_text_as_it_comes_and_gives_the_same_answer() -> None:
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
+        yield "let "
+        yield "me see"
+        yield {0: DeltaToolCall(name="add", json_args='{"a"', tool_call_id="c1")}
+        yield {0: DeltaToolCall(json_args=": 1}")}
+
+    shown: list[str] = []
+
+    def show(delta: Delta) -> None:
+        shown.append(delta.text)
+
+    model = PydanticAIModel(FunctionModel(stream_function=stream), on_delta=show)
+    answer = await model(request(tools=[ADD]))
+
+    assert "".join(shown) == "let me see"
+    assert isinstance(answer, CreateMessageResult)
+    assert answer.content == [TextContent(text="let me see"), ToolUseContent(id="c1", name="add", input={"a": 1})]
+
+
+async def test_thinking_stays_in_the_host() -> None:
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([ThinkingPart("hm"), TextPart("3")])
+
+    asked = Sampling(with_tools=PydanticAIModel(FunctionModel(answer)), approve=always)
+    answered = await asked.session(server="s", knows_tools=True).answer(wire(), None)
+
+    assert answered.content == [TextContent(text="3")]
+
+
+async def test_stop_sequences_are_refused_where_the_model_leaves_them_out() -> None:
+    class WithoutStop(TestModel):
+        unsupported_settings = frozenset({"stop_sequences", "parallel_tool_calls"})
+
+    model = PydanticAIModel(WithoutStop(call_tools=[], custom_output_text="hi"))
+
+    with pytest.raises(InputRefused, match=r"^stopSequences: this model takes none$"):
+        await model(request(stopSequences=["END"]))
+    answered = await model(request(tools=[ADD], toolChoice={"mode": "auto", "disable_parallel_tool_use": True}))
+    assert isinstance(answered, CreateMessageResult)
+    assert answered.text == "hi"
+
+
+async def test_what_pydantic_ai_cannot_write_is_refused_without_its_text() -> None:
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise NotImplementedError("BinaryContent with audio is not supported, secret")
+
+    with pytest.raises(InputRefused) as refusal:
+        await PydanticAIModel(FunctionModel(answer))(request(user(AUDIO)))
+
+    assert (refusal.value.code, str(refusal.value)) == (
+        -32602,
+        "this model does not take all of this request: the type of a file, or a setting",
+    )
+
+
+@pytest.mark.parametrize(("model", "kind"), [("openai:gpt-6", "str"), (None, "NoneType"), (TestModel, "ABCMeta")])
+def test_what_is_no_model_of_pydantic_ai_is_an_error_at_once(model: object, kind: str) -> None:
+    with pytest.raises(TypeError, match=f"^model has to be a model of pydantic-ai, not {kind}$"):
+        PydanticAIModel(model)
