@@ -181,7 +181,7 @@ class ModelServer(ABC):
             self.unfinished.set()
         # else uvicorn cuts the connection: the application ends before its response
 
-    def _answer(self, method: str, heard: Heard, raw: bytes) -> _Answer:
+    def _answer(self, method: str, heard: Heard, raw: bytes) -> Answer:
         self.heard.append(heard)
         if method != "POST":
             raise Refusal(f"{method} is not allowed", status=405)
@@ -212,20 +212,22 @@ class ModelServer(ABC):
                 return replace(whole, parts=whole.parts[:events], then="stall")
         assert_never(turn)
 
-    def _said(self, said: Said, heard: Heard) -> _Answer:
+    def _said(self, said: Said, heard: Heard) -> Answer:
         if self.wants_stream(heard):
-            return _Answer(200, [_content_type(self.stream_type)], list(self.events(said, heard)))
-        return _Answer(200, [_content_type("application/json")], [json.dumps(self.reply(said, heard)).encode()])
+            return Answer(200, [_content_type(self.stream_type)], list(self.events(said, heard)))
+        return Answer(200, [_content_type("application/json")], [json.dumps(self.reply(said, heard)).encode()])
 
-    def _failure(self, status: int, message: str, retry_after: str | None = None, body: str | None = None) -> _Answer:
+    def _failure(self, status: int, message: str, retry_after: str | None = None, body: str | None = None) -> Answer:
         headers = [_content_type("application/json")]
         if retry_after is not None:
             headers.append((b"retry-after", retry_after.encode()))
-        return _Answer(status, headers, [(json.dumps(self.error(status, message)) if body is None else body).encode()])
+        return Answer(status, headers, [(json.dumps(self.error(status, message)) if body is None else body).encode()])
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class Answer:
+    """What a server sends; *parts* are events of a stream, or one whole body."""
+
     status: int
     headers: list[tuple[bytes, bytes]]
     parts: list[bytes]
