@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+import anthropic
+import openai
 import pytest
-from anyio import fail_after
+from anyio import create_task_group, fail_after, to_thread
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -17,9 +20,15 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.openai import OpenAIProvider
 
+from mcp_host import FunctionTool
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import Delta, PydanticAIModel
 from mcp_host.providers.adapter import Call, Prompt, Reply
@@ -27,7 +36,13 @@ from mcp_host.providers.names import ToolNames
 from mcp_host.providers.pydantic_ai import read_event, read_reply, write_request
 from mcp_host.sampling import Sampling, always, run_tool_loop
 from mcp_host.types import AudioContent, CreateMessageResult, ImageContent, TextContent, ToolUseContent
-from tests.sampling.asking import ADD, Wire, assistant, request, result, text, use, user, wire
+from tests.providers.conftest import Serve
+from tests.providers.scripted import Called, Failed, Said, Stalled
+from tests.providers.servers.anthropic import AnthropicServer
+from tests.providers.servers.base import ModelServer
+from tests.providers.servers.openai_chat import OpenAIChatServer
+from tests.providers.servers.openai_responses import OpenAIResponsesServer
+from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, request, result, text, use, user, wire
 
 IMAGE = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}
 AUDIO = {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/wav"}
@@ -425,3 +440,118 @@ async def test_what_pydantic_ai_cannot_write_is_refused_without_its_text() -> No
 def test_what_is_no_model_of_pydantic_ai_is_an_error_at_once(model: object, kind: str) -> None:
     with pytest.raises(TypeError, match=f"^model has to be a model of pydantic-ai, not {kind}$"):
         PydanticAIModel(model)
+
+
+# With pydantic-ai's models of real APIs
+
+
+@asynccontextmanager
+async def of_anthropic(server: ModelServer) -> AsyncIterator[Model]:
+    async with anthropic.AsyncAnthropic(base_url=server.url, api_key=server.key, max_retries=0) as client:
+        yield AnthropicModel("claude-sonnet-5", provider=AnthropicProvider(anthropic_client=client))
+
+
+@asynccontextmanager
+async def of_openai(server: ModelServer) -> AsyncIterator[OpenAIProvider]:
+    async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=server.key, max_retries=0) as client:
+        yield OpenAIProvider(openai_client=client)
+
+
+@asynccontextmanager
+async def of_responses(server: ModelServer) -> AsyncIterator[Model]:
+    async with of_openai(server) as provider:
+        yield OpenAIResponsesModel("gpt-6", provider=provider)
+
+
+@asynccontextmanager
+async def of_chat(server: ModelServer) -> AsyncIterator[Model]:
+    async with of_openai(server) as provider:
+        yield OpenAIChatModel("gpt-6", provider=provider)
+
+
+REAL: dict[type[ModelServer], Callable[[ModelServer], AbstractAsyncContextManager[Model]]] = {
+    AnthropicServer: of_anthropic,
+    OpenAIResponsesServer: of_responses,
+    OpenAIChatServer: of_chat,
+}
+
+
+@pytest.fixture(params=REAL, ids=lambda kind: kind.__name__.removesuffix("Server"))
+def kind(request: pytest.FixtureRequest) -> type[ModelServer]:
+    kind: type[ModelServer] = request.param
+    return kind
+
+
+of_an_sdk_that_leaves_generators = pytest.mark.filterwarnings(  # after ``[DONE]``; trio warns of it
+    "ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning"
+)
+
+
+@of_an_sdk_that_leaves_generators
+@pytest.mark.parametrize("stream", [False, True], ids=["at once", "streamed"])
+async def test_a_tool_loop_over_a_real_api(kind: type[ModelServer], serve: Serve, stream: bool) -> None:
+    server = serve(
+        kind,
+        Said(text="Two at once.", calls=[Called("math_add", {"a": 1, "b": 2}), Called("math_add", {"a": 3, "b": 4})]),
+        Said(text="3 and 7", stop="end"),
+    )
+
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    with fail_after(10):
+        async with REAL[kind](server) as model:
+            done = await run_tool_loop(
+                PydanticAIModel(model, stream=stream), "1+2 and 3+4?", tools=[FunctionTool(add, name="math/add")]
+            )
+
+    assert done.text == "3 and 7"
+    assert [str(call.result.text) for step in done.steps for call in step.calls] == ["3", "7"]
+    assert len(server.heard) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["at once", "streamed"])
+async def test_a_rate_limit_of_a_real_api_says_when_to_come_back(
+    kind: type[ModelServer], serve: Serve, stream: bool
+) -> None:
+    server = serve(kind, Failed(status=429, retry_after="7"))
+
+    async with REAL[kind](server) as model:
+        with fail_after(10), pytest.raises(ProviderError) as error:
+            await PydanticAIModel(model, stream=stream)(request())
+
+    assert (error.value.provider, error.value.status, error.value.retry_after) == ("pydantic-ai", 429, 7.0)
+    assert error.value.transient
+
+
+@of_an_sdk_that_leaves_generators
+async def test_cancelling_closes_the_stream_of_a_real_api(kind: type[ModelServer], serve: Serve) -> None:
+    server = serve(kind, Stalled(Said(text="never ending"), events=4))
+
+    async with REAL[kind](server) as model, create_task_group() as tasks:
+        tasks.start_soon(PydanticAIModel(model, stream=True), request())
+        with fail_after(10):
+            await to_thread.run_sync(server.stalled.wait, 10)
+            tasks.cancel_scope.cancel()
+
+    assert await to_thread.run_sync(server.unfinished.wait, 10)
+
+
+async def test_what_a_real_model_cannot_take_is_refused(serve: Serve) -> None:
+    async with of_anthropic(serve(AnthropicServer)) as model:
+        with pytest.raises(InputRefused, match=r"^this model does not take all of this request"):
+            await PydanticAIModel(model)(request(user(AUDIO)))
+    async with of_responses(serve(OpenAIResponsesServer)) as model:
+        with pytest.raises(InputRefused, match=r"^stopSequences: this model takes none$"):
+            await PydanticAIModel(model)(request(stopSequences=["END"]))
+
+
+@pytest.mark.parametrize("choice", [{"mode": "none"}, {"mode": "required"}, {"type": "tool", "name": "add"}])
+async def test_the_tool_choice_reaches_a_real_api(kind: type[ModelServer], serve: Serve, choice: Wire) -> None:
+    server = serve(kind, Said(text="ok"))
+
+    async with REAL[kind](server) as model:
+        await PydanticAIModel(model)(request(tools=[ADD, MULTIPLY], toolChoice=choice))
+
+    assert server.last.get("tool_choice") == EXPECTED[kind, choice.get("mode", "tool")]
