@@ -68,6 +68,9 @@ def _errors(exc: Exception) -> Iterator[Mapping[str, object]]:
 def _retry_after(exc: Exception) -> float | None:
     headers = getattr(getattr(exc, "response", None), "headers", None)
     found: list[float | None] = []
+    said = getattr(exc, "retry_after", None)  # pydantic-ai has read it
+    if isinstance(said, int | float) and said >= 0:
+        found.append(min(float(said), MOST_SECONDS))
     if isinstance(headers, Mapping):
         found += [_seconds(headers.get("retry-after-ms"), 0.001), _seconds(headers.get("retry-after"))]
         found += [_until(headers.get("retry-after"))]
