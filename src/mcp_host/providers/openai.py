@@ -1,0 +1,241 @@
+"""What both APIs of OpenAI have in common: names, ids, kinds of content, metadata, and the native strict mode."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TypeAlias, assert_never
+from urllib.parse import unquote, urlsplit
+
+from mcp_host.errors import InputRefused, ProviderError, quoted
+from mcp_host.providers import schemas
+from mcp_host.providers.adapter import Call, Prompt, link_text, refused, result_content
+from mcp_host.providers.failures import CODE
+from mcp_host.providers.names import NameRule
+from mcp_host.types import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    JSONObject,
+    ResourceLink,
+    TextContent,
+    Tool,
+    ToolResultContent,
+)
+from mcp_host.types.content import ContentBlock
+
+PROVIDER = "openai"
+
+NAME_RULE = NameRule(re.compile("[a-zA-Z0-9_-]{1,64}"), re.compile("[^a-zA-Z0-9_-]"), 64)
+
+# https://developers.openai.com/api/docs/guides/images-vision, …/audio, …/file-inputs
+IMAGES = {kind: kind for kind in ("image/png", "image/jpeg", "image/webp", "image/gif")} | {"image/jpg": "image/jpeg"}
+AUDIO_FORMATS = {
+    **dict.fromkeys(("audio/wav", "audio/wave", "audio/x-wav", "audio/vnd.wave"), "wav"),
+    **dict.fromkeys(("audio/mp3", "audio/mpeg", "audio/x-mp3"), "mp3"),
+}
+PDF = "application/pdf"
+
+MOST_ID = 40  # characters of a call's id at Chat Completions of some models; 64 elsewhere
+MOST_METADATA = (16, 64, 512)  # pairs, and characters of a key and of a value
+
+FAILED = "The tool failed:"  # neither API has a field for it
+
+Part: TypeAlias = str | ImageContent | AudioContent | BlobResourceContents
+"""A text, an image that the API takes, a sound, or a PDF file."""
+
+
+Answer: TypeAlias = list[TextContent | ImageContent | AudioContent | Call]
+"""What a reply says."""
+
+
+def part_of(block: ContentBlock, where: str) -> Part:
+    """What a model gets of a block.
+
+    Raises:
+        InputRefused: It is of a type that no API of OpenAI takes.
+    """
+    match block:
+        case TextContent(text=text):
+            return text
+        case ImageContent(data=data, mime_type=kind):
+            return _image(data, kind, where)
+        case AudioContent():
+            return block
+        case ResourceLink():
+            return link_text(block)
+        case EmbeddedResource(resource=resource):
+            if isinstance(resource, BlobResourceContents):
+                return _file(resource, where)
+            return _document(resource.uri, resource.text)
+    assert_never(block)
+
+
+def _file(resource: BlobResourceContents, where: str) -> Part:
+    kind = _essence(resource.mime_type)
+    if kind == PDF:
+        return resource
+    if kind.startswith("audio/"):
+        return AudioContent(data=resource.blob, mime_type=kind)
+    if not kind.startswith("text/"):
+        return _image(resource.blob, kind, where)
+    try:
+        return _document(resource.uri, b64decode(resource.blob, validate=True).decode())
+    except ValueError:
+        raise refused(where, f"no {kind} that is not UTF-8") from None
+
+
+def _document(uri: str, text: str) -> str:
+    return f"Contents of {uri}:\n{text}"
+
+
+def _image(data: str, kind: str, where: str) -> ImageContent:
+    if (written := IMAGES.get(_essence(kind))) is None:
+        raise refused(where, f"no {quoted(kind)}" if kind else "no files of an unknown type")
+    return ImageContent(data=data, mime_type=written)
+
+
+def _essence(kind: str | None) -> str:
+    """A media type without its parameters."""
+    return (kind or "").partition(";")[0].strip().lower()
+
+
+def result_parts(result: ToolResultContent, where: str) -> list[Part]:
+    """What a model gets of a tool's result."""
+    parts = [part_of(block, where) for block in result_content(result)]
+    return [FAILED, *parts] if result.is_error else parts
+
+
+def joined(parts: Sequence[Part]) -> str | None:
+    """The parts as one text; None if they are not all text."""
+    texts = [part for part in parts if isinstance(part, str)]
+    return "\n".join(texts) if len(texts) == len(parts) else None
+
+
+def data_url(kind: str, data: str) -> str:
+    return f"data:{kind};base64,{data}"
+
+
+def pdf(resource: BlobResourceContents) -> JSONObject:
+    """A PDF file, which needs a name."""
+    name = unquote(urlsplit(resource.uri).path).rpartition("/")[2] or "document"
+    return {
+        "filename": name if name.lower().endswith(".pdf") else f"{name}.pdf",
+        "file_data": data_url(PDF, resource.blob),
+    }
+
+
+def audio(block: AudioContent, where: str) -> JSONObject:
+    if (written := AUDIO_FORMATS.get(_essence(block.mime_type))) is None:
+        raise refused(where, f"wav and mp3, not {quoted(block.mime_type)}")
+    return {"data": block.data, "format": written}
+
+
+def call_id(id: str) -> str:
+    """The id of a tool call; the same other one each time if it is too long."""
+    if 0 < len(id) <= MOST_ID:
+        return id
+    return f"call_{sha256(id.encode(errors='surrogatepass')).hexdigest()[:32]}"
+
+
+def fields(prompt: Prompt) -> JSONObject:
+    """The fields of a request that both APIs have.
+
+    Raises:
+        InputRefused: The API does not take one of their values.
+    """
+    request = prompt.request
+    body: JSONObject = {"model": prompt.model}
+    if request.temperature is not None:
+        if not 0 <= request.temperature <= 2:
+            raise refused("temperature", f"0 to 2, not {request.temperature:g}")
+        body["temperature"] = request.temperature
+    if request.metadata:
+        body["metadata"] = _metadata(request.metadata)
+    if request.may_use_tools and request.params.disable_parallel_tool_use:
+        body["parallel_tool_calls"] = False
+    return body
+
+
+def _metadata(metadata: JSONObject) -> JSONObject:
+    pairs, key, value = MOST_METADATA
+    if len(metadata) > pairs:
+        raise refused("metadata", f"at most {pairs} pairs")
+    for name, text in metadata.items():
+        if not isinstance(text, str) or len(name) > key or len(text) > value:
+            raise refused("metadata", f"only texts of {value} characters, under names of {key}: not {quoted(name)}")
+    return metadata
+
+
+def forced_tool(prompt: Prompt) -> Tool | None:
+    """The only tool that the answer may call, and has to."""
+    request = prompt.request
+    if request.required_tool is not None:
+        return next(tool for tool in request.tools if tool.name == request.required_tool)
+    return request.tools[0] if request.must_use_tools and len(request.tools) == 1 else None
+
+
+def format_of(prompt: Prompt) -> JSONObject | None:
+    """The JSON schema for the strict mode, in which the whole text of the answer is the arguments of the forced tool.
+
+    None if no single tool is forced, if the strict mode cannot say what its schema says, or if a stop sequence could
+    cut the JSON.
+    """
+    tool = forced_tool(prompt)
+    if tool is None or prompt.request.stop_sequences:
+        return None
+    if not prompt.options.keys().isdisjoint({"text", "response_format", "tools", "tool_choice"}):
+        return None
+    try:
+        schema = schemas.strict(tool.input_schema)
+    except (ValueError, RecursionError):
+        return None
+    if schema is None:
+        return None
+    written: JSONObject = {"name": prompt.names.write(tool.name), "schema": schema, "strict": True}
+    if tool.description:
+        written["description"] = tool.description
+    return written
+
+
+def own_call(content: Answer, prompt: Prompt) -> Call | None:
+    """The call of the forced tool, if the text of the answer is its arguments."""
+    text = "".join([block.text for block in content if isinstance(block, TextContent)])
+    own = format_of(prompt) if text else None
+    return None if own is None else Call(None, own["name"], text)
+
+
+def function_of(tool: Tool, prompt: Prompt) -> JSONObject:
+    """A tool as a function.
+
+    Raises:
+        InputRefused: Its schema refers to something that it does not have.
+    """
+    try:
+        parameters = schemas.function(tool.input_schema)
+    except (ValueError, RecursionError) as exc:
+        raise refused(f"the tool {quoted(tool.name)}", f"no such schema: {exc}") from None
+    written: JSONObject = {"name": prompt.names.write(tool.name), "parameters": parameters}
+    if tool.description:
+        written["description"] = tool.description
+    return written
+
+
+def usage_counts(counts: dict[str, object]) -> dict[str, int] | None:
+    """The counts that the provider told; None if there are none."""
+    return {name: count for name, count in counts.items() if isinstance(count, int)} or None
+
+
+def model_failed(error: object) -> ProviderError:
+    """The error for a reply, or an event, that says that the model failed. Its text has only the code of *error*."""
+    found = [error.get(name) for name in ("code", "type")] if isinstance(error, dict) else []
+    code = next((value for value in found if isinstance(value, str) and CODE.fullmatch(value)), None)
+    return ProviderError(PROVIDER, "the model failed", code=code)
+
+
+def no_answer(what: str, where: str) -> InputRefused:
+    """The error for content that an assistant's message cannot have."""
+    return refused(where, f"no {what} in an assistant's message")

@@ -1,0 +1,387 @@
+"""OpenAI's Responses API: https://developers.openai.com/api/reference/resources/responses.
+
+Nothing is stored at OpenAI (``store`` is false), so reasoning is sent back encrypted: the whole output of a turn, as it
+was. A turn whose reasoning is lost is written from its message, and has calls without the ids that tie them to it.
+
+The API has no stop sequences. They are applied to the answer: what follows one is dropped, and was paid for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, assert_never
+
+from mcp_host.errors import SamplingError
+from mcp_host.providers.adapter import Call, Prompt, ProviderModel, Reply, Usage, as_json, refused
+from mcp_host.providers.failures import unfinished
+from mcp_host.providers.openai import (
+    NAME_RULE,
+    PROVIDER,
+    Answer,
+    Part,
+    call_id,
+    data_url,
+    fields,
+    format_of,
+    function_of,
+    joined,
+    model_failed,
+    no_answer,
+    own_call,
+    part_of,
+    pdf,
+    result_parts,
+    usage_counts,
+)
+from mcp_host.sampling.stop_reasons import REFUSALS
+from mcp_host.types import (
+    AudioContent,
+    BlobResourceContents,
+    ImageContent,
+    JSONObject,
+    SamplingMessage,
+    TextContent,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE
+
+LEAST_TOKENS = 16  # max_output_tokens: "integer below minimum value"
+
+NO_REASONING = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt-|gpt-5[.\d]*-chat)")
+"""Models that refuse encrypted reasoning: "Encrypted content is not supported with this model"."""
+
+ENCRYPTED = "reasoning.encrypted_content"
+
+PLAIN = frozenset({"message", "function_call"})  # what MCP has a place for
+FOR_HOST = frozenset(
+    {
+        *("apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "mcp_approval_request"),
+        "shell_call",
+    }
+)
+"""Calls that no server of MCP can answer. A model writes them only if the host's options have such tools."""
+
+OPEN = "_open"  # in a reply that is being folded: its items, by index
+OWN_FORMAT: JSONObject = {"type": "_own_format"}  # before the events of a stream whose text is the arguments of a call
+
+DELTAS = {
+    "response.output_text.delta": "output_text",
+    "response.refusal.delta": "refusal",
+    "response.function_call_arguments.delta": "arguments",
+    "response.reasoning_text.delta": "reasoning_text",
+    "response.reasoning_summary_text.delta": "summary_text",
+}
+DONE = {
+    "response.output_text.done": ("output_text", "text"),
+    "response.refusal.done": ("refusal", "refusal"),
+    "response.function_call_arguments.done": ("arguments", "arguments"),
+    "response.reasoning_text.done": ("reasoning_text", "text"),
+    "response.reasoning_summary_text.done": ("summary_text", "text"),
+}
+IN_ANSWER = frozenset({"output_text", "refusal"})
+
+
+# Requests
+
+
+def write_request(prompt: Prompt) -> JSONObject:
+    """The keyword arguments of ``responses.create``.
+
+    Raises:
+        InputRefused: The API does not take something of it.
+    """
+    request = prompt.request
+    if request.max_tokens < LEAST_TOKENS:
+        raise refused("maxTokens", f"at least {LEAST_TOKENS}, not {request.max_tokens}")
+    body = fields(prompt) | {
+        "input": [item for index in range(len(request.messages)) for item in _items(index, prompt)],
+        "max_output_tokens": request.max_tokens,
+        "store": False,
+    }
+    if not NO_REASONING.match(prompt.model):
+        body["include"] = [ENCRYPTED]
+    if request.system_prompt:
+        body["instructions"] = request.system_prompt
+    if (own := format_of(prompt)) is not None:
+        body["text"] = {"format": {"type": "json_schema", **own}}
+        body.pop("parallel_tool_calls", None)  # it needs tools
+    elif request.tools:
+        body["tools"] = [{"type": "function", **function_of(tool, prompt), "strict": False} for tool in request.tools]
+        if request.required_tool is not None:
+            body["tool_choice"] = {"type": "function", "name": prompt.names.write(request.required_tool)}
+        elif request.tool_choice is not None:
+            body["tool_choice"] = request.tool_choice.mode or "auto"
+    return body
+
+
+def _items(index: int, prompt: Prompt) -> Iterator[JSONObject]:
+    message, where = prompt.request.messages[index], f"messages[{index}]"
+    turn = prompt.turns.get(index)
+    if isinstance(turn, list):
+        for item in turn:
+            yield item | {"call_id": call_id(item["call_id"])} if item["type"] == "function_call" else item
+    elif message.role == "assistant":
+        yield from _assistant(message, where, prompt)
+    else:
+        parts: list[Part] = []
+        for block in message.content:
+            if isinstance(block, ToolResultContent):
+                yield _result(block, where)
+            elif not isinstance(block, ToolUseContent):
+                parts.append(part_of(block, where))
+        if parts:
+            yield {"role": "user", "content": _content(parts, where)}
+
+
+def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> Iterator[JSONObject]:
+    for block in message.content:
+        match block:
+            case TextContent(text=text):
+                yield {"role": "assistant", "content": text}
+            case ToolUseContent(id=id, name=name, input=arguments):
+                written = json.dumps(arguments, ensure_ascii=False)
+                call = {"call_id": call_id(id), "name": prompt.names.write(name), "arguments": written}
+                yield {"type": "function_call", **call}
+            case ImageContent() | AudioContent():
+                raise no_answer(block.type, where)
+            case ToolResultContent():
+                raise AssertionError("results are the user's")
+            case _:
+                assert_never(block)
+
+
+def _result(result: ToolResultContent, where: str) -> JSONObject:
+    output = _content(result_parts(result, where), where)
+    return {"type": "function_call_output", "call_id": call_id(result.tool_use_id), "output": output}
+
+
+def _content(parts: Sequence[Part], where: str) -> str | list[JSONObject]:
+    text = joined(parts)
+    return [_part(part, where) for part in parts] if text is None else text
+
+
+def _part(part: Part, where: str) -> JSONObject:
+    match part:
+        case str():
+            return {"type": "input_text", "text": part}
+        case ImageContent(data=data, mime_type=kind):
+            return {"type": "input_image", "detail": "auto", "image_url": data_url(kind, data)}
+        case BlobResourceContents():
+            return {"type": "input_file", **pdf(part)}
+        case AudioContent():
+            raise refused(where, "no audio at the Responses API")
+    assert_never(part)
+
+
+# Replies
+
+
+def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
+    """What a response says.
+
+    Raises:
+        ProviderError: The model failed, or the stream ended too early.
+        SamplingError: It has a call of a tool that is not one of the request.
+    """
+    if reply.get("error") or reply.get("status") == "failed":
+        raise model_failed(reply.get("error"))
+    if OPEN in reply or "output" not in reply or reply.get("status") in ("queued", "in_progress", "cancelled"):
+        raise unfinished(PROVIDER)
+    output: list[JSONObject] = reply["output"]
+    content, has_refused = _read_output(output)
+    stop_reason = _stop_reason(reply, has_refused, content)
+    if stop_reason == END_TURN and (own := own_call(content, prompt)) is not None:
+        content, stop_reason = [own], TOOL_USE
+    elif stop_reason not in REFUSALS:
+        content, stop_reason = _stopped(content, stop_reason, prompt.request.stop_sequences or [])
+    return Reply(
+        content=content,
+        model=reply.get("model") or prompt.model,
+        stop_reason=stop_reason,
+        turn=_turn(output),
+        usage=_usage(reply.get("usage") or {}),
+    )
+
+
+def _read_output(output: Sequence[JSONObject]) -> tuple[Answer, bool]:
+    """The content of an output, and whether there is a refusal in it."""
+    content: Answer = []
+    has_refused = False
+    for item in output:
+        match item["type"]:
+            case "message":
+                for part in item["content"]:
+                    is_refusal = part["type"] == "refusal"
+                    has_refused |= is_refusal
+                    if text := part["refusal" if is_refusal else "text"]:
+                        content.append(TextContent(text=text))
+            case "function_call":
+                content.append(Call(item["call_id"], item["name"], item["arguments"]))
+            case "image_generation_call" if item.get("result"):
+                kind = f"image/{item.get('output_format') or 'png'}"
+                content.append(ImageContent(data=item["result"], mime_type=kind))
+            case kind if kind in FOR_HOST:
+                raise SamplingError(f"the model wrote a {kind}, which only the host's options can have asked for")
+    return content, has_refused
+
+
+def _stop_reason(reply: JSONObject, has_refused: bool, content: Sequence[object]) -> str:
+    if reply.get("status") == "incomplete":
+        reason = (reply.get("incomplete_details") or {}).get("reason")
+        return "content_filter" if reason == "content_filter" else MAX_TOKENS
+    if has_refused:
+        return "refusal"
+    return TOOL_USE if any(isinstance(block, Call) for block in content) else END_TURN
+
+
+def _stopped(content: Answer, stop_reason: str, stops: Sequence[str]) -> tuple[Answer, str]:
+    """The content up to the first stop sequence."""
+    for index, block in enumerate(content):
+        if isinstance(block, TextContent):
+            found = [place for stop in stops if stop and (place := block.text.find(stop)) >= 0]
+            if found:
+                kept = block.text[: min(found)]
+                return [*content[:index], *([TextContent(text=kept)] if kept else ())], STOP_SEQUENCE
+    return content, stop_reason
+
+
+def _turn(output: Sequence[JSONObject]) -> list[JSONObject] | None:
+    """The output, to be sent back, if it has more than messages and calls."""
+    if all(item["type"] in PLAIN and item.get("phase") is None for item in output):
+        return None
+    return [{name: value for name, value in item.items() if value is not None} for item in output]
+
+
+def _usage(usage: JSONObject) -> Usage | None:
+    read = usage.get("input_tokens_details") or {}
+    return usage_counts(
+        {
+            "inputTokens": usage.get("input_tokens"),
+            "outputTokens": usage.get("output_tokens"),
+            "reasoningTokens": (usage.get("output_tokens_details") or {}).get("reasoning_tokens"),
+            "cacheReadTokens": read.get("cached_tokens"),
+            "cacheWriteTokens": read.get("cache_write_tokens"),
+        }
+    )
+
+
+# Streams: https://developers.openai.com/api/reference/resources/responses/streaming-events
+
+
+def read_event(reply: JSONObject, event: JSONObject) -> str:
+    """Add one event of a stream. Until the response ends, texts are lists of pieces: joining them each time takes
+    quadratic time. Events of unknown types are ignored.
+
+    Raises:
+        ProviderError: The event says that the model failed.
+    """
+    kind = event["type"]
+    if kind in DELTAS:
+        name = DELTAS[kind]
+        _pieces(reply, event, name).append(event["delta"])
+        return event["delta"] if name in IN_ANSWER and OWN_FORMAT["type"] not in reply else ""
+    if kind in DONE:
+        name, key = DONE[kind]
+        pieces = _pieces(reply, event, name)
+        is_new = not pieces and name in IN_ANSWER and OWN_FORMAT["type"] not in reply
+        pieces[:] = [event[key]]
+        return event[key] if is_new else ""
+    match kind:
+        case "response.created":
+            reply.update(event["response"])
+            reply.setdefault(OPEN, {})
+        case "response.output_item.added" | "response.output_item.done":
+            slot = _slot(reply, event)
+            slot["item"] = event["item"]
+            slot["is_done"] = kind.endswith("done")
+        case "response.completed" | "response.incomplete" | "response.failed":
+            slots = reply.pop(OPEN, {})
+            reply.pop(OWN_FORMAT["type"], None)
+            reply.update(event["response"])
+            reply["output"] = _output(slots, event["response"].get("output") or [])
+        case "error":
+            raise model_failed(event)
+        case "_own_format":
+            reply[kind] = True
+    return ""
+
+
+def _slot(reply: JSONObject, event: JSONObject) -> JSONObject:
+    """What is known of the item of *event*: itself, and the pieces of its texts."""
+    slots: dict[int, JSONObject] = reply.setdefault(OPEN, {})
+    index = event.get("output_index")
+    if index is None:  # of other servers
+        id = event.get("item_id") or (event.get("item") or {}).get("id")
+        index = next((key for key, slot in slots.items() if slot["item"].get("id") == id), len(slots))
+    found: JSONObject = slots.setdefault(index, {"item": {}, "is_done": False, "pieces": {}})
+    return found
+
+
+def _pieces(reply: JSONObject, event: JSONObject, name: str) -> list[str]:
+    index = event.get("content_index", event.get("summary_index", 0))
+    found: list[str] = _slot(reply, event)["pieces"].setdefault((name, index), [])
+    return found
+
+
+def _output(slots: dict[int, JSONObject], last: Sequence[JSONObject]) -> list[JSONObject]:
+    """The items of a response that has ended: as they were when each was done, as its end says them, or as folded."""
+    if last:
+        return [
+            slots[index]["item"] if index in slots and slots[index]["is_done"] else item
+            for index, item in enumerate(last)
+        ]
+    return [_whole(slots[index]) for index in sorted(slots)]
+
+
+def _whole(slot: JSONObject) -> JSONObject:
+    item: JSONObject = slot["item"]
+    if slot["is_done"]:
+        return item
+    item = {"type": "message", "role": "assistant", **item}
+    for (name, _), pieces in sorted(slot["pieces"].items(), key=lambda entry: entry[0][1]):
+        text = "".join(pieces)
+        match name:
+            case "arguments":
+                item["arguments"] = text
+            case "summary_text":
+                item["summary"] = [*item.get("summary", ()), {"type": name, "text": text}]
+            case "refusal":
+                item["content"] = [*(item.get("content") or ()), {"type": name, "refusal": text}]
+            case _:
+                item["content"] = [*(item.get("content") or ()), {"type": name, "text": text}]
+    return item
+
+
+class OpenAIModel(ProviderModel):
+    """A model of OpenAI's Responses API: ``OpenAIModel(openai.AsyncOpenAI(), "gpt-5.6")``.
+
+    *client* is an async client of the SDK ``openai``, or ``AsyncAzureOpenAI``. For other servers that speak OpenAI's
+    language there is `OpenAIChatModel`. Models that do not reason are known by name. For others that refuse encrypted
+    reasoning, such as some deployments at Azure, set *options*: ``{"include": None}``.
+    """
+
+    provider = PROVIDER
+    name_rule = NAME_RULE
+
+    write_request = staticmethod(write_request)
+    read_reply = staticmethod(read_reply)
+    read_event = staticmethod(read_event)
+
+    async def create(self, body: JSONObject) -> JSONObject:
+        return as_json(await self._client.responses.create(**body))
+
+    @asynccontextmanager
+    async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
+        async with await self._client.responses.create(**body, stream=True) as events:
+            yield _as_json(events, is_call="text" in body and "text" not in self._options)
+
+
+async def _as_json(events: Any, *, is_call: bool) -> AsyncIterator[JSONObject]:
+    if is_call:
+        yield OWN_FORMAT
+    async for event in events:
+        yield as_json(event)

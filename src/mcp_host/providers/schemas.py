@@ -1,0 +1,224 @@
+"""JSON Schemas of tools, rewritten to what each provider accepts.
+
+============  ==============================================================================================
+rule          for
+============  ==============================================================================================
+`function`    the parameters of a function at OpenAI: an object at the root, without alternatives there
+`strict`      OpenAI's strict mode, whose output always conforms: a small part of JSON Schema, or nothing
+============  ==============================================================================================
+
+A rewritten schema may allow more than the tool does, because the server checks the arguments. What it no longer says
+is then in its description, for the model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
+
+from mcp_host.sampling.structured.inlining import NAMED, ONE, inlined
+
+Schema: TypeAlias = dict[str, Any]
+
+AT_ROOT = ("allOf", "anyOf", "oneOf", "not", "enum", "const", "if", "then", "else")
+"""OpenAI: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"."""
+
+# https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas
+STRICT_KEYWORDS = frozenset(
+    {
+        *("$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "exclusiveMaximum"),
+        *("exclusiveMinimum", "format", "items", "maxItems", "maximum", "minItems", "minimum", "multipleOf", "pattern"),
+        *("properties", "required", "title", "type"),
+    }
+)
+STRICT_FORMATS = frozenset({"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"})
+NO_RULES = frozenset(
+    {"$comment", "$schema", "default", "deprecated", "discriminator", "examples", "readOnly", "writeOnly"}
+)
+# The limits of the first models with strict mode. Newer ones take more; a larger schema is sent as a function.
+STRICT_LEVELS = 5
+STRICT_PROPERTIES = 100
+STRICT_VALUES = 500
+STRICT_CHARACTERS = 15_000  # of all names and values together
+
+KEYWORD_TYPES: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("$defs", "patternProperties", "properties"), dict),
+    **dict.fromkeys(("allOf", "anyOf", "enum", "oneOf", "required"), list),
+    **dict.fromkeys(("$ref", "description", "format", "pattern", "title"), str),
+}
+TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+
+def function(schema: Schema) -> Schema:
+    """The parameters of a function, for OpenAI and those that follow it.
+
+    The alternatives of the root are merged: an argument of any of them is allowed, and those of all are required.
+
+    Raises:
+        ValueError: The schema refers to something that it does not have.
+    """
+    if not set(schema).isdisjoint({*AT_ROOT, "$ref"}):
+        schema = inlined(schema)  # what is to be merged must be here
+    root = _each(schema, _accepted)
+    properties, required = _members(root)
+    said = {name: root[name] for name in AT_ROOT if name in root and name != "allOf"}
+    kept = {name: value for name, value in root.items() if name not in (*AT_ROOT, "$ref", "$schema")}
+    if said:
+        note = f"The arguments also have to conform to this JSON Schema: {json.dumps(said, ensure_ascii=False)}"
+        kept["description"] = "\n".join(filter(None, [kept.get("description"), note]))
+    kept |= {"type": "object", "properties": properties}
+    return kept | {"required": required} if required else kept
+
+
+def _accepted(part: Schema) -> Schema:
+    """A subschema without what OpenAI refuses in any place: spellings of older drafts, and arrays without items."""
+    written = _well_formed(part)
+    if isinstance(written.get("items"), list):  # a tuple, before 2020-12
+        written |= {"prefixItems": written["items"], "items": written.pop("additionalItems", {})}
+    if "array" in _types(written):
+        written.setdefault("items", {})  # "array schema missing items"
+    for exclusive, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(written.get(exclusive), bool) and written.pop(exclusive) and limit in written:  # draft 4
+            written[exclusive] = written.pop(limit)
+    return written
+
+
+def _well_formed(part: Schema) -> Schema:
+    """The keywords whose value is of the right type. Another, such as ``required: true`` of draft 3, means nothing."""
+    return {name: value for name, value in part.items() if isinstance(value, KEYWORD_TYPES.get(name, object))}
+
+
+def _members(part: Schema) -> tuple[Schema, list[str]]:
+    """The properties of an object and of its alternatives, and the names of those that are always required."""
+    properties = dict(part.get("properties") or {})
+    required = list(part.get("required") or [])
+    for branch in part.get("allOf") or ():
+        others, needed = _members(branch)
+        _merge(properties, others, "allOf")
+        required += needed
+    for keyword in ("anyOf", "oneOf"):
+        branches = [_members(branch) for branch in part.get(keyword) or ()]
+        found: Schema = {}
+        for others, _ in branches:
+            _merge(found, others, "anyOf")
+        _merge(properties, found, "allOf")
+        if branches:
+            required += [name for name in branches[0][1] if all(name in needed for _, needed in branches)]
+    return properties, list(dict.fromkeys(required))
+
+
+def _merge(properties: Schema, others: Schema, keyword: str) -> None:
+    for name, part in others.items():
+        before: Schema = properties.get(name, part)
+        parts = before[keyword] if list(before) == [keyword] else [before]
+        properties[name] = before if part in parts else {keyword: [*parts, part]}
+
+
+def strict(schema: Schema) -> Schema | None:
+    """The schema for OpenAI's strict mode; None if it cannot say the same there.
+
+    An object must name its properties and require all of them, and it gets no others. So what conforms to the result
+    conforms to *schema*.
+
+    Raises:
+        ValueError: The schema refers to something that it does not have.
+    """
+    root = _each(inlined(schema), _strict_part)
+    if _types(root) != ["object"] or "anyOf" in root or "$ref" in root:
+        return None
+    root.setdefault("properties", {})
+    root.setdefault("required", [])
+    parts = list(chain([root], _descendants(root)))
+    names = [name for part in parts for key in ("properties", "$defs") for name in part.get(key, ())]
+    values = [
+        str(value) for part in parts for value in (*part.get("enum", ()), *([part["const"]] if "const" in part else ()))
+    ]
+    if len(names) > STRICT_PROPERTIES or len(values) > STRICT_VALUES or _levels(root) > STRICT_LEVELS:
+        return None
+    if sum(map(len, chain(names, values))) > STRICT_CHARACTERS:
+        return None
+    return root if all(_is_strict(part, part is root) for part in parts) else None
+
+
+def _strict_part(part: Schema) -> Schema:
+    written = {name: value for name, value in _well_formed(part).items() if name not in NO_RULES}
+    values = (
+        written["enum"] if isinstance(written.get("enum"), list) else [written["const"]] if "const" in written else []
+    )
+    if "type" not in written and values and all(type(value) in TYPES for value in values):
+        kinds = list(dict.fromkeys(TYPES[type(value)] for value in values))
+        written["type"] = kinds[0] if len(kinds) == 1 else kinds
+    if "object" in _types(written):
+        written.setdefault("additionalProperties", False)
+    return written
+
+
+def _is_strict(part: Schema, is_root: bool) -> bool:
+    types = _types(part)
+    if not STRICT_KEYWORDS.issuperset(part) or not (types or "anyOf" in part or "$ref" in part):
+        return False
+    if "$ref" in part:
+        return len(part) == 1 and part["$ref"] != "#"
+    if "object" in types:
+        properties = part.get("properties")
+        if properties is None or not (properties or is_root) or part["additionalProperties"] is not False:
+            return False
+        if set(part.get("required", ())) != set(properties):
+            return False
+    if "array" in types and not isinstance(part.get("items"), dict):
+        return False
+    if sum("object" in _types(branch) for branch in part.get("anyOf", ())) > 1:
+        return False  # "Objects provided via 'anyOf' must not share identical first keys"
+    return part.get("format", "date") in STRICT_FORMATS and "(?" not in str(part.get("pattern", ""))  # no lookaround
+
+
+def _levels(part: Schema) -> int:
+    """How deep objects and arrays are nested."""
+    deepest, todo = 0, [(part, 1)]
+    while todo:
+        current, level = todo.pop()
+        deepest = max(deepest, level)
+        todo += [(child, level + ("anyOf" not in current)) for child in _children(current)]
+    return deepest
+
+
+def _types(part: Schema) -> Sequence[str]:
+    named = part.get("type")
+    return [named] if isinstance(named, str) else named if isinstance(named, list) else []
+
+
+def _each(part: Schema, rewrite: Callable[[Schema], Schema]) -> Schema:
+    """*part* and all its subschemas, rewritten. A subschema that is true or false becomes an object."""
+    written = rewrite(part)
+    for name, value in written.items():
+        if name in NAMED and isinstance(value, dict):
+            written[name] = {key: _each(_as_object(child), rewrite) for key, child in value.items()}
+        elif name in ONE and isinstance(value, list):
+            written[name] = [_each(_as_object(child), rewrite) for child in value]
+        elif name in ONE and isinstance(value, dict):
+            written[name] = _each(value, rewrite)
+        elif name in ONE and isinstance(value, bool) and "dditional" not in name and "unevaluated" not in name:
+            written[name] = _as_object(value)
+    return written
+
+
+def _as_object(part: object) -> Schema:
+    return part if isinstance(part, dict) else {} if part is True else {"not": {}}
+
+
+def _children(part: Schema) -> Iterable[Schema]:
+    for name, value in part.items():
+        if name in NAMED and isinstance(value, dict):
+            yield from value.values()
+        elif name in ONE:
+            yield from [child for child in (value if isinstance(value, list) else [value]) if isinstance(child, dict)]
+
+
+def _descendants(part: Schema) -> Iterable[Schema]:
+    todo = list(_children(part))
+    while todo:
+        child = todo.pop()
+        yield child
+        todo += _children(child)
