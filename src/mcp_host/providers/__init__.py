@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from mcp_host.providers.choice import AllowModels, Choice, Model, Models
     from mcp_host.providers.lookup import model
     from mcp_host.providers.pydantic_ai import PydanticAIModel
+    from mcp_host.providers.openai_chat import OpenAIChatModel
+    from mcp_host.providers.openai_responses import OpenAIModel
     from mcp_host.sampling.request import ModelAnswer, Usage
 
 __all__ = [
@@ -20,6 +22,8 @@ __all__ = [
     "ModelAnswer",
     "Models",
     "OnDelta",
+    "OpenAIChatModel",
+    "OpenAIModel",
     "ProviderModel",
     "PydanticAIModel",
     "Usage",
@@ -34,6 +38,8 @@ _ON_DEMAND = {
     "mcp_host.providers.choice": ("AllowModels", "Choice", "Model", "Models"),
     "mcp_host.providers.lookup": ("model",),
     "mcp_host.providers.pydantic_ai": ("PydanticAIModel",),
+    "mcp_host.providers.openai_chat": ("OpenAIChatModel",),
+    "mcp_host.providers.openai_responses": ("OpenAIModel",),
     "mcp_host.sampling.request": ("ModelAnswer", "Usage"),
 }
 

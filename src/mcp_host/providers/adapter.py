@@ -165,9 +165,8 @@ class ProviderModel(ABC):
         self._on_delta = on_delta
         self._metadata = metadata
 
-    @staticmethod
     @abstractmethod
-    def write_request(prompt: Prompt) -> JSONObject:
+    def write_request(self, prompt: Prompt) -> JSONObject:
         """The keyword arguments of the SDK's call.
 
         Raises:
@@ -181,9 +180,8 @@ class ProviderModel(ABC):
             return body
         return {name: value for name, value in {**body, **prompt.options}.items() if value is not None}
 
-    @staticmethod
     @abstractmethod
-    def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
+    def read_reply(self, reply: JSONObject, prompt: Prompt) -> Reply:
         """What the reply says. It is the JSON of the API, whole or folded from a stream.
 
         Raises:

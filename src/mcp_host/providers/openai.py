@@ -14,6 +14,7 @@ from mcp_host.providers import schemas
 from mcp_host.providers.adapter import Call, Prompt, link_text, refused, result_content
 from mcp_host.providers.failures import CODE
 from mcp_host.providers.names import NameRule
+from mcp_host.sampling.stop_reasons import REFUSALS
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -26,6 +27,7 @@ from mcp_host.types import (
     ToolResultContent,
 )
 from mcp_host.types.content import ContentBlock
+from mcp_host.types.sampling import STOP_SEQUENCE
 
 PROVIDER = "openai"
 
@@ -38,6 +40,8 @@ AUDIO_FORMATS = {
     **dict.fromkeys(("audio/mp3", "audio/mpeg", "audio/x-mp3"), "mp3"),
 }
 PDF = "application/pdf"
+
+NOT_REASONING = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt-|gpt-5[.\d]*-chat)")
 
 MOST_ID = 40  # characters of a call's id at Chat Completions of some models; 64 elsewhere
 MOST_METADATA = (16, 64, 512)  # pairs, and characters of a key and of a value
@@ -141,8 +145,16 @@ def call_id(id: str) -> str:
     return f"call_{sha256(id.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
-def fields(prompt: Prompt) -> JSONObject:
-    """The fields of a request that both APIs have.
+def reasons(model: str) -> bool:
+    """Whether a model reasons: all new ones do. Those take neither a temperature nor stop sequences.
+
+    Others take no encrypted reasoning: "Encrypted content is not supported with this model".
+    """
+    return NOT_REASONING.match(model) is None
+
+
+def fields(prompt: Prompt, *, is_openai: bool) -> JSONObject:
+    """The fields of a request that both APIs have. A model of OpenAI that reasons takes no temperature.
 
     Raises:
         InputRefused: The API does not take one of their values.
@@ -152,7 +164,8 @@ def fields(prompt: Prompt) -> JSONObject:
     if request.temperature is not None:
         if not 0 <= request.temperature <= 2:
             raise refused("temperature", f"0 to 2, not {request.temperature:g}")
-        body["temperature"] = request.temperature
+        if not (is_openai and reasons(prompt.model)):
+            body["temperature"] = request.temperature
     if request.metadata:
         body["metadata"] = _metadata(request.metadata)
     if request.may_use_tools and request.params.disable_parallel_tool_use:
@@ -222,6 +235,20 @@ def function_of(tool: Tool, prompt: Prompt) -> JSONObject:
     if tool.description:
         written["description"] = tool.description
     return written
+
+
+def stopped(content: Answer, stop_reason: str, prompt: Prompt) -> tuple[Answer, str]:
+    """The content up to the first stop sequence, for APIs and models that know none."""
+    if stop_reason in REFUSALS:
+        return content, stop_reason
+    for index, block in enumerate(content):
+        if isinstance(block, TextContent):
+            stops = prompt.request.stop_sequences or []
+            found = [place for stop in stops if stop and (place := block.text.find(stop)) >= 0]
+            if found:
+                kept = block.text[: min(found)]
+                return [*content[:index], *([TextContent(text=kept)] if kept else ())], STOP_SEQUENCE
+    return content, stop_reason
 
 
 def usage_counts(counts: dict[str, object]) -> dict[str, int] | None:

@@ -17,12 +17,10 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
-from mcp_host.errors import SamplingError
-from mcp_host.providers.adapter import Call, Metadata, OnDelta, Prompt, ProviderModel, Reply, Usage, as_json, refused
+from mcp_host.providers.adapter import Call, Prompt, ProviderModel, Reply, Usage, as_json, refused
 from mcp_host.providers.failures import unfinished
 from mcp_host.providers.openai import (
     NAME_RULE,
@@ -42,7 +40,9 @@ from mcp_host.providers.openai import (
     own_call,
     part_of,
     pdf,
+    reasons,
     result_parts,
+    stopped,
     usage_counts,
 )
 from mcp_host.types import (
@@ -61,7 +61,7 @@ Dialect: TypeAlias = Literal["openai", "compatible"]
 
 OPENAI_HOSTS = (".openai.com", ".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
 
-MOST_STOPS = 4  # "Up to 4 sequences where the API will stop generating further tokens"
+MOST_STOPS = 4  # "Up to 4 sequences where the API will stop": more are applied to the answer
 
 FINISH_REASONS = {
     "stop": END_TURN,
@@ -92,14 +92,15 @@ def write_request(prompt: Prompt, dialect: Dialect = "openai") -> JSONObject:
     """
     request = prompt.request
     is_openai = dialect == "openai"
-    body = fields(prompt) | {
+    body = fields(prompt, is_openai=is_openai) | {
         "messages": list(_messages(prompt)),
         "max_completion_tokens" if is_openai else "max_tokens": request.max_tokens,
     }
-    if request.stop_sequences:
-        if is_openai and len(request.stop_sequences) > MOST_STOPS:
-            raise refused("stopSequences", f"at most {MOST_STOPS}")
-        body["stop"] = request.stop_sequences
+    if is_openai and request.metadata and not prompt.options.get("store"):
+        raise refused("metadata", "none unless the host stores the answers (store)")
+    stops = [stop for stop in request.stop_sequences or () if stop]
+    if stops and not (is_openai and (len(stops) > MOST_STOPS or reasons(prompt.model))):
+        body["stop"] = stops
     if is_openai and (own := format_of(prompt)) is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": own}
         body.pop("parallel_tool_calls", None)  # it needs tools
@@ -188,12 +189,11 @@ def _part(part: Part, where: str) -> JSONObject:
 # Replies
 
 
-def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
+def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -> Reply:
     """What a chat completion says.
 
     Raises:
         ProviderError: The model failed, or the stream ended too early.
-        SamplingError: It has a call of a tool that is not one of the request.
     """
     choices = reply.get("choices") or []
     choice: JSONObject = choices[0] if choices else {}
@@ -202,17 +202,13 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         raise model_failed(error or {"code": finish_reason})
     if not finish_reason:
         raise unfinished(PROVIDER)
-    message: JSONObject = _whole(choice[OPEN]) if OPEN in choice else choice["message"]
-    content = _read_content(message, prompt)
-    stop_reason = FINISH_REASONS.get(finish_reason, finish_reason)
-    if message.get("refusal"):
-        stop_reason = "refusal"
-    elif stop_reason == END_TURN and isinstance(choice.get("stop_reason"), str):  # vLLM: the stop sequence
-        stop_reason = STOP_SEQUENCE
-    calls = message.get("tool_calls") or []
-    if not calls and stop_reason == END_TURN and "response_format" not in prompt.options:
-        own = own_call(content, prompt) if _asked_for_json(reply, prompt) else None
-        content, stop_reason = ([own], TOOL_USE) if own is not None else (content, stop_reason)
+    message: JSONObject = _whole(reply[OPEN]) if OPEN in reply else choice["message"]
+    content = _read_message(message, prompt)
+    stop_reason = _stop_reason(choice, message)
+    if stop_reason == END_TURN and dialect == "openai" and (own := own_call(content, prompt)) is not None:
+        content, stop_reason = [own], TOOL_USE
+    else:
+        content, stop_reason = stopped(content, stop_reason, prompt)
     return Reply(
         content=content,
         model=reply.get("model") or prompt.model,
@@ -220,3 +216,235 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         turn=_turn(message),
         usage=_usage(reply.get("usage") or {}),
     )
+
+
+def _stop_reason(choice: JSONObject, message: JSONObject) -> str:
+    if message.get("refusal"):
+        return "refusal"
+    reason: str = choice["finish_reason"]
+    reason = FINISH_REASONS.get(reason, reason)
+    if reason == END_TURN and message.get("tool_calls"):
+        return TOOL_USE
+    if reason == END_TURN and isinstance(choice.get("stop_reason"), str):  # vLLM: the stop sequence
+        return STOP_SEQUENCE
+    return reason
+
+
+def _read_message(message: JSONObject, prompt: Prompt) -> Answer:
+    texts = [_text(message.get("content")), message.get("refusal")]
+    content: Answer = [TextContent(text=text) for text in texts if text]
+    if spoken := message.get("audio"):
+        settings = prompt.options.get("audio")
+        sound = settings.get("format") if isinstance(settings, Mapping) else None
+        content.append(AudioContent(data=spoken["data"], mime_type=f"audio/{sound or 'wav'}"))
+        if spoken.get("transcript"):
+            content.append(TextContent(text=spoken["transcript"]))
+    for image in message.get("images") or ():  # OpenRouter
+        head, _, data = image["image_url"]["url"].partition(";base64,")
+        content.append(ImageContent(data=data, mime_type=head.removeprefix("data:")))
+    for call in message.get("tool_calls") or ():
+        content.append(Call(call.get("id"), call["function"]["name"], call["function"].get("arguments") or ""))
+    return content
+
+
+def _text(content: object) -> str:
+    """The text of a message. Some servers have a list of parts there; those that are no text are thinking."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    return "".join(part["text"] for part in content if part.get("type") == "text")
+
+
+def _turn(message: JSONObject) -> JSONObject | None:
+    """The message, to be sent back with the results of its calls, if MCP has no place for all of it.
+
+    https://api-docs.deepseek.com/guides/thinking_mode: without ``reasoning_content`` the next request is refused.
+    https://openrouter.ai/docs/use-cases/reasoning-tokens: ``reasoning_details`` come back unmodified, and then without
+    ``reasoning``, which repeats them. Gemini's signatures are in the calls (``extra_content``).
+    """
+    calls = message.get("tool_calls") or []
+    reasoning = {name: message[name] for name in REASONING if message.get(name)}
+    if "reasoning_details" in reasoning:
+        reasoning.pop("reasoning", None)
+    if not calls or not (reasoning or any(call.keys() - {"function", "id", "index", "type"} for call in calls)):
+        return None
+    kept = [{name: value for name, value in call.items() if name != "index"} for call in calls]
+    return {"role": "assistant", "content": message.get("content"), **reasoning, "tool_calls": kept}
+
+
+def _usage(usage: JSONObject) -> Usage | None:
+    read = usage.get("prompt_tokens_details") or {}
+    cached = read.get("cached_tokens")
+    return usage_counts(
+        {
+            "inputTokens": usage.get("prompt_tokens"),
+            "outputTokens": usage.get("completion_tokens"),
+            "reasoningTokens": (usage.get("completion_tokens_details") or {}).get("reasoning_tokens"),
+            "cacheReadTokens": usage.get("prompt_cache_hit_tokens") if cached is None else cached,  # DeepSeek
+            "cacheWriteTokens": read.get("cache_write_tokens"),
+        }
+    )
+
+
+# Streams: https://developers.openai.com/api/reference/resources/chat/subresources/completions/streaming-events
+
+
+def read_event(reply: JSONObject, event: JSONObject) -> str:
+    """Add one chunk of a stream. Texts stay lists of pieces until the reply is read: joining them each time takes
+    quadratic time. A delta counts whether it comes before the finish reason or after it.
+
+    Raises:
+        ProviderError: The chunk says that the model failed.
+    """
+    if OWN_FORMAT in event:
+        reply[OWN_FORMAT] = True
+        return ""
+    if event.get("error"):
+        raise model_failed(event["error"])
+    for name in ("id", "model", "usage"):
+        if event.get(name):
+            reply[name] = event[name]
+    said = ""
+    for choice in event.get("choices") or ():
+        if choice.get("index", 0) == 0:
+            kept = reply.setdefault("choices", [{}])[0]
+            kept |= {name: choice[name] for name in ("finish_reason", "stop_reason", "error") if choice.get(name)}
+            said += _add_delta(reply.setdefault(OPEN, {}), choice.get("delta") or {})
+    return "" if OWN_FORMAT in reply else said
+
+
+def _add_delta(message: JSONObject, delta: JSONObject) -> str:
+    """Add a delta to what has come of a message. Returns the text that it adds to the answer."""
+    said = ""
+    for name in GROWING:
+        if piece := _text(delta.get(name)):
+            message.setdefault(name, []).append(piece)
+            said += piece if name in IN_ANSWER else ""
+    for detail in delta.get("reasoning_details") or ():
+        _add_detail(message.setdefault("reasoning_details", []), detail)
+    message.setdefault("images", []).extend(delta.get("images") or ())
+    for name, heard in (delta.get("audio") or {}).items():
+        if name in ("data", "transcript") and heard:
+            message.setdefault("audio", {}).setdefault(name, []).append(heard)
+    for call in delta.get("tool_calls") or ():
+        _add_call(message.setdefault("tool_calls", []), call)
+    return said
+
+
+def _add_detail(details: list[JSONObject], delta: JSONObject) -> None:
+    """A piece of OpenRouter's reasoning goes on with the last, if both are texts of one kind and index."""
+    last = details[-1] if details else {}
+    kind = delta.get("type")
+    field = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(str(kind))
+    if field is None or (last.get("type"), last.get("index")) != (kind, delta.get("index")):
+        details.append(delta if field is None else {**delta, field: [delta.get(field) or ""]})
+        return
+    last[field].append(delta.get(field) or "")
+    last.update({name: value for name, value in delta.items() if name != field and value is not None})
+
+
+def _add_call(calls: list[JSONObject], delta: JSONObject) -> None:
+    function = delta.get("function") or {}
+    call = _call_of(calls, delta, function.get("name"))
+    if call is None:
+        call = {"function": {"name": "", "arguments": []}}
+        calls.append(call)
+    call |= {name: value for name, value in delta.items() if name not in ("function", "id") and value is not None}
+    call["id"] = call.get("id") or delta.get("id")
+    known = call["function"]
+    if (name := function.get("name")) and name != known["name"]:
+        known["name"] += name
+    if isinstance(piece := function.get("arguments"), str):
+        known["arguments"].append(piece)
+    elif piece is not None:
+        known["arguments"] = [json.dumps(piece)]
+
+
+def _call_of(calls: Sequence[JSONObject], delta: JSONObject, name: str | None) -> JSONObject | None:
+    """The call that *delta* goes on with; None if it begins another.
+
+    It has the index of its call. Servers that send no index, or 0 for each, send whole calls: one begins where there is
+    a name with another id, or with none. Some repeat the id, some make another for each delta, without a name.
+    """
+    id, index = delta.get("id"), delta.get("index")
+    if index is None:
+        if id and (same := [call for call in calls if call["id"] == id]):
+            return same[-1]
+        return None if name or not calls else calls[-1]
+    for call in reversed(calls):
+        if call.get("index") == index:
+            return None if name and id and call["id"] and id != call["id"] else call
+    return None
+
+
+def _whole(message: JSONObject) -> JSONObject:
+    """The message that has been folded, as it is without a stream."""
+    whole: JSONObject = {"role": "assistant", "content": None}
+    whole |= {name: "".join(message[name]) for name in GROWING if name in message}
+    for name in ("images", "reasoning_details"):
+        whole[name] = [{key: _joined(value) for key, value in item.items()} for item in message.get(name, ())]
+    if (spoken := message.get("audio")) and "data" in spoken:
+        data = b64encode(b"".join(map(b64decode, spoken["data"]))).decode()
+        whole["audio"] = {"data": data, "transcript": "".join(spoken.get("transcript", ()))}
+    whole["tool_calls"] = [
+        {"type": "function", **call, "function": {name: _joined(text) for name, text in call["function"].items()}}
+        for call in message.get("tool_calls", ())
+    ]
+    return whole
+
+
+def _joined(value: object) -> object:
+    return "".join(value) if isinstance(value, list) else value
+
+
+class OpenAIChatModel(ProviderModel):
+    """A model of OpenAI's Chat Completions, or of a server that speaks it: ``OpenAIChatModel(client, "qwen3")``.
+
+    *client* is an async client of the SDK ``openai``: ``AsyncOpenAI(base_url="http://localhost:8000/v1", api_key="-")``
+    for vLLM, for example. For OpenAI itself, prefer `OpenAIModel`, which keeps the reasoning between calls.
+
+    *dialect* is ``openai`` or ``compatible``. The default is ``openai`` for clients of OpenAI and Azure, and
+    ``compatible`` for others: ``max_tokens`` instead of ``max_completion_tokens``, a single forced tool as a required
+    function instead of a JSON schema, no tools if none may be called.
+
+    Raises:
+        ValueError: There is no such dialect.
+    """
+
+    provider = PROVIDER
+    name_rule = NAME_RULE
+
+    def __init__(self, client: Any, model: str, *, dialect: Dialect | None = None, **settings: Any) -> None:
+        super().__init__(client, model, **settings)
+        if dialect is not None and dialect not in get_args(Dialect):
+            raise ValueError(f'dialect is "openai" or "compatible", not {dialect!r}')
+        self._dialect: Dialect = dialect or dialect_of(client)
+
+    def write_request(self, prompt: Prompt) -> JSONObject:
+        return write_request(prompt, self._dialect)
+
+    def read_reply(self, reply: JSONObject, prompt: Prompt) -> Reply:
+        return read_reply(reply, prompt, self._dialect)
+
+    read_event = staticmethod(read_event)
+
+    async def create(self, body: JSONObject) -> JSONObject:
+        return as_json(await self._client.chat.completions.create(**body))
+
+    @asynccontextmanager
+    async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
+        body = {"stream_options": {"include_usage": True}, **body, "stream": True}
+        async with await self._client.chat.completions.create(**body) as events:
+            yield _as_json(events, is_call="response_format" in body and "response_format" not in self._options)
+
+
+def dialect_of(client: Any) -> Dialect:
+    """The dialect of the server that an SDK's client asks."""
+    host = urlsplit(str(getattr(client, "base_url", ""))).hostname or ""
+    return "openai" if f".{host}".endswith(OPENAI_HOSTS) or "Azure" in type(client).__name__ else "compatible"
+
+
+async def _as_json(events: Any, *, is_call: bool) -> AsyncIterator[JSONObject]:
+    if is_call:
+        yield {OWN_FORMAT: True}
+    async for event in events:
+        yield as_json(event)

@@ -9,7 +9,6 @@ The API has no stop sequences. They are applied to the answer: what follows one 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, assert_never
@@ -33,10 +32,11 @@ from mcp_host.providers.openai import (
     own_call,
     part_of,
     pdf,
+    reasons,
     result_parts,
+    stopped,
     usage_counts,
 )
-from mcp_host.sampling.stop_reasons import REFUSALS
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -47,12 +47,9 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
-from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, TOOL_USE
 
 LEAST_TOKENS = 16  # max_output_tokens: "integer below minimum value"
-
-NO_REASONING = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt-|gpt-5[.\d]*-chat)")
-"""Models that refuse encrypted reasoning: "Encrypted content is not supported with this model"."""
 
 ENCRYPTED = "reasoning.encrypted_content"
 
@@ -97,12 +94,12 @@ def write_request(prompt: Prompt) -> JSONObject:
     request = prompt.request
     if request.max_tokens < LEAST_TOKENS:
         raise refused("maxTokens", f"at least {LEAST_TOKENS}, not {request.max_tokens}")
-    body = fields(prompt) | {
+    body = fields(prompt, is_openai=True) | {
         "input": [item for index in range(len(request.messages)) for item in _items(index, prompt)],
         "max_output_tokens": request.max_tokens,
         "store": False,
     }
-    if not NO_REASONING.match(prompt.model):
+    if reasons(prompt.model):
         body["include"] = [ENCRYPTED]
     if request.system_prompt:
         body["instructions"] = request.system_prompt
@@ -196,8 +193,8 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     stop_reason = _stop_reason(reply, has_refused, content)
     if stop_reason == END_TURN and (own := own_call(content, prompt)) is not None:
         content, stop_reason = [own], TOOL_USE
-    elif stop_reason not in REFUSALS:
-        content, stop_reason = _stopped(content, stop_reason, prompt.request.stop_sequences or [])
+    else:
+        content, stop_reason = stopped(content, stop_reason, prompt)
     return Reply(
         content=content,
         model=reply.get("model") or prompt.model,
@@ -236,17 +233,6 @@ def _stop_reason(reply: JSONObject, has_refused: bool, content: Sequence[object]
     if has_refused:
         return "refusal"
     return TOOL_USE if any(isinstance(block, Call) for block in content) else END_TURN
-
-
-def _stopped(content: Answer, stop_reason: str, stops: Sequence[str]) -> tuple[Answer, str]:
-    """The content up to the first stop sequence."""
-    for index, block in enumerate(content):
-        if isinstance(block, TextContent):
-            found = [place for stop in stops if stop and (place := block.text.find(stop)) >= 0]
-            if found:
-                kept = block.text[: min(found)]
-                return [*content[:index], *([TextContent(text=kept)] if kept else ())], STOP_SEQUENCE
-    return content, stop_reason
 
 
 def _turn(output: Sequence[JSONObject]) -> list[JSONObject] | None:
@@ -338,22 +324,19 @@ def _output(slots: dict[int, JSONObject], last: Sequence[JSONObject]) -> list[JS
 
 
 def _whole(slot: JSONObject) -> JSONObject:
-    item: JSONObject = slot["item"]
+    """An item, from the pieces of its texts, unless it was done."""
+    item: JSONObject = slot["item"] or {"type": "message", "role": "assistant"}
     if slot["is_done"]:
         return item
-    item = {"type": "message", "role": "assistant", **item}
+    texts: dict[str, Any] = {}
     for (name, _), pieces in sorted(slot["pieces"].items(), key=lambda entry: entry[0][1]):
         text = "".join(pieces)
-        match name:
-            case "arguments":
-                item["arguments"] = text
-            case "summary_text":
-                item["summary"] = [*item.get("summary", ()), {"type": name, "text": text}]
-            case "refusal":
-                item["content"] = [*(item.get("content") or ()), {"type": name, "refusal": text}]
-            case _:
-                item["content"] = [*(item.get("content") or ()), {"type": name, "text": text}]
-    return item
+        if name == "arguments":
+            texts[name] = text
+        else:
+            field = "summary" if name == "summary_text" else "content"
+            texts.setdefault(field, []).append({"type": name, "refusal" if name == "refusal" else "text": text})
+    return item | texts
 
 
 class OpenAIModel(ProviderModel):

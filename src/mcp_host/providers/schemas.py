@@ -64,7 +64,7 @@ def function(schema: Schema) -> Schema:
     root = _each(schema, _accepted)
     properties, required = _members(root)
     said = {name: root[name] for name in AT_ROOT if name in root and name != "allOf"}
-    kept = {name: value for name, value in root.items() if name not in (*AT_ROOT, "$ref", "$schema")}
+    kept = {name: value for name, value in root.items() if name not in (*AT_ROOT, "$ref", "$schema", "required")}
     if said:
         note = f"The arguments also have to conform to this JSON Schema: {json.dumps(said, ensure_ascii=False)}"
         kept["description"] = "\n".join(filter(None, [kept.get("description"), note]))
@@ -111,9 +111,10 @@ def _members(part: Schema) -> tuple[Schema, list[str]]:
 
 def _merge(properties: Schema, others: Schema, keyword: str) -> None:
     for name, part in others.items():
-        before: Schema = properties.get(name, part)
-        parts = before[keyword] if list(before) == [keyword] else [before]
-        properties[name] = before if part in parts else {keyword: [*parts, part]}
+        before: Schema | None = properties.get(name)
+        parts = [] if before is None else before[keyword] if list(before) == [keyword] else [before]
+        parts = parts if part in parts else [*parts, part]
+        properties[name] = parts[0] if len(parts) == 1 else {keyword: parts}
 
 
 def strict(schema: Schema) -> Schema | None:
@@ -160,7 +161,7 @@ def _is_strict(part: Schema, is_root: bool) -> bool:
     if not STRICT_KEYWORDS.issuperset(part) or not (types or "anyOf" in part or "$ref" in part):
         return False
     if "$ref" in part:
-        return len(part) == 1 and part["$ref"] != "#"
+        return len(part) == 1
     if "object" in types:
         properties = part.get("properties")
         if properties is None or not (properties or is_root) or part["additionalProperties"] is not False:

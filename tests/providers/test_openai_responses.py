@@ -1,0 +1,602 @@
+"""OpenAI's Responses API, both ways: what is written for a request, and what a reply and a stream say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import openai
+import pytest
+
+from mcp_host.errors import InputRefused, ProviderError, SamplingError
+from mcp_host.providers import OpenAIModel
+from mcp_host.providers.adapter import Call, Prompt, Reply, answer_of
+from mcp_host.providers.names import ToolNames
+from mcp_host.providers.openai_responses import read_event, read_reply, write_request
+from mcp_host.sampling import SamplingRequest
+from mcp_host.types import CreateMessageRequestParams, ImageContent, TextContent, ToolUseContent
+from tests.providers.conftest import Serve
+from tests.providers.scripted import Called, Said
+from tests.providers.servers.openai_responses import OpenAIResponsesServer
+from tests.robustness.dialogue import THOROUGH
+
+USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
+STRICT = {**SCHEMA, "additionalProperties": False}
+ADD = {"name": "add", "description": "Adds", "inputSchema": SCHEMA}
+NOW = {"name": "now", "inputSchema": {"type": "object"}}
+FUNCTION = {"type": "function", "name": "add", "description": "Adds", "parameters": SCHEMA, "strict": False}
+PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+IMAGE = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aGk="}
+WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
+
+
+def prompt(
+    *messages: dict[str, Any],
+    model: str = "gpt-5.6",
+    options: dict[str, object] | None = None,
+    turns: dict[int, object] | None = None,
+    **params: Any,
+) -> Prompt:
+    wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
+    request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
+    return Prompt(request, model, ToolNames.of(request, OpenAIModel.name_rule), options or {}, turns or {})
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def used(id: str = "c1", name: str = "add", **input: object) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": input}]}
+
+
+def result(*content: dict[str, Any], id: str = "c1", **fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "tool_result", "toolUseId": id, "content": list(content), **fields}]}
+
+
+def resource(**contents: Any) -> dict[str, Any]:
+    return {"type": "resource", "resource": {"uri": "file:///a/b%20c", **contents}}
+
+
+# Requests
+
+
+def test_a_plain_request_is_not_stored_and_asks_for_encrypted_reasoning() -> None:
+    assert write_request(prompt(systemPrompt="Be brief", metadata={"k": "v"}, temperature=0.5)) == {
+        "model": "gpt-5.6",
+        "input": [{"role": "user", "content": "Hi"}],
+        "instructions": "Be brief",
+        "max_output_tokens": 100,
+        "metadata": {"k": "v"},
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+    }
+
+
+def test_a_model_that_does_not_reason_takes_a_temperature_and_no_encrypted_reasoning() -> None:
+    assert write_request(prompt(model="gpt-4.1-mini", temperature=0.5)) == {
+        "model": "gpt-4.1-mini",
+        "input": [{"role": "user", "content": "Hi"}],
+        "max_output_tokens": 100,
+        "temperature": 0.5,
+        "store": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [
+        ([text("3")], "3"),
+        ([], ""),
+        ([text("3"), text("4")], "3\n4"),
+        ([text("3"), PNG], [{"type": "input_text", "text": "3"}, IMAGE]),
+        ([{**PNG, "mimeType": "image/JPG"}], [{**IMAGE, "image_url": "data:image/jpeg;base64,aGk="}]),
+        ([resource(text="words")], "Contents of file:///a/b%20c:\nwords"),
+        ([resource(blob="aGk=", mimeType="text/csv; charset=utf-8")], "Contents of file:///a/b%20c:\nhi"),
+        ([resource(blob="aGk=", mimeType="image/png")], [IMAGE]),
+        (
+            [resource(blob="JVBERi0=", mimeType="application/pdf")],
+            [{"type": "input_file", "filename": "b c.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}],
+        ),
+        (
+            [{"type": "resource_link", "uri": "file:///b", "name": "b"}],
+            '{"name":"b","uri":"file:///b","type":"resource_link"}',
+        ),
+    ],
+    ids=["text", "none", "texts", "image", "jpg", "resource", "text blob", "image blob", "pdf", "link"],
+)
+def test_what_a_tool_result_has_is_written(content: list[dict[str, Any]], written: object) -> None:
+    assert write_request(prompt(USER, used(a=1), result(*content)))["input"][1:] == [
+        {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'},
+        {"type": "function_call_output", "call_id": "c1", "output": written},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("block", "written"),
+    [
+        (result(text("no"), isError=True), "The tool failed:\nno"),
+        (result(isError=True), "The tool failed:"),
+        (result(text('{"a": 1}'), structuredContent={"a": 1}), '{"a": 1}'),
+        (result(text("see"), structuredContent={"a": 1}), 'see\n{"a":1}'),
+        (result(structuredContent={"a": 1}), '{"a":1}'),
+    ],
+    ids=["error", "error without text", "said", "unsaid", "alone"],
+)
+def test_errors_and_structured_content_are_in_the_text(block: dict[str, Any], written: str) -> None:
+    assert write_request(prompt(USER, used(), block))["input"][2]["output"] == written
+
+
+def test_parallel_calls_and_results_keep_their_order() -> None:
+    calls = {"role": "assistant", "content": [text("Both."), *used("c1")["content"], *used("c2", "now")["content"]]}
+    results = {"role": "user", "content": result(text("2"), id="c2")["content"] + result(text("1"))["content"]}
+
+    assert write_request(prompt(USER, calls, results))["input"][1:] == [
+        {"role": "assistant", "content": "Both."},
+        {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"},
+        {"type": "function_call", "call_id": "c2", "name": "now", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c2", "output": "2"},
+        {"type": "function_call_output", "call_id": "c1", "output": "1"},
+    ]
+
+
+def test_an_id_that_is_too_long_is_the_same_other_one_in_call_and_result() -> None:
+    items = write_request(prompt(USER, used("x" * 41), result(id="x" * 41)))["input"]
+
+    assert items[1]["call_id"] == items[2]["call_id"] != "x" * 41
+    assert len(items[1]["call_id"]) <= 40
+
+
+@pytest.mark.parametrize(
+    ("choice", "written"),
+    [
+        (None, {}),
+        ({"mode": "auto"}, {"tool_choice": "auto"}),
+        ({}, {"tool_choice": "auto"}),
+        ({"mode": "required"}, {"tool_choice": "required"}),
+        ({"mode": "none"}, {"tool_choice": "none"}),
+        ({"mode": "auto", "disable_parallel_tool_use": True}, {"tool_choice": "auto", "parallel_tool_calls": False}),
+        ({"mode": "none", "disable_parallel_tool_use": True}, {"tool_choice": "none"}),
+    ],
+    ids=["absent", "auto", "empty", "required", "none", "not parallel", "none, not parallel"],
+)
+def test_the_tool_choice_is_written(choice: object, written: dict[str, object]) -> None:
+    params: dict[str, Any] = {} if choice is None else {"toolChoice": choice}
+    body = write_request(prompt(tools=[ADD, NOW], **params))
+
+    now = {"type": "function", "name": "now", "parameters": {"type": "object", "properties": {}}, "strict": False}
+    found = {name: body[name] for name in ("tools", "tool_choice", "parallel_tool_calls", "text") if name in body}
+    assert found == {"tools": [FUNCTION, now], **written}
+
+
+@pytest.mark.parametrize(
+    "choice", [{"type": "tool", "name": "add"}, {"mode": "required", "disable_parallel_tool_use": True}]
+)
+def test_a_single_forced_tool_is_the_strict_format_of_the_text(choice: dict[str, Any]) -> None:
+    tools = [ADD, NOW] if "name" in choice else [ADD]
+    body = write_request(prompt(tools=tools, toolChoice=choice))
+
+    form = {"type": "json_schema", "name": "add", "description": "Adds", "schema": STRICT, "strict": True}
+    assert body["text"] == {"format": form}
+    assert body.keys() & {"tools", "tool_choice", "parallel_tool_calls"} == set()
+
+
+@pytest.mark.parametrize(
+    ("tool", "fields", "options"),
+    [
+        ({"name": "add", "inputSchema": {**SCHEMA, "required": []}}, {}, {}),
+        (ADD, {"stopSequences": ["}"]}, {}),
+        (ADD, {}, {"text": {"verbosity": "low"}}),
+    ],
+    ids=["not strict", "stop sequences", "the host's text"],
+)
+def test_a_single_forced_tool_is_a_function_where_the_strict_mode_cannot_be(
+    tool: dict[str, Any], fields: dict[str, Any], options: dict[str, object]
+) -> None:
+    choice = {"type": "tool", "name": "add"}
+    body = write_request(prompt(tools=[tool], toolChoice=choice, options=options, **fields))
+
+    assert ("text" in body, body["tool_choice"]) == (False, {"type": "function", "name": "add"})
+
+
+REASONING: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e", "status": None}
+CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": '{"a":1}'}
+
+
+def test_a_turn_with_reasoning_goes_back_as_it_was() -> None:
+    turn = [{name: value for name, value in REASONING.items() if value is not None}, CALL]
+
+    body = write_request(prompt(USER, used(), result(text("1")), turns={1: turn}))
+
+    output = {"type": "function_call_output", "call_id": "c1", "output": "1"}
+    assert body["input"] == [{"role": "user", "content": "Hi"}, *turn, output]
+
+
+@pytest.mark.parametrize(
+    ("messages", "params", "sentence"),
+    [
+        ([{"role": "user", "content": [WAV]}], {}, "messages[0]: this model takes no audio at the Responses API"),
+        ([USER, used(), result(WAV)], {}, "messages[2]: this model takes no audio at the Responses API"),
+        (
+            [USER, used(), result(resource(blob="aGk=", mimeType="audio/mpeg"))],
+            {},
+            "messages[2]: this model takes no audio at the Responses API",
+        ),
+        (
+            [{"role": "user", "content": [{**PNG, "mimeType": "image/tiff"}]}],
+            {},
+            "messages[0]: this model takes no 'image/tiff'",
+        ),
+        (
+            [USER, used(), result(resource(blob="aGk="))],
+            {},
+            "messages[2]: this model takes no files of an unknown type",
+        ),
+        (
+            [USER, used(), result(resource(blob="/w==", mimeType="text/plain"))],
+            {},
+            "messages[2]: this model takes no text/plain that is not UTF-8",
+        ),
+        (
+            [USER, {"role": "assistant", "content": [PNG]}],
+            {},
+            "messages[1]: this model takes no image in an assistant's message",
+        ),
+        ([USER], {"temperature": 2.5}, "temperature: this model takes 0 to 2, not 2.5"),
+        ([USER], {"maxTokens": 15}, "maxTokens: this model takes at least 16, not 15"),
+        (
+            [USER],
+            {"metadata": {"trace": 1}},
+            "metadata: this model takes only texts of 512 characters, under names of 64: not 'trace'",
+        ),
+        ([USER], {"metadata": dict.fromkeys(map(str, range(17)), "")}, "metadata: this model takes at most 16 pairs"),
+        (
+            [USER],
+            {"tools": [{"name": "t", "inputSchema": {"$ref": "#/x"}}]},
+            "the tool 't': this model takes no such schema: the schema refers to '#/x', which it does not have",
+        ),
+    ],
+)
+def test_what_the_api_does_not_take_is_refused(
+    messages: Sequence[dict[str, Any]], params: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputRefused) as caught:
+        write_request(prompt(*messages, **params))
+
+    assert (caught.value.code, str(caught.value)) == (-32602, sentence)
+
+
+# Replies
+
+
+def said(*parts: dict[str, Any] | str, **fields: Any) -> dict[str, Any]:
+    written = [{"type": "output_text", "text": part} if isinstance(part, str) else part for part in parts]
+    return {"type": "message", "id": "msg_1", "role": "assistant", "content": written, **fields}
+
+
+def response(*output: dict[str, Any], status: str = "completed", **fields: Any) -> dict[str, Any]:
+    return {"id": "resp_1", "model": "gpt-x", "status": status, "output": list(output), **fields}
+
+
+ONE = Call("c1", "add", '{"a":1}')
+
+
+@pytest.mark.parametrize(
+    ("reply", "content", "stop_reason"),
+    [
+        (response(said("3")), [TextContent(text="3")], "endTurn"),
+        (response(), [], "endTurn"),
+        (response(said("")), [], "endTurn"),
+        (response(said("a", "b"), CALL), [TextContent(text="a"), TextContent(text="b"), ONE], "toolUse"),
+        (
+            response(said({"type": "refusal", "refusal": "No."}), CALL),
+            [TextContent(text="No."), ONE],
+            "refusal",
+        ),
+        (
+            response(said("a"), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+            [TextContent(text="a")],
+            "maxTokens",
+        ),
+        (
+            response(CALL, status="incomplete", incomplete_details={"reason": "content_filter"}),
+            [ONE],
+            "content_filter",
+        ),
+        (response(CALL, status="incomplete"), [ONE], "maxTokens"),
+        (
+            response({"type": "image_generation_call", "id": "ig_1", "result": "aGk=", "output_format": "webp"}),
+            [ImageContent(data="aGk=", mime_type="image/webp")],
+            "endTurn",
+        ),
+        (response({"type": "web_search_call", "id": "ws_1"}, said("3")), [TextContent(text="3")], "endTurn"),
+    ],
+    ids=["text", "nothing", "empty", "calls", "refusal", "cut off", "filtered", "incomplete", "image", "search"],
+)
+def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reason: str) -> None:
+    read = read_reply(reply, prompt())
+
+    assert (read.content, read.stop_reason, read.model) == (content, stop_reason, "gpt-x")
+
+
+def test_tokens_are_counted() -> None:
+    usage = {
+        "input_tokens": 30,
+        "input_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 5},
+        "output_tokens": 9,
+        "output_tokens_details": {"reasoning_tokens": 4},
+        "total_tokens": 39,
+    }
+
+    assert read_reply(response(usage=usage), prompt()).usage == {
+        "inputTokens": 30,
+        "outputTokens": 9,
+        "reasoningTokens": 4,
+        "cacheReadTokens": 20,
+        "cacheWriteTokens": 5,
+    }
+    assert read_reply(response(), prompt()).usage is None
+
+
+def test_an_output_with_reasoning_or_a_phase_is_kept_as_a_whole() -> None:
+    phased = said("Let me see.", phase="commentary")
+
+    assert read_reply(response(REASONING, CALL), prompt()).turn == [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"},
+        CALL,
+    ]
+    assert read_reply(response(phased, CALL), prompt()).turn == [phased, CALL]
+    assert read_reply(response(said("a", phase=None), CALL), prompt()).turn is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "content", "stop_reason"),
+    [
+        (["abENDc"], [TextContent(text="ab")], "stopSequence"),
+        (["a\n\nbEND"], [TextContent(text="a")], "stopSequence"),
+        (["ab", "ENDc"], [TextContent(text="ab")], "stopSequence"),
+        (["abc"], [TextContent(text="abc")], "endTurn"),
+    ],
+)
+def test_an_answer_ends_before_the_first_stop_sequence(
+    texts: list[str], content: list[object], stop_reason: str
+) -> None:
+    read = read_reply(response(said(*texts)), prompt(stopSequences=["END", "\n\n", ""]))
+
+    assert (read.content, read.stop_reason) == (content, stop_reason)
+
+
+def test_the_text_in_the_strict_format_is_the_call() -> None:
+    asked = prompt(tools=[{**ADD, "name": "a/b"}], toolChoice={"mode": "required"})
+    read = read_reply(response(said('{"a": 1}')), asked)
+
+    assert (read.content, read.stop_reason) == ([Call(None, "a_b", '{"a": 1}')], "toolUse")
+    [use] = answer_of(read, asked).content
+    assert isinstance(use, ToolUseContent)
+    assert (use.name, use.input) == ("a/b", {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("reply", "content", "stop_reason"),
+    [
+        (response(said({"type": "refusal", "refusal": "No."})), [TextContent(text="No.")], "refusal"),
+        (response(said('{"a'), status="incomplete"), [TextContent(text='{"a')], "maxTokens"),
+        (response(), [], "endTurn"),
+    ],
+    ids=["refused", "cut off", "empty"],
+)
+def test_a_text_in_the_strict_format_that_is_not_whole_is_no_call(
+    reply: dict[str, Any], content: list[object], stop_reason: str
+) -> None:
+    read = read_reply(reply, prompt(tools=[ADD], toolChoice={"mode": "required"}))
+
+    assert (read.content, read.stop_reason) == (content, stop_reason)
+
+
+def test_broken_arguments_name_the_tool() -> None:
+    asked = prompt(tools=[ADD])
+
+    with pytest.raises(SamplingError, match=r"^the model called 'add' with arguments that are not JSON$"):
+        answer_of(read_reply(response({**CALL, "arguments": '{"a":'}), asked), asked)
+
+
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        (
+            response(status="failed", error={"code": "server_error", "message": "secret"}),
+            "openai: the model failed, server_error",
+        ),
+        (response(status="failed"), "openai: the model failed"),
+        (response(status="in_progress"), "openai: the stream ended before the answer was complete"),
+        ({}, "openai: the stream ended before the answer was complete"),
+    ],
+    ids=["failed", "without a code", "in progress", "nothing"],
+)
+def test_a_reply_that_failed_is_an_error(reply: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        read_reply(reply, prompt())
+
+    assert str(caught.value) == sentence
+
+
+def test_a_call_of_a_tool_that_the_host_runs_is_an_error() -> None:
+    with pytest.raises(SamplingError, match="the model wrote a computer_call"):
+        read_reply(response({"type": "computer_call", "id": "cu_1"}), prompt())
+
+
+# Streams
+
+ITEMS: list[dict[str, Any]] = [
+    {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Sums, I see."}]},
+    said("Let me see. ", "Both at once: 😀", {"type": "refusal", "refusal": "Not that."}),
+    {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": '{"a": 1, "b": [2, 3]}'},
+    {"type": "function_call", "id": "fc_2", "call_id": "c2", "name": "now", "arguments": "{}"},
+]
+WHOLE = response(*ITEMS, usage={"input_tokens": 1, "output_tokens": 2})
+KINDS = {
+    "output_text": ("response.output_text", "text"),
+    "refusal": ("response.refusal", "refusal"),
+    "summary_text": ("response.reasoning_summary_text", "text"),
+}
+
+
+def pieces(chance: random.Random, words: str) -> list[str]:
+    cuts = sorted(chance.choices(range(len(words) + 1), k=chance.randrange(6)))
+    return [words[start:end] for start, end in zip([0, *cuts], [*cuts, len(words)], strict=True)]
+
+
+def deltas(chance: random.Random, index: int, item: dict[str, Any]) -> list[dict[str, Any]]:
+    """The events of one item: begun empty, grown in random pieces, and with or without the events that repeat it."""
+    place = {"output_index": index, "item_id": item["id"]}
+    if item["type"] == "function_call":
+        empty = {**item, "arguments": ""}
+        events = [
+            {"type": "response.function_call_arguments.delta", **place, "delta": piece}
+            for piece in pieces(chance, item["arguments"])
+        ]
+        done = [{"type": "response.function_call_arguments.done", **place, "arguments": item["arguments"]}]
+    else:
+        field, counter = ("summary", "summary_index") if item["type"] == "reasoning" else ("content", "content_index")
+        empty = {**item, field: []}
+        rows = []
+        done = []
+        for nth, part in enumerate(item[field]):
+            kind, key = KINDS[part["type"]]
+            where = {**place, counter: nth}
+            rows.append([{"type": f"{kind}.delta", **where, "delta": piece} for piece in pieces(chance, part[key])])
+            done.append({"type": f"{kind}.done", **where, key: part[key]})
+        events = mixed(chance, rows)
+    added = {"type": "response.output_item.added", "output_index": index, "item": empty}
+    finished = {"type": "response.output_item.done", "output_index": index, "item": item}
+    return [added, *events, *(done if chance.random() < 0.5 else ()), *([finished] if chance.random() < 0.5 else ())]
+
+
+def mixed(chance: random.Random, rows: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """All events of *rows*, each row in its order."""
+    turns = [number for number, row in enumerate(rows) for _ in row]
+    chance.shuffle(turns)
+    rest = [iter(row) for row in rows]
+    return [next(rest[number]) for number in turns]
+
+
+def test_any_split_of_a_stream_folds_to_the_same_reply() -> None:
+    expected = read_reply(WHOLE, prompt())
+    chance = random.Random(13)
+    for _ in range(100_000 if THOROUGH else 1_000):
+        events = mixed(chance, [deltas(chance, index, item) for index, item in enumerate(ITEMS)])
+        end = WHOLE if chance.random() < 0.5 else {**WHOLE, "output": []}
+        reply: dict[str, Any] = {}
+        read_event(reply, {"type": "response.created", "response": {**WHOLE, "status": "in_progress", "output": []}})
+        heard = {0: "", 1: "", 2: ""}
+        for event in events:
+            words = read_event(reply, event)
+            if words:
+                heard[event["content_index"]] += words
+        with pytest.raises(ProviderError):
+            read_reply(reply, prompt())
+        read_event(reply, {"type": "response.completed", "response": end})
+
+        assert read_reply(reply, prompt()) == expected
+        assert heard == {0: "Let me see. ", 1: "Both at once: 😀", 2: "Not that."}
+
+
+def test_an_item_is_as_it_was_when_it_was_done() -> None:
+    """ "The `encrypted_content` in `response.output_item.added` may be incomplete"."""
+    reply: dict[str, Any] = {}
+    for kind, encrypted in (("added", "e"), ("done", "encrypted")):
+        item = {**REASONING, "encrypted_content": encrypted}
+        read_event(reply, {"type": f"response.output_item.{kind}", "output_index": 0, "item": item})
+    read_event(reply, {"type": "response.completed", "response": response(REASONING)})
+
+    assert reply["output"] == [{**REASONING, "encrypted_content": "encrypted"}]
+
+
+def test_events_without_an_index_go_to_their_item() -> None:
+    reply: dict[str, Any] = {}
+    for item in ITEMS[2:]:
+        read_event(reply, {"type": "response.output_item.added", "item": {**item, "arguments": ""}})
+    for item in reversed(ITEMS[2:]):
+        event = {"type": "response.function_call_arguments.delta", "item_id": item["id"], "delta": item["arguments"]}
+        read_event(reply, event)
+    read_event(reply, {"type": "response.completed", "response": response()})
+
+    assert [(item["call_id"], item["arguments"]) for item in reply["output"]] == [
+        ("c1", '{"a": 1, "b": [2, 3]}'),
+        ("c2", "{}"),
+    ]
+
+
+def test_an_error_event_is_an_error_without_its_text() -> None:
+    with pytest.raises(ProviderError, match=r"^openai: the model failed, rate_limit_exceeded$"):
+        read_event({}, {"type": "error", "code": "rate_limit_exceeded", "message": "secret"})
+
+
+def test_a_stream_that_fails_says_so() -> None:
+    reply: dict[str, Any] = {}
+    failed = response(status="failed", error={"code": "server_error", "message": "secret"})
+    read_event(reply, {"type": "response.failed", "response": failed})
+
+    with pytest.raises(ProviderError, match=r"^openai: the model failed, server_error$"):
+        read_reply(reply, prompt())
+
+
+def test_a_long_text_is_folded_in_linear_time() -> None:
+    """200,000 pieces: joining each time would copy 20 GB."""
+    reply: dict[str, Any] = {}
+    for _ in range(200_000):
+        read_event(reply, {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "x"})
+    read_event(reply, {"type": "response.completed", "response": response()})
+
+    assert read_reply(reply, prompt()).content == [TextContent(text="x" * 200_000)]
+
+
+# Through the SDK
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning")
+async def test_a_loop_through_the_sdk_keeps_the_reasoning(serve: Serve, stream: bool) -> None:
+    first = Said(text="Let me see.", calls=(Called("add", {"a": 1}), Called("now")), thinking="Sums.")
+    server = serve(OpenAIResponsesServer, first, Said(text="Done."))
+    heard: list[str] = []
+    async with openai.AsyncOpenAI(api_key=server.key, base_url=f"{server.url}/v1", max_retries=0) as client:
+        model = OpenAIModel(client, "gpt-5.6", stream=stream, on_delta=None)
+        asked = prompt(tools=[ADD, NOW])
+        body = model.write_request(asked)
+        reply: dict[str, Any] = {}
+        if stream:
+            async with model.stream(body) as events:
+                async for event in events:
+                    heard.append(read_event(reply, event))
+        else:
+            reply = await model.create(body)
+        read: Reply = model.read_reply(reply, asked)
+        calls = [block for block in read.content if isinstance(block, Call)]
+        blocks: list[object] = [{"type": "tool_use", "id": call.id, "name": call.name, "input": {}} for call in calls]
+        results = [result(PNG, id=str(call.id))["content"][0] for call in calls]
+        conversation: list[dict[str, Any]] = [
+            USER,
+            {"role": "assistant", "content": blocks},
+            {"role": "user", "content": results},
+        ]
+        request = prompt(*conversation, tools=[ADD, NOW], turns={1: read.turn}).request
+        last = await model.create(model.write_request(prompt(*conversation, tools=[ADD, NOW], turns={1: read.turn})))
+
+    assert len(calls) == 2
+    assert "".join(heard) == ("Let me see." if stream else "")
+    assert read_reply(last, Prompt(request, "gpt-5.6", asked.names)).content == [TextContent(text="Done.")]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning")
+async def test_a_forced_tool_through_the_sdk_is_a_call_and_no_text(serve: Serve, stream: bool) -> None:
+    server = serve(OpenAIResponsesServer, Said(text='{"a": 1}'))
+    heard: list[str] = []
+    async with openai.AsyncOpenAI(api_key=server.key, base_url=f"{server.url}/v1", max_retries=0) as client:
+        model = OpenAIModel(client, "gpt-5.6", on_delta=(lambda delta: heard.append(delta.text)) if stream else None)
+        answer = await model(prompt(tools=[ADD], toolChoice={"mode": "required"}).request)
+
+    assert ([use.input for use in answer.tool_uses], heard) == ([{"a": 1}], [])
