@@ -1,0 +1,718 @@
+"""Chat Completions, both ways, of OpenAI and of the servers that speak it in their own way."""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import openai
+import pytest
+
+from mcp_host.errors import InputRefused, ProviderError, SamplingError
+from mcp_host.providers import OpenAIChatModel
+from mcp_host.providers.adapter import Call, Prompt, answer_of
+from mcp_host.providers.names import ToolNames
+from mcp_host.providers.openai_chat import Dialect, dialect_of, read_event, read_reply, write_request
+from mcp_host.sampling import SamplingRequest
+from mcp_host.types import AudioContent, CreateMessageRequestParams, ImageContent, TextContent
+from tests.providers.conftest import Serve
+from tests.providers.scripted import Called, Said
+from tests.providers.servers.openai_chat import CompatibleChatServer, OpenAIChatServer
+from tests.robustness.dialogue import THOROUGH
+
+USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
+STRICT = {**SCHEMA, "additionalProperties": False}
+ADD = {"name": "add", "description": "Adds", "inputSchema": SCHEMA}
+NOW = {"name": "now", "inputSchema": {"type": "object"}}
+ADD_FUNCTION = {"type": "function", "function": {"name": "add", "parameters": SCHEMA, "description": "Adds"}}
+NOW_FUNCTION = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
+PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/x-wav"}
+AUDIO = {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}
+DIALECTS: list[Dialect] = ["openai", "compatible"]
+
+
+def prompt(
+    *messages: dict[str, Any],
+    model: str = "gpt-4.1",
+    options: dict[str, object] | None = None,
+    turns: dict[int, object] | None = None,
+    **params: Any,
+) -> Prompt:
+    wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
+    request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
+    return Prompt(request, model, ToolNames.of(request, OpenAIChatModel.name_rule), options or {}, turns or {})
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def used(id: str = "c1", name: str = "add", **input: object) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": input}]}
+
+
+def result(*content: dict[str, Any], id: str = "c1", **fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "tool_result", "toolUseId": id, "content": list(content), **fields}]}
+
+
+def call(id: str = "c1", name: str = "add", arguments: str = "{}") -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def tool(content: str, id: str = "c1") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id, "content": content}
+
+
+# Requests
+
+
+@pytest.mark.parametrize(("dialect", "limit"), [("openai", "max_completion_tokens"), ("compatible", "max_tokens")])
+def test_a_plain_request(dialect: Dialect, limit: str) -> None:
+    asked = prompt(systemPrompt="Be brief", temperature=0.5, stopSequences=["END", ""])
+
+    assert write_request(asked, dialect) == {
+        "model": "gpt-4.1",
+        "messages": [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "Hi"}],
+        limit: 100,
+        "temperature": 0.5,
+        "stop": ["END"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "dialect", "stops", "written"),
+    [
+        ("gpt-4.1", "openai", 5, {"temperature": 1}),
+        ("gpt-5.6", "openai", 1, {}),
+        ("qwen3", "compatible", 5, {"temperature": 1, "stop": ["0", "1", "2", "3", "4"]}),
+    ],
+    ids=["too many", "a reasoning model", "another server"],
+)
+def test_what_a_model_does_not_take_is_not_written(
+    model: str, dialect: Dialect, stops: int, written: dict[str, object]
+) -> None:
+    """Stop sequences are applied to the answer."""
+    body = write_request(prompt(model=model, temperature=1, stopSequences=list(map(str, range(stops)))), dialect)
+
+    assert {name: body[name] for name in ("temperature", "stop") if name in body} == written
+
+
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [
+        ([text("a")], "a"),
+        ([text("a"), text("b")], "a\nb"),
+        ([text("a"), PNG, WAV], [text("a"), IMAGE, AUDIO]),
+        (
+            [{**WAV, "mimeType": "audio/mpeg"}],
+            [{"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}}],
+        ),
+    ],
+    ids=["text", "texts", "mixed", "mp3"],
+)
+def test_what_a_user_says_is_written(content: list[dict[str, Any]], written: object) -> None:
+    body = write_request(prompt({"role": "user", "content": content}))
+
+    assert body["messages"] == [{"role": "user", "content": written}]
+
+
+def test_images_and_files_of_results_come_after_all_results_and_name_their_call() -> None:
+    pdf = {"type": "resource", "resource": {"uri": "file:///a/b.pdf", "mimeType": "application/pdf", "blob": "aGk="}}
+    calls = {"role": "assistant", "content": [text("Both."), *used("c1", a=1)["content"], *used("c2")["content"]]}
+    results = [*result(text("1"), PNG)["content"], *result(pdf, PNG, id="c2", isError=True)["content"]]
+
+    assert write_request(prompt(USER, calls, {"role": "user", "content": results}))["messages"][1:] == [
+        {"role": "assistant", "content": "Both.", "tool_calls": [call(arguments='{"a": 1}'), call("c2")]},
+        tool("1\n[1 file: in the user's next message]"),
+        tool("The tool failed:\n[2 files: in the user's next message]", "c2"),
+        {
+            "role": "user",
+            "content": [
+                text("From the result of the tool call c1:"),
+                IMAGE,
+                text("From the result of the tool call c2:"),
+                {"type": "file", "file": {"filename": "b.pdf", "file_data": "data:application/pdf;base64,aGk="}},
+                IMAGE,
+            ],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("block", "written"),
+    [
+        (result(text("no"), isError=True), "The tool failed:\nno"),
+        (result(text('{"a": 1}'), structuredContent={"a": 1}), '{"a": 1}'),
+        (result(text("see"), structuredContent={"a": 1}), 'see\n{"a":1}'),
+        (result(), ""),
+    ],
+    ids=["error", "said", "unsaid", "nothing"],
+)
+def test_errors_and_structured_content_are_in_the_text(block: dict[str, Any], written: str) -> None:
+    assert write_request(prompt(USER, used(), block))["messages"][1:] == [
+        {"role": "assistant", "content": None, "tool_calls": [call()]},
+        tool(written),
+    ]
+
+
+def test_an_id_that_is_too_long_is_the_same_other_one_in_call_and_result() -> None:
+    _, asked, answered = write_request(prompt(USER, used("x" * 41), result(id="x" * 41)))["messages"]
+
+    assert asked["tool_calls"][0]["id"] == answered["tool_call_id"] != "x" * 41
+    assert len(answered["tool_call_id"]) <= 40
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    ("choice", "written"),
+    [
+        (None, {}),
+        ({"mode": "auto"}, {"tool_choice": "auto"}),
+        ({"mode": "required"}, {"tool_choice": "required"}),
+        ({"mode": "auto", "disable_parallel_tool_use": True}, {"tool_choice": "auto", "parallel_tool_calls": False}),
+    ],
+    ids=["absent", "auto", "required", "not parallel"],
+)
+def test_the_tool_choice_is_written(choice: object, written: dict[str, object], dialect: Dialect) -> None:
+    params: dict[str, Any] = {} if choice is None else {"toolChoice": choice}
+
+    assert tools_of(write_request(prompt(tools=[ADD, NOW], **params), dialect)) == {
+        "tools": [ADD_FUNCTION, NOW_FUNCTION],
+        **written,
+    }
+
+
+def tools_of(body: dict[str, Any]) -> dict[str, Any]:
+    names = ("tools", "tool_choice", "parallel_tool_calls", "response_format")
+    return {name: body[name] for name in names if name in body}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "written"),
+    [("openai", {"tools": [ADD_FUNCTION], "tool_choice": "none"}), ("compatible", {})],
+)
+def test_no_tool_is_offered_where_none_may_be_called_and_the_choice_may_be_ignored(
+    dialect: Dialect, written: dict[str, object]
+) -> None:
+    choice = {"mode": "none", "disable_parallel_tool_use": True}
+
+    assert tools_of(write_request(prompt(tools=[ADD], toolChoice=choice), dialect)) == written
+
+
+FORMAT = {"name": "add", "schema": STRICT, "strict": True, "description": "Adds"}
+FORCED = {"tools": [ADD_FUNCTION], "tool_choice": "required"}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields", "options", "written"),
+    [
+        ("openai", {}, {}, {"response_format": {"type": "json_schema", "json_schema": FORMAT}}),
+        ("compatible", {}, {}, FORCED),
+        ("openai", {"stopSequences": ["}"]}, {}, FORCED),
+        ("openai", {}, {"response_format": {"type": "text"}}, FORCED),
+    ],
+    ids=["native", "compatible", "stop sequences", "the host's format"],
+)
+def test_a_single_forced_tool(
+    dialect: Dialect, fields: dict[str, Any], options: dict[str, object], written: dict[str, object]
+) -> None:
+    asked = prompt(tools=[NOW, ADD], toolChoice={"type": "tool", "name": "add"}, options=options, **fields)
+
+    assert tools_of(write_request(asked, dialect)) == written
+
+
+def test_a_turn_with_reasoning_goes_back_as_it_was() -> None:
+    turn = {"role": "assistant", "content": None, "reasoning_content": "Sums.", "tool_calls": [call("n" * 46)]}
+
+    body = write_request(prompt(USER, used("n" * 46), result(text("1"), id="n" * 46), turns={1: turn}))
+
+    [_, asked, answered] = body["messages"]
+    assert asked == {**turn, "tool_calls": [call(answered["tool_call_id"])]}
+
+
+def test_metadata_is_written_where_answers_are_stored_and_for_other_servers() -> None:
+    stored = prompt(metadata={"k": "v"}, options={"store": True})
+
+    assert write_request(stored)["metadata"] == {"k": "v"}
+    assert write_request(prompt(metadata={"k": "v"}), "compatible")["metadata"] == {"k": "v"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "params", "sentence"),
+    [
+        (
+            [{"role": "user", "content": [{**WAV, "mimeType": "audio/ogg"}]}],
+            {},
+            "messages[0]: this model takes wav and mp3, not 'audio/ogg'",
+        ),
+        (
+            [USER, used(), result({**PNG, "mimeType": "image/svg+xml"})],
+            {},
+            "messages[2]: this model takes no 'image/svg+xml'",
+        ),
+        (
+            [USER, {"role": "assistant", "content": [WAV]}],
+            {},
+            "messages[1]: this model takes no audio in an assistant's message",
+        ),
+        ([USER], {"temperature": -1}, "temperature: this model takes 0 to 2, not -1"),
+        (
+            [USER],
+            {"metadata": {"k": "v"}},
+            "metadata: this model takes none unless the host stores the answers (store)",
+        ),
+    ],
+)
+def test_what_the_api_does_not_take_is_refused(
+    messages: Sequence[dict[str, Any]], params: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputRefused) as caught:
+        write_request(prompt(*messages, **params))
+
+    assert (caught.value.code, str(caught.value)) == (-32602, sentence)
+
+
+# Replies
+
+
+def completion(
+    finish: str | None = "stop", /, *, choice: dict[str, Any] | None = None, **message: Any
+) -> dict[str, Any]:
+    said = {"role": "assistant", "content": None, **message}
+    return {
+        "id": "x",
+        "model": "gpt-x",
+        "choices": [{"index": 0, "message": said, "finish_reason": finish, **(choice or {})}],
+    }
+
+
+ONE = Call("c1", "add", "{}")
+
+
+@pytest.mark.parametrize(
+    ("reply", "content", "stop_reason"),
+    [
+        (completion(content="3"), [TextContent(text="3")], "endTurn"),
+        (completion(content=""), [], "endTurn"),
+        (completion("tool_calls", content="a", tool_calls=[call()]), [TextContent(text="a"), ONE], "toolUse"),
+        (completion("stop", tool_calls=[call()]), [ONE], "toolUse"),
+        (completion("length", content="a", tool_calls=[call()]), [TextContent(text="a"), ONE], "maxTokens"),
+        (completion("content_filter", content="a"), [TextContent(text="a")], "content_filter"),
+        (completion(refusal="No."), [TextContent(text="No.")], "refusal"),
+        (completion(content="a", choice={"stop_reason": "END"}), [TextContent(text="a")], "stopSequence"),
+        (completion(content="a", choice={"stop_reason": 128009}), [TextContent(text="a")], "endTurn"),
+        (completion("eos", content="a"), [TextContent(text="a")], "eos"),
+        (
+            completion(content=[{"type": "thinking", "thinking": []}, text("a"), text("b")]),
+            [TextContent(text="ab")],
+            "endTurn",
+        ),
+        (
+            completion(audio={"id": "a", "data": "aGk=", "transcript": "hi", "expires_at": 1}),
+            [AudioContent(data="aGk=", mime_type="audio/wav"), TextContent(text="hi")],
+            "endTurn",
+        ),
+        (
+            completion(images=[IMAGE]),
+            [ImageContent(data="aGk=", mime_type="image/png")],
+            "endTurn",
+        ),
+        (
+            completion(tool_calls=[{"function": {"name": "now"}}]),
+            [Call(None, "now", "")],
+            "toolUse",
+        ),
+    ],
+    ids=[
+        *("text", "empty", "calls", "calls with stop", "cut off", "filtered", "refusal", "stop sequence", "stop token"),
+        *("another reason", "parts", "audio", "images", "bare call"),
+    ],
+)
+def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reason: str) -> None:
+    read = read_reply(reply, prompt())
+
+    assert (read.content, read.stop_reason, read.model) == (content, stop_reason, "gpt-x")
+
+
+@pytest.mark.parametrize(
+    ("usage", "counts"),
+    [
+        (
+            {
+                "prompt_tokens": 30,
+                "completion_tokens": 9,
+                "total_tokens": 39,
+                "prompt_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 5},
+                "completion_tokens_details": {"reasoning_tokens": 4},
+            },
+            {"inputTokens": 30, "outputTokens": 9, "reasoningTokens": 4, "cacheReadTokens": 20, "cacheWriteTokens": 5},
+        ),
+        (
+            {"prompt_tokens": 30, "completion_tokens": 9, "prompt_cache_hit_tokens": 20, "prompt_tokens_details": None},
+            {"inputTokens": 30, "outputTokens": 9, "cacheReadTokens": 20},
+        ),
+        (None, None),
+    ],
+    ids=["OpenAI", "DeepSeek", "none"],
+)
+def test_tokens_are_counted(usage: object, counts: object) -> None:
+    assert read_reply({**completion(content="a"), "usage": usage}, prompt()).usage == counts
+
+
+DETAILS = [{"type": "reasoning.text", "text": "Sums.", "signature": "s", "index": 0}]
+SIGNED = {**call(), "extra_content": {"google": {"thought_signature": "s"}}}
+
+
+@pytest.mark.parametrize(
+    ("message", "turn"),
+    [
+        (
+            {"reasoning_content": "Sums.", "tool_calls": [call()]},
+            {"reasoning_content": "Sums.", "tool_calls": [call()]},
+        ),
+        ({"reasoning": "Sums.", "tool_calls": [call()]}, {"reasoning": "Sums.", "tool_calls": [call()]}),
+        (
+            {"reasoning": "Sums.", "reasoning_details": DETAILS, "tool_calls": [{**call(), "index": 0}]},
+            {"reasoning_details": DETAILS, "tool_calls": [call()]},
+        ),
+        ({"tool_calls": [SIGNED]}, {"tool_calls": [SIGNED]}),
+        ({"tool_calls": [call()], "reasoning_content": "", "reasoning": None}, None),
+        ({"reasoning_content": "Sums."}, None),
+    ],
+    ids=["reasoning_content", "reasoning", "details", "signature", "none", "no calls"],
+)
+def test_reasoning_is_kept_with_its_calls(message: dict[str, Any], turn: dict[str, Any] | None) -> None:
+    read = read_reply(completion("tool_calls", content="a", **message), prompt())
+
+    assert read.turn == (None if turn is None else {"role": "assistant", "content": "a", **turn})
+
+
+def test_an_answer_ends_before_the_first_stop_sequence() -> None:
+    read = read_reply(completion(content="abENDc"), prompt(stopSequences=["END"]))
+
+    assert (read.content, read.stop_reason) == ([TextContent(text="ab")], "stopSequence")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "content", "stop_reason"),
+    [("openai", [Call(None, "add", "{}")], "toolUse"), ("compatible", [TextContent(text="{}")], "endTurn")],
+)
+def test_the_text_in_the_strict_format_is_the_call(dialect: Dialect, content: object, stop_reason: str) -> None:
+    asked = prompt(tools=[ADD], toolChoice={"mode": "required"})
+    read = read_reply(completion(content="{}"), asked, dialect)
+
+    assert (read.content, read.stop_reason) == (content, stop_reason)
+
+
+def test_broken_arguments_name_the_tool() -> None:
+    asked = prompt(tools=[ADD])
+
+    with pytest.raises(SamplingError, match=r"^the model called 'add' with arguments that are not JSON$"):
+        answer_of(read_reply(completion(tool_calls=[call(arguments='{"a":')]), asked), asked)
+
+
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        ({"error": {"code": "overloaded", "message": "secret"}}, "openai: the model failed, overloaded"),
+        (completion("error", choice={"error": {"code": 502, "message": "secret"}}), "openai: the model failed"),
+        (completion("insufficient_system_resource"), "openai: the model failed, insufficient_system_resource"),
+        (completion(None, content="a"), "openai: the stream ended before the answer was complete"),
+        ({"choices": []}, "openai: the stream ended before the answer was complete"),
+    ],
+    ids=["error", "error in the choice", "failure as a reason", "no reason", "no choice"],
+)
+def test_a_reply_that_failed_is_an_error(reply: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        read_reply(reply, prompt())
+
+    assert str(caught.value) == sentence
+
+
+# Streams
+
+
+def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"id": "x", "model": "gpt-x", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **fields}
+
+
+def folded(*events: dict[str, Any]) -> dict[str, Any]:
+    reply: dict[str, Any] = {}
+    for event in events:
+        read_event(reply, event)
+    return reply
+
+
+def calls_of(*deltas: dict[str, Any]) -> list[tuple[object, str, object]]:
+    reply = folded(*[chunk({"tool_calls": [delta]}) for delta in deltas], chunk(finish="tool_calls"))
+    found = read_reply(reply, prompt()).content
+    return [(block.id, block.name, block.arguments) for block in found if isinstance(block, Call)]
+
+
+def piece(arguments: object = None, name: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"function": {"name": name, "arguments": arguments}, **fields}
+
+
+@pytest.mark.parametrize(
+    ("deltas", "calls"),
+    [
+        (
+            [
+                piece("", "add", index=0, id="c1"),
+                piece("", "now", index=1, id="c2"),
+                piece('{"a"', index=0),
+                piece("{", index=1),
+                piece(":1}", index=0),
+                piece("}", index=1),
+            ],
+            [("c1", "add", '{"a":1}'), ("c2", "now", "{}")],
+        ),
+        (
+            [piece('{"a":1}', "add", id="c1"), piece("{}", "now", id="c2"), piece("{}", "now", id="c3")],
+            [("c1", "add", '{"a":1}'), ("c2", "now", "{}"), ("c3", "now", "{}")],
+        ),
+        (
+            [piece("{", "add", id="c1"), piece("{", "now", id="c2"), piece("}", id="c1"), piece("}", id="c2")],
+            [("c1", "add", "{}"), ("c2", "now", "{}")],
+        ),
+        (
+            [piece("{}", "add", index=0, id="c1"), piece("{}", "add", index=0, id="c2")],
+            [("c1", "add", "{}"), ("c2", "add", "{}")],
+        ),
+        (
+            [piece("{", "add", index=0, id="c1"), piece("}", "add", index=0, id="c1")],
+            [("c1", "add", "{}")],
+        ),
+        (
+            [piece("{", "add", index=0, id="c1"), piece("}", "", index=0, id="other")],
+            [("c1", "add", "{}")],
+        ),
+        (
+            [piece("{", "add", id="c1"), piece("}")],
+            [("c1", "add", "{}")],
+        ),
+        (
+            [piece("{}", "add"), piece("{}", "add")],
+            [(None, "add", "{}"), (None, "add", "{}")],
+        ),
+        (
+            [piece({"a": 1}, "add", index=0, id="c1")],
+            [("c1", "add", '{"a": 1}')],
+        ),
+        (
+            [piece("{}", "get_", index=0, id="c1"), piece(None, "weather", index=0)],
+            [("c1", "get_weather", "{}")],
+        ),
+    ],
+    ids=[
+        *("interleaved", "whole, no index", "interleaved by id", "one index for all", "repeated name and id"),
+        *("another id each time", "neither index nor id", "only names", "an object", "a name in pieces"),
+    ],
+)
+def test_deltas_of_calls_go_to_their_call(
+    deltas: list[dict[str, Any]], calls: list[tuple[object, str, object]]
+) -> None:
+    assert calls_of(*deltas) == calls
+
+
+def test_deltas_after_the_finish_reason_count() -> None:
+    reply = folded(
+        chunk({"content": "a"}),
+        chunk(None, "tool_calls"),
+        chunk({"content": "b", "tool_calls": [piece("{}", "add", index=0, id="c1")]}),
+        {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}},
+    )
+    read = read_reply(reply, prompt())
+
+    assert (read.content, read.stop_reason) == ([TextContent(text="ab"), ONE], "toolUse")
+    assert read.usage == {"inputTokens": 1, "outputTokens": 2}
+
+
+def test_a_stream_without_a_finish_reason_is_an_error() -> None:
+    with pytest.raises(ProviderError, match=r"^openai: the stream ended before the answer was complete$"):
+        read_reply(folded(chunk({"content": "a"})), prompt())
+
+
+def test_a_chunk_with_an_error_is_an_error_without_its_text() -> None:
+    with pytest.raises(ProviderError, match=r"^openai: the model failed, overloaded$"):
+        folded({"error": {"code": "overloaded", "message": "secret"}})
+
+
+def test_other_choices_are_left_out() -> None:
+    other = {"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "stop"}]}
+
+    assert read_reply(folded(chunk({"content": "a"}), other, chunk(finish="stop")), prompt()).content == [
+        TextContent(text="a")
+    ]
+
+
+def test_reasoning_details_and_sound_are_folded() -> None:
+    deltas: list[dict[str, Any]] = [
+        {"reasoning_details": [{"type": "reasoning.text", "text": "Su", "index": 0, "signature": None}]},
+        {"reasoning_details": [{"type": "reasoning.text", "text": "ms.", "index": 0}]},
+        {"reasoning_details": [{"type": "reasoning.text", "signature": "s", "index": 0}]},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "e", "index": 1}]},
+        {"audio": {"id": "a", "data": base64.b64encode(b"soun").decode()}},
+        {"audio": {"data": base64.b64encode(b"d").decode(), "transcript": "so"}},
+        {"audio": {"transcript": "und", "expires_at": 1}, "images": [IMAGE]},
+        {"tool_calls": [piece("{}", "add", index=0, id="c1")]},
+    ]
+    read = read_reply(
+        folded(*map(chunk, deltas), chunk(finish="tool_calls")), prompt(options={"audio": {"format": "pcm16"}})
+    )
+
+    assert read.content == [
+        AudioContent(data=base64.b64encode(b"sound").decode(), mime_type="audio/pcm16"),
+        TextContent(text="sound"),
+        ImageContent(data="aGk=", mime_type="image/png"),
+        ONE,
+    ]
+    assert read.turn == {
+        "role": "assistant",
+        "content": None,
+        "reasoning_details": [*DETAILS, {"type": "reasoning.encrypted", "data": "e", "index": 1}],
+        "tool_calls": [call()],
+    }
+
+
+CALLS = [call("c1", "add", '{"a": 1, "b": [2, 3]}'), call("c2", "now", "{}"), call("c3", "add", '{"a": 2}')]
+MESSAGE: dict[str, Any] = {
+    "content": "Let me see. Both at once: 😀",
+    "reasoning_content": "Sums, I see.",
+    "tool_calls": CALLS,
+}
+WHOLE = {**completion("tool_calls", **MESSAGE), "usage": {"prompt_tokens": 1, "completion_tokens": 2}}
+
+
+def pieces(chance: random.Random, words: str) -> list[str]:
+    cuts = sorted(chance.choices(range(len(words) + 1), k=chance.randrange(6)))
+    return [words[start:end] for start, end in zip([0, *cuts], [*cuts, len(words)], strict=True)]
+
+
+def deltas(chance: random.Random) -> list[dict[str, Any]]:
+    """The deltas of the message: text, reasoning and calls in random pieces, in any order in which the calls begin as
+    they are in the message. Calls are told apart by index, or by an id that is repeated."""
+    by_index, repeats = chance.random() < 0.7, chance.random() < 0.5
+    rows: list[list[dict[str, Any]]] = [
+        [{name: words} for words in pieces(chance, MESSAGE[name])] for name in ("content", "reasoning_content")
+    ]
+    for index, whole in enumerate(CALLS):
+        name = whole["function"]["name"]
+        head = {"id": whole["id"], **({"index": index} if by_index else {})}
+        first, *rest = pieces(chance, whole["function"]["arguments"])
+        more = {"index": index} if by_index and not repeats else head
+        later = [piece(words, name if repeats else None, **more) for words in rest]
+        rows.append([{"tool_calls": [call]} for call in [piece(first, name, type="function", **head), *later]])
+    rest = [row[::-1] for row in rows]
+    mixed = []
+    while any(rest):
+        begun = [len(left) < len(row) for left, row in zip(rest, rows, strict=True)]
+        ready = [number for number, left in enumerate(rest) if left and (number <= 2 or begun[number - 1])]
+        mixed.append(rest[chance.choice(ready)].pop())
+    return mixed
+
+
+def test_any_split_of_a_stream_folds_to_the_same_reply() -> None:
+    expected = read_reply(WHOLE, prompt())
+    chance = random.Random(13)
+    for _ in range(100_000 if THOROUGH else 1_000):
+        events = deltas(chance)
+        end = chance.randrange(len(events) + 1)  # the finish reason may come before the last deltas
+        reply: dict[str, Any] = {}
+        heard = "".join([read_event(reply, chunk(delta)) for delta in events[:end]])
+        read_event(reply, chunk({}, "tool_calls"))
+        heard += "".join([read_event(reply, chunk(delta)) for delta in events[end:]])
+        read_event(reply, {"choices": [], "usage": WHOLE["usage"]})
+
+        assert read_reply(reply, prompt()) == expected
+        assert heard == MESSAGE["content"]
+
+
+def test_a_long_text_is_folded_in_linear_time() -> None:
+    """200,000 pieces: joining each time would copy 20 GB."""
+    reply: dict[str, Any] = {}
+    for _ in range(200_000):
+        read_event(reply, chunk({"content": "x"}))
+    read_event(reply, chunk(finish="stop"))
+
+    assert read_reply(reply, prompt()).content == [TextContent(text="x" * 200_000)]
+
+
+# The model
+
+
+@pytest.mark.parametrize(
+    ("url", "dialect"),
+    [
+        ("https://api.openai.com/v1", "openai"),
+        ("https://eu.api.openai.com/v1", "openai"),
+        ("https://mine.openai.azure.com/openai/v1/", "openai"),
+        ("http://localhost:8000/v1", "compatible"),
+        ("https://api.deepseek.com", "compatible"),
+        ("https://openai.com.example.org", "compatible"),
+    ],
+)
+async def test_the_dialect_is_known_by_the_server(url: str, dialect: Dialect) -> None:
+    async with openai.AsyncOpenAI(api_key="k", base_url=url) as client:
+        assert dialect_of(client) == dialect
+
+
+def test_there_is_no_other_dialect() -> None:
+    with pytest.raises(ValueError, match=r"""^dialect is "openai" or "compatible", not 'vllm'$"""):
+        OpenAIChatModel(None, "m", dialect="vllm")  # type: ignore[arg-type]  # a mistake
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning")
+async def test_a_loop_through_the_sdk_keeps_the_reasoning(serve: Serve, stream: bool) -> None:
+    first = Said(text="Let me see.", calls=(Called("add", {"a": 1}), Called("now")), thinking="Sums.", interleaved=True)
+    server = serve(CompatibleChatServer, first, Said(text="Done."))
+    asked = prompt(tools=[ADD, NOW])
+    heard = ""
+    async with openai.AsyncOpenAI(api_key=server.key, base_url=f"{server.url}/v1", max_retries=0) as client:
+        model = OpenAIChatModel(client, "deepseek-chat")
+        reply: dict[str, Any] = {}
+        if stream:
+            async with model.stream(model.write_request(asked)) as events:
+                async for event in events:
+                    heard += model.read_event(reply, event)
+        else:
+            reply = await model.create(model.write_request(asked))
+        read = model.read_reply(reply, asked)
+        calls = [block for block in read.content if isinstance(block, Call)]
+        blocks: list[object] = [{"type": "tool_use", "id": use.id, "name": use.name, "input": {}} for use in calls]
+        results = [result(PNG, id=str(use.id))["content"][0] for use in calls]
+        conversation: list[dict[str, Any]] = [
+            USER,
+            {"role": "assistant", "content": blocks},
+            {"role": "user", "content": results},
+        ]
+        again = prompt(*conversation, tools=[ADD, NOW], turns={1: read.turn})
+        last = model.read_reply(await model.create(model.write_request(again)), again)
+
+    assert [(use.name, use.arguments) for use in calls] == [("add", '{"a": 1}'), ("now", "{}")]
+    assert heard == ("Let me see." if stream else "")
+    assert read.usage is not None
+    assert last.content == [TextContent(text="Done.")]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning")
+async def test_a_forced_tool_through_the_sdk_is_a_call_and_no_text(
+    serve: Serve, stream: bool, dialect: Dialect
+) -> None:
+    forced = Said(text='{"a": 1}') if dialect == "openai" else Said(calls=[Called("add", {"a": 1})])
+    server = serve(OpenAIChatServer, forced)
+    heard: list[str] = []
+    async with openai.AsyncOpenAI(api_key=server.key, base_url=f"{server.url}/v1", max_retries=0) as client:
+        on_delta = (lambda delta: heard.append(delta.text)) if stream else None
+        model = OpenAIChatModel(client, "gpt-4.1", dialect=dialect, on_delta=on_delta)
+        answer = await model(prompt(tools=[ADD], toolChoice={"mode": "required"}).request)
+
+    assert ([use.input for use in answer.tool_uses], heard) == ([{"a": 1}], [])
