@@ -607,13 +607,13 @@ def deltas(chance: random.Random) -> list[dict[str, Any]]:
         first, *rest = pieces(chance, whole["function"]["arguments"])
         more = {"index": index} if by_index and not repeats else head
         later = [piece(words, name if repeats else None, **more) for words in rest]
-        rows.append([{"tool_calls": [call]} for call in [piece(first, name, type="function", **head), *later]])
-    rest = [row[::-1] for row in rows]
+        rows.append([{"tool_calls": [delta]} for delta in [piece(first, name, type="function", **head), *later]])
+    left = [row[::-1] for row in rows]
     mixed = []
-    while any(rest):
-        begun = [len(left) < len(row) for left, row in zip(rest, rows, strict=True)]
-        ready = [number for number, left in enumerate(rest) if left and (number <= 2 or begun[number - 1])]
-        mixed.append(rest[chance.choice(ready)].pop())
+    while any(left):
+        begun = [len(ahead) < len(row) for ahead, row in zip(left, rows, strict=True)]
+        ready = [number for number, ahead in enumerate(left) if ahead and (number <= 2 or begun[number - 1])]
+        mixed.append(left[chance.choice(ready)].pop())
     return mixed
 
 
