@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from mcp_host.providers.anthropic import AnthropicModel
     from mcp_host.providers.choice import AllowModels, Choice, Model, Models
     from mcp_host.providers.lookup import model
-    from mcp_host.providers.pydantic_ai import PydanticAIModel
     from mcp_host.providers.openai_chat import OpenAIChatModel
     from mcp_host.providers.openai_responses import OpenAIModel
+    from mcp_host.providers.pydantic_ai import PydanticAIModel
     from mcp_host.sampling.request import ModelAnswer, Usage
 
 __all__ = [
@@ -37,9 +37,9 @@ _ON_DEMAND = {
     "mcp_host.providers.anthropic": ("AnthropicModel",),
     "mcp_host.providers.choice": ("AllowModels", "Choice", "Model", "Models"),
     "mcp_host.providers.lookup": ("model",),
-    "mcp_host.providers.pydantic_ai": ("PydanticAIModel",),
     "mcp_host.providers.openai_chat": ("OpenAIChatModel",),
     "mcp_host.providers.openai_responses": ("OpenAIModel",),
+    "mcp_host.providers.pydantic_ai": ("PydanticAIModel",),
     "mcp_host.sampling.request": ("ModelAnswer", "Usage"),
 }
 
