@@ -1,0 +1,519 @@
+"""Google Gemini: generateContent, https://ai.google.dev/api/generate-content, on the Gemini API and on Vertex AI.
+
+`GeminiModel` speaks the API's own JSON over the SDK's connection, `client._api_client`, which all methods of the SDK
+use. The methods themselves lose what this API must get back: they drop fields that the SDK does not know, from the turns
+of the model, too, and they warn of each finish reason that is newer than they are.
+
+Where the API has no field, or has rules of its own:
+
+=============================  ======================================================================================
+one tool is required           mode ANY with its name: the arguments follow its schema then. A response schema would do
+                               that, too, but its text has no signature, so that Gemini 3 would not take it back
+disable_parallel_tool_use      of several calls, the first is kept
+ids of calls                   written only where the model gave one. Results are matched by name and order
+files in results               inside of the function response since Gemini 3, else in a message after it
+calls without signatures       refused by Gemini 3 in the current turn, which begins with the last message of the user
+                               that is no tool result. There, they become text, and so do their results. A signature is
+                               never made up: https://ai.google.dev/gemini-api/docs/thought-signatures
+=============================  ======================================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, assert_never
+
+import anyio.to_thread
+from pydantic_core import from_json, to_json
+
+from mcp_host.errors import SamplingError, excerpt
+from mcp_host.providers.adapter import (
+    Call,
+    Prompt,
+    ProviderModel,
+    Reply,
+    Usage,
+    link_text,
+    refused,
+    result_content,
+)
+from mcp_host.providers.failures import unfinished
+from mcp_host.providers.names import NameRule
+from mcp_host.types import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    JSONObject,
+    ResourceLink,
+    SamplingMessage,
+    TextContent,
+    TextResourceContents,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS
+
+PROVIDER = "gemini"
+
+MOST_TOKENS = 2**31 - 1  # maxOutputTokens is an int32
+MOST_STOP_SEQUENCES = 5  # "up to 5" (the API's GenerationConfig)
+
+STOP_REASON = {
+    "STOP": END_TURN,  # with calls, too, and after a stop sequence
+    "MAX_TOKENS": MAX_TOKENS,
+    "CONTINUATION": MAX_TOKENS,
+    **dict.fromkeys(
+        ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "ESCALATION", "LANGUAGE"),
+        "content_filter",
+    ),
+    **dict.fromkeys(("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"), "content_filter"),
+}
+FAILED = {
+    "MALFORMED_FUNCTION_CALL": "the model called a tool in a way that cannot be read",
+    "MALFORMED_RESPONSE": "the model's answer cannot be read",
+    "UNEXPECTED_TOOL_CALL": "the model called a tool that it was not offered",
+    "TOO_MANY_TOOL_CALLS": "the model called too many tools",
+    "MISSING_THOUGHT_SIGNATURE": "the request has a call of a tool without its thought signature",
+}
+"""Finish reasons after which there is no answer."""
+
+TOP_LEVEL = frozenset(
+    {
+        *("cachedContent", "contents", "labels", "model", "modelArmorConfig", "safetySettings", "serviceTier", "store"),
+        *("systemInstruction", "toolConfig", "tools"),
+    }
+)
+"""The fields of a request beside ``generationConfig``."""
+
+UNSIGNED = re.compile(r"gemini-[12]\b|gemma")
+"""Models that accept calls without signatures. Newer ones refuse them."""
+
+FILES = re.compile(r"(image|audio|video|text)/.+|application/(pdf|json)")
+"""The types of files that Gemini reads."""
+
+IN_RESPONSES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
+"""The types of files that a function response may hold, since Gemini 3."""
+
+FREE_FORM = frozenset({"responseSchema", "responseJsonSchema"})  # their names are not the API's
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A call in the conversation: its place among those of its message, and how it was written."""
+
+    place: int
+    name: str
+    id: str | None
+    as_text: bool
+
+
+def write_request(prompt: Prompt) -> JSONObject:
+    """The fields of a GenerateContentRequest.
+
+    Raises:
+        InputRefused: Gemini cannot take something of it.
+    """
+    request = prompt.request
+    config: JSONObject = {"maxOutputTokens": min(request.max_tokens, MOST_TOKENS)}
+    if request.temperature is not None:
+        config["temperature"] = request.temperature
+    if request.stop_sequences:
+        if len(request.stop_sequences) > MOST_STOP_SEQUENCES:
+            raise refused("stopSequences", f"at most {MOST_STOP_SEQUENCES}")
+        config["stopSequences"] = request.stop_sequences
+    body: JSONObject = {"model": prompt.model, "contents": list(_contents(prompt)), "generationConfig": config}
+    if request.system_prompt:
+        body["systemInstruction"] = {"parts": [{"text": request.system_prompt}]}
+    if request.tools:
+        body["tools"] = [{"functionDeclarations": list(_declarations(prompt))}]
+        body["toolConfig"] = {"functionCallingConfig": _tool_choice(prompt)}
+    if request.metadata:
+        if not all(isinstance(value, str) for value in request.metadata.values()):
+            raise refused("metadata", "labels only, which are texts")
+        body["labels"] = request.metadata
+    return body
+
+
+def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
+    """*body* with the host's options, which win; a None leaves the field out.
+
+    They may be written as in the API or as in the SDK, and those of ``generationConfig`` may stand beside the others.
+    """
+    config: JSONObject = dict(body["generationConfig"])
+    written: JSONObject = dict(body)
+    for name, value in prompt.options.items():
+        field = _camel(name)
+        if field == "generationConfig" and isinstance(value, Mapping):
+            config |= _camel_names(value)
+        elif field in TOP_LEVEL:
+            written[field] = value
+        else:
+            config[field] = value if field in FREE_FORM else _camel_names(value)
+    written["generationConfig"] = {name: value for name, value in config.items() if value is not None}
+    return {name: value for name, value in written.items() if value is not None}
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), name)
+
+
+def _camel_names(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {_camel(name): field if _camel(name) in FREE_FORM else _camel_names(field) for name, field in value.items()}
+    return [_camel_names(item) for item in value] if isinstance(value, list) else value
+
+
+def _declarations(prompt: Prompt) -> Iterator[JSONObject]:
+    for tool in prompt.request.tools:
+        declaration: JSONObject = {"name": prompt.names.write(tool.name)}
+        if tool.description:
+            declaration["description"] = tool.description
+        declaration["parametersJsonSchema"] = tool.input_schema
+        yield declaration
+
+
+def _tool_choice(prompt: Prompt) -> JSONObject:
+    request = prompt.request
+    if not request.may_use_tools:
+        return {"mode": "NONE"}
+    if not request.must_use_tools:
+        return {"mode": "AUTO"}
+    if request.required_tool is None:
+        return {"mode": "ANY"}
+    return {"mode": "ANY", "allowedFunctionNames": [prompt.names.write(request.required_tool)]}
+
+
+def _contents(prompt: Prompt) -> Iterator[JSONObject]:
+    """The conversation. Neighbours of one role are joined, because a call may not follow a turn of the model."""
+    messages = prompt.request.messages
+    needs_signatures = UNSIGNED.search(prompt.model) is None
+    current = _current_turn(messages)
+    calls: dict[str, _Written] = {}
+    last: JSONObject = {}
+    for index, message in enumerate(messages):
+        uses = message.tool_uses
+        turn = prompt.turns.get(index)
+        if isinstance(turn, dict):
+            contents = [turn["parts"]]
+            native = [part["functionCall"] for part in turn["parts"] if "functionCall" in part]
+            for place, (use, call) in enumerate(zip(uses, native, strict=True)):
+                calls[use.id] = _Written(place, call["name"], call.get("id"), False)
+        else:
+            as_text = needs_signatures and index > current
+            for place, use in enumerate(uses):
+                calls[use.id] = _Written(place, prompt.names.write(use.name), None, as_text)
+            contents = _parts(message, calls, f"messages[{index}]", nested=needs_signatures)
+        role = "model" if message.role == "assistant" else "user"
+        for parts in contents:
+            if last.get("role") == role and not _answers(last["parts"]) and not _answers(parts):
+                last["parts"] += parts
+            elif parts:
+                if last:
+                    yield last
+                last = {"role": role, "parts": list(parts)}
+    if not last:
+        raise refused("messages", "no empty text, and there is nothing else")
+    yield last
+
+
+def _current_turn(messages: Sequence[SamplingMessage]) -> int:
+    """The index of the message that begins the current turn: the user's last one that is no tool result; -1 if none."""
+    begins = -1
+    for index, message in enumerate(messages):
+        if message.role == "user" and not any(isinstance(block, ToolResultContent) for block in message.content):
+            begins = index
+    return begins
+
+
+def _answers(parts: Sequence[JSONObject]) -> bool:
+    """Whether they answer calls. Such parts stand alone: Gemini takes what is beside them for the model's."""
+    return any("functionResponse" in part for part in parts)
+
+
+def _parts(
+    message: SamplingMessage, calls: Mapping[str, _Written], where: str, *, nested: bool
+) -> list[list[JSONObject]]:
+    """The parts of a message, and those that follow it in another one: files that its results cannot hold."""
+    parts: list[JSONObject] = []
+    results: list[ToolResultContent] = []
+    files: list[JSONObject] = []
+    for block in message.content:
+        match block:
+            case TextContent(text=text):
+                if text:  # "must have one initialized field": an empty text is none
+                    parts.append({"text": text})
+            case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
+                parts.append(_file(kind, data, where))
+            case ToolUseContent():
+                parts.append(_call(block, calls[block.id]))
+            case ToolResultContent():
+                results.append(block)
+            case _:
+                assert_never(block)
+    for result in sorted(results, key=lambda result: calls[result.tool_use_id].place):
+        parts.append(_result(result, calls[result.tool_use_id], where, files, nested=nested))
+    return [parts, files]
+
+
+def _call(use: ToolUseContent, written: _Written) -> JSONObject:
+    if written.as_text:
+        return {"text": f"[I call the tool {written.name} with {to_json(use.input).decode()}]"}
+    return {"functionCall": {"name": written.name, "args": use.input}}
+
+
+def _result(
+    result: ToolResultContent, call: _Written, where: str, files: list[JSONObject], *, nested: bool
+) -> JSONObject:
+    """The result as one part. Files that it cannot hold are added to *files*."""
+    texts: list[str] = []
+    inside: list[JSONObject] = []
+    for block in result_content(result):
+        match block:
+            case TextContent(text=text) | EmbeddedResource(resource=TextResourceContents(text=text)):
+                texts.append(text)
+                continue
+            case ResourceLink():
+                texts.append(link_text(block))
+                continue
+            case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
+                file = _file(kind, data, where)
+            case EmbeddedResource(resource=BlobResourceContents() as resource):
+                kind = resource.mime_type or "file without a type"
+                file = _file(kind, resource.blob, where)
+            case _:
+                assert_never(block)
+        if nested and not call.as_text and kind in IN_RESPONSES:
+            inside.append(file)
+        else:
+            files.append(file)
+            texts.append(f"[{kind}: number {len(files)} of the files that follow]")
+    # Always a text: Gemini takes "$ref" in an object for a reference to a part of the response.
+    text = "\n".join(texts)
+    if call.as_text:
+        return {"text": f"[the tool {call.name} {'failed' if result.is_error else 'returned'}: {text}]"}
+    response: JSONObject = {"name": call.name, "response": {"error" if result.is_error else "output": text}}
+    if call.id is not None:
+        response["id"] = call.id
+    if inside:
+        response["parts"] = inside
+    return {"functionResponse": response}
+
+
+def _file(kind: str, data: str, where: str) -> JSONObject:
+    if FILES.fullmatch(kind) is None:
+        raise refused(where, f"no {excerpt(kind)}")
+    return {"inlineData": {"mimeType": kind, "data": data}}
+
+
+def read_event(reply: JSONObject, event: JSONObject) -> str:
+    """Add one event, a GenerateContentResponse with some more parts. They are joined when the reply is read."""
+    added: list[str] = []
+    for name, value in event.items():
+        if name == "candidates":
+            for candidate in value:
+                if candidate.get("index", 0) == 0:
+                    parts = (candidate.get("content") or {}).get("parts") or []
+                    _first(reply)["content"]["parts"] += parts
+                    _first(reply).update({key: field for key, field in candidate.items() if key != "content"})
+                    added += [part["text"] for part in parts if "text" in part and not part.get("thought")]
+        elif isinstance(value, dict):
+            reply[name] = {**reply.get(name, {}), **value}
+        else:
+            reply[name] = value
+    return "".join(added)
+
+
+def _first(reply: JSONObject) -> JSONObject:
+    candidate: JSONObject = reply.setdefault("candidates", [{"content": {"role": "model", "parts": []}}])[0]
+    return candidate
+
+
+def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
+    """What a GenerateContentResponse says.
+
+    Raises:
+        SamplingError: It holds no answer.
+        ProviderError: The stream ended before the reply was complete.
+    """
+    model = reply.get("modelVersion") or prompt.model
+    usage = _usage(reply.get("usageMetadata") or {})
+    candidates = reply.get("candidates") or []
+    if not candidates:
+        reason = (reply.get("promptFeedback") or {}).get("blockReason")
+        if reason is None:
+            raise unfinished(PROVIDER)
+        return Reply([], model, "content_filter", usage=usage)
+    candidate = candidates[0]
+    reason = candidate.get("finishReason")
+    if reason is None:
+        raise unfinished(PROVIDER)
+    if reason in FAILED:
+        message = candidate.get("finishMessage")
+        raise SamplingError(f"{FAILED[reason]} ({reason})" + (f": {excerpt(message)}" if message else ""))
+    parts = list(_joined((candidate.get("content") or {}).get("parts") or []))
+    if prompt.request.params.disable_parallel_tool_use:
+        parts = list(_with_one_call(parts))
+    content = list(_read_parts(parts))
+    turn = None
+    if any(isinstance(block, Call) for block in content):
+        signed = any("thoughtSignature" in part or part.get("thought") for part in parts)
+        # Newer models always sign. What one of them did not sign, it takes back as it is, so its turn is kept, too.
+        if signed or UNSIGNED.search(prompt.model) is None:
+            turn = {"role": "model", "parts": parts}
+    return Reply(content, model, STOP_REASON.get(reason, reason), turn, usage)
+
+
+def _joined(parts: Iterable[JSONObject]) -> Iterator[JSONObject]:
+    """The parts, with the texts of neighbours joined. What is signed stays as it was signed."""
+    texts: list[str] = []
+    thought: object = None
+    for part in parts:
+        plain = part.keys() <= {"text", "thought"} and "text" in part
+        if texts and not (plain and part.get("thought") == thought):
+            yield _text_part(texts, thought)
+            texts = []
+        if plain:
+            texts.append(part["text"])
+            thought = part.get("thought")
+        else:
+            yield part
+    if texts:
+        yield _text_part(texts, thought)
+
+
+def _text_part(texts: Sequence[str], thought: object) -> JSONObject:
+    return {"text": "".join(texts)} if thought is None else {"text": "".join(texts), "thought": thought}
+
+
+def _with_one_call(parts: Iterable[JSONObject]) -> Iterator[JSONObject]:
+    called = False
+    for part in parts:
+        if "functionCall" not in part or not called:
+            yield part
+        called = called or "functionCall" in part
+
+
+def _read_parts(parts: Iterable[JSONObject]) -> Iterator[TextContent | ImageContent | AudioContent | Call]:
+    texts: list[str] = []
+    for part in parts:
+        match part:
+            case {"thought": True}:
+                continue
+            case {"text": str(text)}:
+                texts.append(text)
+                continue
+            case {"executableCode": {"code": str(text)}} | {"codeExecutionResult": {"output": str(text)}}:
+                block: TextContent | ImageContent | AudioContent | Call = TextContent(text=text)
+            case {"functionCall": {"name": str(name), **call}}:
+                block = Call(call.get("id"), name, call.get("args") or {})
+            case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("audio/"):
+                block = AudioContent(data=data, mime_type=kind)
+            case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("image/"):
+                block = ImageContent(data=data, mime_type=kind)
+            case _:  # only a signature, or something newer: it is part of the turn
+                continue
+        if text := "".join(texts):
+            yield TextContent(text=text)
+        texts = []
+        yield block
+    if text := "".join(texts):
+        yield TextContent(text=text)
+
+
+def _usage(metadata: Mapping[str, Any]) -> Usage | None:
+    if "promptTokenCount" not in metadata:
+        return None
+    thoughts = metadata.get("thoughtsTokenCount", 0)
+    usage = {
+        "inputTokens": metadata["promptTokenCount"] + metadata.get("toolUsePromptTokenCount", 0),
+        "outputTokens": metadata.get("candidatesTokenCount", 0) + thoughts,
+    }
+    if thoughts:
+        usage["reasoningTokens"] = thoughts
+    if cached := metadata.get("cachedContentTokenCount"):
+        usage["cacheReadTokens"] = cached
+    return usage
+
+
+class GeminiModel(ProviderModel):
+    """A sampling handler that asks a Gemini model, through your `google.genai.Client`, of the Gemini API or of Vertex AI.
+
+    *options* are fields of the request or of its ``generationConfig``, as in the API or as in the SDK:
+    ``{"thinking_config": {"thinking_level": "low"}, "safety_settings": […]}``.
+
+    The asynchronous side of the SDK needs asyncio. On trio, its blocking side runs in threads. A request that is
+    cancelled there ends for you at once; the connection is closed when the next part of the answer arrives.
+    """
+
+    provider = PROVIDER
+    name_rule = NameRule(re.compile("[A-Za-z_][A-Za-z0-9_.:-]{0,127}"), re.compile("[^A-Za-z0-9_.:-]"), 128)
+
+    write_request = staticmethod(write_request)
+    with_options = staticmethod(with_options)
+    read_reply = staticmethod(read_reply)
+    read_event = staticmethod(read_event)
+
+    async def create(self, body: JSONObject) -> JSONObject:
+        path, fields = self._call(body, "generateContent")
+        api = self._client._api_client
+        if _on_asyncio():
+            response = await api.async_request("post", path, fields)
+        else:
+            ask = partial(api.request, "post", path, fields)
+            response = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
+        reply: JSONObject = from_json(response.body)
+        return reply
+
+    @asynccontextmanager
+    async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
+        path, fields = self._call(body, "streamGenerateContent?alt=sse")
+        api = self._client._api_client
+        if _on_asyncio():
+            chunks = await api.async_request_streamed("post", path, fields)
+        else:
+            chunks = _in_threads(api.request_streamed("post", path, fields))
+        async with aclosing(chunks):
+            yield _as_json(chunks)
+
+    def _call(self, body: JSONObject, method: str) -> tuple[str, JSONObject]:
+        """The path of a request, and its fields."""
+        is_vertex = bool(self._client.vertexai)
+        if "labels" in body and not is_vertex:
+            raise refused("metadata", "none; only models on Vertex AI do")
+        fields = {name: value for name, value in body.items() if name != "model"}
+        return f"{_path(body['model'], is_vertex=is_vertex)}:{method}", fields
+
+
+def _path(model: str, *, is_vertex: bool) -> str:
+    """The path of a model, which may be written in all ways that the SDK takes."""
+    if model.startswith(("models/", *(("projects/", "publishers/") if is_vertex else ("tunedModels/",)))):
+        return model
+    if not is_vertex:
+        return f"models/{model}"
+    publisher, _, name = model.rpartition("/")
+    return f"publishers/{publisher or 'google'}/models/{name}"
+
+
+async def _as_json(chunks: AsyncIterator[Any]) -> AsyncIterator[JSONObject]:
+    async for chunk in chunks:
+        yield from_json(chunk.body)
+
+
+async def _in_threads(chunks: Generator[Any]) -> AsyncGenerator[Any]:
+    """The chunks of the SDK's blocking side. A thread that is abandoned ends with its chunk, and drops the connection."""
+    while (chunk := await anyio.to_thread.run_sync(next, chunks, None, abandon_on_cancel=True)) is not None:
+        yield chunk
+
+
+def _on_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,325 @@
+"""Ollama: https://docs.ollama.com/api/chat.
+
+`OllamaModel` speaks the API's own JSON over the client's connection, `client._request`, on which all methods of the SDK
+stand. ``client.chat`` itself drops most of a tool's JSON Schema, and takes the data of an image for the path of a file
+first: a server could name one of yours.
+
+The API has no tool choice, so it is emulated:
+
+=======================  =======================================================================================
+none                     the tools are not sent
+required, or one tool    ``format`` is the schema of the call, and the system prompt has the tools. The answer is JSON,
+                         and read as the call
+disable_parallel_        of several calls, the first is kept
+tool_use
+=======================  =======================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import assert_never
+
+from pydantic_core import from_json, to_json
+
+from mcp_host.errors import SamplingError, excerpt
+from mcp_host.providers.adapter import (
+    Call,
+    Prompt,
+    ProviderModel,
+    Reply,
+    Usage,
+    link_text,
+    read_arguments,
+    refused,
+    result_content,
+)
+from mcp_host.providers.failures import unfinished
+from mcp_host.providers.names import NameRule
+from mcp_host.sampling.request import SamplingRequest
+from mcp_host.sampling.structured.inlining import inlined
+from mcp_host.types import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    JSONObject,
+    ResourceLink,
+    SamplingMessage,
+    TextContent,
+    TextResourceContents,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.content import ContentBlock, joined_text
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS
+
+PROVIDER = "ollama"
+
+MOST_TOKENS = 2**31 - 1  # num_predict is an int32 in the runner
+
+STOP_REASON = {"stop": END_TURN, "length": MAX_TOKENS}  # after a stop sequence, it is "stop", too
+
+REQUEST_FIELDS = frozenset(
+    {"model", "messages", "tools", "format", "options", "stream", "think", "keep_alive", "logprobs", "top_logprobs"}
+)
+"""The fields of a request. Others are its ``options``."""
+
+
+def write_request(prompt: Prompt) -> JSONObject:
+    """The fields of a ChatRequest.
+
+    Raises:
+        InputRefused: Ollama cannot take something of it.
+    """
+    request = prompt.request
+    if request.metadata:
+        raise refused("metadata", "none")
+    options: JSONObject = {"num_predict": min(request.max_tokens, MOST_TOKENS)}
+    if request.temperature is not None:
+        options["temperature"] = request.temperature
+    if request.stop_sequences:
+        options["stop"] = request.stop_sequences
+    body: JSONObject = {"model": prompt.model, "messages": [], "options": options}
+    system = [request.system_prompt] if request.system_prompt else []
+    if tools := _required(request):
+        body["format"] = _format(tools)
+        system.append(_instructions(tools))
+    elif request.may_use_tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    if system:
+        body["messages"].append({"role": "system", "content": "\n\n".join(system)})
+    body["messages"] += _messages(prompt)
+    return body
+
+
+def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
+    """*body* with the host's options, which win; a None leaves the field out. Parameters of the model may stand beside the fields."""
+    written = dict(body)
+    options = dict(body["options"])
+    for name, value in prompt.options.items():
+        if name == "options" and isinstance(value, dict):
+            options |= value
+        elif name in REQUEST_FIELDS:
+            written[name] = value
+        else:
+            options[name] = value
+    written["options"] = {name: value for name, value in options.items() if value is not None}
+    return {name: value for name, value in written.items() if value is not None}
+
+
+def _required(request: SamplingRequest) -> Sequence[Tool]:
+    """The tools of which the answer must call one; empty if it need not."""
+    if not request.must_use_tools or not request.may_use_tools:
+        return ()
+    named = request.required_tool
+    return [tool for tool in request.tools if named is None or tool.name == named]
+
+
+def _format(tools: Sequence[Tool]) -> JSONObject:
+    if len(tools) == 1:
+        return _object(tools[0])
+    return {"anyOf": [_call_schema(tool) for tool in tools]}
+
+
+def _call_schema(tool: Tool) -> JSONObject:
+    try:
+        arguments = inlined(tool.input_schema)  # its references would lead out of it
+    except ValueError as exc:
+        raise refused(f"tools: {excerpt(tool.name)}", f"no such schema: {exc}") from exc
+    properties = {"name": {"type": "string", "enum": [tool.name]}, "arguments": arguments}
+    return {"type": "object", "properties": properties, "required": ["name", "arguments"]}
+
+
+def _instructions(tools: Sequence[Tool]) -> str:
+    """What the model must know of tools that it cannot be offered: ``format`` applies to the whole answer."""
+    if len(tools) == 1:
+        wanted = "Call this tool. Answer with the JSON of its arguments only."
+    else:
+        wanted = 'Call one of these tools. Answer with its JSON only: {"name": …, "arguments": …}.'
+    described = [
+        {"name": tool.name, "description": tool.description or "", "parameters": tool.input_schema} for tool in tools
+    ]
+    return "\n".join([wanted, *(to_json(tool).decode() for tool in described)])
+
+
+def _tool(tool: Tool) -> JSONObject:
+    function: JSONObject = {"name": tool.name, "parameters": _object(tool)}
+    if tool.description:
+        function["description"] = tool.description
+    return {"type": "function", "function": function}
+
+
+def _object(tool: Tool) -> JSONObject:
+    """The schema of the arguments, with what the templates of models read of every tool."""
+    return {"properties": {}, **tool.input_schema, "type": "object"}
+
+
+def _messages(prompt: Prompt) -> Iterator[JSONObject]:
+    names: dict[str, str] = {}
+    order: dict[str, int] = {}
+    for index, message in enumerate(prompt.request.messages):
+        for use in message.tool_uses:
+            names[use.id], order[use.id] = use.name, len(order)
+        where = f"messages[{index}]"
+        results = [block for block in message.content if isinstance(block, ToolResultContent)]
+        turn = prompt.turns.get(index)
+        if results:
+            for result in sorted(results, key=lambda result: order[result.tool_use_id]):
+                yield _result(result, names[result.tool_use_id], where)
+        elif isinstance(turn, dict):
+            yield turn
+        else:
+            yield _message(message, where)
+
+
+def _message(message: SamplingMessage, where: str) -> JSONObject:
+    written: JSONObject = {"role": message.role, "content": joined_text(message.content)}
+    if images := [image for block in message.content if (image := _image(block, where)) is not None]:
+        written["images"] = images
+    if message.tool_uses:
+        written["tool_calls"] = [
+            {"function": {"name": use.name, "arguments": use.input}} for use in message.tool_uses
+        ]
+    return written
+
+
+def _image(block: ContentBlock | ToolUseContent | ToolResultContent, where: str) -> str | None:
+    """The base64 data of an image; None for what is no file."""
+    match block:
+        case ImageContent(data=data):
+            return data
+        case EmbeddedResource(resource=BlobResourceContents() as resource):
+            if not (resource.mime_type or "").startswith("image/"):
+                raise refused(where, f"no {excerpt(resource.mime_type or 'file without a type')}")
+            return resource.blob
+        case AudioContent():
+            raise refused(where, "no audio")
+        case TextContent() | ResourceLink() | EmbeddedResource() | ToolUseContent() | ToolResultContent():
+            return None
+    assert_never(block)
+
+
+def _result(result: ToolResultContent, name: str, where: str) -> JSONObject:
+    content = result_content(result)
+    texts = ["The tool failed:"] if result.is_error else []
+    for block in content:
+        match block:
+            case TextContent(text=text) | EmbeddedResource(resource=TextResourceContents(text=text)):
+                texts.append(text)
+            case ResourceLink():
+                texts.append(link_text(block))
+    written: JSONObject = {"role": "tool", "tool_name": name, "content": "\n".join(texts)}
+    if images := [image for block in content if (image := _image(block, where)) is not None]:
+        written["images"] = images
+    return written
+
+
+TEXT_FIELDS = ("content", "thinking")
+
+
+def read_event(reply: JSONObject, event: JSONObject) -> str:
+    """Add one event, a ChatResponse with the next piece of the message.
+
+    The texts of the message are lists of pieces: joining them at each event would take quadratic time.
+    """
+    message = reply.setdefault("message", {})
+    added = event.get("message") or {}
+    for name, value in added.items():
+        if name in TEXT_FIELDS:
+            message.setdefault(name, []).append(value or "")
+        elif isinstance(value, list):
+            message.setdefault(name, []).extend(value)
+        else:
+            message[name] = value
+    reply.update({name: value for name, value in event.items() if name != "message"})
+    return added.get("content") or ""
+
+
+def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
+    """What a ChatResponse says.
+
+    Raises:
+        ProviderError: The stream ended before the reply was complete.
+        SamplingError: A required call cannot be read.
+    """
+    if not reply.get("done"):
+        raise unfinished(PROVIDER)
+    message: JSONObject = dict(reply["message"])
+    for name in TEXT_FIELDS:
+        if message.get(name):
+            message[name] = "".join(message[name])  # a text, or the pieces of one
+    reason = reply.get("done_reason") or "stop"
+    stop_reason = STOP_REASON.get(reason, reason)
+    text: str = message.get("content") or ""
+    if (tools := _required(prompt.request)) and not message.get("tool_calls"):
+        message["tool_calls"] = [] if stop_reason == MAX_TOKENS else [_read_call(text, tools)]
+        message["content"] = text = ""
+    if prompt.request.params.disable_parallel_tool_use and message.get("tool_calls"):
+        message["tool_calls"] = message["tool_calls"][:1]
+    functions = [call["function"] for call in message.get("tool_calls") or ()]
+    calls = [Call(None, function["name"], function.get("arguments") or {}) for function in functions]
+    return Reply(
+        [*([TextContent(text=text)] if text else ()), *calls],
+        reply.get("model") or prompt.model,
+        stop_reason,
+        message if calls and message.get("thinking") else None,
+        _usage(reply),
+    )
+
+
+def _read_call(text: str, tools: Sequence[Tool]) -> JSONObject:
+    """The call that an answer in the format of `_format` is.
+
+    Raises:
+        SamplingError: It is none.
+    """
+    if len(tools) == 1:
+        name: object = tools[0].name
+        arguments: object = text
+    else:
+        try:
+            call = from_json(text)
+            name, arguments = call["name"], call["arguments"]
+        except (ValueError, LookupError, TypeError):
+            raise SamplingError("the model answered a required call with something else") from None
+    if not isinstance(name, str):
+        raise SamplingError("the model called a tool without a name")
+    return {"function": {"name": name, "arguments": read_arguments(name, arguments)}}
+
+
+def _usage(reply: JSONObject) -> Usage | None:
+    if "eval_count" not in reply:
+        return None
+    return {"inputTokens": reply.get("prompt_eval_count") or 0, "outputTokens": reply["eval_count"]}
+
+
+class OllamaModel(ProviderModel):
+    """A sampling handler that asks a model of Ollama, through your `ollama.AsyncClient`.
+
+    *options* are fields of the request or parameters of the model: ``{"think": True, "num_ctx": 16384}``.
+
+    A request that requires a tool is answered in JSON, which *on_delta* gets as it is written.
+    """
+
+    provider = PROVIDER
+    name_rule = NameRule(re.compile(".+", re.DOTALL), re.compile(r"(?!)"), 2**31)  # any
+
+    write_request = staticmethod(write_request)
+    with_options = staticmethod(with_options)
+    read_reply = staticmethod(read_reply)
+    read_event = staticmethod(read_event)
+
+    async def create(self, body: JSONObject) -> JSONObject:
+        reply: JSONObject = await self._client._request(dict, "POST", "/api/chat", json=body | {"stream": False})
+        return reply
+
+    @asynccontextmanager
+    async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
+        body = body | {"stream": True}
+        events = await self._client._request(dict, "POST", "/api/chat", json=body, stream=True)
+        async with aclosing(events):
+            yield events
