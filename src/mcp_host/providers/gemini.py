@@ -57,6 +57,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
+from mcp_host.types.content import ContentBlock
 from mcp_host.types.sampling import END_TURN, MAX_TOKENS
 
 PROVIDER = "gemini"
@@ -165,7 +166,9 @@ def _camel(name: str) -> str:
 
 def _camel_names(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {_camel(name): field if _camel(name) in FREE_FORM else _camel_names(field) for name, field in value.items()}
+        return {
+            _camel(name): field if _camel(name) in FREE_FORM else _camel_names(field) for name, field in value.items()
+        }
     return [_camel_names(item) for item in value] if isinstance(value, list) else value
 
 
@@ -274,25 +277,14 @@ def _result(
     texts: list[str] = []
     inside: list[JSONObject] = []
     for block in result_content(result):
-        match block:
-            case TextContent(text=text) | EmbeddedResource(resource=TextResourceContents(text=text)):
-                texts.append(text)
-                continue
-            case ResourceLink():
-                texts.append(link_text(block))
-                continue
-            case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
-                file = _file(kind, data, where)
-            case EmbeddedResource(resource=BlobResourceContents() as resource):
-                kind = resource.mime_type or "file without a type"
-                file = _file(kind, resource.blob, where)
-            case _:
-                assert_never(block)
-        if nested and not call.as_text and kind in IN_RESPONSES:
-            inside.append(file)
+        content = _read_block(block, where)
+        if isinstance(content, str):
+            texts.append(content)
+        elif nested and not call.as_text and content["inlineData"]["mimeType"] in IN_RESPONSES:
+            inside.append(content)
         else:
-            files.append(file)
-            texts.append(f"[{kind}: number {len(files)} of the files that follow]")
+            files.append(content)
+            texts.append(f"[file {len(files)} of those that follow]")
     # Always a text: Gemini takes "$ref" in an object for a reference to a part of the response.
     text = "\n".join(texts)
     if call.as_text:
@@ -305,7 +297,24 @@ def _result(
     return {"functionResponse": response}
 
 
+def _read_block(block: ContentBlock, where: str) -> str | JSONObject:
+    """The text of a block, or the part that is its file."""
+    match block:
+        case TextContent(text=text):
+            return text
+        case ResourceLink():
+            return link_text(block)
+        case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
+            return _file(kind, data, where)
+        case EmbeddedResource(resource=BlobResourceContents() as resource):
+            return _file(resource.mime_type or "file without a type", resource.blob, where)
+        case EmbeddedResource(resource=TextResourceContents() as resource):
+            return f"{resource.uri}:\n{resource.text}"
+    assert_never(block)
+
+
 def _file(kind: str, data: str, where: str) -> JSONObject:
+    kind = kind.partition(";")[0].strip().lower()
     if FILES.fullmatch(kind) is None:
         raise refused(where, f"no {excerpt(kind)}")
     return {"inlineData": {"mimeType": kind, "data": data}}
@@ -410,8 +419,8 @@ def _read_parts(parts: Iterable[JSONObject]) -> Iterator[TextContent | ImageCont
                 continue
             case {"executableCode": {"code": str(text)}} | {"codeExecutionResult": {"output": str(text)}}:
                 block: TextContent | ImageContent | AudioContent | Call = TextContent(text=text)
-            case {"functionCall": {"name": str(name), **call}}:
-                block = Call(call.get("id"), name, call.get("args") or {})
+            case {"functionCall": call}:
+                block = Call(call.get("id"), call["name"], call.get("args") or {})
             case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("audio/"):
                 block = AudioContent(data=data, mime_type=kind)
             case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("image/"):

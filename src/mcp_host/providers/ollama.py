@@ -181,9 +181,7 @@ def _message(message: SamplingMessage, where: str) -> JSONObject:
     if images := [image for block in message.content if (image := _image(block, where)) is not None]:
         written["images"] = images
     if message.tool_uses:
-        written["tool_calls"] = [
-            {"function": {"name": use.name, "arguments": use.input}} for use in message.tool_uses
-        ]
+        written["tool_calls"] = [{"function": {"name": use.name, "arguments": use.input}} for use in message.tool_uses]
     return written
 
 
@@ -208,8 +206,10 @@ def _result(result: ToolResultContent, name: str, where: str) -> JSONObject:
     texts = ["The tool failed:"] if result.is_error else []
     for block in content:
         match block:
-            case TextContent(text=text) | EmbeddedResource(resource=TextResourceContents(text=text)):
+            case TextContent(text=text):
                 texts.append(text)
+            case EmbeddedResource(resource=TextResourceContents(uri=uri, text=text)):
+                texts.append(f"{uri}:\n{text}")
             case ResourceLink():
                 texts.append(link_text(block))
     written: JSONObject = {"role": "tool", "tool_name": name, "content": "\n".join(texts)}
