@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, assert_never
@@ -31,7 +32,7 @@ from typing import Any, assert_never
 import anyio.to_thread
 from pydantic_core import from_json, to_json
 
-from mcp_host.errors import SamplingError, excerpt
+from mcp_host.errors import ProviderError, SamplingError, excerpt
 from mcp_host.providers.adapter import (
     Call,
     Prompt,
@@ -53,7 +54,6 @@ from mcp_host.types import (
     ResourceLink,
     SamplingMessage,
     TextContent,
-    TextResourceContents,
     ToolResultContent,
     ToolUseContent,
 )
@@ -306,9 +306,9 @@ def _read_block(block: ContentBlock, where: str) -> str | JSONObject:
             return link_text(block)
         case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
             return _file(kind, data, where)
-        case EmbeddedResource(resource=BlobResourceContents() as resource):
-            return _file(resource.mime_type or "file without a type", resource.blob, where)
-        case EmbeddedResource(resource=TextResourceContents() as resource):
+        case EmbeddedResource(resource=resource):
+            if isinstance(resource, BlobResourceContents):
+                return _file(resource.mime_type or "file without a type", resource.blob, where)
             return f"{resource.uri}:\n{resource.text}"
     assert_never(block)
 
@@ -324,6 +324,8 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
     """Add one event, a GenerateContentResponse with some more parts. They are joined when the reply is read."""
     added: list[str] = []
     for name, value in event.items():
+        if name == "error":
+            raise ProviderError(PROVIDER, "the stream failed", status=value.get("code"), code=value.get("status"))
         if name == "candidates":
             for candidate in value:
                 if candidate.get("index", 0) == 0:
@@ -456,8 +458,9 @@ class GeminiModel(ProviderModel):
     *options* are fields of the request or of its ``generationConfig``, as in the API or as in the SDK:
     ``{"thinking_config": {"thinking_level": "low"}, "safety_settings": […]}``.
 
-    The asynchronous side of the SDK needs asyncio. On trio, its blocking side runs in threads. A request that is
-    cancelled there ends for you at once; the connection is closed when the next part of the answer arrives.
+    The asynchronous side of the SDK needs asyncio. On trio, its blocking side runs in threads, and answers are streamed,
+    unless *stream* is False: a request that is cancelled then closes its connection. Before the first part of the answer,
+    or without a stream, it ends for you at once, and its thread when the provider answers.
     """
 
     provider = PROVIDER
@@ -479,16 +482,26 @@ class GeminiModel(ProviderModel):
         reply: JSONObject = from_json(response.body)
         return reply
 
+    @staticmethod
+    def must_stream(body: JSONObject) -> bool:
+        """Whether a request must be a stream, so that cancelling it closes the connection: outside of asyncio."""
+        return not _on_asyncio()
+
     @asynccontextmanager
     async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         path, fields = self._call(body, "streamGenerateContent?alt=sse")
         api = self._client._api_client
-        if _on_asyncio():
-            chunks = await api.async_request_streamed("post", path, fields)
-        else:
-            chunks = _in_threads(api.request_streamed("post", path, fields))
-        async with aclosing(chunks):
-            yield _as_json(chunks)
+        request = api._build_request("post", path, fields)
+        if not _on_asyncio():
+            async with _in_threads(lambda: api._request(request, stream=True)) as events:
+                yield events
+            return
+        response = await api._async_request(request, stream=True)
+        try:
+            yield response.async_segments()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await response.response_stream.aclose()
 
     def _call(self, body: JSONObject, method: str) -> tuple[str, JSONObject]:
         """The path of a request, and its fields."""
@@ -509,15 +522,41 @@ def _path(model: str, *, is_vertex: bool) -> str:
     return f"publishers/{publisher or 'google'}/models/{name}"
 
 
-async def _as_json(chunks: AsyncIterator[Any]) -> AsyncIterator[JSONObject]:
-    async for chunk in chunks:
-        yield from_json(chunk.body)
+@asynccontextmanager
+async def _in_threads(ask: Callable[[], Any]) -> AsyncIterator[AsyncIterator[JSONObject]]:
+    """The events of a response of the SDK's blocking side. *ask* waits for its headers."""
+    responses: list[Any] = []
+    left = False
+
+    def begin() -> None:
+        responses.append(ask())
+        if left:
+            _hang_up(responses[0].response_stream)
+
+    async def events() -> AsyncGenerator[JSONObject]:
+        waiting = responses[0].segments()
+        while (event := await anyio.to_thread.run_sync(next, waiting, None, abandon_on_cancel=True)) is not None:
+            yield event
+
+    try:
+        await anyio.to_thread.run_sync(begin, abandon_on_cancel=True)
+        async with aclosing(events()) as loaded:
+            yield loaded
+    finally:
+        left = True
+        for response in responses:
+            _hang_up(response.response_stream)
 
 
-async def _in_threads(chunks: Generator[Any]) -> AsyncGenerator[Any]:
-    """The chunks of the SDK's blocking side. A thread that is abandoned ends with its chunk, and drops the connection."""
-    while (chunk := await anyio.to_thread.run_sync(next, chunks, None, abandon_on_cancel=True)) is not None:
-        yield chunk
+def _hang_up(response: Any) -> None:
+    """Close a response. A thread that waits for more of it gets an error: to close a socket would not wake it."""
+    if getattr(response, "is_closed", False):
+        return
+    connection = getattr(response, "extensions", {}).get("network_stream")
+    if connection is not None:
+        with suppress(OSError):  # it is closed already
+            connection.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+    response.close()
 
 
 def _on_asyncio() -> bool:
